@@ -186,7 +186,7 @@ def test_naming_says_which_segment_breaks_the_rule(pattern: str, said: str) -> N
 
 
 @pytest.mark.parametrize("pattern", ["app:index", "app:profile:{uid}", "app:profile:{uid:token<=120}:parts:{day:date}"])
-def test_what_follows_the_naming_rule_is_not_found(pattern: str) -> None:
+def test_a_key_that_follows_the_naming_rule_is_not_a_finding(pattern: str) -> None:
     assert check([keyspace(naming="domain:entity:scope", one=value(pattern))]) == []
 
 
@@ -198,7 +198,7 @@ def test_an_exemption_with_its_reason_lets_one_family_break_the_naming_rule() ->
     assert (finding.code, finding.family) == ("naming", "AppKeys.profile")
 
 
-def test_an_exemption_that_is_not_needed_is_said() -> None:
+def test_a_needless_exemption_is_reported() -> None:
     def found(pattern: str, naming: str | None) -> Finding:
         exempt = value(pattern, naming_exempt="the old portal writes it")
         [finding] = check([keyspace(naming=naming, one=exempt)])
@@ -301,7 +301,7 @@ def test_slots_matter_only_in_a_cluster() -> None:
     assert codes(check([sessions()], {"default": ("redis+cluster://many", SLOTS)})) == ["cross-slot", "cross-slot"]
 
 
-def test_what_a_tag_cannot_help_is_no_finding() -> None:
+def test_a_relation_that_no_tag_can_fix_is_not_a_finding() -> None:
     parts = value("part:{uid}:{number:int}")
     found_by_scan = keyspace(parts=parts, file=value("file:{uid}", owns=parts))
     assert check([found_by_scan], cluster=True) == []
@@ -358,11 +358,11 @@ def test_index_too_short_names_the_records_that_it_can_lose(index: Lifetime, rec
 
 
 @pytest.mark.parametrize(("index", "record"), LONG_ENOUGH)
-def test_an_index_that_outlives_its_records_is_no_finding(index: Lifetime, record: Lifetime) -> None:
+def test_an_index_that_outlives_its_records_is_not_a_finding(index: Lifetime, record: Lifetime) -> None:
     assert check([listed(index, record)]) == []
 
 
-def test_outlives_owner_names_what_stays_when_its_owner_expires() -> None:
+def test_outlives_owner_names_the_family_that_stays_when_its_owner_expires() -> None:
     def owned(owner: Lifetime, part: Lifetime) -> list[Finding]:
         parts = Value("part:{id}", str, lifetime=part, doc="a part")
         return check([keyspace(parts=parts, owner=Value("own:{id}", str, lifetime=owner, owns=parts, doc="an owner"))])

@@ -374,7 +374,7 @@ def test_numbers_are_written_as_javascript_writes_them(number: float, text: str)
     assert codec_for(dict[str, Any]).encode({"a": number}, "k") == f'{{"a":{text}}}'.encode()
 
 
-def test_numbers_that_only_the_value_tells_of_are_written_so_too() -> None:
+def test_numbers_of_undeclared_types_are_written_so_too() -> None:
     class Open(BaseModel):
         model_config = ConfigDict(extra="allow")
         name: str
@@ -390,7 +390,7 @@ def test_numbers_that_only_the_value_tells_of_are_written_so_too() -> None:
     assert codec_for(Serialized).encode(Serialized(size=1), "k") == b'{"size":1}'
 
 
-def test_what_a_model_could_not_read_back_is_not_written() -> None:
+def test_a_value_that_its_model_could_not_read_back_is_not_written() -> None:
     class Order(BaseModel):
         count: Annotated[int, Field(ge=0)]
         state: Literal["open", "paid"] = "open"
@@ -606,7 +606,7 @@ def test_a_text_that_looks_like_something_else_stays_text(text: str) -> None:
     ],
     ids=str,
 )
-def test_what_could_not_have_been_written_is_not_read(type_: Any, data: bytes) -> None:
+def test_data_that_encode_never_writes_is_not_read(type_: Any, data: bytes) -> None:
     unread(codec_for(type_), data)
 
 
@@ -620,7 +620,7 @@ def test_the_sentence_names_the_field_of_a_hash_that_cannot_be_read() -> None:
     assert unread(codec_for(int), b"x", name="teamId") == "some:key: field teamId is not an integer in plain digits"
 
 
-def test_the_sentence_does_not_name_what_is_data() -> None:
+def test_the_message_does_not_contain_data() -> None:
     assert "*: Input should be a valid integer" in unread(codec_for(dict[str, int]), f'{{"{SECRET}":"x"}}'.encode())
 
 
@@ -712,11 +712,11 @@ CODECS = [codec_for(type_) for type_ in (str, int, float, bool, datetime, Plan, 
         (datetime, b"2026-02-23T10:05:00Z", "2026-02-23T10:05:00Z"),
         (Point, b'{"x":1,"later":null}', {"x": 1, "later": None}),
         (int, b"x", {"unreadable": "the value is not an integer in plain digits"}),
-        (Point, b'{"y":1}', {"unreadable": "the value is no Point: x: Field required"}),
+        (Point, b'{"y":1}', {"unreadable": "the value is not a valid Point: x: Field required"}),
     ],
     ids=str,
 )
-def test_shown_is_what_is_stored_or_why_it_cannot_be_read(type_: Any, data: bytes, picture: Any) -> None:
+def test_shown_is_the_stored_value_or_why_it_is_unreadable(type_: Any, data: bytes, picture: Any) -> None:
     assert codec_for(type_).shown(data, "k") == picture
 
 
@@ -745,7 +745,7 @@ def test_shown_is_what_is_stored_or_why_it_cannot_be_read(type_: Any, data: byte
     ],
     ids=str,
 )
-def test_the_shape_is_said_in_a_few_words(type_: Any, shape: str) -> None:
+def test_the_shape_is_described_in_a_few_words(type_: Any, shape: str) -> None:
     assert codec_for(type_).describe() == shape
 
 
@@ -768,7 +768,7 @@ def test_a_model_that_holds_itself_has_a_shape() -> None:
     assert codec_for(Reply).describe() == "JSON { text, replies [{ text, replies }] }"
 
 
-def test_the_json_schema_says_what_is_always_written() -> None:
+def test_the_json_schema_requires_fields_that_are_always_written() -> None:
     schema = codec_for(EdgeMeta).json_schema()
     assert schema["required"] == ["id", "blob_name", "pathname", "expires_at"]
     assert schema["properties"]["short_token"]["type"] == "string"
@@ -943,7 +943,7 @@ def test_a_version_field_may_have_another_name_in_python() -> None:
     assert codec.encode(Aliased(v=1), "k") == b'{"v":2}'
 
 
-def test_what_a_newer_program_wrote_is_said_to_be_so() -> None:
+def test_a_newer_version_is_reported_as_such() -> None:
     assert "newer program" in unread(PROFILE, b'{"name":"a","ver":4}')
 
 
@@ -953,7 +953,7 @@ def test_a_version_that_never_was_is_unreadable(version: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"[]", b"3", b"", b"{", b"null", b"\xff", b'{"name":NaN,"ver":3}'])
-def test_what_is_no_object_has_no_version(data: bytes) -> None:
+def test_a_value_that_is_not_an_object_has_no_version(data: bytes) -> None:
     unread(PROFILE, data)
 
 
@@ -970,7 +970,7 @@ def test_an_upgrade_that_fails_is_unreadable_and_quotes_nothing(upgrade: Any) ->
     unread(codec, json.dumps({"name": SECRET}).encode())
 
 
-def test_the_version_of_what_is_stored_can_be_asked() -> None:
+def test_version_of_reads_the_version_of_stored_data() -> None:
     stored = [b"{}", b'{"ver":2}', b'{"ver":9}', b'{"ver":"2"}', b"[]", b"not JSON"]
     assert [PROFILE.version_of(data) for data in stored] == [1, 2, 9, None, None, None]
     assert codec_for(Profile).version_of(b'{"ver":2}') is None

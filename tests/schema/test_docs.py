@@ -256,7 +256,7 @@ def test_a_pattern_that_says_no_more_than_the_key_is_not_repeated() -> None:
     assert "- Example: `shop:mail:a1b2c3`\n- Holds: string\n" in text
 
 
-def test_relations_are_told_in_words_at_both_ends() -> None:
+def test_relations_are_described_at_both_ends() -> None:
     told = {entry.name: entry.relations for entry in document(ShopKeys).families}
     assert told["customer"] == (
         "Listed in `shop:customers` by `uid`.",
@@ -319,7 +319,7 @@ def test_a_hash_tag_is_named() -> None:
     assert "slot" not in section(markdown(ShopKeys), "customer")
 
 
-def test_an_exemption_from_the_naming_rule_is_told_with_its_reason() -> None:
+def test_an_exemption_from_the_naming_rule_is_shown_with_its_reason() -> None:
     class OldKeys(Keyspace):
         ticket = Value("{guid:alnum}", str, lifetime=after("1h"), naming_exempt="the *old* portal writes `it`")
         other = Value("app:other:{id}", str, lifetime=after("1h"))
@@ -329,7 +329,7 @@ def test_an_exemption_from_the_naming_rule_is_told_with_its_reason() -> None:
     assert html(OldKeys).count("Exempt from the rule: the *old* portal writes <code>it</code>") == 1
 
 
-def test_the_fields_of_a_model_are_told_as_they_are_stored() -> None:
+def test_the_fields_of_a_model_are_shown_as_stored() -> None:
     fields, address = tables(section(markdown(ShopKeys), "customer"))
     assert fields == [
         ["field", "type", "required", "sealed", "description"],
@@ -370,7 +370,7 @@ def test_a_field_of_a_hash_that_may_be_none_is_not_required() -> None:
     ]
 
 
-def test_every_verb_of_every_kind_is_told_and_those_that_write_come_first() -> None:
+def test_every_verb_of_every_kind_is_shown_writes_first() -> None:
     head, *rows = tables(markdown(ShopKeys))[-1]
     assert head == ["kind", "writes", "reads"]
     assert [row[0] for row in rows] == list(dict.fromkeys(one.kind_name for one in ShopKeys.families.values()))
@@ -411,7 +411,7 @@ def test_the_picture_in_markdown_shows_every_relation() -> None:
     assert "k_bell" not in "\n".join(drawn)
 
 
-def test_without_relations_there_is_no_picture() -> None:
+def test_without_relations_there_is_no_diagram() -> None:
     assert "mermaid" not in markdown(PlainKeys)
     assert '<svg width="44"' not in html(PlainKeys)
     assert "How they belong together" not in html(PlainKeys)
@@ -427,7 +427,7 @@ def test_a_keyspace_that_says_nothing_of_itself_has_a_document() -> None:
     ]
 
 
-def test_what_a_derived_keyspace_adds_is_not_in_the_document_of_the_first() -> None:
+def test_families_of_a_derived_keyspace_are_not_in_the_document_of_its_base() -> None:
     class BaseKeys(Keyspace):
         index = Set("base:index", str, lifetime=never("x"))
 
@@ -604,7 +604,7 @@ def test_the_index_leads_to_every_document_and_every_key() -> None:
     assert "shop.html#customer" in [attributes.get("href") for _, attributes in page.tags]
 
 
-def test_what_is_made_is_marked_as_made() -> None:
+def test_generated_files_carry_the_marker() -> None:
     for text in (markdown(ShopKeys), html(ShopKeys), markdown_index({}), html_index({})):
         assert is_made(text)
     assert not is_made("# Notes\n\nSomebody wrote this about `keystead docs`.\n")
@@ -660,7 +660,7 @@ def test_in_the_picture_no_box_lies_on_another_and_all_is_inside(edges: list[Edg
     assert all(box.y >= 0 and box.y + box.height <= picture.height for box in boxes)
 
 
-def test_an_arrow_goes_from_what_names_something_to_what_it_names() -> None:
+def test_an_arrow_goes_from_source_to_target() -> None:
     picture = diagram(drawn([Edge("f0", OWNS, "f1"), Edge("f1", OWNS, "f2"), Edge("f2", LISTS, "f0")], NAMES[:3]))
     assert picture is not None
     box = {one.name: one for one in picture.boxes}

@@ -622,7 +622,7 @@ async def test_a_family_of_two_keyspaces_and_several_stores_is_looked_at_once(me
         assert await raw(other, "EXISTS", "cached:1") == 0
 
 
-async def test_an_owner_that_cannot_be_told_from_the_key_is_not_missed(memory: Store) -> None:
+async def test_a_missing_owner_that_does_not_follow_from_the_key_is_not_reported(memory: Store) -> None:
     class Meta(BaseModel):
         short: str
 
@@ -649,7 +649,7 @@ async def test_of_several_owners_one_is_enough(memory: Store) -> None:
     assert said(await examine([keys])) == {("orphan", "Teams.seat", "seat:t:u")}
 
 
-async def test_what_a_repair_leaves_behind_is_followed_in_the_same_run(memory: Store) -> None:
+async def test_findings_caused_by_a_repair_are_repaired_in_the_same_run(memory: Store) -> None:
     """The mapping comes before the board in a scan of SQLite, and leads nowhere only when the board is gone."""
 
     class Chain(Keyspace):
@@ -666,7 +666,7 @@ async def test_what_a_repair_leaves_behind_is_followed_in_the_same_run(memory: S
     assert (await examine([keys])).examined == 0
 
 
-async def test_an_orphan_takes_along_what_it_owns_and_its_entries(memory: Store) -> None:
+async def test_deleting_an_orphan_cascades(memory: Store) -> None:
     class Tree(Keyspace):
         index = Set("leaves", str, lifetime=FOREVER)
         root = Value("root:{id}", str, lifetime=FOREVER, owns="branch")
@@ -710,7 +710,7 @@ async def test_long_lists_and_logs_are_read_to_their_end(keys: Keys, store: Stor
     assert await keys.messages(id="b1").count() == await keys.log(id="e1").count() == 1_200
 
 
-async def test_a_set_too_large_to_be_read_at_once_is_said_and_not_read(
+async def test_a_set_too_large_to_be_read_at_once_is_reported_and_not_read(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = Keys(memory, seal=RING)
@@ -731,7 +731,7 @@ async def test_a_log_with_thousands_of_entries_too_many_is_shortened(keys: Keys,
     assert [entry for entry, _ in await raw(store, "XRANGE", "recent:r", "-", "+")] == [b"7500-1", b"7501-1"]
 
 
-async def test_a_list_longer_than_its_family_keeps_is_said_and_left_to_its_program(memory: Store) -> None:
+async def test_a_list_longer_than_its_family_keeps_is_reported_and_left_to_its_program(memory: Store) -> None:
     class Keeping(Keyspace):
         last = List("last:{id}", str, keep=2, lifetime=FOREVER)
 
@@ -744,7 +744,7 @@ async def test_a_list_longer_than_its_family_keeps_is_said_and_left_to_its_progr
     assert (await examine([keys])).found == []
 
 
-async def test_an_entry_whose_record_has_expired_as_it_should_is_no_finding(memory: Store) -> None:
+async def test_an_entry_of_a_record_that_expired_as_declared_is_not_a_finding(memory: Store) -> None:
     """As on a board on which two visitors posted: the mark of the first is over, and the index lives on."""
     keys = Keys(memory, seal=RING)
     await keys.ticket(uid="u1", id="new").add("x")
@@ -756,7 +756,7 @@ async def test_an_entry_whose_record_has_expired_as_it_should_is_no_finding(memo
     assert await raw(memory, "ZSCORE", "tickets:u1", "deleted") is None
 
 
-async def test_what_may_be_there_without_an_owner_is_no_orphan(memory: Store) -> None:
+async def test_a_key_with_an_optional_owner_is_not_an_orphan(memory: Store) -> None:
     class Files(Keyspace):
         upload = Value("upload:{id}", str, lifetime=FOREVER, owns=[link("share", optional=True), "size"])
         share = Value("share:{id}", str, lifetime=FOREVER)
@@ -794,7 +794,7 @@ async def test_without_a_key_ring_sealed_values_are_not_unreadable(keys: Keys, s
     assert report.sealed == {"Keys.account": 3, "Keys.device": 3}
 
 
-async def test_without_a_key_ring_what_is_no_sealed_text_is_unreadable(memory: Store) -> None:
+async def test_without_a_key_ring_an_unsealed_text_in_a_sealed_field_is_unreadable(memory: Store) -> None:
     await memory.run([("SET", "account:u1", '{"name":"Ada","secret":"plain"}'), ("RPUSH", "letters:u1", "x")])
     report = await examine([Keys(memory, needs_seal=False)])
     assert said(report) == {("unreadable", "Keys.account", "account:u1"), ("unreadable", "Keys.letters", "letters:u1")}
@@ -847,7 +847,7 @@ async def test_more_than_one_in_a_hundred_of_a_family_is_set_aside_only_if_that_
 
 
 @atomic_anywhere
-async def test_what_comes_after_the_plan_is_not_set_aside_beyond_the_bound(keys: Keys, store: Store) -> None:
+async def test_keys_that_appear_after_the_plan_are_not_quarantined_beyond_the_limit(keys: Keys, store: Store) -> None:
     await store.run([("SET", f"profile:u{number}", '{"full_name":"Ada","v":2}') for number in range(300)])
     plan = await examine([keys])
     await store.run([("SET", f"profile:u{number}", "junk") for number in range(250)])
@@ -876,7 +876,7 @@ async def test_to_delete_more_than_one_in_a_hundred_of_a_family_must_be_confirme
     [left] = [found for found in report.found if not found.fixed]
     assert (left.finding.key, left.note) == (
         "email:b",
-        "more than 1 % of them would be deleted, which somebody must confirm",
+        "more than 1 % of them would be deleted, which an operator must confirm",
     )
     assert (await repair([keys], set_aside="all")).left == 0
     assert await raw(memory, "EXISTS", "email:b") == 0
@@ -893,7 +893,7 @@ async def test_a_key_that_two_findings_delete_is_one_key_that_would_be_deleted(m
     assert (plan.findings, plan.excess(unknown=False)) == (2, [Excess("Both.friend", 1, 1, "key", "delete")])
 
 
-async def test_where_no_key_has_its_owner_the_store_is_wrong_and_none_is_deleted(
+async def test_if_no_key_has_its_owner_the_store_is_wrong_and_none_is_deleted(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guarded_changes, "SETTLE_S", 0)
@@ -954,13 +954,13 @@ async def test_entries_under_a_key_that_is_not_there_are_never_set_aside(memory:
     assert await raw(memory, "LLEN", "items") == 2
 
 
-async def test_a_text_that_only_looks_sealed_is_no_old_seal(memory: Store) -> None:
+async def test_a_text_that_only_looks_sealed_is_not_an_old_seal(memory: Store) -> None:
     keys = Keys(memory, seal=RING)
     await keys.account(uid="u1").add(Account(name=f"sealed.2025.{'A' * 16}.{'A' * 22}", secret="hush"))
     assert (await examine([keys])).found == []
 
 
-async def test_old_seals_in_a_list_are_said_although_they_cannot_be_rewritten(memory: Store) -> None:
+async def test_old_seals_in_a_list_are_reported_although_they_cannot_be_rewritten(memory: Store) -> None:
     old = Keys(memory, seal=KeyRing({"2025": OLD}))
     await old.letters(uid="u1").append(Account(name="Ada", secret="hush"))
     report = await repair([Keys(memory, seal=RING)], set_aside="all")
@@ -1012,7 +1012,7 @@ async def test_a_hash_lives_until_the_moment_it_was_last_given(memory: Store) ->
 
 
 @everywhere
-async def test_what_was_set_aside_can_be_brought_back(keys: Keys, store: Store) -> None:
+async def test_a_quarantined_key_can_be_restored(keys: Keys, store: Store) -> None:
     await fill(keys)
     names = ("a string instead of a hash", "a hash instead of a value", "a list instead of a set",
              "a set instead of a list", "a sorted set instead of a log", "a log instead of a counter")  # fmt: skip
@@ -1047,7 +1047,7 @@ async def test_nothing_is_written_over_when_it_is_brought_back(keys: Keys, store
     assert await restore(QuarantineKeys(store), "bag:never") is None
 
 
-async def test_what_would_be_dead_by_now_stays_dead() -> None:
+async def test_a_quarantined_key_past_its_deadline_is_not_restored() -> None:
     ahead_ms = 0
     async with SqliteStore(":memory:", clock=lambda: time.time_ns() // 1_000_000 + ahead_ms) as store:
         keys = Keys(store, seal=RING)
@@ -1072,7 +1072,7 @@ async def test_a_second_copy_does_not_write_over_the_first(keys: Keys, store: St
 
 
 @everywhere
-async def test_what_belongs_to_a_key_that_was_set_aside_waits_for_it(keys: Keys, store: Store) -> None:
+async def test_what_belongs_to_a_quarantined_key_is_not_deleted(keys: Keys, store: Store) -> None:
     await fill(keys)
     await store.run([("SET", "board:b1", "{")])
     report = await repair([keys], set_aside="all")
@@ -1158,7 +1158,7 @@ async def test_beside_a_busy_program_nothing_is_invented_and_nothing_alive_is_de
 
 
 @atomic_anywhere
-async def test_a_fix_beside_a_program_that_revives_never_deletes_what_lives(keys: Keys, store: Store) -> None:
+async def test_a_fix_beside_a_program_that_recreates_keys_never_deletes_live_ones(keys: Keys, store: Store) -> None:
     """Defects come and are mended by the program itself while the doctor is about to repair them."""
     stop = asyncio.Event()
 

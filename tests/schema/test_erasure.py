@@ -119,7 +119,7 @@ async def test_a_plan_changes_nothing(memory: Store) -> None:
     assert seen[-1].found > 0
 
 
-async def test_what_lives_in_several_stores_goes_from_all_of_them(memory: Store) -> None:
+async def test_a_subject_is_erased_from_all_stores(memory: Store) -> None:
     async with connect("memory://") as durable:
         users, texts = Users(memory, seal=RING), Texts(memory, durable=durable)
         await fill(users, texts, 42)
@@ -148,7 +148,7 @@ async def test_a_subject_may_hold_anything(memory: Store) -> None:
     }
 
 
-async def test_what_was_set_aside_of_a_subject_goes_too(memory: Store) -> None:
+async def test_quarantined_keys_of_a_subject_are_erased_too(memory: Store) -> None:
     users = Users(memory, seal=RING)
     await memory.run([("SET", "user:42", "x"), ("SET", "user:4", "x")])
     assert (await repair([users], set_aside="all")).repaired == 2
@@ -157,7 +157,7 @@ async def test_what_was_set_aside_of_a_subject_goes_too(memory: Store) -> None:
     assert await keys_of(memory) == {"keystead:quarantine:user%3A4"}
 
 
-async def test_what_could_not_be_looked_at_is_said(memory: Store) -> None:
+async def test_unexamined_keys_are_noted(memory: Store) -> None:
     users, texts = Users(memory, seal=RING), Texts(memory)
     await fill(users, texts, 42)
     await memory.run([("SET", "sess:bad", "{")])
@@ -168,7 +168,7 @@ async def test_what_could_not_be_looked_at_is_said(memory: Store) -> None:
 
 
 @pytest.mark.parametrize("subject", ["42", "user:", ":42", "", "users:42"])
-async def test_a_subject_that_nobody_declares_is_an_error_that_says_what_there_is(subject: str, memory: Store) -> None:
+async def test_an_undeclared_subject_is_an_error_that_lists_the_declared_ones(subject: str, memory: Store) -> None:
     with pytest.raises(BadArgument, match="team:42 or user:42"):
         await plan_erase([Users(memory, seal=RING)], subject)
 
@@ -202,6 +202,6 @@ def test_text_becomes_the_value_of_its_placeholder(pattern: str, text: str, valu
 
 
 @pytest.mark.parametrize(("pattern", "text"), [("a:{x:int}", "4_2"), ("a:{x:int}", "x"), ("a:{x:date}", "2026-02-30")])
-def test_text_that_is_no_such_value_is_refused(pattern: str, text: str) -> None:
+def test_text_that_is_not_such_a_value_is_refused(pattern: str, text: str) -> None:
     with pytest.raises(BadKey, match="x takes"):
         value_of(Pattern(pattern), "x", text)

@@ -321,7 +321,7 @@ def test_a_lifetime_is_told_to_programs_and_in_words(name: str, lifetime: dict[s
         ("bell", "message", {"enum": ["gold", 'pl"ain'], "title": "Level", "type": "string"}),
     ],
 )
-def test_each_kind_tells_what_it_holds(name: str, part: str, schema: dict[str, Any]) -> None:
+def test_each_kind_describes_its_content(name: str, part: str, schema: dict[str, Any]) -> None:
     assert family(name)[part] == schema
 
 
@@ -362,7 +362,7 @@ def fits(value: Any, schema: dict[str, Any], definitions: dict[str, Any]) -> boo
 
 @pytest.mark.parametrize("mail", [None, "a@example.com"])
 @pytest.mark.parametrize("nick", [None, "Al"])
-def test_what_is_stored_fits_its_schema(mail: str | None, nick: str | None) -> None:
+def test_stored_values_fit_their_schema(mail: str | None, nick: str | None) -> None:
     customer = Customer.model_validate(
         {
             "card-number": 2**60,

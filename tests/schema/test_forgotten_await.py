@@ -167,7 +167,7 @@ async def test_a_batch_that_is_not_awaited_warns_once(keys: AppKeys) -> None:
     ]
 
 
-async def test_a_key_or_value_that_is_refused_while_a_batch_is_made_is_all_that_is_said(keys: AppKeys) -> None:
+async def test_a_refused_key_or_value_of_a_batch_causes_no_further_warning(keys: AppKeys) -> None:
     wrong: Any = "no number"
     with warned() as said:
         with pytest.raises(BadKey):
@@ -180,7 +180,7 @@ async def test_a_key_or_value_that_is_refused_while_a_batch_is_made_is_all_that_
     assert [line.partition(" ")[2] for line in said] == ["RuntimeWarning: operation AppKeys.name.get was never awaited"]
 
 
-async def test_what_is_cancelled_before_it_begins_was_not_forgotten(keys: AppKeys) -> None:
+async def test_a_task_cancelled_before_it_begins_causes_no_warning(keys: AppKeys) -> None:
     async def read() -> None:
         await asyncio.gather(keys.name(1).get(), keys.hits(1).get())
 
@@ -196,7 +196,7 @@ async def test_what_is_cancelled_before_it_begins_was_not_forgotten(keys: AppKey
     assert said == []
 
 
-async def test_what_a_task_or_a_callback_drops_is_noticed(keys: AppKeys) -> None:
+async def test_an_operation_dropped_by_a_task_or_a_callback_warns(keys: AppKeys) -> None:
     async def job() -> None:
         forgotten = keys.name(1).get()
         assert forgotten.steps
@@ -211,7 +211,7 @@ async def test_what_a_task_or_a_callback_drops_is_noticed(keys: AppKeys) -> None
     ]
 
 
-async def test_a_dropped_read_of_what_is_readable_is_noticed_at_once(keys: AppKeys) -> None:
+async def test_a_dropped_if_readable_read_warns_at_once(keys: AppKeys) -> None:
     gc.disable()
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -232,7 +232,7 @@ async def test_where_warnings_are_errors_a_dropped_operation_fails_the_test(
     assert seen == ["operation AppKeys.name.get was never awaited"]
 
 
-def test_at_exit_nothing_is_said() -> None:
+def test_at_exit_there_is_no_warning() -> None:
     program = (
         "import asyncio, keystead\n"
         "class K(keystead.Keyspace):\n"

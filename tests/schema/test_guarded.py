@@ -24,7 +24,7 @@ async def test_a_change_is_made_only_within_the_limit(store: Store, place: str) 
 
 @everywhere
 @pytest.mark.parametrize("place", ["{a}:other", "elsewhere"], ids=["one slot", "another slot"])
-async def test_a_limit_of_what_is_no_number_does_not_hold(store: Store, place: str) -> None:
+async def test_a_limit_on_a_value_that_is_not_a_number_does_not_hold(store: Store, place: str) -> None:
     await store.run([("SET", "{a}:text", "12x")])
     guards = [StoreGuard(store, at_most(("GET", "{a}:text"), 99))]
     assert await guarded_changes.change(store, guards, [("SET", place, "1")]) is False

@@ -69,7 +69,7 @@ def keys(store: Store) -> Keys:
 
 
 @everywhere
-async def test_what_is_taken_out_and_cannot_be_read_is_carried_by_the_error(keys: Keys, store: Store) -> None:
+async def test_the_error_carries_unreadable_content_that_was_removed(keys: Keys, store: Store) -> None:
     await store.run(
         [("ZADD", "board:1", 1, "1", 2, "2", 3, "bad"), ("RPUSH", "queue:1", "x"), ("SET", "text:1", b"\xff")]
     )
@@ -85,7 +85,7 @@ async def test_what_is_taken_out_and_cannot_be_read_is_carried_by_the_error(keys
 
 
 @everywhere
-async def test_consuming_a_counter_takes_along_what_it_owns(keys: Keys, store: Store) -> None:
+async def test_consuming_a_counter_cascades(keys: Keys, store: Store) -> None:
     await keys.total("1").increment(5)
     await keys.part("1").increment()
     assert await keys.total("1").consume() == 5
@@ -119,7 +119,7 @@ async def test_many_who_change_one_value_all_succeed(keys: Keys) -> None:
 
 
 @everywhere
-async def test_what_cannot_decide_cannot_be_required(keys: Keys) -> None:
+async def test_an_operation_with_an_ambiguous_reply_cannot_be_required(keys: Keys) -> None:
     for operation in (
         keys.record("1").get(),
         keys.record("1").set(Record(name="x")),
@@ -196,7 +196,7 @@ def test_a_declaration_that_could_never_work_is_refused(make: Any, words: str) -
     assert words in str(raised.value)
 
 
-async def test_wrong_stores_and_roles_are_said(memory: Store) -> None:
+async def test_wrong_stores_and_roles_are_refused(memory: Store) -> None:
     class Cached(Keyspace):
         a = Value("a:{x}", str, lifetime=HOUR, role="cache")
 

@@ -104,7 +104,7 @@ def test_a_moment_that_is_missing_is_asked_for_by_its_name() -> None:
         until("expires_at").on_create(NOW_MS, None)
 
 
-def test_lifetimes_are_said_in_words() -> None:
+def test_lifetimes_are_described_in_words() -> None:
     assert in_words(5_400_000) == "1 hour 30 minutes"
     assert after("30d").describe() == "30 days"
     assert (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from keystead.schema.overlap import ANY, Characters
 from keystead.schema.pattern import Pattern
-from keystead.schema.placeholder import TYPES, placeholder
+from keystead.schema.placeholder_types import TYPES, placeholder
 
 # Few characters, so that two patterns often meet.
 LITERALS = st.text(alphabet="a_:2%", max_size=3)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from keystead.errors import BadDeclaration, BadKey
 from keystead.schema.pattern import Pattern
-from keystead.schema.placeholder import TYPES, Hashed, PlaceholderType, placeholder
+from keystead.schema.placeholder import Hashed
+from keystead.schema.placeholder_types import TYPES, PlaceholderType, placeholder
 from keystead.stores.globs import compile_glob
 
 # What a key is likely to be taken apart wrongly at, so that examples meet it often.
@@ -191,7 +192,7 @@ def test_a_key_is_read_only_if_it_is_written_exactly_so(data: st.DataObject) -> 
         ("{a}[_{b}]", "a_"),
     ],
 )
-def test_what_render_never_makes_is_not_read(pattern: str, key: str) -> None:
+def test_parse_refuses_what_render_never_makes(pattern: str, key: str) -> None:
     assert Pattern(pattern).parse(key) is None
 
 
@@ -246,7 +247,7 @@ def test_the_keys_of_the_key_documents_are_made_byte_for_byte(pattern: str, valu
         ("{a:int}-{b}", -5, "%2D5-b"),
     ],
 )
-def test_only_what_has_to_be_is_escaped(pattern: str, value: object, key: str) -> None:
+def test_only_necessary_characters_are_escaped(pattern: str, value: object, key: str) -> None:
     assert Pattern(pattern).render({"a": value} | ({"b": "b"} if "{b}" in pattern else {})) == key
 
 
@@ -315,11 +316,11 @@ def test_a_value_beyond_its_bound_is_hashed_and_never_cut() -> None:
 @pytest.mark.parametrize(
     ("value", "hashed"), [("a" * 64, False), ("a" * 65, True), ("ü" * 32, False), (":" * 22, True)]
 )
-def test_a_bound_counts_the_bytes_of_what_is_written(value: str, hashed: bool) -> None:
+def test_a_bound_counts_escaped_bytes(value: str, hashed: bool) -> None:
     assert Pattern("x:{a<=64}").render({"a": value}).startswith("x:%~") == hashed
 
 
-def test_what_looks_hashed_is_escaped() -> None:
+def test_a_value_that_looks_hashed_is_escaped() -> None:
     assert Pattern("x:{a<=64}").render({"a": "%~" + "A" * 43}) == "x:%25~" + "A" * 43
 
 
@@ -342,7 +343,7 @@ def test_a_digest_may_have_the_character_that_separates() -> None:
         (
             "x:{a<=64}",
             Hashed("A" * 42),
-            "x:{a<=64}: a is Hashed with what is no digest: that is 43 characters, SHA-256 in base64url",
+            "x:{a<=64}: a is Hashed with an invalid digest; a digest is 43 characters, SHA-256 in base64url",
         ),
     ],
 )
@@ -473,7 +474,7 @@ DAY = datetime(2026, 2, 23, 10, 5)
         (
             "x:{a:ip}",
             "localhost",
-            "a takes an IPv4Address, an IPv6Address or its text; the str given is no address of IPv4 or IPv6",
+            "a takes an IPv4Address, an IPv6Address or its text; the str given is not an IPv4 or IPv6 address",
         ),
         (
             "x:{a:ip}",
@@ -562,7 +563,7 @@ def test_a_secret_is_in_no_error(type_name: str) -> None:
         ("x:\ud800", "bad-pattern", "the lone surrogate at character 3 has no UTF-8; leave it out"),
     ],
 )
-def test_a_pattern_that_is_written_wrongly_is_refused_with_what_to_write(text: str, finding: str, reason: str) -> None:
+def test_a_malformed_pattern_is_refused_with_what_to_write(text: str, finding: str, reason: str) -> None:
     with pytest.raises(BadDeclaration) as raised:
         Pattern(text)
     quoted = text.replace("\ud800", "\\ud800")
@@ -593,7 +594,7 @@ def test_an_unknown_type_that_is_near_none_can_be_registered() -> None:
         (b"x", "a pattern is a str, such as 'user:{uid}', not bytes"),
     ],
 )
-def test_what_is_no_pattern_at_all_is_refused(text: Any, sentence: str) -> None:
+def test_an_argument_that_is_not_a_pattern_is_refused(text: Any, sentence: str) -> None:
     with pytest.raises(BadDeclaration) as raised:
         Pattern(text)
     assert (str(raised.value), raised.value.finding) == (sentence, "bad-pattern")
@@ -648,7 +649,7 @@ def test_a_tag_that_a_key_may_not_have_is_refused(text: str, tag: str, reason: s
         ("{key}*[_{page}]", {"key": "a"}, r"a\**"),
     ],
 )
-def test_a_glob_leaves_open_what_is_not_given(pattern: str, values: dict[str, Any], glob: str) -> None:
+def test_a_glob_matches_any_value_that_is_not_given(pattern: str, values: dict[str, Any], glob: str) -> None:
     assert Pattern(pattern).glob(values) == glob
 
 
@@ -755,7 +756,7 @@ def test_a_built_in_type_is_not_replaced() -> None:
 @pytest.mark.parametrize(
     ("name", "characters", "reason"),
     [
-        ("no-name", None, "is no name of a type; write one word of letters, digits and '_'"),
+        ("no-name", None, "is not a valid type name; write one word of letters, digits and '_'"),
         ("empty", "", "has no characters; leave characters= out to allow all of them"),
     ],
 )

@@ -87,7 +87,7 @@ def shop(store: Store) -> Shop:
 
 
 @every_store
-async def test_all_steps_take_effect_and_the_value_is_what_it_gives(shop: Shop) -> None:
+async def test_all_steps_take_effect_and_value_is_the_given_result(shop: Shop) -> None:
     await shop.stock("apple").set(2)
     done = await shop.reserve("apple", "1", Order(sku="apple"))
     assert done
@@ -138,7 +138,7 @@ async def test_an_ordered_procedure_runs_in_order_and_undoes_what_a_guard_stops(
 
 
 @every_store
-async def test_what_undoes_a_step_is_done_only_where_that_step_took_effect(shop: Shop) -> None:
+async def test_a_compensating_operation_runs_only_if_its_step_took_effect(shop: Shop) -> None:
     for full in ("a", "b", "c"):
         await shop.run(*(shop.stock(sku).set(5 if sku == full else 1) for sku in ("a", "b", "c")))
         done = await shop.count_three("a", "b", "c", 5)
@@ -170,7 +170,7 @@ async def test_steps_that_depend_on_arguments_run(shop: Shop) -> None:
     assert await shop.stock("apple").get() == 5
 
 
-async def test_what_cannot_be_read_is_an_error_and_is_logged_once(memory: Store) -> None:
+async def test_unreadable_content_is_an_error_and_is_logged_once(memory: Store) -> None:
     class Odd(Keyspace):
         thing = Value("thing:{id}", Order, lifetime=after("1d"), doc="something")
 
@@ -243,7 +243,7 @@ async def test_wrong_declarations_and_calls_say_what_to_do(memory: Store) -> Non
         await keys.undoes_another()
     with pytest.raises(BadArgument, match="bind its keyspace first"):
         Wrong.nothing()
-    with pytest.raises(BadArgument, match="otherwise takes what the caller is told"):
+    with pytest.raises(BadArgument, match="otherwise takes the reason for the caller"):
         keys.n(1).increment().otherwise(" ")
     async with connect("memory://") as second:
         apart = Wrong(memory, cache=second)
@@ -385,7 +385,7 @@ async def test_a_store_whose_reads_are_repeated_is_not_kept_alive() -> None:
         shop = Shop(store)
         ask = Repeated(shop.stock("apple").get(), shop.customer_orders("ann").has("1"))
         assert await ask() == [0, False]
-        with pytest.raises(BadCall, match="what is repeated is a read"):
+        with pytest.raises(BadCall, match="Repeated takes reads"):
             Repeated(shop.stock("apple").increment())
     gone = weakref.ref(store)
     del store, shop, ask

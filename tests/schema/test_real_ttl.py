@@ -200,7 +200,7 @@ async def test_using_a_key_touches_it_only_when_a_touch_is_due(store: Store) -> 
 
 
 @pytest.mark.parametrize("store_url", STORES, indirect=True)
-async def test_touching_or_using_what_is_gone_revives_nothing(store: Store) -> None:
+async def test_touching_or_using_a_missing_key_recreates_nothing(store: Store) -> None:
     keys: Any = keyspace(sliding("10m", touch_every="2m"))(store)
     assert await keys.value("a").touch() is False
     assert await keys.value("a").use() is None

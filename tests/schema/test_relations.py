@@ -108,7 +108,7 @@ async def test_a_listing_shows_no_dead_entry_and_takes_it_out(keys: Keys, store:
 
 
 @everywhere
-async def test_an_index_does_not_grow_although_nobody_reads_it(keys: Keys, store: Store) -> None:
+async def test_an_index_that_is_never_read_does_not_grow(keys: Keys, store: Store) -> None:
     for n in range(200):
         await keys.session(f"s{n}").set(Session(uid="ann"))
         await store.run([("DEL", f"sess:s{n}")])
@@ -133,7 +133,7 @@ async def test_a_record_made_while_the_index_is_pruned_keeps_its_entry(memory: S
 
 
 @everywhere
-async def test_deleting_a_record_takes_its_entry_and_what_it_owns_along(keys: Keys, store: Store) -> None:
+async def test_deleting_a_record_deletes_its_entry_and_what_it_owns(keys: Keys, store: Store) -> None:
     await keys.session("s1").set(Session(uid="ann"))
     await keys.session("s2").set(Session(uid="ann"))
     await keys.lock("s1").set("1")
@@ -176,7 +176,7 @@ async def test_everything_that_belongs_to_a_site_goes_with_it_and_nothing_else(k
 
 
 @everywhere
-async def test_a_delete_of_what_cannot_be_read_takes_what_its_key_tells(keys: Keys, store: Store) -> None:
+async def test_deleting_an_unreadable_record_cascades_as_far_as_its_key_tells(keys: Keys, store: Store) -> None:
     await fill_site(keys, "a", "https://a.example")
     await store.run([("SET", "site:a", "{")])
     plan = await keys.site("a").plan_delete()
@@ -227,7 +227,7 @@ async def test_a_delete_that_the_key_tells_can_be_part_of_an_atomic_group(store:
     assert len(await everything(store)) == 1
 
 
-async def test_a_delete_that_needs_several_steps_is_no_part_of_a_group(memory: Store) -> None:
+async def test_a_delete_of_several_steps_cannot_join_a_batch(memory: Store) -> None:
     keys = Keys(memory)
     with pytest.raises(BadArgument, match="await the delete alone"):
         await keys.atomically(keys.site("a").delete(), keys.total("b").increment())
@@ -255,7 +255,7 @@ INDEX: Any = {"lifetime": FOREVER}
     ("make", "finding", "words"),
     [
         (lambda: Value("a:{x}", str), "no-lifetime", "lifetime is not stated"),  # type: ignore[call-overload]
-        (lambda: Value("a:{x}", str, lifetime="30d"), "no-lifetime", "'30d' is no lifetime"),  # type: ignore[call-overload]
+        (lambda: Value("a:{x}", str, lifetime="30d"), "no-lifetime", "'30d' is not a lifetime"),  # type: ignore[call-overload]
         (lambda: Value("a:{x}", str, lifetime=FOREVER, role="not a name"), "bad-role", "role"),
         (lambda: Counter("a:{x}", lifetime=FOREVER, listed_in="x"), "dangling-relation", "only a Value or a Hash"),
         (lambda: List("a:{x}", str, keep=0, lifetime=FOREVER), "bad-declaration", "keep"),
@@ -386,7 +386,7 @@ async def test_writing_a_listed_record_again_does_not_prune_each_time(store: Sto
 
 
 @everywhere
-async def test_consuming_a_record_takes_along_what_belonged_to_it(keys: Keys, store: Store) -> None:
+async def test_consuming_a_record_cascades(keys: Keys, store: Store) -> None:
     await fill_site(keys, "a", "https://a.example", backup="b-a")
     got = await asyncio.gather(*(keys.site("a").consume() for _ in range(5)))
     assert sum(one is not None for one in got) == 1
@@ -434,7 +434,7 @@ class TwoIndexes(Keyspace):
 
 
 @everywhere
-async def test_an_index_that_cannot_be_told_does_not_keep_a_record_from_being_deleted(store: Store) -> None:
+async def test_an_undeterminable_index_does_not_block_a_delete(store: Store) -> None:
     keys = TwoIndexes(store)
     await keys.thing("1").set(Site(id="1", url="u", backup="b"))
     await store.run([("SET", "thing:1", "{")])
@@ -466,7 +466,7 @@ async def test_upkeep_that_fails_does_not_hide_that_the_operation_took_effect(
     assert "unreadable" in caplog.text
 
 
-async def test_what_is_no_operation_is_said(memory: Store) -> None:
+async def test_an_argument_that_is_not_an_operation_is_refused(memory: Store) -> None:
     keys = Keys(memory)
     operation = keys.lock("a").get()
     for wrong in ([operation], keys.sessions("ann").live(), None):
@@ -497,7 +497,7 @@ class HookedKeys(Keyspace):
 
 
 @pytest.mark.parametrize("is_sealed_well", [True, False])
-async def test_whoever_has_no_keys_deletes_what_a_record_with_sealed_fields_names_in_the_clear(
+async def test_without_a_key_ring_a_delete_follows_the_unsealed_fields_of_a_record(
     memory: Store, is_sealed_well: bool
 ) -> None:
     keys = HookedKeys(memory, seal=KeyRing({"2026": b"k" * 32}))

@@ -110,7 +110,7 @@ def test_the_name_of_a_hash_field_comes_first_in_the_path() -> None:
     assert AESGCM(KEY_A).decrypt(base64url(iv), base64url(ciphertext), about) == json.dumps(SECRET).encode()
 
 
-def test_what_was_sealed_comes_back() -> None:
+def test_a_sealed_value_round_trips() -> None:
     assert CODEC.decode(CODEC.encode(SESSION, "sess:1", RING), "sess:1", RING) == SESSION
 
 
@@ -430,10 +430,10 @@ def test_shown_hides_sealed_fields_and_needs_no_ring() -> None:
 @pytest.mark.parametrize("secret", [SECRET, f"sealed.{SECRET}"])
 def test_shown_does_not_show_a_secret_that_was_stored_in_plain(secret: str) -> None:
     picture = CODEC.shown(json.dumps({"uid": "42", "access_token": secret}).encode(), "sess:1")
-    assert picture == {"unreadable": "the value is no Session: access_token: is not a sealed text"}
+    assert picture == {"unreadable": "the value is not a valid Session: access_token: is not a sealed text"}
 
 
-def test_shown_says_what_else_cannot_be_read() -> None:
+def test_shown_reports_other_problems_of_a_sealed_record() -> None:
     tree = stored(CODEC, SESSION) | {"ver": "1"}
     assert list(CODEC.shown(json.dumps(tree).encode(), "sess:1")) == ["unreadable"]
 
@@ -512,7 +512,7 @@ def test_a_codec_knows_whether_anything_is_sealed() -> None:
     ]
 
 
-def test_the_key_document_says_what_is_sealed() -> None:
+def test_the_key_document_marks_sealed_fields() -> None:
     assert CODEC.describe() == "JSON { uid, access_token (sealed), refresh_token (sealed) | null, ver }"
 
 

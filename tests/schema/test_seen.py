@@ -38,7 +38,7 @@ def keys(store: Store) -> Keys:
 
 
 @everywhere
-async def test_what_is_seen_is_the_value_and_its_stored_form(keys: Keys, store: Store) -> None:
+async def test_see_returns_the_value_and_its_stored_form(keys: Keys, store: Store) -> None:
     assert await keys.plan("a").see() is None
     await keys.plan("a").set(Plan(name="free", token="secret"))
     seen = await keys.plan("a").see()
@@ -49,7 +49,7 @@ async def test_what_is_seen_is_the_value_and_its_stored_form(keys: Keys, store: 
 
 
 @everywhere
-async def test_what_was_seen_guards_a_step_until_it_is_written_again(keys: Keys) -> None:
+async def test_a_seen_value_guards_a_step_until_it_is_written_again(keys: Keys) -> None:
     """Also a sealed value, of which one value has several stored forms: the same value written again is another."""
     plan, total = keys.plan("a"), keys.total("a")
     await plan.set(Plan(name="free", token="secret"))
@@ -82,7 +82,7 @@ async def test_nothing_that_was_seen_guards_until_there_is_something(keys: Keys)
 
 
 @everywhere
-async def test_of_many_who_write_what_they_have_seen_one_succeeds(keys: Keys) -> None:
+async def test_of_many_writers_that_saw_the_same_value_one_succeeds(keys: Keys) -> None:
     note = keys.note("a")
     await note.set("before")
     seen = await note.see()
@@ -93,7 +93,7 @@ async def test_of_many_who_write_what_they_have_seen_one_succeeds(keys: Keys) ->
 
 
 @everywhere
-async def test_what_cannot_be_read_is_said_when_it_is_seen(keys: Keys, store: Store) -> None:
+async def test_seeing_unreadable_content_raises(keys: Keys, store: Store) -> None:
     await store.run([("SET", keys.plan("a").key, "no plan"), ("SADD", keys.note("a").key, "x")])
     with pytest.raises(Unreadable):
         await keys.plan("a").see()
@@ -126,14 +126,14 @@ async def test_of_many_who_count_on_from_the_number_that_they_read_one_succeeds(
     assert await total.get() == 8
 
 
-@pytest.mark.parametrize(("number", "says"), [(0, "at_most"), (True, "64 bits"), (1.5, "64 bits"), (2**63, "64 bits")])
-async def test_a_counter_holds_no_zero_and_nothing_that_is_no_number(memory: Store, number: Any, says: str) -> None:
+@pytest.mark.parametrize(("number", "says"), [(0, "at_most"), (True, "64-bit"), (1.5, "64-bit"), (2**63, "64-bit")])
+async def test_holds_refuses_zero_and_non_integers(memory: Store, number: Any, says: str) -> None:
     with pytest.raises(BadValue, match=says):
         Keys(memory, seal=RING).total("a").holds(number)
 
 
 @everywhere
-async def test_a_step_that_was_stopped_tells_what_it_had_read_before(keys: Keys) -> None:
+async def test_a_stopped_step_returns_the_reads_before_it(keys: Keys) -> None:
     """What reads found is what was there; what writes did is undone."""
     note, total = keys.note("a"), keys.total("a")
     await keys.run(note.set("hello"), total.set(5))
@@ -146,7 +146,7 @@ async def test_a_step_that_was_stopped_tells_what_it_had_read_before(keys: Keys)
 
 
 @everywhere
-async def test_an_operation_of_several_steps_is_told_whole_or_not_at_all(keys: Keys) -> None:
+async def test_before_never_holds_a_part_of_an_operation_of_several_steps(keys: Keys) -> None:
     """Where an operation in the middle stops at its second step, it is not among those before."""
     note, total = keys.note("a"), keys.total("a")
     await note.set("hello")
@@ -165,7 +165,7 @@ class Owning(Keyspace):
 
 
 @everywhere
-async def test_what_was_seen_is_deleted_with_all_that_it_owns_unless_it_was_written_again(store: Store) -> None:
+async def test_delete_seen_cascades_unless_the_value_was_written_again(store: Store) -> None:
     async with connect("memory://") as cache:
         keys = Owning(store, cache=cache, seal=RING)
         plan = keys.plan("a")

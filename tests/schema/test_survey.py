@@ -74,7 +74,7 @@ async def test_keys_are_counted_by_family_with_their_bytes_and_the_time_they_hav
 
 
 @everywhere
-async def test_samples_show_values_and_hide_what_is_sealed(keys: Keys, store: Store) -> None:
+async def test_samples_show_values_and_hide_sealed_fields(keys: Keys, store: Store) -> None:
     await fill(keys)
     found = await survey([keys], samples=2)
     assert len(of(found, "account").samples) == 2
@@ -132,7 +132,7 @@ async def test_a_key_of_another_kind_and_a_value_that_cannot_be_read_are_shown_a
     assert "unreadable" in of(found, "account").samples[0].value
 
 
-async def test_what_the_doctor_set_aside_is_a_family_where_there_is_some(memory: Store) -> None:
+async def test_quarantined_keys_are_a_family_of_their_own(memory: Store) -> None:
     keys = Keys(memory, seal=RING)
     assert "quarantine" not in {one.family.name for one in (await survey([keys])).families}
     await memory.run([("SET", "tags:t", "x")])
@@ -140,7 +140,7 @@ async def test_what_the_doctor_set_aside_is_a_family_where_there_is_some(memory:
     assert of(await survey([keys]), "quarantine").samples[0].value["key"] == "tags:t"
 
 
-async def test_what_copy_and_restore_note_in_a_store_is_not_unknown(memory: Store) -> None:
+async def test_bookkeeping_keys_of_copy_and_restore_are_not_unknown(memory: Store) -> None:
     await memory.run([("SET", "keystead:copy:1", "x"), ("SET", "keystead:restore:1", "x"), ("SET", "tmp:1", "x")])
     found = await survey([Keys(memory, seal=RING)])
     assert (found.unknown_examples, found.others) == (["tmp:1"], {"keystead copy and restore": 2})

@@ -123,7 +123,7 @@ def test_a_time_comes_back_in_utc() -> None:
     "text",
     ["2024-12-31T15:00:00", "2024-12-31", "1735657200", "2024-12-31x15:00:00Z", "2024-13-01T00:00:00Z", "", "now"],
 )
-def test_a_text_that_is_no_time_with_an_offset_is_not_read(text: str) -> None:
+def test_a_text_that_is_not_a_time_with_an_offset_is_refused(text: str) -> None:
     with pytest.raises(Unreadable):
         codec_for(IsoTime).decode(text.encode(), "k")
 
@@ -184,7 +184,7 @@ def test_a_naive_datetime_that_is_set_later_is_refused_when_it_is_written() -> N
 
 @pytest.mark.parametrize("value", [1735657200000, "2024-12-31T15:00:00.000Z", 1.5, True, None])
 @pytest.mark.parametrize("type_", [EpochMs, IsoTime])
-def test_what_stands_in_json_is_not_taken_for_a_datetime_when_it_is_written(type_: Any, value: Any) -> None:
+def test_the_json_form_is_not_accepted_as_a_datetime_on_write(type_: Any, value: Any) -> None:
     with pytest.raises(BadValue):
         codec_for(type_).encode(value, "k")
 
@@ -195,7 +195,7 @@ def test_only_an_integer_is_written_as_a_big_integer(value: Any) -> None:
         codec_for(BigInt).encode(value, "k")
 
 
-def test_a_web_framework_may_pass_on_what_stands_in_json() -> None:
+def test_a_web_framework_may_pass_on_the_json_form() -> None:
     body = {"at_ms": 1735657200000, "at_s": 1735657200, "at": "2024-12-31T15:00:00Z", "views": str(2**60)}
     assert Times.model_validate(body) == TIMES
 

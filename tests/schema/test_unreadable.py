@@ -39,7 +39,7 @@ def keys(store: Store) -> AppKeys:
 
 
 @everywhere
-async def test_a_key_of_another_kind_and_a_counter_that_is_no_number_are_unreadable(
+async def test_a_key_of_another_kind_and_a_counter_that_is_not_a_number_are_unreadable(
     keys: AppKeys, store: Store
 ) -> None:
     await store.run([("RPUSH", "value:1", "x"), ("SET", "members:1", "x"), ("SET", "counter:1", "12abc")])
@@ -61,7 +61,7 @@ async def test_a_key_of_another_kind_and_a_counter_that_is_no_number_are_unreada
 
 
 @everywhere
-async def test_a_read_if_readable_finds_what_can_be_read(keys: AppKeys, store: Store) -> None:
+async def test_if_readable_returns_the_readable_part(keys: AppKeys, store: Store) -> None:
     await store.run(
         [
             ("SET", "value:1", '{"name":'),
@@ -101,7 +101,7 @@ async def test_a_key_of_another_kind_is_not_there_for_a_read_if_readable(keys: A
         keys.value(1).consume().if_readable()
 
 
-async def test_a_sum_that_does_not_fit_is_no_unreadable_value(memory: Store) -> None:
+async def test_an_overflowing_sum_is_not_an_unreadable_value(memory: Store) -> None:
     keys = AppKeys(memory)
     await keys.counter(1).increment(2**63 - 1)
     with pytest.raises(NotANumber) as overflow:

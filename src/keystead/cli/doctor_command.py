@@ -34,8 +34,8 @@ from keystead.cli.priority import step_back
 from keystead.cli.progress import progress
 from keystead.errors import WrongSealKey
 from keystead.schema.doctor import Excess, Found, Progress, QuarantineKeys, Report, examine, repair, restore
-from keystead.schema.doctor.examination import ASTRAY
 from keystead.schema.doctor.quarantine import KEPT
+from keystead.schema.doctor.removal_limits import ASTRAY
 from keystead.schema.finding import CODES
 
 _FAMILY_HELP = "Look at this family only; its keyspace may stand before it: AppKeys.token. May be given several times."

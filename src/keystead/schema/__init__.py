@@ -17,10 +17,11 @@ from keystead.schema.kinds import (
     Value,
 )
 from keystead.schema.lifetime import Lifetime, after, end_of_day, never, sliding, until
-from keystead.schema.operation import Done, Operation
+from keystead.schema.operation import Operation
+from keystead.schema.operation_batch import Done
 from keystead.schema.packed import packed
 from keystead.schema.pattern import Pattern
-from keystead.schema.placeholder import placeholder
+from keystead.schema.placeholder_types import placeholder
 from keystead.schema.procedure import Procedure, Steps, procedure
 from keystead.schema.relation import VALUE, link
 from keystead.schema.seal import KeyRing, Sealed

@@ -1,4 +1,4 @@
-"""`check`: what can be said of keyspaces from their declarations alone. No key of any store is read."""
+"""`check`: findings from the declarations of keyspaces alone. No store is read."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def check(
     guarantees: Mapping[str, tuple[str, Guarantees]] | None = None,
     cluster: bool = False,
 ) -> list[Finding]:
-    """What is wrong with these keyspaces together: rule by rule, each in the order of declaration.
+    """The findings of these keyspaces together: rule by rule, each in the order of declaration.
 
     `guarantees` are those of the stores that they are meant for: the name or URL of the store and what it promises, by
     role; a role that is not given falls back to `default`. Without them no store is assumed, and all roles may be one.
     `cluster` treats every store as a cluster.
 
-    What is wrong with one declaration alone is raised where it is imported, as BadDeclaration.
+    An error in a single declaration is raised on import, as BadDeclaration.
     """
     families = list(dict.fromkeys(family for one in keyspaces for family in one.families.values()))
     stores = _Stores(guarantees, cluster)
     found = [*_overlaps(families, stores), *_naming(keyspaces)]
-    for rule in (_unfit, _weak, _across_slots):
+    for rule in (_misfits, _weak, _across_slots):
         found += [finding for family in families for finding in rule(family, stores)]
     for keyspace in keyspaces:
         found += _procedures(keyspace, stores)
@@ -60,7 +60,7 @@ class _Stores:
         return self.by_role.get(family.role, self.by_role.get("default"))
 
     def may_be_one(self, one: Family[Any], other: Family[Any]) -> bool:
-        """Whether two families may live in one store. Where none is given they may: every role falls back to one."""
+        """Whether two families may share a store. Without stores they may: every role falls back to one."""
         first, second = self.of(one), self.of(other)
         return first is None or second is None or first[0] == second[0]
 
@@ -90,7 +90,7 @@ def _overlaps(families: Sequence[Family[Any]], stores: _Stores) -> Iterator[Find
 
 
 def _begin_alike(one: Family[Any], other: Family[Any]) -> bool:
-    """A quick look before the exact one: most pairs differ in the literals that they begin with."""
+    """A fast check before the exact one: most pairs differ in their first literals."""
     first, second = (re.split(r"[{\[]", family.pattern.text, maxsplit=1)[0] for family in (one, other))
     return first.startswith(second) or second.startswith(first)
 
@@ -112,7 +112,7 @@ def _breaks_the_rule(pattern: str) -> str | None:
     segments = pattern.split(":")
     for name, segment in zip_longest(("domain", "entity"), segments[:2], fillvalue=""):
         if not re.fullmatch(_LITERAL, segment):
-            return f"the {name} is {segment!r}, which is no literal" if segment else f"there is no {name}"
+            return f"the {name} is {segment!r}, which is not a literal" if segment else f"there is no {name}"
     for segment in segments[2:]:
         if not re.fullmatch(rf"{_LITERAL}|\{{\w+\}}", segment):
             return f"{segment!r} in the scope is neither a literal nor one placeholder"
@@ -122,7 +122,7 @@ def _breaks_the_rule(pattern: str) -> str | None:
 _LITERAL = r"[^{}\[\]]+"
 
 
-def _unfit(family: Family[Any], stores: _Stores) -> Iterator[Finding]:
+def _misfits(family: Family[Any], stores: _Stores) -> Iterator[Finding]:
     if stores.by_role is None:
         return
     store = stores.of(family)
@@ -148,7 +148,7 @@ def _across_slots(family: Family[Any], stores: _Stores) -> Iterator[Finding]:
     if not stores.has_slots(family):
         return
     for relation in (*family.listed_in, *family.owns):
-        # What must be scanned for is deleted in steps of its own anywhere, and two stores have no slots in common.
+        # Scanned keys are deleted in steps of their own on any store, and two stores share no slots.
         if relation.scans or relation.one_slot or not stores.may_be_one(family, relation.target):
             continue
         place = relation.target.place
@@ -187,14 +187,14 @@ def _too_short(family: Family[Any]) -> Iterator[str]:
 
 
 def _outliving(family: Family[Any]) -> Iterator[str]:
-    """What never ends by itself must not depend on an owner that does."""
+    """A key that never expires must not depend on an owner that does."""
     owners = [relation.source for relation in family.owned_by]
     if owners and not family.lifetime.ends and all(owner.lifetime.ends for owner in owners):
         yield f"it never ends, and its owner {owners[0].place} does: {owners[0].lifetime.describe()}"
 
 
 def _misspelt_moments(family: Family[Any]) -> Iterator[str]:
-    """A moment that is given with each write is no field of the value; one that looks like a field is a slip."""
+    """A deadline given with each write is not a field of the value; a name close to a field is a typo."""
     if isinstance(family.lifetime, Until) and family.takes_deadline:
         near = get_close_matches(family.lifetime.field, family.field_names, 1)
         if near:
@@ -202,10 +202,10 @@ def _misspelt_moments(family: Family[Any]) -> Iterator[str]:
 
 
 def _ends_before(index: Lifetime, record: Lifetime) -> str | None:
-    """Why an index can be over while a record in it is alive; None: it cannot.
+    """Why an index can expire before a record in it; None: it cannot.
 
-    A write of a record writes its entry, and that renews the index as its own lifetime says. A sliding index can be
-    touched with its records, and is taken to be.
+    A write of a record writes its entry, and that renews the index by its own lifetime. A sliding index is assumed to
+    be touched with its records.
     """
     if not index.ends or (isinstance(index, EndOfDay) and index == record):
         return None

@@ -1,4 +1,4 @@
-"""What a key holds, read in pieces that are never large, and whether it is what its family says."""
+"""Chunked reading: the content of a key, read in small pieces, and whether it fits its family."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keystead.schema.kinds import Counter
 from keystead.stores import Command
 from keystead.stores.commands import integer
 
-# The command that says how much a key holds; of a string, its value itself.
+# The command that tells the size of a key; for a string, its value itself.
 SIZES: Final = {
     "string": "GET",
     "hash": "HLEN",
@@ -27,16 +27,16 @@ SMALL: Final = 200  # entries that are read together with those of other keys
 
 
 class NotOpened(str):
-    """Why something cannot be read: it is sealed, and does not open with the keys that there are."""
+    """Why something cannot be read: it is sealed, and no key of the ring opens it."""
 
     __slots__ = ()
 
 
-UNKNOWN: Final = object()  # the value of what cannot be read, or is sealed and there is no key ring
+UNKNOWN: Final = object()  # the value of unreadable content, or of sealed content without a key ring
 
 
 def whole(kind: str, key: str | bytes) -> Command:
-    """The command that reads all that a small key holds."""
+    """The command that reads the whole content of a small key."""
     match kind:
         case "string":
             return ("GET", key)
@@ -53,20 +53,20 @@ def whole(kind: str, key: str | bytes) -> Command:
 
 
 def entries_of(kind: str, reply: Any) -> list[Any]:
-    """The reply of `whole` as a list: pairs of a hash and a sorted set, and of a log ids with their fields."""
+    """The reply of `whole` as a list: pairs for a hash or a sorted set, ids with their fields for a log."""
     return list(reply.items()) if kind == "hash" else list(reply)
 
 
 def can_be_read(kind: str, size: int) -> bool:
-    """Whether a key of this size can be read without holding up the store."""
+    """Whether a key of this size can be read without blocking the store."""
     return kind not in ("set", "hash") or size <= AT_ONCE
 
 
 class Pages:
-    """The entries of one key, page by page. What is taken out meanwhile is said, so that nothing is passed over."""
+    """The entries of one key, page by page. Removals are reported to it, so that no entry is skipped."""
 
     def __init__(self, bound: Bound[Any], key: str, page: int = PAGE) -> None:
-        self.removed = 0  # to be set by whoever takes entries of the last page out
+        self.removed = 0  # to be set when entries of the last page are removed
         self._bound = bound
         self._key = key
         self._page = page
@@ -99,7 +99,7 @@ class Pages:
 
 
 def read(codec: Codec[Any], data: bytes, bound: Bound[Any], key: str, name: str = "") -> tuple[Any, str | None]:
-    """The value, and why it cannot be read. Without a key ring, sealed values are looked at but not opened."""
+    """The value, and why it cannot be read. Without a key ring, sealed values are checked but not opened."""
     if codec.sealed and bound.ring is None:
         picture = codec.shown(data, key)
         is_bad = isinstance(picture, dict) and picture.keys() == {"unreadable"}
@@ -108,7 +108,7 @@ def read(codec: Codec[Any], data: bytes, bound: Bound[Any], key: str, name: str 
         value = codec.decode(data, key, bound.ring, name)
         if isinstance(bound.family, Counter):
             integer(data)
-    except NotANumber:  # first: its own words show the value
+    except NotANumber:  # first: its message contains the value
         return UNKNOWN, "the value is not an integer of 64 bits"
     except Unreadable as error:
         return UNKNOWN, reason(error, key)
@@ -116,7 +116,7 @@ def read(codec: Codec[Any], data: bytes, bound: Bound[Any], key: str, name: str 
 
 
 def read_hash(bound: Bound[Any], key: str, fields: dict[bytes, bytes]) -> tuple[Any, str | None]:
-    """The record of a hash of a model. Without a key ring each field is looked at alone."""
+    """The record of a hash of a model. Without a key ring each field is checked alone."""
     family = bound.family
     if bound.ring is None and family.needs_ring:
         for stored, codec in family.fields.items():

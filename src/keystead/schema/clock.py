@@ -6,9 +6,9 @@ from keystead.stores import Reply, Store
 
 
 async def store_clock_ms(store: Store) -> int:
-    """What the clock of a store says, in ms since 1970. One round trip, which touches no key.
+    """The clock of a store in ms since 1970. One round trip, which touches no key.
 
-    Raises StoreUnavailable where it does not answer: so it is also the way to ask whether a store is there.
+    Raises StoreUnavailable if the store does not answer, so it also serves as a health check.
     """
     return clock_ms(await store.run([("TIME",)]))
 

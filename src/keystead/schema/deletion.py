@@ -1,4 +1,4 @@
-"""Cascading deletes: planned first, then done."""
+"""Cascading deletes: planned first, then executed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AT_ONCE = 200
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One thing that a delete does: `delete` a key, or `take out` an entry of an index."""
+    """One step of a delete: `delete` a key, or `take out` an index entry."""
 
     action: str
     key: str
@@ -44,7 +44,7 @@ class PlannedStep:
 
 @dataclass(slots=True)
 class Plan:
-    """What a delete would do. `notes` says what could not be followed."""
+    """What a delete would do. `notes` lists the relations that could not be followed."""
 
     steps: list[PlannedStep] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -59,8 +59,8 @@ class Plan:
 
 
 @dataclass(slots=True)
-class _Known:
-    """What a delete takes with it as far as it can be told without scanning."""
+class _Related:
+    """What a delete removes, as far as that is known without scanning."""
 
     commands: list[tuple[Store, Command, PlannedStep]] = field(default_factory=list)
     guards: list[tuple[Store, Step]] = field(default_factory=list)
@@ -79,8 +79,8 @@ class _Known:
         self.commands.append((entry.index.store, listing.take_out(entry), step))
 
 
-class _Since(set[tuple[int, str]]):
-    """What is met from now on; it also knows what was met before, without a copy of it."""
+class _SeenSince(set[tuple[int, str]]):
+    """Keys seen from now on, on top of those seen before, without copying them."""
 
     def __init__(self, before: set[tuple[int, str]]) -> None:
         super().__init__()
@@ -91,35 +91,35 @@ class _Since(set[tuple[int, str]]):
 
 
 async def plan(bound: Bound[Any], key: str) -> Plan:
-    """Everything that deleting this key would delete, scans included. Nothing is changed."""
-    known = await _known(bound, key, "what you asked for")
+    """Everything that deleting this key would delete, including scans. Read-only."""
+    related = await _find_related(bound, key, "requested")
     found = Plan()
     commands: list[tuple[Store, Command, PlannedStep]] = []
-    waiting = deque([known])
+    waiting = deque([related])
     while waiting:
         one = waiting.popleft()
         commands += one.commands
         found.notes += one.notes
-        async for scanned, owned_key, reason in _scanned(one):
-            waiting.append(await _known(scanned, owned_key, reason, known.seen))
-    found.steps = await _there(commands)
+        async for scanned, owned_key, reason in _scan_owned(one):
+            waiting.append(await _find_related(scanned, owned_key, reason, related.seen))
+    found.steps = await _existing_steps(commands)
     return found
 
 
-async def _there(commands: list[tuple[Store, Command, PlannedStep]]) -> list[PlannedStep]:
-    """The steps whose keys and entries are there: of what is gone, or never was, there is nothing to show."""
+async def _existing_steps(commands: list[tuple[Store, Command, PlannedStep]]) -> list[PlannedStep]:
+    """The steps whose key or entry exists; the others would delete nothing."""
     there = set()
     for at in range(0, len(commands), _AT_ONCE):
         page = list(enumerate(commands[at : at + _AT_ONCE], at))
         for store in {id(store): store for _, (store, _, _) in page}.values():
-            own = [(place, _looks_for(command)) for place, (of, command, _) in page if of is store]
+            own = [(place, _existence_probe(command)) for place, (of, command, _) in page if of is store]
             replies = await replies_of(store, [question for _, question in own])
             there |= {place for (place, _), reply in zip(own, replies, strict=True) if _is_there(reply)}
     return [step for place, (_, _, step) in enumerate(commands) if place in there]
 
 
-def _looks_for(command: Command) -> Command:
-    """The command that says whether there is what this one would delete."""
+def _existence_probe(command: Command) -> Command:
+    """The command that tells whether there is anything for this one to delete."""
     name, *where = command
     return ({"SREM": "SISMEMBER", "ZREM": "ZSCORE"}.get(str(name), "EXISTS"), *where)
 
@@ -129,7 +129,7 @@ def _is_there(reply: Reply) -> bool:
 
 
 class Consumption(Compound[Any]):
-    """A consume and all that goes with it. In a batch it stops the others only where it is `.required()`."""
+    """A consume with its cascade. In a batch it stops the others only if it is `.required()`."""
 
     __slots__ = ()
 
@@ -152,10 +152,10 @@ class Cascade(Deleting[bool]):
         return self.store.guarantees.atomic != "any keys"
 
     def in_batch(self) -> list[Any]:
-        """The steps, where the key alone tells them. Raises BadArgument where it takes several round trips."""
+        """The steps, if they follow from the key alone. Raises BadArgument if it takes several round trips."""
         if not super().in_batch():
-            known = _Known()
-            for store, command, step in _told_by_key(self.bound, self._key, "what you asked for", known):
+            related = _Related()
+            for store, command, step in _steps_from_key(self.bound, self._key, "requested", related):
                 if store is not self.store:
                     raise BadArgument(
                         f"{step.key} lives in another store, so deleting it cannot be part of this batch; "
@@ -166,50 +166,50 @@ class Cascade(Deleting[bool]):
 
     async def _alone(self) -> bool:
         for _ in range(_ATTEMPTS):
-            known = await _known(self.bound, self._key, "what you asked for")
-            deleted = await _delete_known(self.bound, known)
+            related = await _find_related(self.bound, self._key, "requested")
+            deleted = await _delete_found(self.bound, related)
             if deleted is not None:
                 break
         else:
-            return await self._anyway()
-        await _delete_scanned(known)
+            return await self._delete_unguarded()
+        await _delete_scanned(related)
         return deleted
 
-    async def _anyway(self) -> bool:
-        """The key is written to all the time: it goes at once, and what its last value tells goes after it."""
+    async def _delete_unguarded(self) -> bool:
+        """The key is written too often for optimistic locking: delete it now, then what its last value refers to."""
         bound, key = self.bound, self._key
         steps: list[Step] = [bound.family.read_command(key), ("DEL", key)]
         raw, deleted = (await bound.store.atomically(steps)).replies
-        with suppress(Unreadable):  # then the doctor finds what belonged to it
+        with suppress(Unreadable):  # the doctor finds its orphans
             await delete_related(bound, key, bound.family.value_of(raw, key, bound.ring))
         return bool(deleted)
 
 
 async def delete_if(bound: Bound[Any], key: str, reason: str, guards: Iterable[tuple[Store, Step]]) -> bool:
-    """Delete a key with all that goes with it, if these guards hold in the same step. False: nothing was done."""
-    known = await _known(bound, key, reason)
-    known.guards += guards
-    if not await _delete_known(bound, known):
+    """Delete a key with its cascade, if these guards hold in the same step. False: nothing was done."""
+    related = await _find_related(bound, key, reason)
+    related.guards += guards
+    if not await _delete_found(bound, related):
         return False
-    await _delete_scanned(known)
+    await _delete_scanned(related)
     return True
 
 
 async def delete_related(bound: Bound[Any], key: str, value: Any) -> None:
-    """Delete what belonged to a key that is gone already, and whose last value this was."""
-    known = await _known(bound, key, "it is gone", value=value)
-    # The key itself is gone; one that was made since then is another record, and so is what belongs to it.
-    del known.commands[0]
-    known.guards = [(bound.store, absent(key))]
-    if await _delete_known(bound, known) is not None:
-        await _delete_scanned(known)
+    """Delete what belonged to a key that is already gone and had this last value."""
+    related = await _find_related(bound, key, "it is gone", value=value)
+    # A key created since then is a new record that keeps what belongs to it; hence the guard.
+    del related.commands[0]
+    related.guards = [(bound.store, absent(key))]
+    if await _delete_found(bound, related) is not None:
+        await _delete_scanned(related)
 
 
 def consume(bound: Bound[Any], key: str, read: Callable[[list[Reply]], R]) -> Operation[R]:
-    """Read and delete, with what belongs to it. `read` makes the result of the reply of GETDEL."""
+    """Read and delete a key, with its cascade. `read` turns the reply of GETDEL into the result."""
     if not bound.family.has_relations:
         return Operation(bound, "consume", [("GETDEL", key)], taking(read))
-    steps = _consumption(bound, key)
+    steps = _consume_steps(bound, key)
     if steps is not None:
         return Consumption(bound, "consume", steps, taking(read), atomic=True, stopped=read([None]))
 
@@ -219,10 +219,10 @@ def consume(bound: Bound[Any], key: str, read: Callable[[list[Reply]], R]) -> Op
     return Compound(bound, "consume", [("GETDEL", key)], taking(read), follow=follow)
 
 
-def _consumption(bound: Bound[Any], key: str) -> list[Step] | None:
-    """The steps that read and delete a key and what belongs to it as one; None where it takes several."""
+def _consume_steps(bound: Bound[Any], key: str) -> list[Step] | None:
+    """The steps of a consume with its cascade, as one atomic step; None if it takes several."""
     try:
-        told = list(_told_by_key(bound, key, "it is consumed", _Known()))
+        told = list(_steps_from_key(bound, key, "it is consumed", _Related()))
     except BadArgument:
         return None
     if any(store is not bound.store for store, _, _ in told):
@@ -236,98 +236,114 @@ def _first_deleted(replies: list[Any]) -> bool:
     return bool(replies[0])
 
 
-async def _delete_known(bound: Bound[Any], known: _Known) -> bool | None:
-    """Delete what is known, the key itself first. None: a value that was read has changed, so nothing was done."""
-    if not known.commands and not known.guards:
+async def _delete_found(bound: Bound[Any], related: _Related) -> bool | None:
+    """Delete what was found, the key itself first. None: a value that was read has changed, so nothing was done."""
+    if not related.commands and not related.guards:
         return False
-    own = [(command, step) for store, command, step in known.commands if store is bound.store]
-    guards = [guard for store, guard in known.guards if store is bound.store]
-    commands = [command for command, _ in own]
-    guarded = [str(getattr(guard, "key", "")) for guard in guards]
-    replies: list[Any] = []
-    if one_step(bound.store, *guarded, *(step.key for _, step in own)):
-        outcome = await bound.store.atomically([*guards, *commands])
-        if not outcome:
-            return None
-        replies = outcome.replies[len(guards) :]
+    own = [(command, step.key) for store, command, step in related.commands if store is bound.store]
+    guards = [(guard, str(getattr(guard, "key", ""))) for store, guard in related.guards if store is bound.store]
+    replies: list[Any] | None
+    if one_step(bound.store, *(key for _, key in guards), *(key for _, key in own)):
+        outcome = await bound.store.atomically([*(guard for guard, _ in guards), *(command for command, _ in own)])
+        replies = outcome.replies[len(guards) :] if outcome else None
     else:
-        # Across slots of a cluster the first key goes in one step with the guard of its own value. The other guards are
-        # looked at just before, each in its slot; the other keys follow.
-        first = own[0][1].key if own else None
-        for guard, key in zip(guards, guarded, strict=True):
-            if key != first and not await bound.store.atomically([guard]):
-                return None
-        mine = [guard for guard, key in zip(guards, guarded, strict=True) if key == first]
-        if own:
-            outcome = await bound.store.atomically([*mine, commands[0]])
-            if not outcome:
-                return None
-            replies = [outcome.replies[-1]]
-        if len(own) > 1:
-            await bound.store.run(commands[1:])
-    for store, command, _ in known.commands:
+        replies = await _delete_across_slots(bound.store, own, guards)
+    if replies is None:
+        return None
+    for store, command, _ in related.commands:
         if store is not bound.store:
             await store.run([command])
     return bool(replies and replies[0])
 
 
-async def _delete_scanned(known: _Known) -> None:
-    waiting = [known]
+async def _delete_across_slots(
+    store: Store, own: list[tuple[Command, str]], guards: list[tuple[Step, str]]
+) -> list[Any] | None:
+    """Delete the first key in one step with the guard of its own value. None: a guard stopped it.
+
+    The other guards are checked just before, each in its slot; the other keys follow.
+    """
+    first = own[0][1] if own else None
+    for guard, key in guards:
+        if key != first and not await store.atomically([guard]):
+            return None
+    replies: list[Any] = []
+    if own:
+        outcome = await store.atomically([*(guard for guard, key in guards if key == first), own[0][0]])
+        if not outcome:
+            return None
+        replies = [outcome.replies[-1]]
+    if len(own) > 1:
+        await store.run([command for command, _ in own[1:]])
+    return replies
+
+
+async def _delete_scanned(related: _Related) -> None:
+    waiting = [related]
     while waiting:
-        async for bound, key, reason in _scanned(waiting.pop()):
+        async for bound, key, reason in _scan_owned(waiting.pop()):
             for _ in range(_ATTEMPTS):
-                found = await _known(bound, key, reason, _Since(known.seen))
-                if await _delete_known(bound, found) is not None:
+                found = await _find_related(bound, key, reason, _SeenSince(related.seen))
+                if await _delete_found(bound, found) is not None:
                     break
             else:
                 raise StoreUnavailable(f"{key} was changed each time before it could be deleted; try again")
-            known.seen |= found.seen
-            found.seen = known.seen
+            related.seen |= found.seen
+            found.seen = related.seen
             waiting.append(found)
 
 
-async def _known(
+async def _find_related(
     bound: Bound[Any], key: str, reason: str, seen: set[tuple[int, str]] | None = None, value: Any = None
-) -> _Known:
-    """What deleting this key takes with it, read from the store where the values tell it.
+) -> _Related:
+    """What deleting this key removes. Values are read from the store where relations depend on them.
 
-    `value` is the value of the key itself, where it is known.
+    `value` is the value of the key itself, if it is known.
     """
-    known = _Known(seen=set() if seen is None else seen)
+    related = _Related(seen=set() if seen is None else seen)
     waiting = [(bound, key, reason)]
     while waiting:
         one, name, why = waiting.pop(0)
-        if (id(one.store), name) in known.seen:
+        if (id(one.store), name) in related.seen:
             continue
-        known.add(one, name, why)
+        related.add(one, name, why)
         values = one.parse(name) or {}
-        held = value if name == key and value is not None else await _value(one, name, known)
-        for relation in one.family.listed_in:
-            try:
-                known.entry(listing.entry_of(one, relation, values, held), name)
-            except (BadKey, BadValue):
-                known.notes.append(f"{name}: which entry of {relation.target.name} names it cannot be told")
-        for relation in one.family.owns:
-            target = one.related(relation.target)
-            where = relation.target_values(values, held)
-            if where is None:
-                continue
+        held = value if name == key and value is not None else await _read_value(one, name, related)
+        _add_entries(related, one, name, values, held)
+        waiting += _owned_keys(related, one, name, values, held)
+    return related
+
+
+def _add_entries(related: _Related, bound: Bound[Any], key: str, values: dict[str, Any], value: Any) -> None:
+    """Add the index entries of a record."""
+    for relation in bound.family.listed_in:
+        try:
+            related.entry(listing.entry_of(bound, relation, values, value), key)
+        except (BadKey, BadValue):
+            related.notes.append(f"{key}: its entry in {relation.target.name} cannot be determined")
+
+
+def _owned_keys(
+    related: _Related, bound: Bound[Any], key: str, values: dict[str, Any], value: Any
+) -> Iterator[tuple[Bound[Any], str, str]]:
+    """The keys that a record owns, with the reason. Those that only a scan finds are added to `related.scans`."""
+    for relation in bound.family.owns:
+        target = bound.related(relation.target)
+        where = relation.target_values(values, value)
+        if where is None:
+            continue
+        try:
             if relation.scans:
-                try:
-                    target.glob(where)
-                    known.scans.append((target, where, f"owned by {name}"))
-                except BadKey as error:
-                    known.notes.append(f"{name} names no key of {relation.target.name}: {error}")
-                continue
-            try:
-                waiting.append((target, target(**where).key, f"owned by {name}"))
-            except BadKey as error:
-                known.notes.append(f"{name} names no key of {relation.target.name}: {error}")
-    return known
+                target.glob(where)
+                related.scans.append((target, where, f"owned by {key}"))
+            else:
+                yield target, target(**where).key, f"owned by {key}"
+        except BadKey as error:
+            related.notes.append(f"{key} names no key of {relation.target.name}: {error}")
 
 
-async def _value(bound: Bound[Any], key: str, known: _Known) -> Any:
-    """The value, where a relation takes something from it; it must not change until the delete."""
+async def _read_value(bound: Bound[Any], key: str, related: _Related) -> Any:
+    """The value, if a relation depends on it. It is guarded: it must not change until the delete."""
     relations = (*bound.family.listed_in, *bound.family.owns)
     if not any(relation.needs_value for relation in relations):
         return None
@@ -336,21 +352,23 @@ async def _value(bound: Bound[Any], key: str, known: _Known) -> Any:
         raw = (await bound.store.run([bound.family.read_command(key)]))[0]
         value = bound.family.value_of(raw, key, bound.ring)
     except (Unreadable, WrongKind) as error:
-        value = _plainly(raw) if bound.ring is None and bound.family.needs_ring else None
+        value = _unsealed_fields(raw) if bound.ring is None and bound.family.needs_ring else None
         if value is None:
-            known.notes.append(f"{error}; what it names in its value is not deleted with it")
+            related.notes.append(f"{error}; what it names in its value is not deleted with it")
             return None
     if isinstance(raw, bytes):
-        known.guards.append((bound.store, holds(key, raw)))
+        related.guards.append((bound.store, holds(key, raw)))
     elif raw:
-        known.guards += [(bound.store, field_holds(key, name, raw.get(name))) for name in _told_by(bound, relations)]
+        related.guards += [
+            (bound.store, field_holds(key, name, raw.get(name))) for name in _fields_used(bound, relations)
+        ]
     return value
 
 
-def _plainly(raw: Any) -> dict[str, Any] | None:
-    """What stands in the clear in a record with sealed fields, for whoever has no keys: what it names is none of them.
+def _unsealed_fields(raw: Any) -> dict[str, Any] | None:
+    """The unsealed fields of a record, for a program without a key ring: relations never depend on sealed ones.
 
-    None: that cannot be read either.
+    None: they cannot be read either.
     """
     try:
         found = json.loads(raw)
@@ -361,28 +379,28 @@ def _plainly(raw: Any) -> dict[str, Any] | None:
     return {name: one for name, one in found.items() if not (isinstance(one, str) and KeyRing.sealed_with(one))}
 
 
-def _told_by(bound: Bound[Any], relations: Iterable[Relation]) -> list[bytes]:
-    """The fields of a hash that relations take something from, as they are stored."""
+def _fields_used(bound: Bound[Any], relations: Iterable[Relation]) -> list[bytes]:
+    """The stored names of the hash fields that relations depend on."""
     origins = [origin for relation in relations for origin in relation.origins.values()]
     names = dict.fromkeys(origin.name for origin in origins if origin is not None and origin.kind == "field")
     return [bound.family.field_name(name, "") for name in names]
 
 
-async def _scanned(known: _Known) -> Any:
-    """The keys that scans find: each with its family and the reason."""
-    for bound, where, reason in known.scans:
+async def _scan_owned(related: _Related) -> Any:
+    """The keys found by scanning, each with its family and the reason."""
+    for bound, where, reason in related.scans:
         async for owned in bound.scan(**where):
-            if (id(bound.store), owned.key) not in known.seen:
+            if (id(bound.store), owned.key) not in related.seen:
                 yield bound, owned.key, reason
 
 
-def _told_by_key(
-    bound: Bound[Any], key: str, reason: str, known: _Known
+def _steps_from_key(
+    bound: Bound[Any], key: str, reason: str, related: _Related
 ) -> Iterator[tuple[Store, Command, PlannedStep]]:
-    """All commands of a delete whose relations the key alone tells. Raises BadArgument where it does not."""
+    """All commands of a delete whose relations follow from the key alone. Raises BadArgument otherwise."""
     values = bound.parse(key) or {}
-    known.add(bound, key, reason)
-    yield known.commands[-1]
+    related.add(bound, key, reason)
+    yield related.commands[-1]
     relations = (*bound.family.listed_in, *bound.family.owns)
     for relation in relations:
         if not relation.from_key:
@@ -391,10 +409,10 @@ def _told_by_key(
                 "by its key; await the delete alone"
             )
     for entry in listing.entries(bound, values, None) if bound.family.listed_in else ():
-        known.entry(entry, key)
-        yield known.commands[-1]
+        related.entry(entry, key)
+        yield related.commands[-1]
     for relation in bound.family.owns:
         target = bound.related(relation.target)
         owned = target(**(relation.target_values(values, None) or {})).key
-        if (id(target.store), owned) not in known.seen:
-            yield from _told_by_key(target, owned, f"owned by {key}", known)
+        if (id(target.store), owned) not in related.seen:
+            yield from _steps_from_key(target, owned, f"owned by {key}", related)

@@ -1,6 +1,6 @@
-"""Erasure: everything that belongs to one subject, such as `login:42`, across all keyspaces and stores.
+"""Erasure: delete everything that belongs to one subject, such as `login:42`, across all keyspaces and stores.
 
-A subject names an identity space and an id in it, so that the same number in two of them is two people.
+A subject names an identity space and an id in it: the same number in two identity spaces is two people.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REMEMBERED: Final = 100_000
 
 
 class ErasureProgress(NamedTuple):
-    """How far it is: keys that were looked at, and keys of the subject among them."""
+    """Progress: keys examined, and keys of the subject among them."""
 
     examined: int
     found: int
@@ -36,16 +36,16 @@ class ErasureProgress(NamedTuple):
 
 @dataclass(slots=True)
 class ErasurePlan:
-    """What belongs to a subject, and what goes with it. `steps` holds the first of them, `count` counts all."""
+    """What belongs to a subject, with the cascade. `steps` holds the first of them, `count` counts all."""
 
     subject: str
     steps: list[PlannedStep] = field(default_factory=list)
     count: int = 0
     keys: int = 0
-    """How many keys would be deleted; the other steps take entries out of indexes."""
+    """How many keys would be deleted; the other steps remove index entries."""
     families: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """What could not be looked at. While there is a note, it is not sure that nothing is left."""
+    """What could not be examined. Any note means that something may be left."""
     _seen: set[int] = field(default_factory=set)
 
     def include(self, other: ErasurePlan) -> None:
@@ -77,7 +77,7 @@ class ErasurePlan:
 
 @dataclass(slots=True)
 class Erased:
-    """What was deleted, by family. `left` are keys that came back as often as they were deleted."""
+    """What was deleted, by family. `left` counts keys that came back each time they were deleted."""
 
     subject: str
     keys: int = 0
@@ -104,11 +104,11 @@ async def plan_erase(
     on_progress: Callable[[ErasureProgress], None] | None = None,
     shown: int = SHOWN,
 ) -> ErasurePlan:
-    """All keys that belong to a subject and what is deleted with them. Nothing is changed.
+    """All keys that belong to a subject, with their cascade. Read-only.
 
-    Every family with `member_of` of the subject's kind is looked through: where the subject is a placeholder the store
-    is scanned for it, where it is a field of the value all values of the family are read. That is complete rather
-    than fast. Raises BadArgument for a subject that is written wrongly, or of a kind that no family declares.
+    Every family with `member_of` of the subject's kind is searched: if the subject is a placeholder, the store is
+    scanned for it; if it is a field of the value, all values of the family are read. That is complete rather than
+    fast. Raises BadArgument for a malformed subject, or of a kind that no family declares.
     """
     search = _Search(keyspaces, subject, on_progress)
     plan = ErasurePlan(subject)
@@ -130,9 +130,9 @@ async def plan_erase(
 async def erase(
     keyspaces: Sequence[Keyspace], subject: str, *, on_progress: Callable[[ErasureProgress], None] | None = None
 ) -> Erased:
-    """Delete all that `plan_erase` finds, each key with what goes with it, and look again until nothing is found.
+    """Delete all that `plan_erase` finds, each key with its cascade, and search again until nothing is found.
 
-    An interruption leaves a part that the next call finds. Raises as `plan_erase` does.
+    The next call finds what an interruption leaves. Raises as `plan_erase` does.
     """
     erased = Erased(subject)
     search = _Search(keyspaces, subject, on_progress)
@@ -201,7 +201,7 @@ class _Search:
                     yield bound, key
 
     async def set_aside(self) -> AsyncIterator[str]:
-        """What the doctor has set aside of keys of the subject, as far as their names tell."""
+        """Quarantined keys of the subject, as far as their names tell."""
         for place in self._places:
             self._aside = QuarantineKeys(place.store)
             async for page in place.store.scan(self._aside.quarantine.glob(), page=_PAGE):
@@ -230,7 +230,7 @@ class _Search:
         if subject.kind != self._kind:
             return False
         if subject.origin.kind != "placeholder":
-            self.note(f"whose it is cannot be told of what was set aside of {name_of(member.bound.family)}")
+            self.note(f"cannot determine the owner of quarantined keys of {name_of(member.bound.family)}")
             return False
         return self._is_subject(member.values[subject.origin.name])
 
@@ -252,7 +252,7 @@ class _Search:
         async for page in bound.store.scan(glob, page=_PAGE):
             for raw in page:
                 values = bound.parse(raw)
-                # What is rendered is compared, because a long id stands in the key as its hash.
+                # Compared as rendered, because a key holds a long id as its hash.
                 if values is not None and pattern.render_one(name, values[name]) == pattern.render_one(name, value):
                     yield raw.decode()
             self._examined += len(page)
@@ -302,22 +302,22 @@ class _Search:
 
 
 def _choices(kinds: Sequence[str], id: str) -> str:
-    """All whom an id could be: the same one in two identity spaces is two people."""
+    """All subjects with this id: the same id in two identity spaces is two people."""
     return " or ".join(f"{kind}:{id}" for kind in kinds)
 
 
 def value_of(pattern: Pattern, name: str, text: str) -> Any:
-    """The value of a placeholder that is written as this text: `2026-02-23` is a date where the type is date.
+    """The placeholder value of this text: `2026-02-23` is a date if the type is date.
 
-    Raises BadKey where no value is written so.
+    Raises BadKey if it is not the text of a value.
     """
     type_ = pattern.types[name]
     try:
         value = type_.parse(text)
         written = type_.render(value)
-    except Exception:  # whatever a type says of a text that it does not take
+    except Exception:  # a type may raise anything for a text that it does not take
         raise BadKey(f"{name} takes {type_.doc}, and {text!r} is none, such as {type_.example}") from None
-    # What only reads like another text, as 007 reads like 7, is not taken: nobody meant that one.
+    # A non-canonical text is refused: 007 would be read as 7, which may not be what was meant.
     if written.casefold() != text.casefold():
         raise BadKey(f"{name} takes {type_.doc}; {text!r} would be {written}. Write that if it is meant")
     return value

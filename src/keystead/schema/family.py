@@ -41,7 +41,7 @@ _NOT_GIVEN: Any = object()
 
 
 class Options(TypedDict, total=False):
-    """What every family can say of itself.
+    """The options of every family.
 
     lifetime    how long its keys live: after, sliding, until, end_of_day or never
     doc         one sentence for the key document
@@ -49,7 +49,7 @@ class Options(TypedDict, total=False):
     listed_in   the index (a Set or SortedSet) that names each key; it is written in the same atomic step
     owns        families whose keys are deleted with it
     leads_to    the family that its value names: a mapping, such as from an address to an id
-    member_of   whom it belongs to, `"user:{uid}"`, for `keystead erase user:42`
+    member_of   the subject it belongs to, `"user:{uid}"`, for `keystead erase user:42`
     tag         the placeholder that is its hash tag in a cluster
     used_by     the routes or programs that use it, for the key document
     changed     where it differs from the document it comes from, and why
@@ -83,7 +83,7 @@ class Family(Generic[K]):
                 setattr(Bound, name, _VerbOfKey(name))
 
     def further_misfits(self, guarantees: Guarantees) -> Iterator[str]:
-        """Why it cannot live in a store with these guarantees, beyond what is so for every family: see `misfits`."""
+        """Why it cannot live in a store with these guarantees, besides the common reasons of `misfits`."""
         yield from ()
 
     def __init__(self, pattern: str, **options: Unpack[Options]) -> None:
@@ -100,7 +100,7 @@ class Family(Generic[K]):
                 f"a pattern is text, such as 'user:{{uid}}', not {type(pattern).__name__}", "bad-pattern"
             )
         if not isinstance(lifetime, Lifetime):
-            what = "its lifetime is not stated" if lifetime is None else f"{lifetime!r} is no lifetime"
+            what = "its lifetime is not stated" if lifetime is None else f"{lifetime!r} is not a lifetime"
             raise BadDeclaration(
                 f'{pattern}: {what}; write lifetime=after("30d"), sliding(...), until(...), end_of_day(...) '
                 'or never("why")',
@@ -121,7 +121,7 @@ class Family(Generic[K]):
         used_by = given.get("used_by", ())
         self.used_by: tuple[str, ...] = (used_by,) if isinstance(used_by, str) else tuple(used_by)
         self.changed = " ".join(given.get("changed", "").split())
-        self.naming_exempt = _reason(pattern, given.get("naming_exempt"))
+        self.naming_exempt = _check_exemption(pattern, given.get("naming_exempt"))
         self.name = ""
         self.keyspace: type[Keyspace] | None = None
         self.links = {kind: as_links(given.get(kind)) for kind in ("listed_in", "owns", "leads_to")}
@@ -147,11 +147,11 @@ class Family(Generic[K]):
 
         `owns=token.by(short="short_token")`: the placeholder `short` is the field `short_token` of the owner's value.
         For an index, `member` is the placeholder that is listed, `score` the field that it is sorted by. `admits` is
-        for a Set whose entries say what counts: only `add` and `set` list a record, later writes never list it again.
-        So whoever takes an entry out, or deletes the whole index, ends the records for good.
+        for a Set that decides which records are valid: only `add` and `set` list a record, later writes never do.
+        So removing an entry, or deleting the whole index, ends the records for good.
 
-        `optional` is for `owns`: such a key may also be there without an owner. It is deleted with its owner if it has
-        one, and the doctor does not call it an orphan if it has none.
+        `optional` is for `owns`: such a key may exist without an owner. It is deleted with its owner if it has one,
+        and is not an orphan if it has none.
         """
         return Link(self, where, member, score, admits, optional)
 
@@ -179,7 +179,7 @@ class Family(Generic[K]):
 
     @property
     def codecs(self) -> Mapping[str, Codec[Any]]:
-        """What is encoded in a key of this family, by what it is: value, member, field."""
+        """The codecs of a key of this family: of its value, member, field and so on."""
         return {}
 
     @property
@@ -214,15 +214,15 @@ class Family(Generic[K]):
 
     @property
     def takes_deadline(self) -> bool:
-        """Whether the moment it lives until must be given with each write, because no field of the value holds it."""
+        """Whether each write must pass the deadline, because no field of the value holds it."""
         return isinstance(self.lifetime, Until) and self.lifetime.field not in self.field_names
 
     def __repr__(self) -> str:
         return f"<{self.kind_name} {self.place}>"
 
 
-def _reason(pattern: str, exempt: Any) -> str:
-    """Why a family is exempt from the naming rule; the empty text: it is not."""
+def _check_exemption(pattern: str, exempt: Any) -> str:
+    """Why a family is exempt from the naming rule; empty: it is not."""
     if exempt is None:
         return ""
     reason = " ".join(exempt.split()) if isinstance(exempt, str) else ""
@@ -236,9 +236,9 @@ def _reason(pattern: str, exempt: Any) -> str:
 
 
 class _VerbOfKey:
-    """Stands on `Bound` for a verb of its keys, to say what is missing where the call was forgotten.
+    """Stands on `Bound` for a verb of its keys, for a clear error if the call was forgotten.
 
-    `Bound.__getattr__` could say it of any name, and would make every access to a family slower.
+    `Bound.__getattr__` would do the same for any name, and slow down every access to a family.
     """
 
     def __init__(self, name: str) -> None:
@@ -267,7 +267,7 @@ class Bound(Generic[K]):
     )
 
     def __init__(self, family: Family[K], keyspace: Keyspace, store: Store) -> None:
-        # Any: each kind of key knows the class of its family, which a type parameter for both could not say.
+        # Any: each kind of key knows the class of its family; one type parameter cannot express both.
         self.family: Any = family
         self.keyspace = keyspace
         self.store = store
@@ -278,16 +278,16 @@ class Bound(Generic[K]):
         self._single = family.pattern.single(tagged=self.tagged)
         self._make: Callable[[Bound[K], str], K] = family.verbs
         self._alone: Bound[K] | None = None
-        # A character has at most four bytes, so most keys need not be encoded to be short enough.
+        # A character has at most four bytes, so most keys are short enough without being encoded.
         longest = store.guarantees.key_max_bytes
         self._surely_short = sys.maxsize if longest is None else longest // 4
 
     def __call__(self, value: Any = _NOT_GIVEN, /, *args: Any, **values: Any) -> K:
-        """The key with these values. Raises BadKey where one is missing or does not fit. Nothing is sent."""
+        """The key with these values. Raises BadKey if one is missing or does not fit. Nothing is sent."""
         if args or values or value is _NOT_GIVEN or self._single is None:
             key = self._render(*(() if value is _NOT_GIVEN else (value, *args)), **values)
         else:
-            before, write, end = self._single  # the usual call, without passing it on
+            before, write, end = self._single  # the usual call, inlined
             key = before + write(value) + end
         if len(key) > self._surely_short:
             self._refuse_too_long(key)
@@ -309,13 +309,13 @@ class Bound(Generic[K]):
             )
 
     def key(self, key: str) -> K:
-        """The key of this name. Raises BadKey where it is none of this family."""
+        """The key of this name. Raises BadKey if it is not a key of this family."""
         if self.parse(str(key)) is None:
-            raise BadKey(f"{shown(str(key))} is no key of {self.family.place}")
+            raise BadKey(f"{shown(str(key))} is not a key of {self.family.place}")
         return self._make(self, key)
 
     def parse(self, key: str | bytes) -> dict[str, Any] | None:
-        """The values of the placeholders in a key of the store; None where it is no key of this family."""
+        """The placeholder values of a key; None if it is not a key of this family."""
         found: dict[str, Any] | None = self.family.pattern.parse(key, tagged=self.tagged)
         return found
 
@@ -326,7 +326,7 @@ class Bound(Generic[K]):
         return found
 
     def glob(self, values: Mapping[str, Any] | None = None) -> str:
-        """A glob that matches the keys with these values, and maybe others: parse what it finds."""
+        """A glob that matches the keys with these values, and possibly others: parse the matches."""
         found: str = self.family.pattern.glob(values, tagged=self.tagged)
         return found
 
@@ -336,15 +336,17 @@ class Bound(Generic[K]):
         A key that comes or goes meanwhile may or may not be among them, and one may come twice. `page`, about how many
         keys are asked for at once, has no name here: a placeholder may be called so.
         """
-        # Compared as they are written: a UUID may be given as its text, and of a long text a key has only the digest.
-        wanted = {name: self._written(name, value) for name, value in values.items()}
+        # Compared as rendered: a UUID may be given as text, and a key has only the digest of a long text.
+        wanted = {name: self._render_value(name, value) for name, value in values.items()}
         async for keys in self.store.scan(self.glob(values), kind=self.family.kind, page=page):
             for raw in keys:
                 found = self.parse(raw)
-                if found is not None and all(self._written(name, found[name]) == text for name, text in wanted.items()):
+                if found is not None and all(
+                    self._render_value(name, found[name]) == text for name, text in wanted.items()
+                ):
                     yield self._make(self, raw.decode())
 
-    def _written(self, name: str, value: Any) -> str | None:
+    def _render_value(self, name: str, value: Any) -> str | None:
         text: str | None = None if value is None else self.family.pattern.render_one(name, value)
         return text
 
@@ -356,18 +358,18 @@ class Bound(Generic[K]):
         return self._alone
 
     def lasting(self, ms: int) -> Bound[K]:
-        """The same family, whose keys live for so long after each write."""
+        """The same family with a TTL of `ms` after each write."""
         return self._of(lifetime=Sliding(ms, ms), has_moment=False)
 
     def holding(self, codec: Codec[Any], lifetime: Lifetime | None = None) -> Bound[K]:
-        """The same keys in the same store, whose values this codec reads and writes, and which live so long.
+        """The same keys in the same store, with another codec and lifetime.
 
-        For a part that keeps something of its own in the place of a value.
+        For a part that stores data of its own in place of a value.
         """
         return self._of(codec=codec, lifetime=self.family.lifetime if lifetime is None else lifetime)
 
     def _of(self, **changed: Any) -> Bound[K]:
-        """The same keys in the same store, of a family that differs in this."""
+        """The same keys in the same store, of a family with these changes."""
         family = object.__new__(type(self.family))  # `copy` takes ten times as long
         vars(family).update(vars(self.family), **changed)
         made: Bound[K] = object.__new__(Bound)
@@ -377,7 +379,7 @@ class Bound(Generic[K]):
         return made
 
     def get_all(self, *keys: Any) -> Operation[list[Any]]:
-        """The values of several keys in one command, each None where there is none. For Value and Counter.
+        """The values of several keys in one command; None for each missing one. For Value and Counter.
 
         Each is given as the family is called: by its value, or by a tuple where the pattern has several. A key of
         another family of the same store can be among them.

@@ -24,7 +24,7 @@ class Member(NamedTuple):
 class Belonging:
     """The families of one store, found by the first segment of a key.
 
-    Where two families make the same key, which `keystead check` refuses, the one declared first has it.
+    If two families make the same key, which `keystead check` refuses, the first declared one wins.
     """
 
     def __init__(self, store: Store, bounds: Iterable[Bound[Any]]) -> None:
@@ -41,6 +41,10 @@ class Belonging:
         self._anywhere = _Alternatives(anywhere)
         self._by_segment = {segment: _Alternatives(some) for segment, some in by_segment.items()}
 
+    def glob(self, narrowed: bool) -> str:
+        """What to scan for: everything, or the keys of the only family that is wanted."""
+        return self.bounds[0].glob() if narrowed and len(self.bounds) == 1 else "*"
+
     def of(self, raw: bytes) -> Member | None:
         """None: no family makes this key."""
         try:
@@ -53,7 +57,7 @@ class Belonging:
 
 
 class _Alternatives:
-    """Some families as one expression, so that a key is matched once and not once for each of them."""
+    """Several families as one expression, so that a key is matched once."""
 
     def __init__(self, bounds: Sequence[Bound[Any]]) -> None:
         self._bounds = bounds
@@ -68,7 +72,7 @@ class _Alternatives:
         match = self._expression.fullmatch(key)
         if match is None:
             return None
-        group = match.lastindex or 0  # the outermost that matched: it is closed last
+        group = match.lastindex or 0  # the outermost group that matched: it closes last
         bound, parts = self._by_group[group]
         values: dict[str, Any] = {}
         try:
@@ -76,7 +80,7 @@ class _Alternatives:
                 group += 1
                 written = match[group]
                 values[name] = None if written is None else read(written)
-        except Exception:  # the text is none that its type makes; it may still be a key of another family
+        except Exception:  # a foreign text; it may still be a key of another family
             return self._one_by_one(key)
         return Member(bound, key, values)
 
@@ -89,7 +93,7 @@ class _Alternatives:
 
 
 class KnownKeys:
-    """Families that are known by their patterns alone, in whatever store their keys are."""
+    """Families known by their patterns alone, in any store."""
 
     def __init__(self, keyspaces: Iterable[type[Keyspace]]) -> None:
         self._patterns = [
@@ -119,10 +123,15 @@ def by_store(keyspaces: Sequence[Keyspace], families: Collection[Family[Any]] | 
                 stores.setdefault(id(bound.store), bound.store)
                 found = bounds.setdefault(id(bound.store), {})
                 held = found.get(bound.family)
-                # A family that is inherited is in several keyspaces: the larger one knows more of its relations.
+                # An inherited family is in several keyspaces: the larger one knows more of its relations.
                 if held is None or len(held.keyspace.families) < len(keys.families):
                     found[bound.family] = bound
     return [Belonging(store, bounds[place].values()) for place, store in stores.items()]
+
+
+async def total_keys(places: Sequence[Belonging]) -> int:
+    """How many keys these stores say they hold."""
+    return sum([(await place.store.run([("DBSIZE",)]))[0] for place in places])
 
 
 def name_of(family: Family[Any]) -> str:
@@ -131,5 +140,5 @@ def name_of(family: Family[Any]) -> str:
 
 
 def _literal(family: Family[Any]) -> str:
-    """What every key of a family begins with."""
+    """The literal prefix of all keys of a family."""
     return family.pattern.text.partition("{")[0].partition("[")[0]

@@ -49,7 +49,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         if self.code not in CODES:
-            raise KeyError(f"{self.code!r} is no code of the catalogue")
+            raise KeyError(f"{self.code!r} is not a code of the catalogue")
 
     @property
     def severity(self) -> Severity:
@@ -82,20 +82,20 @@ _DECLARED_WRONGLY = _catalogue(
         "bad-declaration",
         "check",
         "error",
-        "A family or keyspace is declared wrongly",
+        "An invalid declaration of a family or keyspace",
         "Something in the declaration contradicts itself: one family under two names, or a name that every keyspace "
         "already has.",
-        "Do what the sentence says; it names the family.",
+        "Follow the message; it names the family.",
         'stores = Value("user:{uid}", str, lifetime=after("1d"))  # every keyspace has `stores`',
     ),
     Code(
         "bad-pattern",
         "check",
         "error",
-        "A pattern that cannot be read",
+        "A malformed pattern",
         "The pattern is empty, has a brace that is not closed, names a placeholder twice, or names a type or a tag "
         "that does not exist.",
-        "Write literal text with placeholders, such as `user:{uid}:sessions`; the sentence says at which character "
+        "Write literal text with placeholders, such as `user:{uid}:sessions`; the message says at which character "
         "to look.",
         'Value("user:{uid", str, ...)  # write "user:{uid}"',
     ),
@@ -103,20 +103,19 @@ _DECLARED_WRONGLY = _catalogue(
         "ambiguous-pattern",
         "check",
         "error",
-        "A pattern whose keys have two readings",
-        "Two placeholders stand side by side with nothing that ends the first, so a key could not be taken apart "
-        "again.",
-        "Put a literal between them, best a colon.",
+        "A pattern with ambiguous keys",
+        "Two placeholders are adjacent, with nothing that ends the first, so a key cannot be parsed back.",
+        "Put a literal between them, preferably a colon.",
         'Value("user:{uid}{device}", str, ...)  # write "user:{uid}:{device}"',
     ),
     Code(
         "bad-placeholder",
         "check",
         "error",
-        "A placeholder type that is declared wrongly",
+        "An invalid placeholder type",
         "A type of your own has a name that is taken or cannot be written in a pattern, or functions or characters "
         "that do not fit together.",
-        "Do what the sentence says where `placeholder(...)` is called.",
+        "Follow the message, where `placeholder(...)` is called.",
         'placeholder("text", ...)  # Keystead has a type of this name; choose another',
     ),
     Code(
@@ -124,8 +123,7 @@ _DECLARED_WRONGLY = _catalogue(
         "check",
         "error",
         "A family that does not say how long its keys live",
-        "Every family states its lifetime: a key without one is a key that stays for ever without anybody having "
-        "decided so.",
+        "Every family states its lifetime: a key without one would stay for ever by accident.",
         'Write `lifetime=after("30d")`, `sliding(...)`, `until(...)`, `end_of_day(...)`, or `never("why")` with the '
         "reason.",
         'Value("user:{uid}", str)  # add lifetime=after("30d")',
@@ -144,7 +142,7 @@ _DECLARED_WRONGLY = _catalogue(
         "bad-role",
         "check",
         "error",
-        "A role that is no name",
+        "A role that is not a name",
         "A role is an identifier, because stores are given by role as keyword arguments: `AppKeys(store, "
         "cache=other)`.",
         "Write `default`, `durable`, `cache`, or a name of your own.",
@@ -164,8 +162,8 @@ _DECLARED_WRONGLY = _catalogue(
         "bad-version",
         "check",
         "error",
-        "Versions of a value that do not follow each other",
-        "A versioned value names its current version, and for every older one a function that leads to the next.",
+        "Schema versions with gaps",
+        "A versioned value names its current version, and for every older one an upgrader to the next.",
         "Add the missing upgrader, or correct the version.",
         'Versions("ver", 3, {1: from_1})  # nothing leads from 2 to 3',
     ),
@@ -174,8 +172,8 @@ _DECLARED_WRONGLY = _catalogue(
         "check",
         "error",
         "A key for sealed fields that cannot be used",
-        "A key ring holds keys of 32 bytes under short ids; one of them is written wrongly.",
-        "Make one as the sentence says, and keep the old ones in the ring until nothing is sealed with them.",
+        "A key ring holds keys of 32 bytes under short ids; one of them is malformed.",
+        "Make one as the message says, and keep the old ones in the ring until nothing is sealed with them.",
         'KeyRing({"2026": b"short"})  # a key has 32 bytes',
     ),
     Code(
@@ -194,7 +192,7 @@ _DECLARED_WRONGLY = _catalogue(
         "check",
         "error",
         "Families that own each other",
-        "A family owns itself by way of others, so deleting one of its keys would never end.",
+        "A family owns itself through others, so deleting one of its keys would never end.",
         "Decide which of them is the owner, and take `owns` out of the other; a mapping back is `leads_to`.",
         'a = Value("a:{id}", str, owns="b", ...)\nb = Value("b:{id}", str, owns="a", ...)  # write leads_to="a"',
     ),
@@ -205,10 +203,10 @@ _DECLARED_UNSOUNDLY = _catalogue(
         "overlap",
         "check",
         "error",
-        "Two families that could make one key",
-        "Both patterns can render the same key, so that one family would read, overwrite or delete what the other "
-        "wrote. Families of all given keyspaces are compared, if their roles can lead to one store. Channels are "
-        "only compared with channels: they are no keys.",
+        "Two families that can produce the same key",
+        "Both patterns can render the same key, so one family would read, overwrite or delete what the other wrote. "
+        "Families of all given keyspaces are compared, if their roles can share a store. Channels are only compared "
+        "with channels: they are not keys.",
         "Give one of them another literal, or a placeholder type that cannot make the text of the other.",
         'profile = Value("user:{uid}", Profile, ...)\n'
         'count = Counter("user:count", ...)  # the key of a user whose uid is "count"',
@@ -228,7 +226,7 @@ _DECLARED_UNSOUNDLY = _catalogue(
         "role-weak",
         "check",
         "warning",
-        "A store that keeps a family less well than its role asks",
+        "A store with weaker guarantees than the role asks for",
         "The program starts, but the store promises less than the role says, or some keys may be longer than it takes.",
         "Give the role another store, or bound the segments of the pattern.",
         'order = Value("order:{id}", Order, role="durable", ...)  # in memory://',
@@ -239,7 +237,7 @@ _DECLARED_UNSOUNDLY = _catalogue(
         "warning",
         "A relation across the slots of a cluster",
         "The two keys of a relation may live in different slots, so they cannot be changed in one atomic step. "
-        "Keystead then does it in an order that is safe to be interrupted: an entry is written before its record, a "
+        "Keystead then does it in an order that survives an interruption: an entry is written before its record, a "
         "key is deleted before what it owns. What an interruption leaves is pruned by readers or found by `keystead "
         "doctor`. Such an operation cannot be part of `atomically`.",
         "Where it must be one step, give both families the same `tag`, or live with two steps.",
@@ -284,7 +282,7 @@ _DECLARED_UNSOUNDLY = _catalogue(
         "warning",
         "An exemption from the naming rule that is not needed",
         "The family gives a reason why its keys need not follow the naming rule, but they do, or its keyspace has no "
-        "such rule. The next pattern that is written there would be let through without anybody having decided so.",
+        "such rule. The next pattern that is written there would be exempt by accident.",
         "Take `naming_exempt` out.",
         'Value("app:profile:{uid}", Profile, naming_exempt="an old program reads it", ...)  # it follows the rule',
     ),
@@ -292,9 +290,9 @@ _DECLARED_UNSOUNDLY = _catalogue(
         "index-too-short",
         "check",
         "error",
-        "An index that can end before what it lists",
-        "The lifetime of the index can be over while a record that it lists is alive. That record would be in no "
-        "listing, and nothing that goes by the index would find it.",
+        "An index that can expire before its records",
+        "The index can expire while a record that it lists is alive. That record would be in no listing, and nothing "
+        "that uses the index would find it.",
         "Let the index be `sliding` and as long as its records, live `until` the deadline of the latest of them, or "
         '`never("pruned by readers")`.',
         'sessions = Set("sessions:{uid}", str, lifetime=sliding("1d", touch_every="1h"))\n'
@@ -304,7 +302,7 @@ _DECLARED_UNSOUNDLY = _catalogue(
         "until-field",
         "check",
         "warning",
-        "A moment that the value almost has",
+        "A deadline whose name is close to a field of the value",
         "`until` names a moment that no field of the model holds, so each write has to pass it as an argument; but the "
         "model has a field of nearly the same name.",
         "Write the name of the field. If an argument is meant, give it a name that no field resembles.",
@@ -315,8 +313,8 @@ _DECLARED_UNSOUNDLY = _catalogue(
         "check",
         "error",
         "Keys that stay when their owner expires",
-        "A family is deleted with its owner, but the owner also ends by itself, and then nothing deletes these keys: "
-        "they never end. They would pile up as orphans.",
+        "A family is deleted with its owner, but the owner can also expire, and then nothing deletes these keys: they "
+        "never expire, and would pile up as orphans.",
         "Give the family a lifetime as long as its owner's, or let the owner be removed by a job that deletes it.",
         'session = Value("session:{sid}", Session, lifetime=after("30d"), owns=link("seen"))\n'
         'seen = Counter("session:{sid}:seen", lifetime=never("deleted with its session"))',
@@ -325,7 +323,7 @@ _DECLARED_UNSOUNDLY = _catalogue(
         "undocumented",
         "check",
         "warning",
-        "A family without a word of explanation",
+        "A family without documentation",
         "The key document has a row for each family, and this one would say nothing.",
         'Add `doc="..."`: one sentence that says what the key is for.',
         'Value("user:{uid}", Profile, lifetime=after("30d"))  # add doc="who the user is"',
@@ -349,7 +347,7 @@ _IN_THE_STORE = _catalogue(
         "An index entry that names nothing",
         "The record that the entry names is gone. Readers skip such entries. Where scores are deadlines, an entry "
         "whose deadline is over is not one of these: its record has expired, and the next reader removes it.",
-        "`keystead doctor --fix` takes it out, if the record is still gone.",
+        "`keystead doctor --fix` removes it, if the record is still gone.",
         "the member `s1` of sessions:42, when there is no session:s1",
     ),
     Code(
@@ -357,7 +355,7 @@ _IN_THE_STORE = _catalogue(
         "doctor",
         "error",
         "A record that its index does not name",
-        "The record is alive, but no listing shows it, and what goes by the index misses it.",
+        "The record is alive, but no listing shows it, and everything that uses the index misses it.",
         "`keystead doctor --fix` writes the entry, if the record is still there. Where the index admits its records, "
         "one that it does not name has ended, and is deleted.",
         "session:s1 of the user 42, when sessions:42 has no member `s1`",
@@ -366,9 +364,9 @@ _IN_THE_STORE = _catalogue(
         "wrong-score",
         "doctor",
         "error",
-        "An index entry that is sorted by another number than its record says",
+        "An index entry whose score differs from its record",
         "The index takes its score from a field of the record, and the two differ: listings show the record in the "
-        "wrong place, and what goes by the score, such as a clean-up, takes it too early or never.",
+        "wrong place, and a clean-up that goes by the score removes it too early or never.",
         "`keystead doctor --fix` writes the score that the record says, if neither has changed meanwhile.",
         "the member `c1` of counters:index has the score 0, and counter:c1 was created in 2026",
     ),
@@ -394,9 +392,9 @@ _IN_THE_STORE = _catalogue(
         "early-deadline",
         "doctor",
         "error",
-        "A key that dies before its value says",
+        "A key that expires before its value says",
         "The family lives `until` a moment in the value, and the deadline of the key is earlier: the value will vanish "
-        "while it says that it is good.",
+        "while it is still valid.",
         "`keystead doctor --fix` gives the key the deadline that its value says, if the value is still the same.",
         "share:s1 with an hour to live, when its expires_at is in three days",
     ),
@@ -406,7 +404,7 @@ _IN_THE_STORE = _catalogue(
         "error",
         "A deadline in a family that never ends",
         "The family says `never`, but this key will vanish by itself.",
-        "`keystead doctor --fix` takes the deadline away.",
+        "`keystead doctor --fix` removes the deadline.",
         "user:42 with 3 hours to live, in a family of never(...)",
     ),
     Code(
@@ -423,7 +421,7 @@ _IN_THE_STORE = _catalogue(
         "doctor",
         "error",
         "A value that is not what its family says",
-        "The bytes are no value of the declared type: other JSON, a damaged seal, a shape that no version has.",
+        "The bytes are not a value of the declared type: other JSON, a damaged seal, a shape that no version has.",
         "Correct the writer; `keystead doctor --fix` sets the value aside.",
         'user:42 holds {"nme": "Ada"}, and the family says Profile',
     ),

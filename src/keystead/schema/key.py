@@ -34,7 +34,7 @@ class Named:
         """The values of the placeholders."""
         found = self.bound.parse(self.key)
         if found is None:
-            raise BadCall(f"{self.key!r} is no key of {self.bound.family.place}")
+            raise BadCall(f"{self.key!r} is not a key of {self.bound.family.place}")
         return found
 
     def __repr__(self) -> str:
@@ -57,14 +57,14 @@ class Key(Named):
         return Operation(self.bound, "exists", [("EXISTS", self.key)], truth)
 
     def remaining(self) -> Operation[timedelta | None]:
-        """How long it will live if nobody touches it; None: there is no such key; timedelta.max: for ever."""
+        """How long it will live if it is not touched; None: there is no such key; timedelta.max: for ever."""
         return Operation(self.bound, "remaining", [("PTTL", self.key)], _remaining)
 
     def touch(self) -> Operation[bool]:
-        """Let it live its whole sliding lifetime from now on. False: there is no such key, and none is made.
+        """Restart its sliding lifetime. False: there is no such key, and none is created.
 
-        One round trip, one write; one more where it is listed in an index, which then lives on, too. To read and touch
-        only when it is time to, use `use()`.
+        One round trip, one write; one more if it is listed in an index, which is renewed, too. To read and touch only
+        when a touch is due, use `use()`.
         """
         bound = self.bound
         command = ("PEXPIRE", self.key, self._sliding("touch").ms)
@@ -74,16 +74,16 @@ class Key(Named):
         async def relist(raw: Any) -> None:
             await listing.relist(bound, self.key, bound.family.value_of(raw, self.key, bound.ring))
 
-        # The index lives on with its records, so it is renewed, too; which index it is may be told by the value only.
+        # An index lives as long as its records, so it is renewed, too. Which index it is may depend on the value.
         steps = [command, bound.family.read_command(self.key)]
         return Compound(bound, "touch", steps, truth, follow=lambda replies: relist(replies[1]) if replies[0] else None)
 
     def delete(self) -> Operation[bool]:
         """Delete it, what it owns and the index entries that name it. False: there was no such key.
 
-        One atomic step where the key itself tells all other keys; then it can be part of a batch, too. Where they are
-        in the value, that is read first; where they must be found, the store is scanned after the atomic step, so
-        that an interruption leaves only what `keystead doctor` finds. `plan_delete()` shows it beforehand.
+        The cascade is one atomic step if all other keys follow from this key; then it can be part of a batch, too. If
+        they are named in the value, that is read first. If they must be found, the store is scanned after the atomic
+        step; an interruption leaves only orphans that `keystead doctor` finds. `plan_delete()` shows it beforehand.
         """
         if not self.bound.family.has_relations:
             return Operation(self.bound, "delete", [("DEL", self.key)], truth)
@@ -97,15 +97,15 @@ class Key(Named):
     def alone(self) -> Self:
         """The same key without its relations: its verbs write and delete this key only, and no index entry.
 
-        For procedures, which say themselves what goes with it: `keys.token(t).alone.delete()`.
+        For procedures, which spell out the cascade themselves: `keys.token(t).alone.delete()`.
         """
         return type(self)(self.bound.alone, self.key)
 
     def lasting(self, ms: int) -> Self:
-        """The same key, whose writes let it live for so many ms from then on, instead of what its family says.
+        """The same key, whose writes set a TTL of `ms` instead of the lifetime of its family.
 
-        For what ends earlier than its family says: `keys.session(s).lasting(ms).add(...)`. `lasting(ms).touch()` lets a
-        key that is there live so long. Raises BadCall for longer than the family allows.
+        For keys that end earlier than the family says: `keys.session(s).lasting(ms).add(...)`. `lasting(ms).touch()`
+        sets the TTL of an existing key. Raises BadCall for more than the family allows.
         """
         longest = self.bound.family.lifetime.longest_ms
         if type(ms) is not int or ms < 1 or (longest is not None and ms > longest):
@@ -113,17 +113,17 @@ class Key(Named):
         return type(self)(self.bound.lasting(ms), self.key)
 
     def shorten(self, ms: int) -> Operation[bool]:
-        """Let it live for at most so many ms from now on. False: there is no such key, or it ends earlier anyway."""
+        """Cap its TTL at `ms` from now on. False: there is no such key, or it ends earlier anyway."""
         return Operation(self.bound, "shorten", [("PEXPIRE", self.key, ms, "LT")], truth)
 
     def clock(self) -> Operation[int]:
-        """What the clock of the store says, in ms since 1970: for a batch, in which it has the time of the others."""
+        """The clock of the store in ms since 1970. In a batch, the time at which the other operations ran."""
         return Operation(self.bound, "clock", [("TIME",)], clock_ms)
 
     def absent(self) -> Operation[bool]:
         """Whether there is no such key, of whatever kind.
 
-        For `atomically`: where there is one, nothing of the whole takes effect.
+        For `atomically`: if there is one, nothing in the batch takes effect.
         """
         return Compound(self.bound, "absent", [absent(self.key)], truth, atomic=True, stopped=False)
 
@@ -138,7 +138,7 @@ class Key(Named):
         return Operation(self.bound, "extend", [("PEXPIREAT", self.key, at_ms, "GT")], truth)
 
     def left_ms(self) -> Operation[int]:
-        """How many ms it will live if nobody touches it; -2: there is no such key; -1: for ever."""
+        """How many ms it will live if it is not touched; -2: there is no such key; -1: for ever."""
         return Operation(self.bound, "left_ms", [("PTTL", self.key)], number)
 
     def _sliding(self, verb: str) -> Sliding:
@@ -151,14 +151,14 @@ class Key(Named):
         return lifetime
 
     def _at_ms(self, value: Any, given: dict[str, Moment]) -> int | None:
-        """The moment that this write gives its key, where the family lives until one."""
+        """The deadline that this write gives its key, if the family lives until one."""
         if not given and not self.bound.family.has_moment:
             return None
         return moment(self.bound.family, self.key, value, given)
 
 
 def moment(family: Any, key: str, value: Any, given: dict[str, Moment]) -> int | None:
-    """The deadline in `value` or among the arguments of a verb, in ms; None where the lifetime takes none."""
+    """The deadline in `value` or among the arguments of a verb, in ms; None if the lifetime takes none."""
     lifetime: Lifetime = family.lifetime
     if not isinstance(lifetime, Until):
         if given:

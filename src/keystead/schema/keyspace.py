@@ -8,9 +8,10 @@ from difflib import get_close_matches
 from typing import Any, ClassVar, Final, Literal, TypeVar, overload
 
 from keystead.errors import BadArgument, BadDeclaration, DoesNotFit
-from keystead.schema import operation
+from keystead.schema import operation_batch
 from keystead.schema.family import Bound, Family
-from keystead.schema.operation import Done, Operation
+from keystead.schema.operation import Operation
+from keystead.schema.operation_batch import Done
 from keystead.schema.procedure import Procedure
 from keystead.schema.relation import resolve, resolve_subject
 from keystead.schema.seal import KeyRing
@@ -94,7 +95,7 @@ class Keyspace:
                 refused.append(f"{family.place} has sealed fields: pass seal=KeyRing({{'2026': ...}})")
             bound: Bound[Any] = Bound(family, self, store)
             self._bound[family] = bound
-            # An attribute of the instance is found before the family of the class, and faster.
+            # An instance attribute shadows the family of the class, and is found faster.
             self.__dict__[name] = bound
         refused += _split_indexes(self)
         if refused:
@@ -140,16 +141,16 @@ class Keyspace:
     def run(self, *operations: Operation[Any]) -> Coroutine[Any, Any, tuple[Any, ...]]:
         """Several operations in one round trip (one a store); their results in order. Not atomic as a whole.
 
-        All are tried. The first error is raised then; its `results` holds what the others gave.
+        All are tried. Then the first error is raised; its `results` holds the results of the others.
         """
-        return operation.run(operations)
+        return operation_batch.run(operations)
 
     async def run_each(self, *operations: Operation[Any]) -> list[Any]:
-        """As `run`, with the error in the place of each that failed, so that one hides no other.
+        """As `run`, with the error in place of the result of each that failed.
 
-        Raises StoreUnavailable. What cannot be read is not logged here: whoever is given the error may have said it.
+        Raises StoreUnavailable. Unreadable content is not logged here: the caller may handle the error.
         """
-        return await operation.run_each(operations)
+        return await operation_batch.run_each(operations)
 
     @overload
     async def atomically(self, a: Operation[A], /) -> Done[tuple[A]]: ...
@@ -164,13 +165,13 @@ class Keyspace:
     @overload
     async def atomically(self, *operations: Operation[Any]) -> Done[tuple[Any, ...]]: ...
     def atomically(self, *operations: Operation[Any]) -> Coroutine[Any, Any, Any]:
-        """Several operations as one, in one round trip: all of them take effect, or none does.
+        """Several operations as one atomic step, in one round trip: all of them take effect, or none does.
 
-        One that is marked `.required()` stops the whole where its reply is nil or 0, and so does one that cannot do
-        its own work: a `compare_and_set` that finds another value, an `update` of a record that is gone.
+        One that is marked `.required()` stops the batch if its reply is nil or 0, and so does one that cannot do its
+        own work: a `compare_and_set` that finds another value, an `update` of a record that is gone.
         The result is true or false; `values` holds the results.
         """
-        return operation.atomically(operations)
+        return operation_batch.atomically(operations)
 
 
 def with_parts(keyspaces: Iterable[type[Keyspace]]) -> list[type[Keyspace]]:
@@ -199,7 +200,7 @@ def _check_arguments(cls: type[Keyspace], default: Any, seal: Any, roles: dict[s
     if seal is not None and not isinstance(seal, KeyRing):
         raise BadArgument(f"{cls.__name__}: seal takes a KeyRing, not {type(seal).__name__}")
     known = {"default", *(family.role for family in cls.families.values())}
-    for role in roles.keys() - known:  # other keyspaces may have it, but one that is only misspelt is said
+    for role in roles.keys() - known:  # other keyspaces may have it, but a misspelt role is an error
         near = get_close_matches(role, known, 1)
         if near and near[0] not in roles:
             raise DoesNotFit(f"{cls.__name__} has no family of role {role!r}; did you mean {near[0]!r}?")
@@ -211,7 +212,7 @@ def _check_name(cls: type[Keyspace], name: str) -> None:
 
 
 def _resolve(cls: type[Keyspace]) -> None:
-    """Follow the names in relations, now that all families are declared."""
+    """Resolve the names in relations, now that all families are declared."""
     for family in cls.families.values():
         if family.keyspace is not cls:
             _refuse_replaced(cls, family)
@@ -228,11 +229,11 @@ def _resolve(cls: type[Keyspace]) -> None:
             for relation in family.owns:
                 relation.target.owned_by += (relation,)
     _refuse_shared_indexes(cls)
-    _refuse_circles(cls)
+    _refuse_cycles(cls)
 
 
 def _refuse_replaced(cls: type[Keyspace], family: Family[Any]) -> None:
-    """A family of a base points to what the base declares; a keyspace that replaces that must declare both."""
+    """A family of a base class refers to that class's families; a keyspace that replaces one must declare both."""
     for relation in (*family.listed_in, *family.owns, *family.leads_to):
         if relation.target not in cls.families.values():
             raise BadDeclaration(
@@ -243,7 +244,7 @@ def _refuse_replaced(cls: type[Keyspace], family: Family[Any]) -> None:
 
 
 def _refuse_shared_indexes(cls: type[Keyspace]) -> None:
-    """The entries of an index name records of one family: of two, an entry could mean either."""
+    """The entries of an index name records of one family; with two, an entry would be ambiguous."""
     for family in cls.families.values():
         listed = {relation.source.name for relation in family.lists}
         if len(listed) > 1:
@@ -254,13 +255,13 @@ def _refuse_shared_indexes(cls: type[Keyspace]) -> None:
             )
 
 
-def _refuse_circles(cls: type[Keyspace]) -> None:
-    """A family that owns itself by way of others could never be deleted."""
+def _refuse_cycles(cls: type[Keyspace]) -> None:
+    """A family that owns itself through others could never be deleted."""
 
     def walk(family: Family[Any], path: tuple[Family[Any], ...]) -> None:
         if family in path:
-            circle = " owns ".join(one.name for one in (*path[path.index(family) :], family))
-            raise BadDeclaration(f"{cls.__name__}: {circle}; a family cannot own itself", "circular-relation")
+            cycle = " owns ".join(one.name for one in (*path[path.index(family) :], family))
+            raise BadDeclaration(f"{cls.__name__}: {cycle}; a family cannot own itself", "circular-relation")
         for relation in family.owns:
             walk(relation.target, (*path, family))
 

@@ -35,7 +35,7 @@ def duration_ms(duration: str | timedelta, what: str = "a lifetime") -> int:
     else:
         raise _bad(f'{what} needs a unit: write "{duration}s" or a timedelta, not {duration!r}')
     if ms <= 0:
-        raise _bad(f"{what} of {duration!r} is no time to live; it must be longer than zero")
+        raise _bad(f"{what} of {duration!r} is not a time to live; it must be longer than zero")
     if ms >= LATEST_MS:
         raise _bad(f"{what} of {duration!r} is too long; no clock reaches that far")
     return ms
@@ -56,39 +56,39 @@ def _bad(sentence: str) -> BadDeclaration:
 
 
 class Lifetime(ABC):
-    """What each write says about the deadline of its key. `at_ms` is the deadline of this write, where there is one."""
+    """How each write sets the deadline of its key. `at_ms` is the deadline given with this write, if any."""
 
-    longest_ms: ClassVar[int | None] = None  # no key may have more left than this; None: no such bound is known
+    longest_ms: ClassVar[int | None] = None  # the longest TTL of a key; None: unknown
     ends: ClassVar[bool] = True
 
     @abstractmethod
     def on_create(self, now_ms: int, at_ms: int | None) -> tuple[str | int, ...]:
-        """The options of a SET that makes a new record, or writes over one."""
+        """The options of a SET that creates or overwrites a record."""
 
     @abstractmethod
     def on_update(self, now_ms: int, at_ms: int | None) -> tuple[str | int, ...]:
-        """The options of a SET that changes a record that is there."""
+        """The options of a SET that changes an existing record."""
 
     @abstractmethod
     def on_write(self, key: str, now_ms: int, at_ms: int | None) -> list[Command]:
-        """What follows a write to a key that grows (a hash, a set, a counter ...), in the same atomic step."""
+        """The commands after a write to a key that grows (a hash, a set, a counter ...), in the same atomic step."""
 
     @abstractmethod
     def deadline_ms(self, now_ms: int, at_ms: int | None) -> int | None:
-        """When a key that is made now dies; None: never, or not known."""
+        """The deadline of a key created now; None: none, or unknown."""
 
     @abstractmethod
     def describe(self) -> str:
         """For the key document."""
 
     def repair(self, key: str, now_ms: int, at_ms: int | None) -> Command:
-        """What gives a key that has no deadline, or one too late, the deadline that it would have if made now."""
+        """The command that gives a key with a missing or late deadline the one it would have if created now."""
         return self.on_write(key, now_ms, at_ms)[0]
 
 
 @dataclass(frozen=True)
 class After(Lifetime):
-    """A fixed time after the key was made. Changing it later does not make it live longer."""
+    """A fixed TTL from creation. Later changes do not extend it."""
 
     ms: int
 
@@ -117,9 +117,9 @@ class After(Lifetime):
 
 @dataclass(frozen=True)
 class Spread(Lifetime):
-    """A time after the key was made, a little less for one key than for another, so that not all end at once.
+    """A TTL from creation with jitter, so that keys created together do not expire together.
 
-    It is drawn anew for each key that is made, and never longer than `ms`.
+    It is drawn anew for each key, and never longer than `ms`.
     """
 
     ms: int
@@ -133,20 +133,20 @@ class Spread(Lifetime):
     def shortest_ms(self) -> int:
         return self.ms - self.jitter_ms
 
-    def _drawn_ms(self) -> int:
-        return random.randint(self.shortest_ms, self.ms)  # noqa: S311 - it spreads keys apart, and guards nothing
+    def _draw_ms(self) -> int:
+        return random.randint(self.shortest_ms, self.ms)  # noqa: S311 - jitter, not security
 
     def on_create(self, now_ms: int, at_ms: int | None) -> tuple[str | int, ...]:
-        return ("PX", self._drawn_ms())
+        return ("PX", self._draw_ms())
 
     def on_update(self, now_ms: int, at_ms: int | None) -> tuple[str | int, ...]:
         return ("KEEPTTL",)
 
     def on_write(self, key: str, now_ms: int, at_ms: int | None) -> list[Command]:
-        return [("PEXPIRE", key, self._drawn_ms(), "NX")]
+        return [("PEXPIRE", key, self._draw_ms(), "NX")]
 
     def repair(self, key: str, now_ms: int, at_ms: int | None) -> Command:
-        return ("PEXPIRE", key, self._drawn_ms())
+        return ("PEXPIRE", key, self._draw_ms())
 
     def deadline_ms(self, now_ms: int, at_ms: int | None) -> int | None:
         return now_ms + self.ms
@@ -176,7 +176,7 @@ class Sliding(Lifetime):
         return [("PEXPIRE", key, self.ms)]
 
     def is_due(self, left_ms: int) -> bool:
-        """Whether a key that has this long to live is to be touched again."""
+        """Whether a key with this TTL is due for a touch."""
         return left_ms <= self.ms - self.touch_every_ms
 
     def deadline_ms(self, now_ms: int, at_ms: int | None) -> int | None:
@@ -202,24 +202,24 @@ class Until(Lifetime):
         return self.at_most_ms
 
     def on_create(self, now_ms: int, at_ms: int | None) -> tuple[str | int, ...]:
-        return ("PXAT", self._checked(now_ms, at_ms))
+        return ("PXAT", self._check_moment(now_ms, at_ms))
 
     def on_update(self, now_ms: int, at_ms: int | None) -> tuple[str | int, ...]:
-        return ("KEEPTTL",) if at_ms is None else ("PXAT", self._checked(now_ms, at_ms))
+        return ("KEEPTTL",) if at_ms is None else ("PXAT", self._check_moment(now_ms, at_ms))
 
     def on_write(self, key: str, now_ms: int, at_ms: int | None) -> list[Command]:
-        at = self._checked(now_ms, at_ms)
+        at = self._check_moment(now_ms, at_ms)
         return [("PEXPIREAT", key, at, "NX"), ("PEXPIREAT", key, at, "GT")]
 
     def repair(self, key: str, now_ms: int, at_ms: int | None) -> Command:
         latest = LATEST_MS if self.at_most_ms is None else now_ms + self.at_most_ms
         return ("PEXPIREAT", key, latest if at_ms is None else min(at_ms, latest))
 
-    def _checked(self, now_ms: int, at_ms: int | None) -> int:
+    def _check_moment(self, now_ms: int, at_ms: int | None) -> int:
         if at_ms is None:
             raise BadCall(f"this family lives until {self.field}: pass {self.field}=...")
         if at_ms <= now_ms:
-            raise BadValue(f"{self.field} is past: nothing was written, because it would be dead at birth")
+            raise BadValue(f"{self.field} is past: nothing was written, because it would already be expired")
         if self.at_most_ms is not None and at_ms > now_ms + self.at_most_ms:
             raise BadValue(f"{self.field} is later than the family allows ({in_words(self.at_most_ms)} at most)")
         return at_ms
@@ -267,7 +267,7 @@ class EndOfDay(Lifetime):
 
 @dataclass(frozen=True)
 class Never(Lifetime):
-    """No deadline: somebody removes it, and the reason says who."""
+    """No deadline: the reason says what removes the key."""
 
     reason: str
     ends: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Index entries: written with the record they name, and pruned when it is gone."""
+"""Index entries: written with the record they name, and pruned after it is gone."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from keystead.stores import Command, Reply, Required, Step, Store, absent, holds
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
 
-# An index is pruned by a write when it has this many entries, and each time it has doubled since: so it is never more
-# than about twice as large as what it lists, and a write costs a constant on average.
+# A write prunes its index at this many entries, and again each time the index has doubled. So an index has at most
+# about twice as many entries as live records, and the amortised cost of a write is constant.
 PRUNE_FROM = 16
 _AT_ONCE = 200
 
@@ -35,12 +35,12 @@ class ListedEntry(NamedTuple):
 
 
 def entries(bound: Bound[Any], values: dict[str, Any], value: Any) -> list[ListedEntry]:
-    """Where a record with these values of its placeholders, and this value, is listed."""
+    """The index entries of a record with these placeholder values and this value."""
     return [entry_of(bound, relation, values, value) for relation in bound.family.listed_in]
 
 
 def entry_of(bound: Bound[Any], relation: Relation, values: dict[str, Any], value: Any) -> ListedEntry:
-    """Its entry in one index. Raises BadValue or BadKey where the value does not tell it."""
+    """Its entry in one index. Raises BadValue or BadKey if it does not follow from the value."""
     index = bound.related(relation.target)
     where = relation.target_values(values, value)
     if where is None:
@@ -60,14 +60,14 @@ def put(
     kept: bool = False,
     new: bool = True,
 ) -> list[Command]:
-    """The commands that write an entry. The first says whether it is new, the last counts the index, for `upkeep`.
+    """The commands that write an entry. The first tells whether it is new, the last counts the index, for `upkeep`.
 
-    `kept`: the record lives as long as before, so an entry that is sorted by its deadline keeps its place.
-    `new`: the write may make the record. Where it cannot, an index that admits is only renewed: an entry that was
-    taken out meanwhile stays out.
+    `kept`: the record keeps its deadline, so an entry that is sorted by it keeps its score.
+    `new`: the write may create the record. If it cannot, an index with `admits` is only renewed: an entry that was
+    removed meanwhile stays removed.
     """
     lifetime = entry.index.family.lifetime
-    # A record that goes on living until the moment it had asks nothing new of an index that lives until the latest.
+    # A record that keeps its deadline needs no renewal of an index that lives until the latest deadline.
     keeps = at_ms is None and isinstance(lifetime, Until)
     renewal = [] if keeps else lifetime.on_write(entry.key, now_ms, at_ms)
     if entry.index.family.kind == "set":
@@ -83,17 +83,17 @@ def take_out(entry: ListedEntry) -> Command:
 
 
 def upkeep(entry: ListedEntry, added: Reply, count: Reply) -> Awaitable[None] | None:
-    """The pruning that is due when an index has grown to this size, if any."""
+    """The pruning that is due at this size of an index, if any."""
     if added == 1 and isinstance(count, int) and count >= PRUNE_FROM and count & (count - 1) == 0:
         return prune(entry.index, entry.key)
     return None
 
 
 async def relist(bound: Bound[Any], key: str, value: Any, at_ms: int | None = None, *, kept: bool = False) -> None:
-    """Write the entries of a record again, so that an index lives as long as what it lists.
+    """Write the entries of a record again, so that an index lives as long as its records.
 
-    An index that admits is renewed, and nothing more. A record that was deleted meanwhile is not listed again. Across
-    slots of a cluster nothing guards that: there it leaves a dead entry, which the next reader prunes.
+    An index with `admits` is only renewed. A record that was deleted meanwhile is not listed again. Across slots of a
+    cluster nothing guards that: a dead entry may be left, which the next reader prunes.
     """
     values, now_ms = bound.parse(key) or {}, bound.now_ms()
     dies_ms = bound.family.lifetime.deadline_ms(now_ms, at_ms)
@@ -106,12 +106,12 @@ async def relist(bound: Bound[Any], key: str, value: Any, at_ms: int | None = No
 
 
 async def prune(index: Bound[Any], key: str) -> None:
-    """Take the entries out of an index whose records are gone."""
+    """Remove the index entries whose records are gone."""
     await live(index, key)
 
 
 async def live(index: Bound[Any], key: str) -> list[Any]:
-    """The members of an index whose records are there; the others are taken out. Two round trips, or three."""
+    """The members of an index whose records exist; the others are pruned. Two round trips, or three."""
     if not index.family.lists:
         raise BadCall(f"{index.family.place}: no family is listed in it, so its members name no records")
     by_name = index.family.kind == "set"
@@ -125,7 +125,7 @@ async def live(index: Bound[Any], key: str) -> list[Any]:
             member = codec.decode(data, key, index.ring)
             members.append((data, member, sources(index, where, member)))
         except (Unreadable, BadKey) as error:
-            # It names nothing that is alive.
+            # It names no live record.
             log_unreadable(index.store, error if isinstance(error, Unreadable) else Unreadable("names no key", key))
     alive: list[Any] = []
     for at in range(0, len(members), _AT_ONCE):
@@ -134,17 +134,17 @@ async def live(index: Bound[Any], key: str) -> list[Any]:
         there = [entry for entry, count in zip(page, found, strict=True) if count]
         dead = [entry for entry, count in zip(page, found, strict=True) if not count]
         await asyncio.gather(*(take_dead(index, key, data, keys) for data, _, keys in dead))
-        moved = await _moved(index, key, where, [(data, keys) for data, _, keys in there])
+        moved = await _remove_moved(index, key, where, [(data, keys) for data, _, keys in there])
         alive += [member for data, member, _ in there if data not in moved]
     return alive
 
 
-async def _moved(
+async def _remove_moved(
     index: Bound[Any], key: str, where: dict[str, Any], there: list[tuple[bytes, list[str]]]
 ) -> set[bytes]:
-    """Entries whose record is alive but names another index by now: they are taken out, too.
+    """Remove the entries of live records that belong to another index by now. Returns them.
 
-    Which index a record belongs to may be told by a field, and a record that is written anew may say another.
+    Which index a record belongs to may depend on a field, and a new record of the same key may have another value.
     """
     relations = [
         one for one in index.family.lists if one.needs_value and one.source in index.keyspace.families.values()
@@ -153,7 +153,7 @@ async def _moved(
         return set()
     [relation] = relations
     source = index.related(relation.source)
-    found = await _run_each(index.store, [source.family.read_command(names[0]) for _, names in there])
+    found = await _replies_or_errors(index.store, [source.family.read_command(names[0]) for _, names in there])
     moved = set()
     for (data, names), raw in zip(there, found, strict=True):
         try:
@@ -161,7 +161,7 @@ async def _moved(
                 raise raw
             value = source.family.value_of(raw, names[0], source.ring)
         except Unreadable as error:
-            log_unreadable(source.store, error)  # it may still belong here
+            log_unreadable(source.store, error)  # it may still belong to this index
             continue
         if value is not None and relation.target_values(source.parse(names[0]) or {}, value) != where:
             moved.add(data)
@@ -171,8 +171,8 @@ async def _moved(
     return moved
 
 
-async def _run_each(store: Store, commands: list[Command]) -> list[Reply]:
-    """As `store.run`, with the error in the place of each key that is of another kind."""
+async def _replies_or_errors(store: Store, commands: list[Command]) -> list[Reply]:
+    """As `store.run`, with the error in place of the reply for each key of another kind."""
     try:
         return await store.run(commands)
     except Unreadable as error:
@@ -200,22 +200,22 @@ def sources(index: Bound[Any], where: dict[str, Any], member: Any) -> list[str]:
 
 
 async def take_dead(index: Bound[Any], key: str, data: bytes, names: list[str]) -> bool:
-    """Take one entry out if what it names is still gone: a record made since then keeps its entry."""
+    """Remove one entry if its record is still gone: a record created since then keeps its entry."""
     store, by_name = index.store, index.family.kind == "set"
     take_out: Command = ("SREM" if by_name else "ZREM", key, data)
     if one_step(store, key, *names):
         guards: list[Step] = [absent(name) for name in names]
         outcome = await store.atomically([*guards, take_out])
         return bool(outcome) and bool(outcome.replies[-1])
-    # Across slots of a cluster nothing guards this. Whoever writes a record there writes its entry before and after it;
-    # so a record that came between the look and this step is seen by a second look, or has its entry still to come.
+    # Across slots of a cluster nothing guards this. A writer there writes the entry before and after the record. So a
+    # record created between the look and this step is seen by a second look, or its entry is still to come.
     score, gone = await store.run([("EXISTS", key) if by_name else ("ZSCORE", key, data), take_out])
     if (await store.run([("EXISTS", *names)]))[0]:
         if any(relation.admits for relation in index.family.lists):
-            return False  # whoever took it out meanwhile may have ended it; a record that is made is listed once more
+            return False  # a concurrent removal may have ended it; a record that is created is listed once more
         if by_name:
             await store.run([("SADD", key, data)])
-        elif score is not None:  # else another pruner took it out before, and puts it back as this one would
+        elif score is not None:  # else another pruner removed it, and puts it back as this one would
             await store.run([("ZADD", key, "NX", score, data)])
         return False
     return bool(gone)
@@ -228,16 +228,17 @@ def _score(entry: ListedEntry, values: dict[str, Any], value: Any, otherwise: in
     if isinstance(score, datetime):
         return round(score.timestamp() * 1000)
     if isinstance(score, bool) or not isinstance(score, int | float):
-        raise BadValue(f"{entry.relation.source.place}: its score in {entry.relation.target.name} is no number or time")
+        index = entry.relation.target.name
+        raise BadValue(f"{entry.relation.source.place}: its score in {index} is neither a number nor a time")
     return score
 
 
 class ListedWrite(Compound[Any]):
     """A write of a record and of the entries that name it.
 
-    One atomic step where the store can do it. Across slots of a cluster the entries are written first, because an entry
-    without a record is pruned by the next reader while a record without an entry would stay unseen; and again after
-    the record, because a reader may have pruned them before the record was there.
+    One atomic step if the store allows it. Across slots of a cluster the entries are written first, because the next
+    reader prunes an entry without a record, while a record without an entry would stay unseen. They are written again
+    after the record, because a reader may have pruned them before the record existed.
     """
 
     __slots__ = ("_entries", "takes_several")
@@ -266,7 +267,7 @@ class ListedWrite(Compound[Any]):
             result,
             atomic=True,
             stopped=False,
-            follow=partial(_prune, self._entries),  # no method of its own, or only a collection would free it
+            follow=partial(_prune, self._entries),  # not a method, which would make a reference cycle
         )
 
     async def _alone(self) -> Any:
@@ -274,7 +275,7 @@ class ListedWrite(Compound[Any]):
             return await super()._alone()
         last = self._entries[-1][2] + 1
         entries = self.steps[:last]
-        # At first only what is not there yet: an `add` that finds the record taken must not move its place.
+        # First only missing entries: an `add` that finds an existing record must not change its score.
         first = [
             ("ZADD", step[1], "NX", *step[2:]) if step[0] == "ZADD" and "NX" not in step else step for step in entries
         ]
@@ -290,8 +291,8 @@ class ListedWrite(Compound[Any]):
 def _prune(entries: list[tuple[ListedEntry, int, int]], replies: list[Reply]) -> Awaitable[None] | None:
     due = [upkeep(entry, replies[first], replies[last]) for entry, first, last in entries]
     work = [one for one in due if one is not None]
-    return _all(work) if work else None
+    return _gather(work) if work else None
 
 
-async def _all(work: list[Awaitable[None]]) -> None:
+async def _gather(work: list[Awaitable[None]]) -> None:
     await asyncio.gather(*work)

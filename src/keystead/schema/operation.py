@@ -1,4 +1,4 @@
-"""Operations: what a verb of a key returns. Await one, or put several into one `run` or one `atomically`."""
+"""Operations: what the verbs of a key return. Await one, or put several into one `run` or one `atomically`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ import logging
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from keystead.errors import BadArgument, BadCall, KeysteadError, StoreError, StoreUnavailable, Unreadable, is_refusing
+from keystead.errors import BadArgument, BadCall, KeysteadError, Unreadable, is_refusing
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import Absent, AtMost, Call, FieldHolds, Holds, MoreThan, Outcome, Reply, Required, Still, Store
+from keystead.stores import Absent, AtMost, Call, FieldHolds, Holds, MoreThan, Reply, Required, Still, Store
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
@@ -22,13 +21,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger("keystead.schema")
 
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 _NOT_STOPPED: Any = object()
 _OWN_MODULES: Final = "keystead.schema."
 
-# Commands whose reply is neither nil nor 0 where nothing was found, or 0 although something was done.
-_UNDECIDED = frozenset(
+# Commands whose reply does not tell whether they found or did something: not nil or 0 for nothing, or 0 for success.
+_AMBIGUOUS_REPLIES = frozenset(
     {"HGETALL", "HMGET", "HSET", "SMEMBERS", "LRANGE", "ZRANGE", "ZPOPMIN", "XRANGE", "XREVRANGE", "PTTL"}
 )
 
@@ -36,21 +34,21 @@ _UNDECIDED = frozenset(
 class Operation(Generic[R]):
     """One round trip that has not been made yet.
 
-    `await operation` makes it. `keys.run(a, b)` makes several in one round trip; `keys.atomically(a, b)` makes them as
-    one, all or nothing. An operation is used once. One that is dropped unused warns as a coroutine does: the
-    RuntimeWarning names family and verb, and the line that dropped it.
+    `await operation` makes it. `keys.run(a, b)` makes several in one round trip; `keys.atomically(a, b)` makes them one
+    atomic step, all or nothing. An operation is used once. Dropping one unused warns as for a coroutine: a
+    RuntimeWarning with its family and verb, and the line that dropped it.
     """
 
     __slots__ = ("bound", "finish", "pending", "steps")
 
-    # What only some operations have is a slot of `Compound`; most are made without it, once for each access to a key.
+    # Slots of `Compound` only: one plain operation is made per access to a key, and most need none of these.
     atomic: bool = False
     stopped: Any = _NOT_STOPPED
     follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None
-    reason: str = ""  # why the whole is stopped where this one stops it
-    takes_several: bool = False  # awaited alone it makes several steps, because a cluster cannot make them one
-    stops_by_itself: bool = False  # where its result is False it has stopped
-    inner: Operation[Any] | None = None  # of which this is made, where it is marked as a guard
+    reason: str = ""  # given to the caller if this operation stops the batch
+    takes_several: bool = False  # takes several steps when awaited alone: its keys span slots of a cluster
+    stops_by_itself: bool = False  # a result of False means that it stopped
+    inner: Operation[Any] | None = None  # the operation that this one wraps as a guard
 
     def __init__(self, bound: Bound[Any], verb: str, steps: list[Any], finish: Callable[[list[Reply]], R]) -> None:
         self.bound = bound
@@ -65,7 +63,7 @@ class Operation(Generic[R]):
     def __await__(self) -> Generator[Any, None, R]:
         self.pending = ""
         try:
-            # Without a coroutine of its own: this is on the way of every read.
+            # Without a coroutine of its own: this is the hot path of every read.
             return self.finish((yield from self.bound.store.run(self.steps).__await__()))
         except Unreadable as error:
             log_unreadable(self.store, error)
@@ -83,7 +81,7 @@ class Operation(Generic[R]):
         return f"<operation that was not awaited: {names or 'delete'}>"
 
     async def upkeep(self, replies: list[Reply]) -> None:
-        """What the replies ask for besides. The operation itself has taken effect, so no error of this hides it."""
+        """Follow-up work, such as pruning. The operation has already taken effect, so errors here are only logged."""
         if self.follow is None:
             return
         try:
@@ -91,31 +89,31 @@ class Operation(Generic[R]):
             if work is not None:
                 await work
         except KeysteadError as error:
-            # Its code only: the sentence names the key, which may be a secret.
-            _log.warning("the upkeep after an operation that took effect failed: %s", error.code)
+            # Only the code: the message names the key, which may be a secret.
+            _log.warning("upkeep failed after an operation that took effect: %s", error.code)
 
     def close(self) -> None:
         """Drop it unused, without a warning, as `close` of a coroutine does."""
         self.pending = ""
 
     def in_batch(self) -> list[Any]:
-        """The steps, for a batch of which this is a part."""
+        """The steps, for use in a batch."""
         self.pending = ""
         return self.steps
 
     def if_readable(self) -> Operation[R]:
-        """The same read, for which what cannot be read is not there. One line in the log names the family.
+        """The same read, treating unreadable content as absent. One log line names the family.
 
-        Of a set, a sorted set, a list or a log, the entries that can be read are the result; of anything else, and
-        where the key is of another kind, the result is that of a key that does not exist. For reads, alone or in a
-        `run`. Raises BadCall for a write: what it would write over must not be lost unseen.
+        For a set, a sorted set, a list or a log, the result holds the readable entries. Otherwise, and if the key is of
+        another kind, the result is that of a missing key. For reads, alone or in a `run`. Raises BadCall for a write,
+        which must not silently overwrite unreadable content.
         """
         return IfReadable(self)
 
     def or_error(self) -> Operation[R | Unreadable]:
-        """The same read, whose result is the error where what it finds cannot be read; it is neither raised nor logged.
+        """The same read. Unreadable content makes the error the result; it is neither raised nor logged.
 
-        For who goes on in another way then. A key of another kind is an error of the store, and raised as ever.
+        For callers with a fallback. A key of another kind is a store error and is raised as usual.
         """
         verb, steps = self.pending, self.in_batch()
         if type(self) is not Operation:
@@ -123,23 +121,23 @@ class Operation(Generic[R]):
         return Operation(self.bound, verb, steps, partial(_finish_or_error, self.finish))
 
     def required(self) -> Operation[R]:
-        """For `atomically`: where the reply of this operation is nil or 0, nothing of the whole takes effect.
+        """For `atomically`: if the reply of this operation is nil or 0, nothing in the batch takes effect.
 
-        Raises BadArgument for an operation whose reply does not say whether it found or did something.
+        Raises BadArgument for an operation whose reply does not tell whether it found or did something.
         """
         return Guarded(self, "")
 
     def otherwise(self, reason: str) -> Operation[R]:
-        """As `required`, with what the caller is told where it stops the whole: `done.stopped` is this reason."""
+        """As `required`, with a reason for the caller: `done.stopped`, if this operation stops the batch."""
         if not reason.strip():
             self.close()
-            raise BadArgument("otherwise takes what the caller is told, as in otherwise('sold out')")
+            raise BadArgument("otherwise takes the reason for the caller, as in otherwise('sold out')")
         return Guarded(self, reason)
 
     def afterwards(self, work: Callable[[R], Awaitable[Any]]) -> Operation[R]:
-        """The same operation. Once it took effect, alone or in a batch, `work` is awaited with its result.
+        """The same operation. After it took effect, alone or in a batch, `work` is awaited with its result.
 
-        An error of Keystead in it is logged and hides nothing, because the operation itself has been done.
+        A KeysteadError in it is only logged, because the operation itself has taken effect.
         """
         finish, upkeep, verb = self.finish, self.upkeep, self.pending
 
@@ -152,16 +150,16 @@ class Operation(Generic[R]):
         )
 
     async def alone(self) -> R:
-        """The result of what takes several steps by itself."""
+        """The result of an operation that takes several steps by itself."""
         return await self
 
 
 class Compound(Operation[R]):
     """An operation of several steps, or with upkeep.
 
-    atomic    its steps are one: they go through `atomically` even when it is awaited alone
-    stopped   its result where a guard of its own stopped it
-    follow    upkeep that its replies may ask for, such as pruning
+    atomic    its steps are one atomic step, even when it is awaited alone
+    stopped   its result if one of its own guards stopped it
+    follow    upkeep that depends on its replies, such as pruning
     """
 
     __slots__ = ("atomic", "follow", "stopped")
@@ -177,7 +175,7 @@ class Compound(Operation[R]):
         stopped: Any = _NOT_STOPPED,
         follow: Callable[[list[Reply]], Awaitable[None] | None] | None = None,
     ) -> None:
-        # Without `super()`: most procedures make several.
+        # Without `super()`, for speed: most procedures make several.
         self.bound = bound
         self.pending = verb
         self.steps = steps
@@ -207,7 +205,7 @@ class Compound(Operation[R]):
 
 
 class Guarded(Compound[R]):
-    """An operation without whose effect the others of an atomic step have none either."""
+    """An operation that must take effect, or nothing in its atomic step does."""
 
     __slots__ = ("inner", "reason")
 
@@ -219,8 +217,8 @@ class Guarded(Compound[R]):
         self.inner: Operation[R] = inner
         self.reason = reason
         self.bound = inner.bound
-        # What takes several steps is never marked: its own result says whether it had an effect.
-        self.steps = [] if inner.takes_several else _marked(inner)
+        # One that takes several steps is never marked: its own result tells whether it took effect.
+        self.steps = [] if inner.takes_several else _with_guard(inner)
         self.finish = inner.finish
         self.atomic = True
         self.stopped = _NOT_STOPPED
@@ -233,7 +231,7 @@ class Guarded(Compound[R]):
 
     def in_batch(self) -> list[Any]:
         self.pending = ""
-        return self.steps or _marked(self.inner)
+        return self.steps or _with_guard(self.inner)
 
     async def alone(self) -> R:
         self.pending = ""
@@ -250,12 +248,12 @@ class Guarded(Compound[R]):
             return cast("R", self.inner.stopped)
         try:
             return self.finish([None] * len(self.steps))
-        except Exception:  # it has no result for nothing
+        except Exception:  # it has no result for an empty reply
             return cast("R", None)
 
 
-def _marked(operation: Operation[Any]) -> list[Any]:
-    """The steps of an operation, of which the first stops the whole where it finds or does nothing."""
+def _with_guard(operation: Operation[Any]) -> list[Any]:
+    """The steps of an operation. The first stops the batch if it finds or does nothing."""
     steps = operation.in_batch()
     first = steps[0]
     if type(first) in _GUARDS:
@@ -263,34 +261,34 @@ def _marked(operation: Operation[Any]) -> list[Any]:
     name = _command_name(first)
     if name is None:
         return steps
-    if not isinstance(operation, Deleting) and _is_undecided(name, steps):
+    if not isinstance(operation, Deleting) and _is_ambiguous(name, steps):
         raise BadArgument(
-            "this operation cannot be required, because its reply does not say whether there was something; "
+            "this operation cannot be required, because its reply does not tell whether it found anything; "
             "put key.exists().required() beside it"
         )
     return [Required(first), *steps[1:]]
 
 
 def _warn_dropped(operation: Operation[Any]) -> None:
-    """What a coroutine says when it is dropped: with the line that dropped it, which for a statement is its own.
+    """The warning that a dropped coroutine gives, with the line that dropped it.
 
-    Not where the program did not forget it: at exit; where a batch is not made because a key or a value for it is
-    refused; and where asyncio drops it, with a task that was cancelled before it began.
+    There is none where the program did not forget the operation: at exit, if a batch is not made because one of its
+    keys or values is refused, and if asyncio drops it with a task that was cancelled before it began.
     """
     if sys.is_finalizing() or is_refusing():
         return
-    # What a task or a callback forgets is dropped in `asyncio.events`, when the program's own frame is gone.
+    # A task or a callback drops its operations in `asyncio.events`, when the program's own frame is gone.
     frame, level = sys._getframe(2), 3  # past this function and `__del__`
     while (module := frame.f_globals.get("__name__", "")).startswith(_OWN_MODULES) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
-    if not module.startswith("asyncio.") or (module == "asyncio.events" and not _wraps_one(frame)):
+    if not module.startswith("asyncio.") or (module == "asyncio.events" and not _is_wrapper_task(frame)):
         keyspace, family = type(operation.bound.keyspace).__name__, operation.bound.family.name
         sentence = f"operation {keyspace}.{family}.{operation.pending} was never awaited"
         warnings.warn(sentence, RuntimeWarning, stacklevel=level, source=operation)
 
 
-def _wraps_one(frame: FrameType) -> bool:
-    """Whether this frame runs a task that asyncio made of an operation, as in `asyncio.gather(keys.a(1).get())`."""
+def _is_wrapper_task(frame: FrameType) -> bool:
+    """Whether this frame runs a task that asyncio made from an operation, as in `asyncio.gather(keys.a(1).get())`."""
     step = getattr(frame.f_locals.get("self"), "_callback", None)
     task = getattr(step, "__self__", None)
     return isinstance(task, asyncio.Task) and getattr(task.get_coro(), "__name__", "") == "_wrap_awaitable"
@@ -298,8 +296,8 @@ def _wraps_one(frame: FrameType) -> bool:
 
 _GUARDS: Final = frozenset({Required, Holds, FieldHolds, Absent, AtMost, MoreThan, Still})
 
-# The replies of reads to a key that is not there; that of all other reads is nil.
-_OF_NOTHING: dict[str, Any] = {
+# What each read replies for a missing key.
+_EMPTY_REPLIES: dict[str, Any] = {
     **dict.fromkeys(("SMEMBERS", "LRANGE", "ZRANGE", "XRANGE", "XREVRANGE"), ()),
     **dict.fromkeys(("EXISTS", "SCARD", "HLEN", "LLEN", "XLEN", "ZCARD", "ZCOUNT", "SISMEMBER", "HEXISTS"), 0),
     **dict.fromkeys(("GET", "HGET", "LINDEX", "ZSCORE", "ZRANK", "ZREVRANK", "HMGET"), None),
@@ -310,20 +308,20 @@ _ENTRIES = frozenset({"SMEMBERS", "LRANGE", "ZRANGE", "XRANGE", "XREVRANGE"})
 
 
 class IfReadable(Compound[R]):
-    """A read for which what cannot be read is not there."""
+    """A read that treats unreadable content as absent."""
 
     __slots__ = ("_inner_finish",)
 
     def __init__(self, inner: Operation[R]) -> None:
         self.pending, verb, steps = "", inner.pending, inner.in_batch()
-        if not all(_command_name(step) in _OF_NOTHING for step in steps):
+        if not all(_command_name(step) in _EMPTY_REPLIES for step in steps):
             raise BadCall("if_readable is for reads; a write that meets what cannot be read has to fail")
         self._inner_finish = inner.finish
         super().__init__(
             inner.bound,
             verb,
             steps,
-            # Not a method: an operation that refers to itself is freed by the garbage collector only.
+            # Not a method: the reference cycle would leave the operation to the garbage collector.
             partial(_finish_readable, inner.store, steps, inner.finish),
             atomic=inner.atomic,
             stopped=inner.stopped,
@@ -338,9 +336,9 @@ class IfReadable(Compound[R]):
             return self.without(error)
 
     def without(self, error: Unreadable) -> R:
-        """The result where the key is of another kind."""
+        """The result if the key is of another kind."""
         log_unreadable(self.store, error)
-        return self._inner_finish([_nothing(step) for step in self.steps])
+        return self._inner_finish([_empty_reply(step) for step in self.steps])
 
 
 def _finish_or_error(finish: Callable[[list[Reply]], R], replies: list[Reply]) -> R | Unreadable:
@@ -351,7 +349,7 @@ def _finish_or_error(finish: Callable[[list[Reply]], R], replies: list[Reply]) -
 
 
 def _finish_readable(store: Store, steps: list[Any], finish: Callable[[list[Reply]], R], replies: list[Reply]) -> R:
-    """The result of what can be read among these replies."""
+    """The result of the readable part of these replies."""
     try:
         return finish(replies)
     except Unreadable as error:
@@ -363,7 +361,7 @@ def _finish_readable(store: Store, steps: list[Any], finish: Callable[[list[Repl
         missing = [None] * len(replies[0])
         alone = ([*missing[:at], one, *missing[at + 1 :]] for at, one in enumerate(replies[0]))
         return finish([[one[at] if _is_readable(finish, one) else None for at, one in enumerate(alone)], *replies[1:]])
-    return finish([_nothing(step) for step in steps])
+    return finish([_empty_reply(step) for step in steps])
 
 
 def _is_readable(finish: Callable[[list[Reply]], Any], reply: Reply) -> bool:
@@ -374,27 +372,27 @@ def _is_readable(finish: Callable[[list[Reply]], Any], reply: Reply) -> bool:
     return True
 
 
-def _nothing(step: Any) -> Reply:
-    """What a read of a key that is not there replies."""
+def _empty_reply(step: Any) -> Reply:
+    """The reply of this read for a missing key."""
     if _command_name(step) == "HMGET":
         return [None] * (len(step) - 2)
-    return _OF_NOTHING[str(_command_name(step))]
+    return _EMPTY_REPLIES[str(_command_name(step))]
 
 
 def _command_name(step: Any) -> str | None:
     """The name of a command; None: the step is a guard."""
     if isinstance(step, Call):
         return step.spec.name
-    # Most are tuples, and to ask whether something is a Sequence takes ten times as long.
+    # Most are tuples, and a check against Sequence takes ten times as long.
     return str(step[0]) if type(step) is tuple or isinstance(step, Sequence) else None
 
 
-def _is_undecided(name: str, steps: list[Any]) -> bool:
-    return name in _UNDECIDED or (name == "DEL" and len(steps) > 1)
+def _is_ambiguous(name: str, steps: list[Any]) -> bool:
+    return name in _AMBIGUOUS_REPLIES or (name == "DEL" and len(steps) > 1)
 
 
 class Deleting(Compound[R]):
-    """An operation whose first step deletes, so that its reply says whether there was something."""
+    """An operation whose first step deletes, so that its reply tells whether the key existed."""
 
     __slots__ = ()
 
@@ -407,10 +405,10 @@ def combine(
     atomic: bool = True,
     stopped: Any = _NOT_STOPPED,
 ) -> Operation[R]:
-    """Several operations of one store as one, whose result is what `make` makes of theirs.
+    """Several operations of one store as one. `make` turns their results into its result.
 
-    For a part that gives its caller one operation to await, or to put into a batch. All of them take effect, or none
-    does, and `stopped` is the result where a guard among them stops it; reads need not be `atomic`.
+    For a part that returns one operation to await or to put into a batch. All of them take effect, or none does;
+    `stopped` is the result if a guard among them stops it. Reads need not be `atomic`.
     """
     steps: list[Any] = []
     parts: list[tuple[Operation[Any], int, int]] = []
@@ -435,12 +433,12 @@ def combine(
 
 
 def settled(bound: Bound[Any], verb: str, result: R) -> Operation[R]:
-    """An operation that sends nothing, because its result is known. For a part that gives its caller an operation."""
+    """An operation that sends nothing, because its result is known. For parts that return operations."""
     return Operation(bound, verb, [], lambda replies: result)
 
 
 def taking(finish: Callable[[list[Reply]], R]) -> Callable[[list[Reply]], R]:
-    """For an operation that takes something out: what cannot be read is carried along by the error."""
+    """For an operation that removes what it reads: the error carries the removed content if it is unreadable."""
 
     def finished(replies: list[Reply]) -> R:
         try:
@@ -452,245 +450,20 @@ def taking(finish: Callable[[list[Reply]], R]) -> Callable[[list[Reply]], R]:
     return finished
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class Done(Generic[R_co]):
-    """What `keys.atomically` did. True where everything took effect, false where nothing did.
-
-    `values` holds the result of each operation; where it was stopped it is empty, and `stopped_at` is the place of
-    the operation that stopped it. `before` then holds the results of those before that one: what reads among them found
-    is what was there at that moment; what writes among them did is undone. `stopped` is the reason that the operation
-    was given by `otherwise`, or else the name of its family. Of a procedure, `value` is what it gives.
-    """
-
-    values: R_co
-    stopped_at: int | None = None
-    before: tuple[Any, ...] = ()
-    stopped: str | None = None
-
-    @property
-    def value(self) -> R_co:
-        """What a procedure gives. Raises BadCall where it was stopped."""
-        if self.stopped_at is not None:
-            raise BadCall(f"it was stopped ({self.stopped}), so it has no value: look at `if done:` first")
-        return self.values
-
-    def __bool__(self) -> bool:
-        return self.stopped_at is None
-
-
-def run(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, tuple[Any, ...]]:
-    """The results in order: one round trip a store.
-
-    An operation that is atomic by itself stays so; it leaves with the others and may take effect before or after them.
-    Every operation is tried; the first error is raised then, and its `results` holds what the others gave.
-    The operations are used from here on: it is this coroutine that warns where it is not awaited.
-    """
-    steps: list[Any] = []
-    store: Store | None = None
-    for one in operations:
-        if type(one) is not Operation or (one.bound.store is not store and store is not None):
-            return _run_apart(operations)
-        store = one.bound.store
-        steps += one.steps
-        one.pending = ""
-    return _run_plainly(operations, store, steps)
-
-
-async def _run_plainly(operations: Sequence[Operation[Any]], store: Store | None, steps: list[Any]) -> tuple[Any, ...]:
-    """The results of operations of one store, none of which has more to it than its commands."""
-    if store is None:
-        return ()
-    try:
-        replies = await store.run(steps)
-    except StoreError as error:
-        return _checked(operations, _each(operations, error.replies or [error] * len(steps)))
-    if len(steps) != len(operations):
-        return _checked(operations, _each(operations, replies))
-    results = []
-    try:
-        for one, reply in zip(operations, replies):  # noqa: B905 - a store gives a reply a step, and strict is slow
-            results.append(one.finish([reply]))
-    except Exception:
-        return _checked(operations, _each(operations, replies))
-    return tuple(results)
-
-
-async def run_each(operations: Sequence[Operation[Any]]) -> list[Any]:
-    """As `run`, with the error in the place of each that failed. Raises StoreUnavailable."""
-    use_all(operations)
-    results = [one.error if type(one) is _Failed else one for one in await _in_groups(operations)]
-    for one in results:
-        if isinstance(one, StoreUnavailable):
-            raise one
-    return results
-
-
 def use_all(operations: Sequence[Operation[Any]]) -> None:
-    """Say that these are used, so that none of them warns. Raises BadArgument where one is no operation."""
+    """Mark these as used, so that none of them warns. Raises BadArgument if one is not an operation."""
     one: Any = None
     try:
         for one in operations:
             one.pending = ""
     except AttributeError:
-        raise _no_operation(one) from None
+        raise _not_an_operation(one) from None
 
 
-def _no_operation(one: Any) -> BadArgument:
+def _not_an_operation(one: Any) -> BadArgument:
     if isinstance(one, Coroutine):
         one.close()
     return BadArgument(
         "operations are what verbs return before they are awaited, as in keys.run(keys.a(1).get(), "
         f"keys.b(2).get()), each by itself; this is a {type(one).__name__}"
     )
-
-
-def _checked(operations: Sequence[Operation[Any]], results: list[Any]) -> tuple[Any, ...]:
-    """The results, where none failed; raises the first error otherwise, and logs what cannot be read."""
-    failed = [(one, result.error) for one, result in zip(operations, results, strict=True) if type(result) is _Failed]
-    for one, error in failed:
-        if isinstance(error, Unreadable):
-            log_unreadable(one.store, error)
-    if failed:
-        raise _first_error(results)
-    return tuple(results)
-
-
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    """Stands where the result of an operation would be."""
-
-    error: Exception
-
-
-def _each(operations: Sequence[Operation[Any]], replies: list[Reply]) -> list[Any]:
-    """The result of each operation, or what stands for its error."""
-    results, at = [], 0
-    for one in operations:
-        results.append(_result(one, replies[at : at + len(one.steps)]))
-        at += len(one.steps)
-    return results
-
-
-async def _run_together(operations: Sequence[Operation[Any]]) -> list[Any]:
-    """The results of operations of one store of which none is atomic by itself: one round trip."""
-    steps = [step for one in operations for step in one.steps]
-    try:
-        replies = await operations[0].store.run(steps)
-    except StoreError as error:
-        replies = error.replies or [error] * len(steps)
-    results = _each(operations, replies)
-    at = 0
-    for one, result in zip(operations, results, strict=True):
-        if one.follow is not None and type(result) is not _Failed:
-            await one.upkeep(replies[at : at + len(one.steps)])
-        at += len(one.steps)
-    return results
-
-
-def _run_apart(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, tuple[Any, ...]]:
-    use_all(operations)
-    return _run_groups(operations)
-
-
-async def _run_groups(operations: Sequence[Operation[Any]]) -> tuple[Any, ...]:
-    return _checked(operations, await _in_groups(operations))
-
-
-async def _in_groups(operations: Sequence[Operation[Any]]) -> list[Any]:
-    """The results of operations of several stores, or atomic by themselves. All leave in one turn of the event loop."""
-    together: dict[int, list[int]] = {}
-    for place, one in enumerate(operations):
-        together.setdefault(-1 - place if one.atomic else id(one.store), []).append(place)
-    groups = [[operations[place] for place in places] for places in together.values()]
-    work = [_run_alone(group[0]) if group[0].atomic else _run_together(group) for group in groups]
-    answers = [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
-    results: list[Any] = [None] * len(operations)
-    for places, answer in zip(together.values(), answers, strict=True):
-        for place, result in zip(places, answer, strict=True):
-            results[place] = result
-    return results
-
-
-async def _run_alone(operation: Operation[Any]) -> list[Any]:
-    try:
-        return [await operation]
-    except Exception as error:
-        return [_Failed(error)]
-
-
-def _result(operation: Operation[Any], replies: list[Reply]) -> Any:
-    for reply in replies:
-        if isinstance(reply, StoreError):
-            if isinstance(reply, Unreadable) and isinstance(operation, IfReadable):
-                return operation.without(reply)
-            return _Failed(reply)
-    try:
-        return operation.finish(replies)
-    except Exception as error:
-        return _Failed(error)
-
-
-def _first_error(results: list[Any]) -> Exception:
-    plain = [result.error if type(result) is _Failed else result for result in results]
-    first: Exception = next(result.error for result in results if type(result) is _Failed)
-    if isinstance(first, KeysteadError):
-        first.results = plain
-    return first
-
-
-def atomically(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, Done[tuple[Any, ...]]]:
-    """All of them, or none. One round trip. The operations are used from here on."""
-    use_all(operations)
-    return _run_atomically(operations)
-
-
-async def _run_atomically(operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ...]]:
-    if not operations:
-        return Done(())
-    store = operations[0].store
-    if any(operation.store is not store for operation in operations):
-        raise BadArgument("what is to be one atomic step must live in one store; these families have different roles")
-    try:
-        return await _in_one_step(store, operations)
-    except Unreadable as error:
-        log_unreadable(store, error)
-        raise
-
-
-async def _in_one_step(store: Store, operations: Sequence[Operation[Any]]) -> Done[tuple[Any, ...]]:
-    parts = [operation.in_batch() for operation in operations]
-    return await finished(operations, parts, await store.atomically([step for part in parts for step in part]))
-
-
-async def finished(
-    operations: Sequence[Operation[Any]], parts: list[list[Any]], outcome: Outcome
-) -> Done[tuple[Any, ...]]:
-    """What these operations did, whose steps are `parts`, with the upkeep that they ask for."""
-    if not outcome:
-        return stopped_in(operations, parts, outcome)
-    at, values = 0, []
-    for operation, part in zip(operations, parts, strict=True):
-        own = outcome.replies[at : at + len(part)]
-        at += len(part)
-        if operation.follow is not None:
-            await operation.upkeep(own)
-        values.append(operation.finish(own))
-    return Done(tuple(values))
-
-
-def stopped_in(operations: Sequence[Operation[Any]], parts: list[list[Any]], outcome: Outcome) -> Done[Any]:
-    """What is said of operations of which one stopped the whole."""
-    left, at = cast("int", outcome.stopped_at), 0
-    before: list[Any] = []
-    for place, (operation, part) in enumerate(zip(operations, parts, strict=True)):
-        if left < len(part):
-            return Done((), place, tuple(before), operation.reason or operation.bound.family.name)
-        left -= len(part)
-        before.append(operation.finish(outcome.replies[at : at + len(part)]))
-        at += len(part)
-    raise AssertionError("the step that stopped is one of the steps")  # pragma: no cover
-
-
-# As the warning of Python names the coroutine of a batch that is not awaited.
-_run_plainly.__qualname__ = _run_groups.__qualname__ = "Keyspace.run"
-_run_atomically.__qualname__ = "Keyspace.atomically"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import string
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import TypeAlias
@@ -29,7 +29,7 @@ class Characters:
     @classmethod
     def of(cls, members: Iterable[str]) -> Characters:
         """These characters; surrogates among them are left out."""
-        return cls(_tidied((ord(member), ord(member)) for member in members)) & ANY
+        return cls(_merge_ranges((ord(member), ord(member)) for member in members)) & ANY
 
     @classmethod
     def between(cls, first: str, last: str) -> Characters:
@@ -45,11 +45,11 @@ class Characters:
         return bool(self.ranges)
 
     def __or__(self, other: Characters) -> Characters:
-        return Characters(_tidied((*self.ranges, *other.ranges)))
+        return Characters(_merge_ranges((*self.ranges, *other.ranges)))
 
     def __and__(self, other: Characters) -> Characters:
         return Characters(
-            _tidied(
+            _merge_ranges(
                 (max(low, other_low), min(high, other_high))
                 for low, high in self.ranges
                 for other_low, other_high in other.ranges
@@ -153,16 +153,14 @@ def regex(language: Language, without: Characters = NOTHING) -> str:
 
 
 def longest(language: Language) -> int | None:
-    """The bytes of UTF-8 of its longest text; None if there is none."""
+    """The UTF-8 length of its longest text in bytes; None if there is no longest."""
     match language:
         case Characters(ranges):
             return len(chr(ranges[-1][1]).encode()) if ranges else 0
         case Series(parts):
-            lengths = [longest(part) for part in parts]
-            return None if None in lengths else sum(length or 0 for length in lengths)
+            return _unless_endless(sum, parts)
         case Choice(options):
-            lengths = [longest(option) for option in options]
-            return None if None in lengths else max(length or 0 for length in lengths)
+            return _unless_endless(max, options)
         case Repeat(part, _, most):
             length = longest(part)
             return None if most is None or length is None else most * length
@@ -171,10 +169,16 @@ def longest(language: Language) -> int | None:
             return most_bytes if length is None else min(length, most_bytes)
 
 
+def _unless_endless(total: Callable[[list[int]], int], languages: Iterable[Language]) -> int | None:
+    lengths = [longest(one) for one in languages]
+    known = [length for length in lengths if length is not None]
+    return total(known) if len(known) == len(lengths) else None
+
+
 class Automaton:
     """A language as a graph to walk: edges that read one character, and silent edges.
 
-    A bounded part is a region of nodes; whoever walks there counts bytes, from 0 where the region is entered.
+    A bounded part is a region of nodes. A walk counts bytes there, starting from 0 where it enters the region.
     """
 
     def __init__(self, language: Language) -> None:
@@ -274,7 +278,7 @@ def common_text(one: Automaton, other: Automaton) -> str | None:
     while queue:
         stand = queue.popleft()
         if one.accepts(stand[0]) and other.accepts(stand[2]):
-            return _spelled(stand, came_from)
+            return _spell(stand, came_from)
         for following, character in _steps(one, other, stand):
             node, count, other_node, other_count = following
             known = counted.setdefault((node, other_node), [])
@@ -290,7 +294,7 @@ def _steps(one: Automaton, other: Automaton, stand: _Stand) -> Iterator[tuple[_S
     node, count, other_node, other_count = stand
     for characters, target, goes_on, limit in one.moves(node):
         for other_characters, other_target, other_goes_on, other_limit in other.moves(other_node):
-            character = _shared(characters, other_characters)
+            character = _common_character(characters, other_characters)
             if character is None:
                 continue
             size = len(character.encode())
@@ -301,12 +305,12 @@ def _steps(one: Automaton, other: Automaton, stand: _Stand) -> Iterator[tuple[_S
 
 
 @lru_cache(maxsize=4096)
-def _shared(one: Characters, other: Characters) -> str | None:
+def _common_character(one: Characters, other: Characters) -> str | None:
     both = one & other
     return both.pick() if both else None
 
 
-def _spelled(stand: _Stand, came_from: dict[_Stand, tuple[_Stand, str]]) -> str:
+def _spell(stand: _Stand, came_from: dict[_Stand, tuple[_Stand, str]]) -> str:
     characters = []
     while stand in came_from:
         stand, character = came_from[stand]
@@ -314,7 +318,7 @@ def _spelled(stand: _Stand, came_from: dict[_Stand, tuple[_Stand, str]]) -> str:
     return "".join(reversed(characters))
 
 
-def _tidied(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Sorted, and those that touch made one."""
     tidy: list[tuple[int, int]] = []
     for low, high in sorted(ranges):

@@ -44,9 +44,9 @@ class _Packed(Codec[T]):
 def packed(type_: type[T], pattern: str) -> Codec[T]:
     """How a NamedTuple or a dataclass is written as one text: `packed(Deadline, "{ref_type}:{ref_id:int}")`.
 
-    The pattern names each field once, with the types and the escaping of key patterns, so that it can be taken apart
-    again whatever the values hold. A field may be None if it is in the optional tail: `"{key}[_{page}]"`.
-    Raises BadDeclaration where the pattern does not name the fields.
+    The pattern names each field once, with the types and the escaping of key patterns, so that it parses back
+    whatever the values are. A field may be None if it is in the optional tail: `"{key}[_{page}]"`.
+    Raises BadDeclaration if the pattern does not name the fields.
     """
     made = Pattern(pattern)
     fields = _field_names(type_)

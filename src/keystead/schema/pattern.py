@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from keystead.errors import BadCall, BadDeclaration, BadKey, shown
 from keystead.schema.overlap import Automaton, Language, choice, common_text, longest, sequence
-from keystead.schema.placeholder import SHORTEST_BOUND, TYPES, PlaceholderPosition, PlaceholderType, unknown_type
+from keystead.schema.placeholder import SHORTEST_BOUND, PlaceholderPosition
+from keystead.schema.placeholder_types import TYPES, PlaceholderType, unknown_type
 from keystead.stores.globs import escape
 
 
@@ -36,8 +37,8 @@ class Pattern:
     `tag` names the placeholder that is the hash tag of a cluster. With `tagged=True` its value stands in braces:
     `counter:{example-a1b2c3d4}:total`.
 
-    Raises BadDeclaration for a pattern that is written wrongly (`bad-pattern`), or whose keys could not be taken
-    apart again (`ambiguous-pattern`).
+    Raises BadDeclaration for a pattern that is written wrongly (`bad-pattern`), or whose keys could not be parsed
+    back (`ambiguous-pattern`).
     """
 
     text: str  # as declared
@@ -71,22 +72,22 @@ class Pattern:
         return self.renderer(tagged=tagged)(**values)
 
     def renderer(self, *, tagged: bool = False) -> Callable[..., str]:
-        """The same as a function, for whoever renders often. Its positional arguments are in the order of `names`."""
+        """The same as a function, for callers that render often. Positional arguments are in the order of `names`."""
         if tagged not in self._renderers:
             self._renderers[tagged] = self._make_renderer(self._layout_of(tagged))
         return self._renderers[tagged]
 
     def single(self, *, tagged: bool = False) -> tuple[str, Callable[[object], str], str] | None:
-        """What stands before its only placeholder, what writes it, and what stands behind it; None: it has not one."""
+        """The text before its only placeholder, its writer, and the text after it; None: it has none or several."""
         layout = self._layout_of(tagged)
         if len(self.names) != 1 or layout.has_tail:
             return None
         return layout.literals[0], self._places[0].write, layout.end
 
     def render_one(self, name: str, value: object) -> str:
-        """What stands in a key for the value of one placeholder. Raises BadKey as `render` does."""
+        """The text of one placeholder value in a key. Raises BadKey as `render` does."""
         if name not in self.names:
-            raise self._unknown(name)
+            raise self._unknown_error(name)
         return self._places[self.names.index(name)].write(value)
 
     def bound_of(self, name: str) -> int | None:
@@ -96,7 +97,7 @@ class Pattern:
     def parse(self, key: str | bytes, *, tagged: bool = False) -> dict[str, Any] | None:
         """The values of a key, or None if `render` never makes it. The value of a tail that is left out is None.
 
-        Each key has one meaning: what is escaped needlessly, or in lower-case, is no key of this pattern.
+        Each key has one spelling: a needless or lower-case escape makes it not a key of this pattern.
         """
         if isinstance(key, bytes):
             try:
@@ -111,22 +112,22 @@ class Pattern:
                 place.name: None if written is None else place.read(written)
                 for place, written in zip(self._places, match.groups(), strict=True)
             }
-        except Exception:  # whatever a type says of a text that it never made, it is a key of somebody else
+        except Exception:  # a type may raise anything for a foreign text
             return None
 
     def expression(self, *, tagged: bool = False) -> str:
-        """The regular expression of its keys, with one group for each placeholder; `parts` says what stands in it."""
+        """The regular expression of its keys, with one group per placeholder; `parts` reads them."""
         return self._expression(tagged).pattern
 
     @cached_property
     def parts(self) -> tuple[tuple[str, Callable[[str], Any]], ...]:
-        """The name of each placeholder and what reads its value; it raises any error for what is never written so."""
+        """The name and the reader of each placeholder. A reader may raise anything for a foreign text."""
         return tuple((place.name, place.read) for place in self._places)
 
     def glob(self, values: Mapping[str, object] | None = None, *, tagged: bool = False) -> str:
-        """A Redis glob that matches every key with these values, for SCAN. What is not given may be anything.
+        """A Redis glob that matches every key with these values, for SCAN. Values that are not given match anything.
 
-        It matches too much, because `*` goes across `:`; parse what it finds. A tail that is given as None must be
+        It matches too much, because `*` also matches `:`; parse the matches. A tail that is given as None must be
         missing. Raises BadKey as `render` does.
         """
         given = {} if values is None else values
@@ -148,12 +149,12 @@ class Pattern:
         return common_text(self._automaton, other._automaton)
 
     def example(self) -> str:
-        """A key for people to look at. With types of your own it may be one that `parse` does not know."""
+        """An example key. With custom types it may be one that `parse` refuses."""
         return self._layout.spelled([place.example() for place in self._places])
 
     @cached_property
     def max_bytes(self) -> int | None:
-        """The length of the longest key in UTF-8, the braces of a tag among it; None if there is no longest."""
+        """The UTF-8 length of the longest key, including the braces of a tag; None if there is no longest."""
         length = longest(self._language)
         return length if length is None or self.tag is None else length + len("{}")
 
@@ -182,7 +183,7 @@ class Pattern:
         return self._tagged_layout if tagged else self._layout
 
     def _expression(self, tagged: bool) -> re.Pattern[str]:
-        """Finds what stands in a key for each placeholder. There is only one way in which it can match."""
+        """Finds the text of each placeholder in a key. It can match in only one way."""
         if tagged not in self._expressions:
             layout = self._layout_of(tagged)
             groups = [f"({place.expression})" for place in self._places]
@@ -192,13 +193,13 @@ class Pattern:
         return self._expressions[tagged]
 
     def _make_renderer(self, layout: _Layout) -> Callable[..., str]:
-        """A function as short as the pattern allows: it is called for each access to each key."""
+        """A function as short as the pattern allows: it is called for every access to a key."""
         quick = len(self.names) == 1 and not layout.has_tail
         return self._short_renderer(layout) if quick else self._long_renderer(layout)
 
     def _short_renderer(self, layout: _Layout) -> Callable[..., str]:
         [name], [before], [place] = self.names, layout.literals, self._places
-        arranged, end, write = self._arranged, layout.end, place.write
+        arranged, end, write = self._arrange, layout.end, place.write
 
         def render(*args: object, **kwargs: object) -> str:
             if len(args) == 1 and not kwargs:
@@ -210,7 +211,7 @@ class Pattern:
         return render
 
     def _long_renderer(self, layout: _Layout) -> Callable[..., str]:
-        arranged, names, end = self._arranged, self.names, layout.end
+        arranged, names, end = self._arrange, self.names, layout.end
         count, name_set = len(names), frozenset(names)
         pieces = [(before, place.write) for before, place in zip(layout.literals, self._places, strict=True)]
         body, tail = pieces[: layout.body], pieces[layout.body :]
@@ -221,7 +222,7 @@ class Pattern:
             else:
                 values = args if len(args) == count and not kwargs else arranged(args, kwargs)
             key = ""
-            for (before, write), value in zip(body, values):  # noqa: B905 - quicker; the tail's value is left over
+            for (before, write), value in zip(body, values):  # noqa: B905 - faster; the tail's value is left over
                 key += before + write(value)
             key += end
             for before, write in tail:
@@ -231,34 +232,34 @@ class Pattern:
 
         return render
 
-    def _arranged(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Sequence[object]:
+    def _arrange(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Sequence[object]:
         """The values in the order of the placeholders; None for a tail that is not given. Raises BadKey."""
         names = self.names
         if len(args) > len(names):
-            raise self._wrong_call(f"it takes {len(names)} at most, not {len(args)}")
+            raise self._call_error(f"it takes {len(names)} at most, not {len(args)}")
         self._refuse_unknown(kwargs)
         values = dict(zip(names, args, strict=False))
         for name in kwargs:
             if name in values:
-                raise self._wrong_call(f"{name} was given twice")
+                raise self._call_error(f"{name} was given twice")
         values |= kwargs
         if self._layout.has_tail:
             values.setdefault(names[-1], None)
         for name in names:
             if name not in values:
-                raise self._wrong_call(f"{name} is missing")
+                raise self._call_error(f"{name} is missing")
         return [values[name] for name in names]
 
     def _refuse_unknown(self, given: Mapping[str, object]) -> None:
         for name in given:
             if name not in self.names:
-                raise self._unknown(name)
+                raise self._unknown_error(name)
 
-    def _unknown(self, name: str) -> BadKey:
+    def _unknown_error(self, name: str) -> BadKey:
         near = get_close_matches(name, self.names, 1)
-        return self._wrong_call(f"there is no {shown(name)}{f' (did you mean {near[0]}?)' if near else ''}")
+        return self._call_error(f"there is no {shown(name)}{f' (did you mean {near[0]}?)' if near else ''}")
 
-    def _wrong_call(self, what: str) -> BadKey:
+    def _call_error(self, what: str) -> BadKey:
         call = ", ".join(f"{name}=..." for name in self.names)
         return BadCall(f"{shown(self.text)}: {what}; write ({call})")
 
@@ -272,7 +273,7 @@ class Pattern:
 
 
 class _Layout(NamedTuple):
-    """The literals of a pattern: one before each placeholder, and one behind the last that always stands there.
+    """The literals of a pattern: one before each placeholder, and one after the last required one.
 
     With a tail, the last of `literals` is the one in the brackets.
     """
@@ -283,7 +284,7 @@ class _Layout(NamedTuple):
 
     @property
     def body(self) -> int:
-        """How many placeholders always stand there."""
+        """How many placeholders are required."""
         return len(self.literals) - self.has_tail
 
     def spelled(self, pieces: Sequence[str], literal: Callable[[str], str] = str) -> str:
@@ -316,7 +317,7 @@ class _Layout(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """A placeholder as it is declared, the literal before it, and where its brace stands."""
+    """A declared placeholder, the literal before it, and the position of its brace."""
 
     literal: str
     name: str
@@ -326,7 +327,7 @@ class _Part(NamedTuple):
 
 
 def _read(text: str) -> tuple[list[_Part], _Layout]:
-    """Take a declaration apart. Raises BadDeclaration with what to write instead."""
+    """Parse a declaration. Raises BadDeclaration with what to write instead."""
     if not isinstance(text, str):
         raise BadDeclaration(f"a pattern is a str, such as 'user:{{uid}}', not {type(text).__name__}", "bad-pattern")
     if not text:
@@ -343,7 +344,7 @@ def _read(text: str) -> tuple[list[_Part], _Layout]:
             raise _bad(text, f"nothing stands before the tail; write {text[1:-1]}")
     layout = _Layout(tuple(part.literal for part in parts), end, has_tail)
     _refuse_repeated_names(text, parts)
-    _refuse_what_is_ambiguous(text, parts, layout)
+    _refuse_ambiguous(text, parts, layout)
     return parts, layout
 
 
@@ -397,7 +398,7 @@ def _read_placeholder(text: str, literal: str, opening: int, closing: int) -> _P
     name, typed, type_name = head.partition(":")
     what = f"{{{shown(inside)}}} {_where(opening)}"
     if not name.isidentifier() or iskeyword(name):
-        raise _bad(text, f"{what} has no name that an argument can have; write {{{_usable(name)}}}")
+        raise _bad(text, f"{what} has no name that an argument can have; write {{{_suggest_name(name)}}}")
     if not typed:
         type_name = "text"
     if type_name not in TYPES:
@@ -415,7 +416,7 @@ def _read_placeholder(text: str, literal: str, opening: int, closing: int) -> _P
     return _Part(literal, name, TYPES[type_name], int(bound[1:]), opening)
 
 
-def _usable(name: str) -> str:
+def _suggest_name(name: str) -> str:
     """A name like this one that an argument can have."""
     words = re.sub(r"\W+", "_", name).strip("_")
     if not words:
@@ -433,8 +434,8 @@ def _refuse_repeated_names(text: str, parts: Sequence[_Part]) -> None:
         seen.add(part.name)
 
 
-def _refuse_what_is_ambiguous(text: str, parts: Sequence[_Part], layout: _Layout) -> None:
-    """Two placeholders need something between them that ends the first."""
+def _refuse_ambiguous(text: str, parts: Sequence[_Part], layout: _Layout) -> None:
+    """Two placeholders need a literal between them that ends the first."""
     for at, (part, following) in enumerate(pairwise(parts)):
         between = layout.behind(at)
         pair = f"{{{part.name}}} and {{{following.name}}} {_where(following.at)}"

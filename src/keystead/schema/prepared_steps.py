@@ -1,4 +1,4 @@
-"""Prepared steps: an atomic step that is planned once, and run again and again on other keys."""
+"""Prepared steps: an atomic step that is planned once and run many times on different keys."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keystead.stores import AtMost, Call, Outcome, Required, Step
 
 
 class Prepared:
-    """Operations on a key of each of these families, of which all but the keys is the same each time.
+    """Operations on a key of each of these families; only the keys differ between runs.
 
         count = Prepared([keys.hits], lambda hits: ([hits.get()], [hits.at_most(9), hits.increment()]))
         outcome = await count.ask(b"hits:7")
@@ -25,7 +25,7 @@ class Prepared:
     ask     runs them as one, in one round trip, given the names of the keys and the texts as bytes. Its result is true
             where everything took effect
 
-    It is for what is asked for with every request. Whatever is called less often is a procedure.
+    For hot paths that run with every request. Anything else is a procedure.
     """
 
     def __init__(
@@ -54,13 +54,13 @@ class Prepared:
         self.ask = families[0].store.prepared(_template(steps, names), len(names))
 
     def found(self, outcome: Outcome, names: Sequence[bytes]) -> list[Any]:
-        """What was read when these were asked for, whether the whole took effect or not. Raises Unreadable."""
+        """The results of the reads, whether the step took effect or not. Raises Unreadable."""
         replies, found = outcome.replies, []
         try:
-            for place, finish in self._finish:  # no comprehension, which is a call of its own on Python 3.11
+            for place, finish in self._finish:  # not a comprehension, which costs a call on Python 3.11
                 found.append(finish([replies[place]]))
             return found
-        except Unreadable:  # said once more, by the keys that were meant
+        except Unreadable:  # raise it again with the real keys
             reads, rest = self._operations_for([name.decode() for name in names])
             use_all([*reads, *rest])
             return [one.finish([reply]) for one, reply in zip(reads, outcome.replies, strict=False)]
@@ -71,7 +71,7 @@ class Prepared:
 
 
 def _template(steps: Sequence[Step], names: Sequence[str]) -> Callable[..., list[Step]]:
-    """A function that makes these steps with other arguments in the places of these names."""
+    """A function that makes these steps with other arguments in place of these names."""
     places = {word: number for number, name in enumerate(names) for word in (name, name.encode())}
     templates = []
     for step in steps:

@@ -10,7 +10,8 @@ from types import MethodType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from keystead.errors import BadArgument, BadDeclaration, CrossSlot, KeysteadError, Unreadable
-from keystead.schema.operation import Done, Guarded, Operation, finished, stopped_in, use_all
+from keystead.schema.operation import Guarded, Operation, use_all
+from keystead.schema.operation_batch import Done, finish_batch, stopped_batch
 from keystead.schema.slots import slots_of
 from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Store
@@ -30,8 +31,8 @@ C = TypeVar("C")
 class Steps(Generic[R_co]):
     """What one call of a procedure does: these operations, in this order.
 
-    One that is given `otherwise("a reason")` is a guard: where it finds or does nothing, nothing of the whole takes
-    effect, and the reason is what the caller gets. So does any that cannot do its own work, such as a
+    An operation with `otherwise("a reason")` is a guard: if it finds or does nothing, no step takes effect, and the
+    caller gets the reason. An operation that cannot do its own work stops the procedure, too, such as a
     `compare_and_set` that finds another value.
     """
 
@@ -52,13 +53,13 @@ class Steps(Generic[R_co]):
     @overload
     def giving(self, *operations: Operation[Any]) -> Steps[tuple[Any, ...]]: ...
     def giving(self, *operations: Operation[Any]) -> Steps[Any]:
-        """The same steps; the result of this operation, which is one of them, is the value of the whole."""
+        """The same steps; the result of this operation, one of them, becomes the value of the procedure."""
         given = tuple(self._step_of(one) for one in operations)
         self._given = given[0] if len(given) == 1 else given
         return cast("Steps[Any]", self)
 
     def _step_of(self, operation: Operation[Any]) -> Operation[Any]:
-        """This operation among the steps, where it may be marked as a guard."""
+        """The step that is this operation, or that wraps it as a guard."""
         for one in self.operations:
             if one is operation or one.inner is operation:
                 return one
@@ -66,10 +67,10 @@ class Steps(Generic[R_co]):
         raise BadArgument("what a procedure gives or undoes is one of its steps: put the operation in both")
 
     def undone_by(self, *operations: Operation[Any], of: Operation[Any] | None = None) -> Self:
-        """What is done where a guard stops an ordered procedure, and steps before it have taken effect already.
+        """Compensating operations for an ordered procedure that a guard stops after earlier steps took effect.
 
-        With `of`, which is one of the steps, only where that one has taken effect. Where all steps are one there is
-        never anything to undo, and these are not run.
+        With `of`, which must be one of the steps, they run only if that step took effect. They never run if all steps
+        are one atomic step: then there is nothing to undo.
         """
         use_all(operations)
         step = None if of is None else self._step_of(of)
@@ -88,7 +89,7 @@ class Steps(Generic[R_co]):
 
 
 class Procedure(Generic[O, P, R]):
-    """A procedure as it is declared. On an instance it is a function to be awaited; on the class it is this."""
+    """A declared procedure. Accessed on an instance, it is a function to be awaited."""
 
     def __init__(self, function: Callable[Concatenate[O, P], Steps[R]], ordered: str | None) -> None:
         self.function: Final = function
@@ -96,44 +97,40 @@ class Procedure(Generic[O, P, R]):
         self.name = function.__name__
         self.place = function.__qualname__
         self.__doc__ = function.__doc__
-        self._call = self._calling()
+        self._call = self._make_call()
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name, self.place = name, f"{owner.__name__}.{name}"
-        self._call = self._calling()
+        self._call = self._make_call()
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
     @overload
     def __get__(self, instance: O, owner: type) -> Callable[P, Coroutine[Any, Any, Done[R]]]: ...
     def __get__(self, instance: O | None, owner: type) -> Any:
-        # Not kept with the instance, which would refer to itself then, and be freed by the garbage collector only.
+        # Not cached on the instance: the reference cycle would leave it to the garbage collector.
         return self if instance is None else MethodType(self._call, instance)
 
     def __call__(self, *args: Any, **values: Any) -> Any:
         raise BadArgument(f"{self.place} is a declaration; bind its keyspace first: keys = Keys(store)")
 
-    def _calling(self) -> Callable[Concatenate[O, P], Coroutine[Any, Any, Done[R]]]:
+    def _make_call(self) -> Callable[Concatenate[O, P], Coroutine[Any, Any, Done[R]]]:
         function, place = self.function, self.place
 
         async def call(instance: O, /, *args: P.args, **values: P.kwargs) -> Done[R]:
             steps = function(instance, *args, **values)
-            if type(steps) is not Steps:
-                raise BadDeclaration(f"{place} returns Steps(...), not {type(steps).__name__}")
-            store = self._store_of(steps.operations)
+            store = self._store_of(steps)
             if store is None:
                 return cast("Done[R]", Done(None))
             named = PROCEDURE.set(place)
             try:
-                if store.guarantees.atomic != "any keys":
-                    groups = list(_groups(store, steps.operations))
-                    if len(groups) > 1 or groups[0][0].takes_several:
-                        return cast("Done[R]", await self._in_groups(store, steps, groups))
-                # Not in a function of its own: this is the way of most calls.
+                if store.guarantees.atomic != "any keys" and (groups := _split_groups(store, steps.operations)):
+                    return cast("Done[R]", await self._run_groups(store, steps, groups))
+                # Inline, because this is the path of most calls.
                 parts = [operation.in_batch() for operation in steps.operations]
                 outcome = await store.atomically([step for part in parts for step in part])
                 if not outcome:
-                    return stopped_in(steps.operations, parts, outcome)
+                    return stopped_batch(steps.operations, parts, outcome)
                 at, results = 0, {}
                 for operation, part in zip(steps.operations, parts):  # noqa: B905 - one for each, and strict is slow
                     end = at + len(part)
@@ -152,8 +149,11 @@ class Procedure(Generic[O, P, R]):
         call.__name__, call.__qualname__, call.__doc__ = self.name, place, self.__doc__
         return call
 
-    def _store_of(self, operations: Sequence[Operation[Any]]) -> Store | None:
-        """The store that all of them go to; None: there are none."""
+    def _store_of(self, steps: Steps[Any]) -> Store | None:
+        """The store of all operations; None: there are none."""
+        if type(steps) is not Steps:
+            raise BadDeclaration(f"{self.place} returns Steps(...), not {type(steps).__name__}")
+        operations = steps.operations
         if not operations:
             return None
         store = operations[0].bound.store
@@ -165,12 +165,12 @@ class Procedure(Generic[O, P, R]):
                 )
         return store
 
-    async def _in_groups(self, store: Store, steps: Steps[Any], groups: list[list[Operation[Any]]]) -> Done[Any]:
+    async def _run_groups(self, store: Store, steps: Steps[Any], groups: list[list[Operation[Any]]]) -> Done[Any]:
         if self.ordered is None:
-            raise self._across(store, groups)
-        return await _in_order(store, steps, groups)
+            raise self._cross_slot_error(store, groups)
+        return await _run_in_order(store, steps, groups)
 
-    def _across(self, store: Store, groups: list[list[Operation[Any]]]) -> CrossSlot:
+    def _cross_slot_error(self, store: Store, groups: list[list[Operation[Any]]]) -> CrossSlot:
         families = list(dict.fromkeys(one.bound.family.name for group in groups for one in group))
         return CrossSlot(
             f"{self.place} is one atomic step over {' and '.join(families)}, whose keys are in different slots of "
@@ -187,29 +187,35 @@ def procedure(*, ordered: str) -> Callable[[Callable[Concatenate[O, P], Steps[R]
 def procedure(function: Any = None, /, *, ordered: str | None = None) -> Any:
     """Declare a procedure: a method that returns the Steps of one call. It sends nothing itself, and is not async.
 
-    All steps take effect as one, or none does, in one round trip. In a cluster that holds for keys in one slot: give
-    the families one `tag`. Where they cannot have one, declare it `ordered`, and say in words what repairs an
-    interruption: then, across slots, the steps run in the given order, neighbours of one slot as one, up to the first
-    guard that stops. So they are to be in an order in which what is left behind is harmless.
+    All steps take effect, or none does, in one round trip. In a cluster this needs keys in one slot: give the families
+    one `tag`. If that is impossible, declare the procedure `ordered` and say in words what repairs an interruption.
+    Then, across slots, the steps run in the given order, adjacent ones of one slot atomically, up to the first guard
+    that stops. Choose an order in which an interruption leaves nothing harmful.
     """
     if ordered is not None and not any(character.isalpha() for character in str(ordered)):
         raise BadDeclaration("ordered says in words what repairs an interruption, as in ordered='readers skip it'")
-    return partial(_declared, ordered=ordered) if function is None else _declared(function, ordered)
+    return partial(_declare, ordered=ordered) if function is None else _declare(function, ordered)
 
 
-def _declared(function: Any, ordered: str | None) -> Procedure[Any, Any, Any]:
+def _declare(function: Any, ordered: str | None) -> Procedure[Any, Any, Any]:
     if not callable(function):
         raise BadDeclaration("@procedure stands above a method that returns Steps(...)")
     if iscoroutinefunction(function) or isgeneratorfunction(function) or isasyncgenfunction(function):
         raise BadDeclaration(
             f"{function.__qualname__} is a plain `def` that returns Steps(...): it only makes operations, without "
-            "await and without yield; whoever calls it awaits them"
+            "await or yield; the caller awaits them"
         )
     return Procedure(function, ordered)
 
 
+def _split_groups(store: Store, operations: Sequence[Operation[Any]]) -> list[list[Operation[Any]]]:
+    """The atomic steps that these operations take there; empty if one is enough."""
+    groups = list(_groups(store, operations))
+    return groups if len(groups) > 1 or groups[0][0].takes_several else []
+
+
 def _groups(store: Store, operations: Sequence[Operation[Any]]) -> Iterator[list[Operation[Any]]]:
-    """Neighbours whose keys can be changed together. What takes several steps by itself stands alone."""
+    """Adjacent operations whose keys can be changed together. One that takes several steps itself stands alone."""
     group: list[Operation[Any]] = []
     slot: Any = None
     for one in operations:
@@ -223,10 +229,10 @@ def _groups(store: Store, operations: Sequence[Operation[Any]]) -> Iterator[list
     yield group
 
 
-async def _in_order(store: Store, steps: Steps[Any], groups: list[list[Operation[Any]]]) -> Done[Any]:
+async def _run_in_order(store: Store, steps: Steps[Any], groups: list[list[Operation[Any]]]) -> Done[Any]:
     results: dict[Operation[Any], Any] = {}
     for number, group in enumerate(groups):
-        done = await _group_done(store, group)
+        done = await _run_group(store, group)
         if not done:
             if number:
                 await _undo([one for step, one in steps.undoing if step is None or step in results])
@@ -237,11 +243,11 @@ async def _in_order(store: Store, steps: Steps[Any], groups: list[list[Operation
     return Done(steps.value_of(results))
 
 
-async def _group_done(store: Store, group: list[Operation[Any]]) -> Done[Any]:
+async def _run_group(store: Store, group: list[Operation[Any]]) -> Done[Any]:
     operation = group[0]
     if not operation.takes_several:
         parts = [one.in_batch() for one in group]
-        return await finished(group, parts, await store.atomically([step for part in parts for step in part]))
+        return await finish_batch(group, parts, await store.atomically([step for part in parts for step in part]))
     result = await operation.alone()
     # A write of a listed record says False where it stopped; the result of a `set` that took effect is None.
     own = operation if operation.inner is None else operation.inner
@@ -254,5 +260,5 @@ async def _undo(operations: Sequence[Operation[Any]]) -> None:
         try:
             await one
         except KeysteadError as error:
-            # The guard has spoken, whatever this says; what is left is what an interruption leaves.
-            _log.warning("what undoes the first steps of a procedure failed: %s", error.code)
+            # The guard's answer stands. What is left behind is the same as after an interruption.
+            _log.warning("undoing the first steps of a procedure failed: %s", error.code)

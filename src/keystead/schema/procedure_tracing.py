@@ -1,8 +1,8 @@
-"""What a procedure does, found out without calling it: its body is run once with symbols for its arguments.
+"""Procedure tracing: symbolic execution of a procedure, with symbols for its arguments.
 
-The body only makes operations, so with a keyspace whose families note what is asked of them it tells which keys it
-touches, which of its steps are guards, and which keys have one hash tag. Of an argument that may be None both ways are
-taken, and of a condition both branches; what cannot be followed is said, and still runs.
+The body only makes operations. Run with a keyspace that records them, it reveals which keys it touches, which steps are
+guards, and which keys share a hash tag. Both branches of a condition are taken, and an optional argument is traced both
+with and without a value. A procedure that cannot be traced is reported, and still runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from keystead.schema.procedure import Procedure, Steps
 if TYPE_CHECKING:
     from keystead.schema.keyspace import Keyspace
 
-# The verbs that change nothing. `use` touches and `live` prunes, but what they are for is to read.
+# The verbs that change nothing. `use` touches and `live` prunes, but their purpose is to read.
 READS: Final = frozenset(
     [
         "absent",
@@ -63,7 +63,7 @@ READS: Final = frozenset(
         "use",
     ]
 )
-# Those that stop the whole where they do not hold, whether somebody says so or not.
+# Verbs that are guards by themselves, without `required` or `otherwise`.
 GUARDS: Final = frozenset(
     {
         *("at_most", "at_least", "score_at_most", "score_is", "field_at_most", "between_at_most", "holds", "absent"),
@@ -80,7 +80,7 @@ class TracedStep:
 
     family    of the key that it touches
     verb      what it does there
-    guard     the reason that the caller is told where it stops the whole; None: it does not
+    guard     the reason that the caller gets if it stops the procedure; None: it is not a guard
     slot      what a cluster chooses its slot by: the hash tag of the key, or the whole key
     always    whether every call does it
     """
@@ -98,7 +98,7 @@ class TracedStep:
 
 @dataclass(frozen=True)
 class Traced:
-    """What is known of a procedure ahead. `problem`: why it could not be followed; then `steps` is empty."""
+    """The trace of a procedure. `problem`: why it could not be traced; then `steps` is empty."""
 
     steps: tuple[TracedStep, ...] = ()
     groups: int = 1
@@ -122,12 +122,12 @@ def traced(keyspace: type[Keyspace], procedure: Procedure[Any, Any, Any]) -> Tra
     """What this procedure of a keyspace does."""
     paths: list[list[TracedStep]] = []
     try:
-        for arguments in _arguments_of(procedure.function):
-            for steps in _each_way(keyspace, procedure, arguments):
+        for arguments in _argument_sets(procedure.function):
+            for steps in _trace_paths(keyspace, procedure, arguments):
                 paths.append(steps)
                 if len(paths) > _PATHS_MOST:
                     return Traced(problem="it decides too much by its arguments")
-    except Exception as error:  # whatever it does with its arguments that symbols cannot
+    except Exception as error:  # anything that symbols cannot do
         return Traced(problem=f"what it does depends on its arguments ({type(error).__name__})")
     merged: dict[tuple[Any, ...], list[TracedStep]] = {}
     for steps in paths:
@@ -143,18 +143,18 @@ def _place(steps: list[TracedStep], one: tuple[Any, ...]) -> int:
 
 
 def _groups(steps: list[TracedStep]) -> int:
-    """In how many round trips a cluster does them in order: neighbours of one slot are one."""
+    """The number of round trips in a cluster: adjacent steps of one slot share one."""
     slots = [step.slot for step in steps]
     return sum(1 for at, slot in enumerate(slots) if at == 0 or slot != slots[at - 1])
 
 
-def _each_way(
+def _trace_paths(
     keyspace: type[Keyspace], procedure: Procedure[Any, Any, Any], arguments: dict[str, Any]
 ) -> Iterator[list[TracedStep]]:
-    """The steps of each way through the body: at each condition both are taken."""
+    """The steps of each path through the body, with both branches of each condition."""
     waiting: list[list[bool]] = [[]]
     while waiting:
-        way = _Way(waiting.pop())
+        way = _Path(waiting.pop())
         given = {name: None if value is None else _Symbol(f"{{{name}}}", way) for name, value in arguments.items()}
         made = procedure.function(_keyspace(keyspace, way), **given)
         if not isinstance(made, Steps):
@@ -163,7 +163,7 @@ def _each_way(
         yield [one.step for one in made.operations]  # type: ignore[attr-defined]
 
 
-def _arguments_of(function: Callable[..., Any]) -> Iterator[dict[str, Any]]:
+def _argument_sets(function: Callable[..., Any]) -> Iterator[dict[str, Any]]:
     """The arguments, all given; then each one that may be None, left out."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
     hints = _hints(function)
@@ -188,8 +188,8 @@ def _may_be_none(hint: Any) -> bool:
 
 
 @dataclass
-class _Way:
-    """A way through the body: what its conditions are taken to be, and where it could have gone otherwise."""
+class _Path:
+    """A path through the body: the outcomes of its conditions, and the alternatives not taken yet."""
 
     decided: list[bool]
     taken: list[bool] = field(default_factory=list)
@@ -207,29 +207,29 @@ class _Way:
 
 
 class _Symbol:
-    """Stands for an argument, or for what was made of one. It is named as people would write it in a key."""
+    """Stands for an argument, or a value derived from one. It is named as in a key pattern."""
 
-    def __init__(self, name: str, way: _Way) -> None:
+    def __init__(self, name: str, way: _Path) -> None:
         self._name = name
         self._way = way
 
-    def _made(self, name: str) -> _Symbol:
+    def _derive(self, name: str) -> _Symbol:
         return _Symbol(name, self._way)
 
     def __getattr__(self, name: str) -> _Symbol:
         if name.startswith("__"):
             raise AttributeError(name)
-        return self._made(f"{self._name.rstrip('}')}.{name}}}")
+        return self._derive(f"{self._name.rstrip('}')}.{name}}}")
 
     def __call__(self, *args: Any, **values: Any) -> _Symbol:
-        return self._made(self._name)
+        return self._derive(self._name)
 
     def __getitem__(self, place: Any) -> _Symbol:
-        return self._made(f"{self._name.rstrip('}')}[{place}]}}")
+        return self._derive(f"{self._name.rstrip('}')}[{place}]}}")
 
     def __iter__(self) -> Iterator[_Symbol]:
         if self._way.decide():
-            yield self._made(f"{self._name.rstrip('}')}[]}}")
+            yield self._derive(f"{self._name.rstrip('}')}[]}}")
 
     def __len__(self) -> int:
         return 1
@@ -254,7 +254,7 @@ class _Symbol:
 
 
 def _calculation(self: _Symbol, *others: Any) -> _Symbol:
-    return self._made(self._name)
+    return self._derive(self._name)
 
 
 def _comparison(self: _Symbol, other: Any) -> bool:
@@ -267,8 +267,8 @@ for _name in ("lt", "le", "gt", "ge", "contains"):
     setattr(_Symbol, f"__{_name}__", _comparison)
 
 
-def _keyspace(keyspace: type[Keyspace], way: _Way) -> Any:
-    """A keyspace of that class whose families only note what is asked of them."""
+def _keyspace(keyspace: type[Keyspace], way: _Path) -> Any:
+    """A keyspace of that class whose families only record operations."""
     made = object.__new__(keyspace)
     vars(made).update({name: _TracedFamily(family, way) for name, family in keyspace.families.items()})
     vars(made)["now_ms"] = lambda: _Symbol("{now}", way)
@@ -276,7 +276,7 @@ def _keyspace(keyspace: type[Keyspace], way: _Way) -> Any:
 
 
 class _TracedFamily:
-    def __init__(self, family: Family[Any], way: _Way) -> None:
+    def __init__(self, family: Family[Any], way: _Path) -> None:
         self.family = family
         self._way = way
 
@@ -295,7 +295,7 @@ class _TracedFamily:
 
 
 class _TracedKey:
-    def __init__(self, family: Family[Any], slot: str, way: _Way) -> None:
+    def __init__(self, family: Family[Any], slot: str, way: _Path) -> None:
         self._family = family
         self._slot = slot
         self._way = way

@@ -1,4 +1,4 @@
-"""Relations: what names a key, what it owns, whom it belongs to, where it leads.
+"""Relations: the index that lists a key, what it owns, whose it is, and where it leads.
 
 A relation points from one family to another and says where the other's placeholders come from: from a placeholder
 of the same key, from a field of its value, or from the value itself.
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Value:
-    """Stands for the value itself, as in `counter.by(id=VALUE)`."""
+    """The value itself, as in `counter.by(id=VALUE)`."""
 
     def __repr__(self) -> str:
         return "VALUE"
@@ -67,8 +67,8 @@ class Origin(NamedTuple):
 class Relation:
     """A link that was resolved against both families.
 
-    `origins` says for each placeholder of the target where it comes from; None: it is not known from here, and
-    every key of the target that fits the rest is meant.
+    `origins` gives the origin of each placeholder of the target; None: unknown, so the relation means every key of the
+    target that matches the others.
     """
 
     kind: Literal["listed_in", "owns", "leads_to"]
@@ -76,13 +76,13 @@ class Relation:
     target: Family[Any]
     origins: Mapping[str, Origin | None]
     member: str = ""  # listed_in: the placeholder of the source whose value is the entry
-    score: Origin | None = None  # listed_in a sorted set: where the score comes from; None: the deadline, or now
-    admits: bool = False  # listed_in: a record counts only while it is listed, and only a new one is
-    optional: bool = False  # owns: a key of the target may also be there without an owner, so it is no orphan then
+    score: Origin | None = None  # listed_in a sorted set: the origin of the score; None: the deadline, or now
+    admits: bool = False  # listed_in: a record is valid only while it is listed, and only a new one is listed
+    optional: bool = False  # owns: a key of the target may exist without an owner, and is not an orphan then
 
     @property
     def from_key(self) -> bool:
-        """Whether the key of the source alone tells the key of the target."""
+        """Whether the key of the target follows from the key of the source alone."""
         return all(origin is not None and origin.kind == "placeholder" for origin in self.origins.values())
 
     @property
@@ -95,7 +95,7 @@ class Relation:
 
     @property
     def one_slot(self) -> bool:
-        """Whether in a cluster both keys are always in one slot: their tags hold one value, written alike."""
+        """Whether both keys are always in one slot of a cluster: their hash tags are the same."""
         own, other = self.source.pattern.tag, self.target.pattern.tag
         origin = self.origins.get(other) if other else None
         if own is None or other is None or origin is None:
@@ -104,7 +104,7 @@ class Relation:
         return alike and (origin.kind, origin.name) == ("placeholder", own)
 
     def target_values(self, values: Mapping[str, Any], value: Any) -> dict[str, Any] | None:
-        """The target's placeholders that are known; None where the value has nothing in the field that names it."""
+        """The known placeholders of the target; None if a field that names it is empty."""
         found: dict[str, Any] = {}
         for name, origin in self.origins.items():
             if origin is None:
@@ -118,7 +118,7 @@ class Relation:
         return found
 
     def source_values(self, target_values: Mapping[str, Any], member: Any = None) -> dict[str, Any] | None:
-        """The other way round: the source's placeholders from the target's; None where they are not all known."""
+        """The reverse: the placeholders of the source from those of the target; None if not all are known."""
         found = {
             origin.name: target_values[name]
             for name, origin in self.origins.items()
@@ -130,7 +130,7 @@ class Relation:
 
 
 def taken(origin: Origin, values: Mapping[str, Any], value: Any) -> Any:
-    """What the origin names, of a key with these values of its placeholders and this value."""
+    """What the origin refers to, for a key with these placeholder values and this value."""
     match origin.kind:
         case "placeholder":
             return values[origin.name]
@@ -142,7 +142,7 @@ def taken(origin: Origin, values: Mapping[str, Any], value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Subject:
-    """Whom a family belongs to, as in `member_of="user:{uid}"`: a kind of subject, and where its id comes from."""
+    """The subject of a family, as in `member_of="user:{uid}"`: its kind, and where its id comes from."""
 
     kind: str
     origin: Origin
@@ -166,7 +166,7 @@ def resolve(
     target = _target(kind, source, given, families)
     unknown = set(given.where) - set(target.pattern.names)
     if unknown:
-        raise _dangling(source, f"{kind} names {min(unknown)!r}, which is no placeholder of {target.pattern.text}")
+        raise _dangling(source, f"{kind} names {min(unknown)!r}, which is not a placeholder of {target.pattern.text}")
     origins = {name: _origin(kind, source, target, name, given.where.get(name)) for name in target.pattern.names}
     for name, origin in origins.items():
         if origin is None and kind != "owns":
@@ -182,20 +182,24 @@ def resolve(
             f'comes from: {target.name}.by({next(iter(origins))}="...")',
         )
     _refuse_unfit(kind, source, target, origins)
+    if given.admits and kind != "listed_in":
+        raise _dangling(source, f"admits is for listed_in, not for {kind}")
+    if given.optional and kind != "owns":
+        raise _dangling(source, f"optional is for owns, not for {kind}")
     if kind != "listed_in":
-        if given.admits:
-            raise _dangling(source, f"admits is for listed_in, not for {kind}")
-        if given.optional and kind != "owns":
-            raise _dangling(source, f"optional is for owns, not for {kind}")
         return Relation(kind, source, target, origins, optional=given.optional)
-    if given.optional:
-        raise _dangling(source, "optional is for owns, not for listed_in")
+    return _resolve_listing(source, target, given, origins)
+
+
+def _resolve_listing(
+    source: Family[Any], target: Family[Any], given: Link, origins: Mapping[str, Origin | None]
+) -> Relation:
     if target.kind not in ("set", "zset"):
         raise _dangling(source, f"an index is a Set or a SortedSet, and {target.name} is a {target.kind_name}")
     member = given.member or _member(source, target, origins)
     if member not in source.pattern.names:
-        raise _dangling(source, f"listed_in names {member!r} as the member, which is no placeholder of this family")
-    score = _origin(kind, source, target, given.score, None) if given.score else None
+        raise _dangling(source, f"listed_in names {member!r} as the member, which is not a placeholder of this family")
+    score = _origin("listed_in", source, target, given.score, None) if given.score else None
     if given.score and score is None:
         raise _dangling(
             source, f"listed_in takes its score from {given.score!r}, which is neither placeholder nor field"
@@ -203,7 +207,6 @@ def resolve(
     _refuse_unfit_member(source, target, member)
     if given.admits and target.kind != "set":
         raise _dangling(source, f"an index that admits is a Set, and {target.name} is a {target.kind_name}")
-    relation = Relation(kind, source, target, origins, member, score, given.admits)
     lost = set(source.pattern.names) - {member} - {o.name for o in origins.values() if o and o.kind == "placeholder"}
     if lost:
         raise _dangling(
@@ -211,11 +214,11 @@ def resolve(
             f"an entry of {target.name} could not be followed back: it does not tell {min(lost)!r}; "
             f"add {{{min(lost)}}} to the pattern of the index",
         )
-    return relation
+    return Relation("listed_in", source, target, origins, member, score, given.admits)
 
 
 def _refuse_unfit(kind: str, source: Family[Any], target: Family[Any], origins: Mapping[str, Origin | None]) -> None:
-    """A placeholder that is taken over must be written alike in both patterns, or the keys would not meet."""
+    """A shared placeholder must be written alike in both patterns, or the keys would never match."""
     example = source.pattern.parse(source.pattern.example()) or {}
     for name, origin in origins.items():
         if origin is None or origin.kind != "placeholder":
@@ -227,7 +230,7 @@ def _refuse_unfit(kind: str, source: Family[Any], target: Family[Any], origins: 
                 f"{kind} {target.name}: {origin.name} is hashed here when it is longer than {bound} bytes; "
                 "write the same type and bound there",
             )
-        if origin.name in example:  # not so for types of the user's own, whose examples may be no values
+        if origin.name in example:  # custom types may have an example that is not a value
             try:
                 target.pattern.render_one(name, example[origin.name])
             except BadKey as error:
@@ -242,7 +245,7 @@ def _refuse_unfit_member(source: Family[Any], target: Family[Any], member: str) 
         try:
             target.codecs["member"].encode(example[member], target.pattern.text)
         except BadValue as error:
-            raise _dangling(source, f"its {member} is no member of {target.name}: {error}") from None
+            raise _dangling(source, f"its {member} is not a member of {target.name}: {error}") from None
 
 
 def resolve_subject(source: Family[Any], text: str) -> Subject:
@@ -260,7 +263,7 @@ def _target(kind: str, source: Family[Any], given: Link, families: Mapping[str, 
     target = families.get(given.target) if isinstance(given.target, str) else given.target
     if target is None or target not in families.values():
         name = given.target if isinstance(given.target, str) else given.target.pattern.text
-        raise _dangling(source, f"{kind} names {name!r}, which is no family of this keyspace")
+        raise _dangling(source, f"{kind} names {name!r}, which is not a family of this keyspace")
     return target
 
 

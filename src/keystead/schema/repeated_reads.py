@@ -1,4 +1,4 @@
-"""Reads that are asked again and again."""
+"""Repeated reads: the same keys, read again and again."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from keystead.stores.commands import read
 
 
 class Repeated:
-    """Reads of the same keys that are asked again and again, such as those of each request of one session.
+    """Reads of the same keys, repeated often, such as for each request of one session.
 
         ask = Repeated(keys.session(sid).see(), keys.sessions(user).has(sid))
         seen, is_listed = await ask()
 
-    The keys are named and the commands are packed once. One round trip, not atomic.
+    Keys are rendered and commands packed once. One round trip, not atomic.
     """
 
     __slots__ = ("_calls", "_finishes", "_run")
@@ -25,7 +25,7 @@ class Repeated:
         use_all(reads)
         calls = [read(step) for one in reads for step in one.steps]
         if len(calls) != len(reads) or any(call.spec.writes for call in calls):
-            raise BadCall("what is repeated is a read, of one command each")
+            raise BadCall("Repeated takes reads of one command each")
         for call in calls:
             call.packed = b""
         self._run: Callable[[list[Any]], Awaitable[list[Any]]] = reads[0].store.run

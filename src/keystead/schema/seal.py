@@ -3,10 +3,10 @@
 A sealed field stands in the stored JSON as one text, `sealed.{key id}.{iv}.{ciphertext and tag}`: AES-256-GCM with
 12 random bytes of iv, the parts in base64url without padding. What is sealed is the JSON of the field's value.
 
-The associated data are `keystead`, the key and the path of the field (`["accounts",0,"access_token"]`, with the name of
-a hash field in front), divided by zero bytes. So a sealed text that is copied to another key, another field or another
-place in the same value does not open. Sealing does not hide how long a value is, and does not keep an old sealed text
-from being put back in its own place.
+The additional authenticated data is `keystead`, the key and the path of the field, separated by zero bytes. The path is
+such as `["accounts",0,"access_token"]`, with the name of a hash field in front. So a sealed text that is copied to
+another key, another field or another place in the same value does not open. Sealing does not hide the length of a
+value, and does not prevent an old sealed text from being put back in its own place.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Path = tuple[str | int, ...]
 
 HIDDEN = "(sealed)"  # what stands for a sealed value wherever it is shown
 SEALED_MARK = "keystead_sealed"  # in the metadata of the core schema of every sealed field
-SEAL_ERROR = "keystead_seal"  # the type of the validation error when there is no sealed text, or a copy of one
-UNOPENED_ERROR = "keystead_unopened"  # the type when a sealed text does not open
+SEAL_ERROR = "keystead_seal"  # validation error type: not a sealed text, or a copy of one
+UNOPENED_ERROR = "keystead_unopened"  # validation error type: a sealed text that does not open
 
 _KEY_BYTES = 32
 _IV_BYTES = 12
@@ -42,7 +42,7 @@ _TEXT = re.compile(r"sealed\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]{16})\.([A-Za-
 
 
 class SealError(Exception):
-    """A text that does not open. Its sentence holds neither the text nor anything of what is sealed in it."""
+    """A text that does not open. Its message contains neither the text nor any of the plaintext."""
 
 
 class Unopened(SealError):
@@ -73,7 +73,7 @@ class KeyRing:
             raise _bad_key(f"the current key {current!r} is not on the ring; write one of {', '.join(keys)}")
         self.current = list(keys)[-1] if current is None else current
         self._keys = dict(keys)
-        # Here, because most programs seal nothing, and it takes as long to import as all of the schema.
+        # Imported late: most programs seal nothing, and it takes as long to import as the whole schema layer.
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -96,15 +96,16 @@ class KeyRing:
     @staticmethod
     def new_key() -> str:
         """A new random key, as the text that `from_text` reads after the id and the colon."""
-        return _encoded(secrets.token_bytes(_KEY_BYTES))
+        return _to_base64url(secrets.token_bytes(_KEY_BYTES))
 
     def seal(self, plain: bytes, about: bytes) -> str:
-        """The sealed text, which opens only together with the same `about`."""
+        """The sealed text. It opens only with the same additional authenticated data `about`."""
         iv = secrets.token_bytes(_IV_BYTES)
-        return f"sealed.{self.current}.{_encoded(iv)}.{_encoded(self._ciphers[self.current].encrypt(iv, plain, about))}"
+        sealed = self._ciphers[self.current].encrypt(iv, plain, about)
+        return f"sealed.{self.current}.{_to_base64url(iv)}.{_to_base64url(sealed)}"
 
     def open(self, text: str, about: bytes) -> bytes:
-        """What was sealed. Raises `SealError` when the format, the key id, the text or `about` is another one."""
+        """The plaintext. Raises `SealError` if the format or the key id is wrong, or the text or `about` differs."""
         key_id, iv, ciphertext = _parts(text)
         cipher = self._ciphers.get(key_id)
         if cipher is None:
@@ -116,7 +117,7 @@ class KeyRing:
     def derived(self, purpose: str) -> list[bytes]:
         """A key of 32 bytes for another purpose from each key of the ring, the current one last (HKDF with SHA-256).
 
-        Who has such a key can neither open what is sealed nor make the keys of other purposes.
+        A derived key can neither open sealed values nor derive the keys of other purposes.
         """
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -129,7 +130,7 @@ class KeyRing:
 
     @staticmethod
     def sealed_with(text: str) -> str | None:
-        """The id of the key that a text says it is sealed with; `None` when it is no sealed text."""
+        """The id of the key that a sealed text names; `None` if it is not a sealed text."""
         found = _TEXT.fullmatch(text)
         return found[1] if found else None
 
@@ -149,7 +150,7 @@ def _check_key(key_id: object, key: object) -> None:
 
 def _key_bytes(key_id: str, encoded: str) -> bytes:
     with contextlib.suppress(SealError):
-        return _decoded(encoded.strip().rstrip("="))
+        return _from_base64url(encoded.strip().rstrip("="))
     raise _bad_key(f"the seal key after {key_id!r} is not base64url; make one with KeyRing.new_key()")
 
 
@@ -157,17 +158,17 @@ def _bad_key(sentence: str) -> BadDeclaration:
     return BadDeclaration(sentence, finding="bad-seal-key")
 
 
-def _encoded(data: bytes) -> str:
+def _to_base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-def _decoded(text: str) -> bytes:
-    """Base64url without padding, and only in the one spelling that `_encoded` gives: no two texts open alike."""
+def _from_base64url(text: str) -> bytes:
+    """Base64url without padding, in the one spelling that `_to_base64url` gives, so that no two texts open alike."""
     try:
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
         data = b""
-    if _encoded(data) != text:
+    if _to_base64url(data) != text:
         raise SealError("is not a sealed text")
     return data
 
@@ -176,11 +177,11 @@ def _parts(text: str) -> tuple[str, bytes, bytes]:
     found = _TEXT.fullmatch(text)
     if not found:
         raise SealError("is not a sealed text")
-    return found[1], base64.urlsafe_b64decode(found[2]), _decoded(found[3])
+    return found[1], base64.urlsafe_b64decode(found[2]), _from_base64url(found[3])
 
 
-def _about(key: str, path: Path) -> bytes:
-    """The associated data. The path is JSON, which holds no zero byte, so no two places have the same one."""
+def _additional_data(key: str, path: Path) -> bytes:
+    """The additional authenticated data. The path is JSON, which has no zero byte, so it is unique per place."""
     return b"keystead\0" + key.encode("utf-8", "surrogatepass") + b"\0" + to_json(path)
 
 
@@ -227,7 +228,7 @@ class Sealing:
     def finish(self, data: bytes) -> bytes:
         """The JSON as it is stored, with a sealed text for each token."""
         for path, token in _texts(from_json(data), self._plain.__contains__, self._path):
-            sealed = self._ring.seal(self._plain[token], _about(self._key, path))
+            sealed = self._ring.seal(self._plain[token], _additional_data(self._key, path))
             data = data.replace(f'"{token}"'.encode(), f'"{sealed}"'.encode())
         return data
 
@@ -287,7 +288,7 @@ class SealedValueOpening:
         path = self._paths[text]
         if path is None:
             raise SealError("is a copy of another sealed field")
-        return self._ring.open(text, _about(self._key, path))
+        return self._ring.open(text, _additional_data(self._key, path))
 
     @property
     def shows_only(self) -> bool:

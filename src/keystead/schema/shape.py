@@ -29,7 +29,7 @@ def record_shape(family: Hash[Any, Any, Any]) -> dict[str, Any]:
         record["description"] = " ".join(doc.split())
     definitions: dict[str, Any] = {}
     for (stored, codec), info in zip(family.fields.items(), family.type.model_fields.values(), strict=True):
-        schema = _defined(codec.json_schema(), definitions)
+        schema = _with_definitions(codec.json_schema(), definitions)
         record["properties"][stored] = schema | ({"description": info.description} if info.description else {})
         declared = info.rebuild_annotation()
         if without_none(declared) == declared:
@@ -39,12 +39,12 @@ def record_shape(family: Hash[Any, Any, Any]) -> dict[str, Any]:
 
 def _map_shape(family: Hash[Any, Any, Any]) -> dict[str, Any]:
     definitions: dict[str, Any] = {}
-    names, values = (_defined(codec.json_schema(), definitions) for codec in family.codecs.values())
+    names, values = (_with_definitions(codec.json_schema(), definitions) for codec in family.codecs.values())
     free = {"type": "object", "propertyNames": names, "additionalProperties": values}
     return free | ({"$defs": definitions} if definitions else {})
 
 
-def _defined(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _with_definitions(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     """A schema as a part of another: what it defines, and itself if it is a model, goes to the other's definitions."""
     definitions |= schema.pop("$defs", {})
     name = schema.get("title", "")

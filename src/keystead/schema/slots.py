@@ -14,7 +14,7 @@ def one_step(store: Store, *keys: str) -> bool:
 
 
 def spans_keys(store: Store) -> bool:
-    """Whether an atomic step may be about several keys at all: any, or those of one slot."""
+    """Whether an atomic step may span several keys: any, or those of one slot."""
     return store.guarantees.atomic in ("any keys", "one slot")
 
 
@@ -29,7 +29,7 @@ def slots_of(store: Store, steps: Sequence[Step]) -> set[str]:
 
 
 def slot_name(store: Store, key: str | bytes) -> str:
-    """Keys with the same one can be changed together: what a cluster chooses the slot by, or the key itself."""
+    """Keys with the same slot name can be changed together: the hash tag, or the key itself."""
     text = key if isinstance(key, str) else key.decode("utf-8", "surrogateescape")
     if not has_slots(store):
         return text

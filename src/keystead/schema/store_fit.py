@@ -1,4 +1,4 @@
-"""What a family needs of its store, and whether the store promises it."""
+"""Whether a store has the guarantees that a family needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 CACHE = "cache"
 DURABLE = "durable"
-SHORT_KEYS = 65_536  # a limit beyond this is met by nothing that a person would call a key
+SHORT_KEYS = 65_536  # no realistic key reaches a limit beyond this
 
 
 def misfits(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
@@ -52,7 +52,7 @@ def has_atomic_steps(guarantees: Guarantees) -> bool:
 
 
 def _shortest_ms(lifetime: Lifetime) -> int | None:
-    """How long a key lives at least, where its lifetime says so."""
+    """The shortest life of a key, if its lifetime states one."""
     match lifetime:
         case After() | Sliding() if type(lifetime) in (After, Sliding):  # a lifetime of a part says it itself
             return lifetime.ms
@@ -63,7 +63,7 @@ def _shortest_ms(lifetime: Lifetime) -> int | None:
 
 
 def weaknesses(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
-    """What the store does not promise although the role asks for it. The program may start; `check` says it."""
+    """Guarantees that the role asks for and the store lacks. The program may start; `check` reports them."""
     if family.role == DURABLE and guarantees.durability == "memory":
         yield "its role is durable, and this store keeps nothing when it stops"
     longest = family.pattern.max_bytes

@@ -8,32 +8,31 @@ from typing import Any, Final, NamedTuple
 
 from keystead.errors import WrongKind, shown
 from keystead.schema.chunked_reading import SIZES, entries_of, whole
-from keystead.schema.codec import Codec
 from keystead.schema.doctor.examination import NOTES_PREFIXES, TOOLS_NOTES
-from keystead.schema.doctor.quarantine import QuarantineKeys
+from keystead.schema.doctor.quarantine import QuarantineKeys, with_quarantine
 from keystead.schema.family import Bound, Family
-from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store, name_of
+from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store, name_of, total_keys
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace
 from keystead.stores import Command
 
-READ: Final = 1_000  # values of a family whose size is taken as it is; from then on it is estimated from their mean
+READ: Final = 1_000  # values per family whose exact size is read; beyond them it is estimated from the mean
 _PAGE: Final = 200
-_ENTRIES: Final = 500  # of one key that are read
+_ENTRIES: Final = 500  # read per key
 _SHOWN_ENTRIES: Final = 5
 
-# How long keys have left: the name of each step, and its end in milliseconds.
+# TTL buckets: the name of each, and its upper end in milliseconds.
 TTL_STEPS: Final = (("<1m", 60_000), ("<1h", 3_600_000), ("<1d", 86_400_000), ("<30d", 2_592_000_000))
 TTLS: Final = ("none", *(name for name, _ in TTL_STEPS), "more")
 
 
 class SurveyProgress(NamedTuple):
     examined: int
-    total: int | None  # what the stores say they hold; None: only some keys are asked for
+    total: int | None  # the number of keys in the stores; None: only some are examined
 
 
 class Sample(NamedTuple):
-    """One key. Sealed fields are hidden in its value; of an aggregate the first entries are shown."""
+    """One key. Its sealed fields are hidden; of a key with entries, the first are shown."""
 
     key: str
     value: Any
@@ -54,7 +53,7 @@ class FamilySurvey:
 
     @property
     def bytes(self) -> int:
-        """Keys and values as they were written, without what the store adds."""
+        """Keys and values as written, without the overhead of the store."""
         mean = self.read_bytes / self.read if self.read else 0
         return self.key_bytes + round(mean * self.count)
 
@@ -79,11 +78,11 @@ class Survey:
     unknown: int = 0
     unknown_examples: list[str] = field(default_factory=list)
     others: dict[str, int] = field(default_factory=dict)
-    """How many keys belong to keyspaces that are known but were not to be counted, by keyspace."""
+    """How many keys belong to known keyspaces that were not surveyed, by keyspace."""
 
     @property
     def count(self) -> int:
-        """How many keys the families have; those of no family are not among them."""
+        """How many keys belong to the families."""
         return sum(one.count for one in self.families)
 
     def as_json(self) -> dict[str, Any]:
@@ -103,30 +102,25 @@ async def survey(
     known: Collection[type[Keyspace]] = (),
     on_progress: Callable[[SurveyProgress], None] | None = None,
 ) -> Survey:
-    """Scan the stores of these keyspaces and count. Values are read for samples and sizes only; nothing is opened.
+    """Scan the stores of these keyspaces and count. Values are read for samples and sizes only; nothing is unsealed.
 
     Keys of `known` keyspaces are only counted, in `others`: they are not unknown, whatever store they are in.
-    A key that comes or goes meanwhile may or may not be counted, and one may be counted twice on stores that move keys
-    while they are read.
+    A key that is created or deleted meanwhile may or may not be counted, and one may be counted twice on stores that
+    move keys during a scan.
     """
     narrowed = families is not None
     places = by_store(keyspaces, families)
     if not narrowed:
-        places = [Belonging(place.store, [*place.bounds, *QuarantineKeys(place.store).bounds()]) for place in places]
+        places = with_quarantine(places)
     by_family = {bound.family: FamilySurvey(bound.family) for place in places for bound in place.bounds}
     found = Survey(list(by_family.values()))
     strangers = None if narrowed else _Strangers(found, KnownKeys(known))
-    globs = [place.bounds[0].glob() if narrowed and len(place.bounds) == 1 else "*" for place in places]
-    total = None
-    if all(glob == "*" for glob in globs):
-        total = sum([(await place.store.run([("DBSIZE",)]))[0] for place in places])
+    globs = [place.glob(narrowed) for place in places]
+    total = await total_keys(places) if all(glob == "*" for glob in globs) else None
     pace, examined = Pace(_PAGE), 0
     for place, glob in zip(places, globs, strict=True):
         async for keys in place.store.scan(glob, page=_PAGE):
-            at = 0
-            while at < len(keys):
-                some = keys[at : at + pace.size]
-                at += len(some)
+            for some in pace.pieces(keys):
                 await _count(place, some, by_family, strangers, samples, pace)
                 examined += len(some)
                 if on_progress is not None:
@@ -137,7 +131,7 @@ async def survey(
 
 
 async def survey_of(keyspaces: Sequence[Keyspace], keys: Collection[str]) -> Survey:
-    """What is under these keys alone, each of them as a sample. Those that are not there are left out."""
+    """A survey of these keys alone, each of them as a sample. Missing ones are left out."""
     found: list[FamilySurvey] = []
     for place in by_store(keyspaces):
         by_family = {bound.family: FamilySurvey(bound.family) for bound in place.bounds}
@@ -151,7 +145,7 @@ _UNKNOWN_EXAMPLES: Final = 10
 
 
 class _Strangers:
-    """Keys of none of the families that are counted."""
+    """Keys of none of the surveyed families."""
 
     def __init__(self, found: Survey, known: KnownKeys) -> None:
         self._found = found
@@ -170,7 +164,7 @@ class _Strangers:
 
 async def _count(
     place: Belonging,
-    keys: list[bytes],
+    keys: Sequence[bytes],
     by_family: dict[Family[Any], FamilySurvey],
     strangers: _Strangers | None,
     samples: int,
@@ -196,35 +190,41 @@ async def _count(
             to_read.append((member, left_ms, one))
         else:
             one.about = True
-    await _read(place, to_read, samples, pace)
+    await _read_sizes(place, to_read, samples, pace)
 
 
-async def _read(place: Belonging, to_read: list[tuple[Member, int, FamilySurvey]], samples: int, pace: Pace) -> None:
+async def _read_sizes(
+    place: Belonging, to_read: list[tuple[Member, int, FamilySurvey]], samples: int, pace: Pace
+) -> None:
     commands: list[Command] = [(SIZES[member.bound.family.kind], member.key) for member, _, _ in to_read]
     sizes = await pace.run(place.store, commands, len(to_read))
     for (member, left_ms, one), held in zip(to_read, sizes, strict=True):
         bound, key = member.bound, member.key
-        kind = bound.family.kind
+        is_sampled = len(one.samples) < samples
         if isinstance(held, WrongKind) or held is None:
             value: Any = {"unreadable": "it is of another kind than its family"} if held is not None else None
-        elif kind == "string":
+        elif bound.family.kind == "string":
             one.read += 1
             one.read_bytes += len(held)
-            value = _shown(bound.family.codecs["value"], held, key) if len(one.samples) < samples else None
+            value = bound.family.codecs["value"].shown(held, key) if is_sampled else None
         else:
-            entries = await _some_entries(bound, key, held)
-            one.read += 1
-            mean = _bytes_of(entries) / len(entries) if entries else 0
-            one.read_bytes += mean * held
-            one.about = one.about or held > len(entries)
-            value = {"entries": held, "first": [_entry(bound, key, entry) for entry in entries[:_SHOWN_ENTRIES]]}
+            value = await _read_entries(one, bound, key, held)
             await pace.turn()
-        if len(one.samples) < samples and value is not None:
+        if is_sampled and value is not None:
             one.samples.append(Sample(key, value, left_ms if left_ms >= 0 else None))
 
 
+async def _read_entries(one: FamilySurvey, bound: Bound[Any], key: str, size: int) -> dict[str, Any]:
+    """Add the size of a key with entries to its family. Returns the sample."""
+    entries = await _some_entries(bound, key, size)
+    one.read += 1
+    one.read_bytes += size * (_bytes_of(entries) / len(entries) if entries else 0)
+    one.about = one.about or size > len(entries)
+    return {"entries": size, "first": [_entry(bound, key, entry) for entry in entries[:_SHOWN_ENTRIES]]}
+
+
 async def _some_entries(bound: Bound[Any], key: str, size: int) -> list[Any]:
-    """The entries of a key; of a large one the first, and of a large set or hash none: they cannot be read in part."""
+    """The entries of a key: the first of a large one, and none of a large set or hash, which cannot be read in part."""
     kind = bound.family.kind
     if size > _ENTRIES and kind in ("set", "hash"):
         return []
@@ -254,10 +254,6 @@ def _step(left_ms: int) -> str:
     return next((name for name, end_ms in TTL_STEPS if left_ms < end_ms), "more")
 
 
-def _shown(codec: Codec[Any], data: bytes, key: str) -> Any:
-    return codec.shown(data, key)
-
-
 def _entry(bound: Bound[Any], key: str, entry: Any) -> Any:
     """One entry as an operator may see it."""
     family, kind = bound.family, bound.family.kind
@@ -268,12 +264,12 @@ def _entry(bound: Bound[Any], key: str, entry: Any) -> Any:
             codec = family.fields.get(name) if family.fields else family.codecs["value"]
             return {name: {"unreadable": "the family has no such field"} if codec is None else codec.shown(data, key)}
         case "zset":
-            return {"member": _shown(family.member, entry[0], key), "score": entry[1]}
+            return {"member": family.member.shown(entry[0], key), "score": entry[1]}
         case "set":
-            return _shown(family.member, entry, key)
+            return family.member.shown(entry, key)
         case "stream":
             fields = list(entry[1])
-            item = _shown(family.item, fields[1], key) if fields[::2] == [b"data"] else {"unreadable": "other fields"}
+            item = family.item.shown(fields[1], key) if fields[::2] == [b"data"] else {"unreadable": "other fields"}
             return {"id": entry[0].decode(), "item": item}
         case _:
-            return _shown(family.item, entry, key)
+            return family.item.shown(entry, key)

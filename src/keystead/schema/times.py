@@ -1,8 +1,8 @@
 """Times and large integers as other programs write them in JSON.
 
-Times are aware datetimes in Python, and come back in UTC. What is stored holds whole milliseconds (or seconds): a finer
-part is cut off towards the past, so that a deadline is never later than the one that was given. In Python a model
-also takes what stands in JSON, as a web framework passes it on; a naive datetime is refused everywhere.
+Times are aware datetimes in Python, and come back in UTC. Stored times have whole milliseconds (or seconds),
+rounded towards the past, so that a deadline is never later than the one that was given. In Python a model also accepts
+the JSON form, as web frameworks pass it on; a naive datetime is refused everywhere.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _SECOND = timedelta(seconds=1)
 _UNITS = {"ms": _MILLISECOND, "s": _SECOND}
 _ISO = re.compile(r"[0-9W-]+[T ][0-9:.,]+(?:Z|[+-][0-9:]+)")
 
-TIME_ERROR = "keystead_time"  # the types of the validation errors below, whose sentences hold no value
+TIME_ERROR = "keystead_time"  # types of the validation errors below, whose messages never contain the value
 INTEGER_ERROR = "keystead_integer"
 
 
 def moment(ms: int) -> datetime:
-    """The moment that is so many milliseconds after 1970 began."""
+    """The time at this many milliseconds since 1970."""
     return _EPOCH + timedelta(milliseconds=ms)
 
 
 def deadline_ms(value: datetime | int, unit: Literal["ms", "s"] = "ms") -> int:
     """A deadline in milliseconds since 1970. `unit` is that of an integer.
 
-    Raises `BadValue` for a naive datetime, a bool, a float and anything else: no guess is made about a deadline.
+    Raises `BadValue` for a naive datetime, a bool, a float and anything else: deadlines are never guessed.
     """
     if isinstance(value, datetime):
         if value.utcoffset() is None:
@@ -52,7 +52,7 @@ def deadline_ms(value: datetime | int, unit: Literal["ms", "s"] = "ms") -> int:
 class _Stored:
     """A type that has one form in Python and another in JSON.
 
-    Strict validation takes the form of its side only; lax validation in Python takes both.
+    Strict validation accepts only the form of its side; lax validation in Python accepts both.
     """
 
     def __init__(
@@ -93,27 +93,27 @@ class _Stored:
         return f"stored as {self._json_schema['format']}"
 
 
-def _refused(sentence: str) -> PydanticCustomError:
+def _time_error(sentence: str) -> PydanticCustomError:
     return PydanticCustomError(TIME_ERROR, "{sentence}", {"sentence": sentence})
 
 
-def _aware(value: Any) -> datetime:
+def _check_aware(value: Any) -> datetime:
     if not isinstance(value, datetime):
-        raise _refused("should be a datetime")
+        raise _time_error("should be a datetime")
     if value.utcoffset() is None:
-        raise _refused("should be a datetime with a time zone")
+        raise _time_error("should be a datetime with a time zone")
     return value
 
 
 def _since_epoch(unit: timedelta, name: str) -> tuple[Callable[[Any], datetime], Callable[[datetime], int]]:
     def read(value: Any) -> datetime:
         if type(value) is not int:
-            raise _refused(f"should be an integer: {name} since 1970")
+            raise _time_error(f"should be an integer: {name} since 1970")
         try:
             return _EPOCH + unit * value
         except OverflowError:
             pass
-        raise _refused("should be a time between the years 1 and 9999")
+        raise _time_error("should be a time between the years 1 and 9999")
 
     def write(value: datetime) -> int:
         return (value - _EPOCH) // unit
@@ -122,13 +122,13 @@ def _since_epoch(unit: timedelta, name: str) -> tuple[Callable[[Any], datetime],
 
 
 def _read_iso(value: Any) -> datetime:
-    # fromisoformat alone would take any character between the date and the time.
+    # fromisoformat alone would accept any character between the date and the time.
     if isinstance(value, str) and _ISO.fullmatch(value.upper()):
         try:
             return datetime.fromisoformat(value.upper()).astimezone(UTC)
         except (ValueError, OverflowError):
             pass
-    raise _refused("should be a time such as 2024-12-31T15:00:00.000Z, with its offset")
+    raise _time_error("should be a time such as 2024-12-31T15:00:00.000Z, with its offset")
 
 
 def _write_iso(timespec: Literal["milliseconds", "seconds"]) -> Callable[[datetime], str]:
@@ -138,7 +138,7 @@ def _write_iso(timespec: Literal["milliseconds", "seconds"]) -> Callable[[dateti
     return write
 
 
-def _integer(value: Any) -> int:
+def _check_integer(value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         return int(value)
     raise PydanticCustomError(INTEGER_ERROR, "should be an integer")
@@ -146,7 +146,7 @@ def _integer(value: Any) -> int:
 
 def _read_digits(value: Any) -> int:
     if not isinstance(value, str):
-        return _integer(value)
+        return _check_integer(value)
     try:
         number = int(value)
         if str(number) == value:
@@ -159,7 +159,7 @@ def _read_digits(value: Any) -> int:
 EpochMs = Annotated[
     datetime,
     _Stored(
-        _aware,
+        _check_aware,
         *_since_epoch(_MILLISECOND, "milliseconds"),
         core_schema.int_schema(),
         {"type": "integer", "format": "epoch-ms", "description": "milliseconds since 1970-01-01T00:00:00Z"},
@@ -170,7 +170,7 @@ EpochMs = Annotated[
 EpochSeconds = Annotated[
     datetime,
     _Stored(
-        _aware,
+        _check_aware,
         *_since_epoch(_SECOND, "seconds"),
         core_schema.int_schema(),
         {"type": "integer", "format": "epoch-s", "description": "seconds since 1970-01-01T00:00:00Z"},
@@ -181,7 +181,7 @@ EpochSeconds = Annotated[
 IsoTime = Annotated[
     datetime,
     _Stored(
-        _aware,
+        _check_aware,
         _read_iso,
         _write_iso("milliseconds"),
         core_schema.str_schema(),
@@ -193,7 +193,7 @@ IsoTime = Annotated[
 IsoSeconds = Annotated[
     datetime,
     _Stored(
-        _aware,
+        _check_aware,
         _read_iso,
         _write_iso("seconds"),
         core_schema.str_schema(),
@@ -205,7 +205,7 @@ IsoSeconds = Annotated[
 BigInt = Annotated[
     int,
     _Stored(
-        _integer,
+        _check_integer,
         _read_digits,
         str,
         core_schema.str_schema(),

@@ -1,4 +1,4 @@
-"""What cannot be read: one line in the log, with the family and the code, wherever it is met."""
+"""Unreadable content: one log line with the family and the code, wherever it is met."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("keystead.schema")
 
-# The keyspaces that are in use, by store: an error knows its key, and only they know whose key it is. Asked only when
-# something cannot be read, so that no access pays for it.
+# The keyspaces in use, by store: an error knows its key, and only they know the family of a key. Consulted only for
+# unreadable content, so that no other access pays for it.
 _in_use: WeakKeyDictionary[Store, WeakSet[Keyspace]] = WeakKeyDictionary()
 
 NO_FAMILY = "(no family)"
 
 
 def remember(keys: Keyspace) -> None:
-    """Let families of this keyspace be named in the log for as long as it is in use."""
+    """Register this keyspace, so that the log can name its families, for as long as it is in use."""
     for store in keys.stores:
         _in_use.setdefault(store, WeakSet()).add(keys)
 
 
 def log_unreadable(store: Store | None, error: Unreadable) -> None:
-    """Log one line for this error, and note the family in it. Another call with the same error does nothing.
+    """Log one line for this error, and set its family. Another call with the same error does nothing.
 
-    The line never holds the key, which may be a secret, nor what is stored there.
+    The line never contains the key, which may be a secret, nor the content.
     """
     if error.family:
         return
@@ -41,7 +41,7 @@ def log_unreadable(store: Store | None, error: Unreadable) -> None:
     except RuntimeError:  # a keyspace was made in another thread at this moment
         error.family = NO_FAMILY
     _log.warning(
-        "%s holds what cannot be read (%s); `keystead doctor` says what it is",
+        "%s has unreadable content (%s); `keystead doctor` explains it",
         error.family,
         error.code,
         extra={"family": error.family, "code": error.code},
@@ -50,7 +50,7 @@ def log_unreadable(store: Store | None, error: Unreadable) -> None:
 
 @contextmanager
 def logging_unreadable(store: Store) -> Iterator[None]:
-    """Log what cannot be read within the block, and raise it on."""
+    """Log and re-raise Unreadable errors of the block."""
     try:
         yield
     except Unreadable as error:

@@ -135,5 +135,5 @@ async def test_a_record_that_cannot_be_read_is_logged_without_its_key(site: Runn
     await site.ask("SET", key, b"rubbish")
     answer = await browser.get(f"/api/auth/discord/callback?code=x&state={started['state']}")
     assert answer.json()["code"] == "STATE_INVALID"
-    assert "LoginKeys.auth_state holds what cannot be read" in heard.of("keystead.schema")
+    assert "LoginKeys.auth_state has unreadable content" in heard.of("keystead.schema")
     assert key.rpartition(":")[2] not in heard.of("keystead")

@@ -323,7 +323,7 @@ async def test_a_store_in_which_a_logout_may_be_missed_is_refused() -> None:
         ({"cap": True}, "cap is a number of sessions from 1 on, or None"),
         ({"at_cap": "drop"}, "at_cap is evict or refuse"),
         ({"idle": 30}, "idle needs a unit"),
-        ({"grace": "0s"}, "grace of '0s' is no time to live"),
+        ({"grace": "0s"}, "grace of '0s' is not a time to live"),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(rules: dict[str, Any], sentence: str) -> None:

@@ -19,7 +19,7 @@ from keystead.parts.digest import base64url
 from keystead.parts.jwt.signing_keys import SigningKey, SigningKeys
 from keystead.schema import Operation
 from keystead.schema.lifetime import duration_ms
-from keystead.schema.operation import run
+from keystead.schema.operation_batch import run
 
 if TYPE_CHECKING:
     from keystead.parts.jwt.revoked_tokens import RevokedTokens

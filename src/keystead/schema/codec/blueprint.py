@@ -1,4 +1,4 @@
-"""Blueprint: what Pydantic knows of a type, and what the codecs need of it."""
+"""Blueprint: what Pydantic knows about a type, as far as codecs need it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from keystead.schema.seal import NoSealing, Sealing
 
 
 class Blueprint:
-    """A type as Pydantic understands it, looked over for what could not be stored and read back."""
+    """A type as Pydantic understands it, checked for whether it can be stored and read back."""
 
     def __init__(self, type_: Any, place: str) -> None:
         """`place` stands before the sentence of each error. Raises `BadDeclaration`."""
@@ -57,10 +57,10 @@ class Blueprint:
         look_over(core, self._bad)
 
     def reason(self, problems: list[Problem]) -> str:
-        """Why a value does not fit, with the places that are known by name, and without anything of the value."""
+        """Why a value does not fit, with declared names, and without the value."""
         said = [f"{self.place_of(p.path)}: {p.sentence}" if p.path else p.sentence for p in problems[:5]]
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        return f"is no {self.name}: {'; '.join(said)}{more}"
+        return f"is not a valid {self.name}: {'; '.join(said)}{more}"
 
     def why_not(self, error: Exception, value: Any, sealing: Sealing | NoSealing | None = None) -> str:
         """Why a value cannot be written."""
@@ -72,7 +72,7 @@ class Blueprint:
         return f"holds something{fields} that does not fit its declaration, or that JSON cannot say"
 
     def place_of(self, path: Iterable[str | int]) -> str:
-        """A path in a value, in which only declared names are said: other names are data."""
+        """A path in a value, with declared names only: other names are data."""
         return ".".join(str(part) if isinstance(part, int) or part in self.names else "*" for part in path)
 
     def version_name(self, versions: Versions) -> str | None:
@@ -81,7 +81,7 @@ class Blueprint:
             raise self._bad_version("only a model, a dataclass or a TypedDict can have versions", "write one of those")
         for name, field in fields_of(self._root_fields):
             if stored_name(name, field) == versions.field:
-                declared = self._resolved(self._resolved(self.schema)["properties"][versions.field])
+                declared = self._resolve(self._resolve(self.schema)["properties"][versions.field])
                 allowed = [declared["const"]] if "const" in declared else declared.get("enum", [versions.current])
                 if declared.get("type") != "integer" or versions.current not in allowed:
                     advice = f"declare it as {name}: int = {versions.current}"
@@ -96,7 +96,7 @@ class Blueprint:
             return False
         return True
 
-    def _resolved(self, schema: dict[str, Any]) -> dict[str, Any]:
+    def _resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
         return resolved(schema, self.schema.get("$defs", {}))
 
     def _bad(self, what: str, advice: str) -> BadDeclaration:

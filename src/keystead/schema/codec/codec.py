@@ -45,7 +45,7 @@ class Codec(ABC, Generic[T]):
         """The shape of the value in a few words, for the key document."""
 
     def shown(self, data: bytes, key: str) -> Any:
-        """What is stored, as JSON that an operator may see: sealed fields as `(sealed)`, and nothing is opened.
+        """The stored value as JSON that an operator may see: sealed fields show as `(sealed)` and are not opened.
 
         For what cannot be read it is `{"unreadable": reason}`; nothing is raised.
         """
@@ -56,7 +56,7 @@ class Codec(ABC, Generic[T]):
         return self._picture(data)
 
     def version_of(self, data: bytes) -> int | None:
-        """The version that a stored object says it is; `None` if the family has no versions or this is no object."""
+        """The schema version of a stored object; `None` if the family has no versions or this is not an object."""
         return None
 
     def _picture(self, data: bytes) -> Any:

@@ -38,7 +38,7 @@ class CoreSchemas:
         return _nodes(schema, self._definitions)
 
     def within_class(self, schema: Any) -> Iterator[dict[str, Any]]:
-        """Every schema at and below one, but not the classes there and what they are made of."""
+        """Every schema at and below one, but not below classes."""
         return _nodes(schema, self._definitions, CLASSES)
 
 
@@ -47,22 +47,20 @@ def _nodes(
 ) -> Iterator[dict[str, Any]]:
     """Every schema at and below one, through the definitions it refers to, and not below the types of `stop_at`."""
     seen = set() if seen is None else seen
+    inner: Iterable[Any] = schema if isinstance(schema, (list, tuple)) else ()
     if isinstance(schema, dict):
         kind = schema.get("type")
         is_schema = isinstance(kind, str)  # else it is a dict of schemas by name, and one of the names may be `type`
+        if is_schema and kind in stop_at:
+            return
+        if kind == "definition-ref" and schema["schema_ref"] not in seen:
+            seen.add(schema["schema_ref"])
+            yield from _nodes(definitions.get(schema["schema_ref"]), definitions, stop_at, seen)
         if is_schema:
-            if kind in stop_at:
-                return
-            if kind == "definition-ref" and schema["schema_ref"] not in seen:
-                seen.add(schema["schema_ref"])
-                yield from _nodes(definitions.get(schema["schema_ref"]), definitions, stop_at, seen)
             yield schema
-        for name, value in schema.items():
-            if not (is_schema and name in _NO_SCHEMAS):
-                yield from _nodes(value, definitions, stop_at, seen)
-    elif isinstance(schema, (list, tuple)):
-        for value in schema:
-            yield from _nodes(value, definitions, stop_at, seen)
+        inner = [value for name, value in schema.items() if not (is_schema and name in _NO_SCHEMAS)]
+    for value in inner:
+        yield from _nodes(value, definitions, stop_at, seen)
 
 
 def fields_of(node: Mapping[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
@@ -86,7 +84,7 @@ def all_names(node: Mapping[str, Any]) -> Iterator[str]:
 
 
 def is_sealed(node: Mapping[str, Any]) -> bool:
-    """Whether this is `Sealed[...]` itself; what is around it is not."""
+    """Whether this is `Sealed[...]` itself, not a wrapper around it."""
     return bool((node.get("metadata") or {}).get(SEALED_MARK))
 
 
@@ -100,7 +98,7 @@ def is_constrained(node: Mapping[str, Any]) -> bool:
 
 
 def may_hold_floats(node: Mapping[str, Any]) -> bool:
-    """Whether a float may be written. What is inferred from the value (`Any`, extra fields, serializers) may be one."""
+    """Whether a float may be written. A type inferred from the value (`Any`, extra fields, serializers) may be one."""
     serialization = node.get("serialization") or {}
     return (
         node["type"] in ("float", "any")

@@ -1,4 +1,4 @@
-"""Sealed fields do not show in the `repr` of their classes: it ends up in logs and in tracebacks."""
+"""Hides sealed fields from the `repr` of their classes, which ends up in logs and tracebacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keystead.schema.codec.sentences import Refusal, bad_type
 
 
 def hide_sealed(core: CoreSchemas, node: Mapping[str, Any], bad: Refusal) -> None:
-    """See to it that the class of a node leaves its sealed fields out of its `repr`, from now on.
+    """Make the class of a node leave its sealed fields out of its `repr`.
 
     Raises what `bad` makes, for a class whose `repr` cannot be changed.
     """

@@ -1,4 +1,4 @@
-"""JSON Schemas: what they refer to, which choices they leave, and of which kinds those are."""
+"""JSON Schemas: their references, their choices, and the JSON types of those."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def resolved(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str
 
 
 def choices_of(schema: dict[str, Any], definitions: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The schemas of which a value fits one, at any depth of choices; the schema itself if there is no choice."""
+    """The alternatives of a schema, at any depth; the schema itself if there are none."""
     schema = resolved(schema, definitions)
     branches = schema.get("anyOf") or schema.get("oneOf")
     if not branches:
@@ -26,7 +26,7 @@ def choices_of(schema: dict[str, Any], definitions: Mapping[str, Any]) -> list[d
 
 
 def kinds_of(schema: dict[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
-    """For each choice its type in JSON, or `binary` for bytes, or `anything` where the schema does not say."""
+    """The JSON type of each choice, or `binary` for bytes, or `anything` if the schema does not say."""
     for choice in choices_of(schema, definitions):
         if choice.get("format") == "binary":
             yield "binary"

@@ -27,12 +27,12 @@ class Json(Modelled[T]):
         self._class = blueprint.class_
         self._floats = blueprint.floats
         self._constrained = blueprint.constrained and self._class is not None
-        # A model that was built without validation may lack fields; with one it has them all.
+        # A model that was built without validation may lack fields.
         is_model = isinstance(self._class, type) and issubclass(self._class, BaseModel)
         self._fewest_fields = len(blueprint.field_names) if is_model else 0
 
     def encode(self, value: T, key: str, ring: KeyRing | None = None, name: str = "") -> bytes:
-        data = self._written(value, NO_SEALING, key, name)
+        data = self._serialize_value(value, NO_SEALING, key, name)
         if self._constrained:
             self._refuse_unreadable(data, key, name)
         return data
@@ -42,14 +42,14 @@ class Json(Modelled[T]):
             self._tree(data, key, name)
         return self._read(data, None, key, name, data)
 
-    def _written(self, value: Any, sealing: Sealing | NoSealing, key: str, name: str) -> bytes:
+    def _serialize_value(self, value: Any, sealing: Sealing | NoSealing, key: str, name: str) -> bytes:
         """The JSON of a value, as it was given.
 
-        A container is validated. A model has been; only the types of its fields are looked at again, since they may
-        have been set later.
+        A container is validated. A model already was; only the types of its fields are checked again, since they may
+        have been assigned later.
         """
         if self._class is None:
-            self._validated(value, key, name)
+            self._check_container(value, key, name)
         elif not isinstance(value, self._class):
             raise wrong_type(key, name, self._class.__name__, value)
         elif self._fewest_fields and len(value.__dict__) < self._fewest_fields:
@@ -60,11 +60,11 @@ class Json(Modelled[T]):
         except Exception as error:
             reason = sealing.problem or self._blueprint.why_not(error, value, sealing)
         else:
-            return self._numbers_checked(data, value, key, name) if self._floats else data
+            return self._check_numbers(data, value, key, name) if self._floats else data
         raise bad_value(key, name, reason)
 
     def _refuse_unreadable(self, data: bytes, key: str, name: str) -> None:
-        """A model may have been changed since it was validated: what its own constraints refuse is not written."""
+        """A model may have changed since it was validated: values that violate its constraints are not written."""
         try:
             self._read(data, None, key, name, data)
         except Unreadable as error:
@@ -73,7 +73,7 @@ class Json(Modelled[T]):
             return
         raise bad_value(key, name, f"could not be read back: {reason}")
 
-    def _validated(self, value: Any, key: str, name: str) -> None:
+    def _check_container(self, value: Any, key: str, name: str) -> None:
         try:
             self._check(value, strict=True, by_alias=False, by_name=True)
         except Exception as error:
@@ -82,8 +82,8 @@ class Json(Modelled[T]):
             return
         raise bad_value(key, name, reason)
 
-    def _numbers_checked(self, data: bytes, value: Any, key: str, name: str) -> bytes:
-        # Pydantic writes NaN as null, so only where there is a null do we have to look.
+    def _check_numbers(self, data: bytes, value: Any, key: str, name: str) -> bytes:
+        # Pydantic writes NaN as null, so only a null needs a second look.
         if b"null" in data or b"NaN" in data or b"Infinity" in data:
             plain = self._blueprint.adapter.serializer.to_python(value, warnings=False, by_alias=True, round_trip=True)
             if (path := not_finite(plain)) is not None:

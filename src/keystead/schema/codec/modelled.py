@@ -1,4 +1,4 @@
-"""What the codecs of all types share that are not plain: Pydantic reads and writes."""
+"""The base of all codecs that use Pydantic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Modelled(Codec[T]):
-    """What all codecs share that ask Pydantic."""
+    """The base of all codecs that use Pydantic."""
 
     def __init__(self, blueprint: Blueprint) -> None:
         self.type = blueprint.type

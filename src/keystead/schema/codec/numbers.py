@@ -39,7 +39,7 @@ def _js_token(found: re.Match[bytes]) -> bytes:
 
 
 def not_finite(tree: Any, path: tuple[str | int, ...] = ()) -> tuple[str | int, ...] | None:
-    """Where in a plain value a float is that JSON cannot say; None if there is no such float."""
+    """The path to a float in a plain value that JSON cannot express; None if there is none."""
     if isinstance(tree, float):
         return None if math.isfinite(tree) else path
     items: Iterable[tuple[Any, Any]] = ()

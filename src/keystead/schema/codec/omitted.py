@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def is_none(value: object) -> bool:
-    """By this very function `StoredSchema` knows a field that is never null."""
+    """`StoredSchema` recognises a field that is never null by this function."""
     return value is None
 
 

@@ -56,7 +56,7 @@ class _Text(_Plain[str]):
                 return value.encode()
             except UnicodeEncodeError:
                 pass
-            raise bad_value(key, name, "holds half of a surrogate pair, which is no Unicode text")
+            raise bad_value(key, name, "holds half of a surrogate pair, which is not Unicode text")
         raise wrong_type(key, name, "str", value)
 
     def decode(self, data: bytes, key: str, ring: KeyRing | None = None, name: str = "") -> str:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class RecordCodec(Json[T]):
-    """JSON with sealed fields, with versions, or with both. It is parsed twice: once to see where things stand."""
+    """JSON with sealed fields, with versions, or with both. It is parsed twice: once to locate versions and seals."""
 
     def __init__(self, blueprint: Blueprint, versions: Versions | None) -> None:
         super().__init__(blueprint)
@@ -33,14 +33,14 @@ class RecordCodec(Json[T]):
             self._stamp = to_json(versions.field) + b":%d}" % versions.current
 
     def encode(self, value: T, key: str, ring: KeyRing | None = None, name: str = "") -> bytes:
-        stamped = self._stamped(value) if self._version_name else value
+        stamped = self._stamp_version(value) if self._version_name else value
         if not self.sealed:
-            data = self._written(stamped, NO_SEALING, key, name)
+            data = self._serialize_value(stamped, NO_SEALING, key, name)
         elif ring is None:
             raise bad_value(key, name, NO_RING)
         else:
             sealing = Sealing(ring, key, name)
-            data = sealing.finish(self._written(stamped, sealing, key, name))
+            data = sealing.finish(self._serialize_value(stamped, sealing, key, name))
         if self._stamp and not self._version_name:
             return data[:-1] + (b"," if data != b"{}" else b"") + self._stamp
         return data
@@ -48,18 +48,18 @@ class RecordCodec(Json[T]):
     def decode(self, data: bytes, key: str, ring: KeyRing | None = None, name: str = "") -> T:
         if self.sealed and ring is None:
             raise unreadable(key, name, data, NO_RING)
-        opening, json_text = self._prepared(data, key, ring, name)
+        opening, json_text = self._prepare(data, key, ring, name)
         return self._read(json_text, opening, key, name, data)
 
     def shown(self, data: bytes, key: str) -> Any:
         try:
-            opening, json_text = self._prepared(data, key, None, "")
+            opening, json_text = self._prepare(data, key, None, "")
             reason = self._reason_without_ring(json_text, opening)
         except Unreadable as error:
             return {"unreadable": str(error).removeprefix(f"{shown(key)}: ")}
         if reason is not None:
             return {"unreadable": f"the value {reason}"}
-        return _hidden(from_json(json_text), opening)
+        return _hide_sealed(from_json(json_text), opening)
 
     def json_schema(self) -> dict[str, Any]:
         schema = super().json_schema()
@@ -81,8 +81,8 @@ class RecordCodec(Json[T]):
             return None
         return version_in(tree, self.versions) if isinstance(tree, dict) else None
 
-    def _stamped(self, value: Any) -> Any:
-        """A copy that says that it is of the current version, if the value does not."""
+    def _stamp_version(self, value: Any) -> Any:
+        """A copy with the current version, unless the value has it already."""
         versions, name = self.versions, self._version_name
         if versions is None or name is None:
             return value
@@ -91,11 +91,11 @@ class RecordCodec(Json[T]):
         if self._class is None or not isinstance(value, self._class) or getattr(value, name, None) == versions.current:
             return value
         stamped = copy.copy(value)
-        # Past any validation or freezing of its own: the copy only goes to the store.
+        # Bypasses validation and freezing: the copy only goes to the store.
         object.__setattr__(stamped, name, versions.current)
         return stamped
 
-    def _prepared(
+    def _prepare(
         self, data: bytes, key: str, ring: KeyRing | None, name: str
     ) -> tuple[SealedValueOpening | None, bytes]:
         """What is needed to open the sealed fields, and the JSON of the current version."""
@@ -104,12 +104,12 @@ class RecordCodec(Json[T]):
         if self.versions is None:
             return opening, data
         try:
-            return opening, self._upgraded(tree, data, opening, self.versions)
+            return opening, self._upgrade(tree, data, opening, self.versions)
         except VersionRefused as error:
             reason = str(error)
         raise unreadable(key, name, data, reason)
 
-    def _upgraded(self, tree: Any, data: bytes, opening: SealedValueOpening | None, versions: Versions) -> bytes:
+    def _upgrade(self, tree: Any, data: bytes, opening: SealedValueOpening | None, versions: Versions) -> bytes:
         if not isinstance(tree, dict):
             raise VersionRefused("is not a JSON object")
         version = version_in(tree, versions)
@@ -122,7 +122,7 @@ class RecordCodec(Json[T]):
         if version == versions.current and self._version_name:
             return data
         if version == versions.current and data.endswith(b"," + self._stamp):
-            return data[: -len(self._stamp) - 1] + b"}"  # as `encode` wrote it; nothing else can end so
+            return data[: -len(self._stamp) - 1] + b"}"  # as `encode` wrote it; nothing else ends like this
         for step in range(version, versions.current):
             tree = upgrade(tree, step, versions)
         if self._version_name:
@@ -132,11 +132,11 @@ class RecordCodec(Json[T]):
         return _as_json(tree, opening)
 
     def _reason_without_ring(self, json_text: bytes, opening: SealedValueOpening | None) -> str | None:
-        """Why the value cannot be read, as far as that can be said without opening what is sealed."""
+        """Why the value cannot be read, as far as that shows without opening sealed fields."""
         try:
             self._validate(json_text, strict=True, by_alias=True, context=opening)
         except ValidationError as error:
-            # What is outside a sealed field (a pattern, a validator) was asked about `(sealed)`, not about its value.
+            # Checks around a sealed field (a pattern, a validator) have seen `(sealed)`, not its value.
             problems = [
                 problem
                 for problem, given in zip(problems_of(error), error.errors(), strict=True)
@@ -156,9 +156,9 @@ def _as_json(tree: dict[str, Any], opening: SealedValueOpening | None) -> bytes:
     raise VersionRefused("was upgraded to something that is not JSON")
 
 
-def _hidden(tree: Any, opening: SealedValueOpening | None) -> Any:
+def _hide_sealed(tree: Any, opening: SealedValueOpening | None) -> Any:
     if isinstance(tree, dict):
-        return {name: _hidden(value, opening) for name, value in tree.items()}
+        return {name: _hide_sealed(value, opening) for name, value in tree.items()}
     if isinstance(tree, list):
-        return [_hidden(value, opening) for value in tree]
+        return [_hide_sealed(value, opening) for value in tree]
     return HIDDEN if opening and opening.hides(tree) else tree

@@ -1,4 +1,4 @@
-"""What is said when a value or a declaration is refused: never anything of the value itself."""
+"""Error messages for refused values and declarations. They never contain the value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keystead.schema.seal import SEAL_ERROR, UNOPENED_ERROR
 from keystead.schema.times import INTEGER_ERROR, TIME_ERROR
 
 Refusal = Callable[[str, str], BadDeclaration]
-"""Makes the error of a declaration from what is wrong and what to write instead."""
+"""Builds a declaration error from what is wrong and what to write instead."""
 
 NOT_TEXT = "is not UTF-8 text"
 NOT_INTEGER = "is not an integer in plain digits"
@@ -25,8 +25,8 @@ STORABLE = "write str, bytes, int, float, bool, a Pydantic model, a dataclass, o
 
 _OWN_ERRORS = frozenset({SEAL_ERROR, UNOPENED_ERROR, TIME_ERROR, INTEGER_ERROR})
 _PYDANTIC_ERRORS = frozenset(get_args(core_schema.ErrorType))
-# Errors of Pydantic's own whose sentence quotes the value, or what a validator of the user said about it.
-_SAID_OTHERWISE = {
+# Pydantic errors whose message quotes the value, or a message of the user's validator.
+_SAFE_MESSAGES = {
     "assertion_error": "was refused by its own validator",
     "bytes_invalid_encoding": "is not in the declared encoding",
     "get_attribute_error": "could not be read",
@@ -40,7 +40,7 @@ _SAID_OTHERWISE = {
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with a value: where, what kind, and a sentence without the value."""
+    """One problem of a value: its path, its type, and a message without the value."""
 
     path: tuple[str | int, ...]
     type: str
@@ -48,15 +48,15 @@ class Problem:
 
 
 def problems_of(error: ValidationError) -> list[Problem]:
-    """What Pydantic found, in its order."""
+    """The problems that Pydantic found, in its order."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return [Problem(problem["loc"], problem["type"], _sentence(problem["type"], problem["msg"])) for problem in found]
 
 
 def _sentence(kind: str, message: str) -> str:
-    if kind in _SAID_OTHERWISE:
-        return _SAID_OTHERWISE[kind]
-    # An error that a user's validator defines says what the user likes, perhaps the value.
+    if kind in _SAFE_MESSAGES:
+        return _SAFE_MESSAGES[kind]
+    # An error type of the user's own may have any message, even with the value.
     return message if kind in _PYDANTIC_ERRORS or kind in _OWN_ERRORS else "was refused by its own validator"
 
 
@@ -70,19 +70,19 @@ def bad_value(key: str, name: str, reason: str) -> BadValue:
 
 
 def wrong_type(key: str, name: str, wanted: str, value: object) -> BadValue:
-    """That a value is of another type; of the value only its type is said."""
+    """The error for a value of another type. It names only the type."""
     return bad_value(key, name, f"must be {wanted}, not {type(value).__name__}")
 
 
 def unreadable(key: str, name: str, data: bytes, reason: str, *, unopened: bool = False) -> Unreadable:
-    """Why what is stored cannot be read. `data` goes with the error, not into its sentence."""
+    """Why stored data cannot be read. `data` is attached to the error, not part of its message."""
     error = Unreadable(f"{_subject(name)} {reason}", key, data)
     error.unopened = unopened
     return error
 
 
 def bad_version(what: str, advice: str) -> BadDeclaration:
-    """Why versions are not sound, or do not fit their type."""
+    """Why versions are inconsistent, or do not fit their type."""
     return BadDeclaration(f"{what}; {advice}", "bad-version")
 
 

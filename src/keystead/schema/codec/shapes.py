@@ -46,7 +46,7 @@ def _object_shape(schema: dict[str, Any], definitions: Mapping[str, Any], depth:
 
 
 def _field_shape(schema: dict[str, Any], definitions: Mapping[str, Any], depth: int) -> str:
-    """What is said of a field after its name: that it is sealed, may be null, or what it is made of."""
+    """What follows the name of a field: that it is sealed, may be null, or its own shape."""
     choices = choices_of(schema, definitions)
     said = ""
     if any(choice.get("format") == "sealed" for choice in choices):

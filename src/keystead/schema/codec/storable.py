@@ -1,4 +1,4 @@
-"""What of a declared type could not be stored and read back: refused when it is declared, not when it is used."""
+"""Whether a declared type can be stored and read back: refused at declaration, not at use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keystead.schema.codec.sentences import STORABLE, Refusal
 
 
 def storable_kinds(schema: dict[str, Any], bad: Refusal) -> frozenset[str]:
-    """The kinds of JSON that a whole value may be: one kind of scalar, or containers. Raises what `bad` makes."""
+    """The JSON types of a whole value: one scalar type, or containers. Raises what `bad` makes."""
     kinds = frozenset(kinds_of(schema, schema.get("$defs", {})))
     if any(node.get("writeOnly") for node in dicts_in(schema)):
         raise bad("a secret type of Pydantic is written as asterisks", "write Sealed[str] instead of SecretStr")
@@ -30,7 +30,7 @@ def storable_kinds(schema: dict[str, Any], bad: Refusal) -> frozenset[str]:
 
 
 def look_over(core: CoreSchemas, bad: Refusal) -> None:
-    """Look at everything that a type is made of, and hide what is sealed from the `repr` of its classes.
+    """Check everything that a type consists of, and hide sealed fields from the `repr` of its classes.
 
     Raises what `bad` makes.
     """

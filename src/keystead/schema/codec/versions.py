@@ -1,4 +1,4 @@
-"""The versions of a stored object, and the way from an old one to the current."""
+"""Schema versions of a stored object, and the upgraders from old ones to the current."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Versions:
-    """The versions of a JSON object: its `field` says which it is, and upgrades lead from the old ones to `current`.
+    """The schema versions of a JSON object: `field` holds its version, and upgraders lead from old ones to `current`.
 
     `upgrades[1]` takes the plain dict of version 1 and returns that of version 2. An object without the field is of the
-    `oldest` version. What is written is always `current`. A sealed field is still sealed in the dict: an upgrade may
-    give it another name, and passes a plain value that is to be sealed from now on through `unsealed`.
+    `oldest` version. Writes are always `current`. A sealed field is still sealed in the dict: an upgrader may rename
+    it, and passes a plain value that is to be sealed from now on through `unsealed`.
     """
 
     field: str
@@ -40,11 +40,11 @@ class Versions:
 
 
 class VersionRefused(Exception):
-    """Why a stored value is not taken, to be said together with its key."""
+    """Why the version of a stored value is refused; the message is completed with its key."""
 
 
 def version_in(tree: dict[str, Any], versions: Versions) -> int | None:
-    """The version that an object says it is; None if what it says is no whole number."""
+    """The version of an object; None if it is not an integer."""
     version = tree.get(versions.field, versions.oldest)
     return version if type(version) is int else None
 
@@ -53,7 +53,7 @@ def upgrade(tree: dict[str, Any], version: int, versions: Versions) -> dict[str,
     """One step, from `version` to the next. Raises `VersionRefused`."""
     try:
         upgraded: Any = versions.upgrades[version](tree)
-    except Exception as error:  # whatever the upgrade of a user raises; its sentence may hold the value
+    except Exception as error:  # an upgrader may raise anything; its message may contain the value
         reason = f"failed with {type(error).__name__}"
     else:
         if isinstance(upgraded, dict):

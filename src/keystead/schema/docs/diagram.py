@@ -1,4 +1,4 @@
-"""A picture of the relations: boxes in layers from left to right, what names something before what it names."""
+"""The relation diagram: boxes in layers from left to right, sources before targets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Point: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True)
 class Box:
-    """A family where it stands in the picture. `lines` are its key, `note` is said below."""
+    """A family at its position. `lines` are its key, `note` stands below."""
 
     name: str
     lines: tuple[str, ...]
@@ -66,7 +66,7 @@ class Diagram:
 
 
 def diagram(document: KeyDocument) -> Diagram | None:
-    """The picture of a document; None where no family has a relation to another."""
+    """The diagram of a document; None if no family has a relation to another."""
     entries = {entry.name: entry for entry in document.families}
     edges = [edge for edge in document.edges if edge.start != edge.end]
     boxes: list[Box] = []
@@ -84,7 +84,7 @@ def diagram(document: KeyDocument) -> Diagram | None:
 
 
 def _groups(names: Sequence[str], edges: Sequence[Edge]) -> Iterator[list[str]]:
-    """The families that hang together, in the order of declaration. One without relations is in no group."""
+    """The connected families, in the order of declaration. One without relations is in no group."""
     near: dict[str, set[str]] = {name: set() for name in names}
     for edge in edges:
         near[edge.start].add(edge.end)
@@ -103,7 +103,7 @@ def _groups(names: Sequence[str], edges: Sequence[Edge]) -> Iterator[list[str]]:
 
 
 class _Text(NamedTuple):
-    """What stands in a box, and the size that it needs."""
+    """The text of a box, and its size."""
 
     lines: tuple[str, ...]
     note: str
@@ -121,19 +121,19 @@ class _Route(NamedTuple):
     """A relation from the left to the right: the boxes at its ends, and the gaps in the layers that it passes."""
 
     stops: tuple[str, ...]
-    backwards: bool  # the arrow points to the left, because the relation closes a circle
+    backwards: bool  # the arrow points to the left, because the relation closes a cycle
 
 
 class _Group:
-    """Families that hang together, in layers."""
+    """Connected families, in layers."""
 
     def __init__(self, entries: Mapping[str, FamilyEntry], edges: Sequence[Edge]) -> None:
         self._edges = edges
-        self._texts = {name: _Text(_broken(entry.key), _note(entry)) for name, entry in entries.items()}
-        backwards = _closing(list(entries), edges)
-        layers = _layers(list(entries), [_turned(edge) if edge in backwards else edge for edge in edges])
+        self._texts = {name: _Text(_break_lines(entry.key), _note(entry)) for name, entry in entries.items()}
+        backwards = _cycle_edges(list(entries), edges)
+        layers = _layers(list(entries), [_reverse(edge) if edge in backwards else edge for edge in edges])
         self._routes = [_route(number, edge, edge in backwards, layers) for number, edge in enumerate(edges)]
-        self._columns = _ordered(layers, self._routes)
+        self._columns = _arrange_columns(layers, self._routes)
         self.height = max(map(self._height_of, self._columns))
 
     def boxes(self, top: float) -> dict[str, Box]:
@@ -176,7 +176,7 @@ class _Group:
         return self._texts[name].height if name in self._texts else _LINE
 
     def _ports(self, boxes: Mapping[str, Box], end: Callable[[tuple[str, ...]], tuple[str, float]]) -> dict[int, float]:
-        """Where each relation meets the side of a box: spread over it, so that no two lie on each other."""
+        """Where each relation meets the side of a box, spread so that no two overlap."""
         at: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         for number, route in enumerate(self._routes):
             name, towards = end(route.stops)
@@ -188,8 +188,8 @@ class _Group:
         }
 
 
-def _closing(names: Sequence[str], edges: Sequence[Edge]) -> set[Edge]:
-    """The relations that close a circle when one follows them from the first family on."""
+def _cycle_edges(names: Sequence[str], edges: Sequence[Edge]) -> set[Edge]:
+    """The relations that close a cycle, following them from the first family."""
     found: set[Edge] = set()
     done: set[str] = set()
 
@@ -207,12 +207,12 @@ def _closing(names: Sequence[str], edges: Sequence[Edge]) -> set[Edge]:
     return found
 
 
-def _turned(edge: Edge) -> Edge:
+def _reverse(edge: Edge) -> Edge:
     return edge._replace(start=edge.end, end=edge.start)
 
 
 def _layers(names: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
-    """The layer of each family: behind all that name it. One that nothing names stands just before what it names."""
+    """The layer of each family: after all its sources. One without sources stands just before its targets."""
     layer = dict.fromkeys(names, 0)
     for _ in names:
         for edge in edges:
@@ -230,8 +230,8 @@ def _route(number: int, edge: Edge, backwards: bool, layers: Mapping[str, int]) 
     return _Route((left, *gaps, right), backwards)
 
 
-def _ordered(layers: Mapping[str, int], routes: Sequence[_Route]) -> list[list[str]]:
-    """The columns from left to right. In each, what hangs together stands at about the same height."""
+def _arrange_columns(layers: Mapping[str, int], routes: Sequence[_Route]) -> list[list[str]]:
+    """The columns from left to right. In each, connected families stand at about the same height."""
     columns: list[list[str]] = [[] for _ in range(max(layers.values()) + 1)]
     for name, layer in layers.items():
         columns[layer].append(name)
@@ -243,14 +243,19 @@ def _ordered(layers: Mapping[str, int], routes: Sequence[_Route]) -> list[list[s
         for left, right in pairwise(route.stops):
             before[right].append(left)
             behind[left].append(right)
-    for sweep in range(_SWEEPS):
-        near = before if sweep % 2 == 0 else behind
-        place = {name: number / len(column) for column in columns for number, name in enumerate(column)}
-        for column in columns if sweep % 2 == 0 else columns[::-1]:
-            middle = {name: _mean([place[one] for one in near[name]], place[name]) for name in column}
-            column.sort(key=middle.__getitem__)
-            place |= {name: number / len(column) for number, name in enumerate(column)}
+    for _ in range(_SWEEPS // 2):
+        _sweep(columns, before)
+        _sweep(columns[::-1], behind)
     return columns
+
+
+def _sweep(columns: Sequence[list[str]], near: Mapping[str, Sequence[str]]) -> None:
+    """Sort each column by the mean height of its neighbours in the columns that were sorted before."""
+    place = {name: number / len(column) for column in columns for number, name in enumerate(column)}
+    for column in columns:
+        middle = {name: _mean([place[one] for one in near.get(name, ())], place[name]) for name in column}
+        column.sort(key=middle.__getitem__)
+        place |= {name: number / len(column) for number, name in enumerate(column)}
 
 
 def _mean(numbers: Sequence[float], otherwise: float) -> float:
@@ -258,7 +263,7 @@ def _mean(numbers: Sequence[float], otherwise: float) -> float:
 
 
 def _path(points: Sequence[Point]) -> str:
-    """A line through the points that leaves and reaches each of them level."""
+    """A curve through the points that is horizontal at each of them."""
     said = [f"M{px(points[0][0])} {px(points[0][1])}"]
     for (x, y), (next_x, next_y) in pairwise(points):
         middle = px((x + next_x) / 2)
@@ -276,8 +281,8 @@ def _note(entry: FamilyEntry) -> str:
     return f"{entry.kind}{role}" + (f", of a {entry.belongs_to}" if entry.belongs_to else "")
 
 
-def _broken(key: str) -> tuple[str, ...]:
-    """A key in lines that are not too long, broken behind a colon."""
+def _break_lines(key: str) -> tuple[str, ...]:
+    """A key in short lines, broken after colons."""
     lines = [""]
     for part in re.findall(r"[^:]*:|[^:]+", "".join(one if one.isprintable() else "?" for one in key)):
         if lines[-1] and _length(lines[-1] + part) > _LONGEST_LINE:

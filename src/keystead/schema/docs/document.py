@@ -15,14 +15,14 @@ from keystead.schema.docs.verbs import Operations, operations, verbs_of_kind
 from keystead.schema.family import Family
 from keystead.schema.keyspace import Keyspace, with_parts
 from keystead.schema.kinds import Channel
-from keystead.schema.placeholder import TYPES
+from keystead.schema.placeholder_types import TYPES
 
 _LONGEST_SHAPE = 90  # in a cell of the table; what is longer stands in the family's own section only
 
 
 @dataclass(frozen=True)
 class Placeholder:
-    """A placeholder that does not take just any text."""
+    """A placeholder with a restricted type."""
 
     name: str
     takes: str
@@ -57,12 +57,12 @@ class FamilyEntry:
 
     @property
     def anchor(self) -> str:
-        """Where its section stands in Markdown: as GitHub makes it of a heading that is one word."""
+        """The Markdown anchor of its section, as GitHub derives it from a one-word heading."""
         return self.name.lower()
 
     @property
     def short_value(self) -> str:
-        """The shape of the value, where it is not too long for a cell of a table."""
+        """The shape of the value, if it fits a table cell."""
         if len(self.value) <= _LONGEST_SHAPE or not self.models:
             return self.value
         fields = len(self.models[0].fields)
@@ -70,13 +70,13 @@ class FamilyEntry:
 
     @property
     def says_what_it_holds(self) -> bool:
-        """Whether the fields of its models do not say it all."""
+        """Whether the value is more than the fields of its models."""
         return not self.models or self.kind not in ("Value", "Hash")
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind that the keyspace has families of, and all its verbs."""
+    """A kind of family in the keyspace, with all its verbs."""
 
     name: str
     operations: Operations

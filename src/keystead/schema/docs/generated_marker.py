@@ -1,4 +1,4 @@
-"""The mark of a file that was made: it may be replaced, and is not to be changed by hand."""
+"""The marker of generated files: they may be overwritten, and are not to be edited by hand."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ _BEGINNING = "Made by `keystead docs` from "
 
 
 def made_by(target: str) -> str:
-    """The mark, for a comment in the first lines of a file. `target` names what it was made from."""
+    """The marker, for a comment in the first lines of a file. `target` names its source."""
     return f"{_BEGINNING}{target}. Change the declaration, not this file."
 
 
 def is_made(text: str) -> bool:
-    """Whether the text of a file has the mark."""
+    """Whether a text has the marker."""
     return _BEGINNING in text[:400]

@@ -197,7 +197,7 @@ def _codes(names: Iterable[str]) -> str:
 
 
 def _node(name: str) -> str:
-    """A name that is no word of Mermaid's own, such as `end`."""
+    """A name that is not a keyword of Mermaid, such as `end`."""
     return f"k_{name}"
 
 

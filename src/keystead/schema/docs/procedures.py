@@ -18,7 +18,7 @@ class ProcedureEntry:
     changes      the keys that it writes
     reads        those that it only reads
     guards       what stops it, so that nothing takes effect
-    stops        what the caller is told then
+    stops        the reasons that the caller gets then
     is_atomic    whether it is one step in a cluster, too
     in_cluster   what a cluster makes of it
     repair       what repairs an interruption, where it is ordered

@@ -53,7 +53,7 @@ def pieces(prose: str) -> Iterator[ProsePiece]:
 
 def as_markdown(prose: str) -> str:
     """The same in Markdown, for a paragraph or an item of a list, on one line."""
-    line = "".join(code(piece.text) if piece.is_code else _escaped(piece.text) for piece in pieces(_on_one_line(prose)))
+    line = "".join(code(piece.text) if piece.is_code else _escape(piece.text) for piece in pieces(_on_one_line(prose)))
     start = _LINE_START.match(line)
     if start is None:
         return line
@@ -85,7 +85,7 @@ def blocks(docstring: str) -> list[str | list[str]]:
     return found
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return _MARKUP.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), text)
 
 

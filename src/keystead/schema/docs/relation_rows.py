@@ -1,4 +1,4 @@
-"""Relations in words, and as the edges of a picture."""
+"""Relations in words, and as the edges of the diagram."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEADS_TO: Final = "leads to"
 
 
 class Edge(NamedTuple):
-    """One relation between two families, by their names: what names something, then what it names."""
+    """One relation between two families, by their names: source, then target."""
 
     start: str
     says: str
@@ -36,17 +36,17 @@ def edges(families: Families) -> tuple[Edge, ...]:
 
 
 def sentences(family: Family[Any], families: Families) -> tuple[str, ...]:
-    """What a reader must know before writing or deleting such a key, as prose."""
+    """What to know before writing or deleting such a key, as prose."""
     return tuple(_sentences(family, families))
 
 
 def _sentences(family: Family[Any], families: Families) -> Iterator[str]:
     for relation in family.listed_in:
-        yield _listed(relation)
+        yield _listing_sentence(relation)
     for relation in _from(family.lists, families):
         yield f"Lists {_key(relation.source)} by {code(relation.member)}."
     for relation in family.owns:
-        yield _owned(relation)
+        yield _ownership_sentence(relation)
     for relation in _from(family.owned_by, families):
         yield f"Deleted with {_key(relation.source)}{', if there is one' if relation.optional else ''}."
     for relation in family.leads_to:
@@ -64,17 +64,19 @@ def _from(relations: tuple[Relation, ...], families: Families) -> Iterator[Relat
     return (relation for relation in relations if id(relation.source) in known)
 
 
-def _listed(relation: Relation) -> str:
+def _listing_sentence(relation: Relation) -> str:
     said = f"Listed in {_key(relation.target)} by {code(relation.member)}{_where(relation)}"
     if relation.admits:
         return f"{said}, when it is made and never again: it counts only while it is listed."
     if relation.target.kind != "zset":
         return f"{said}."
-    score = _origin(relation.source, relation.score) if relation.score else "its deadline, or the time of writing"
+    score = (
+        _origin_phrase(relation.source, relation.score) if relation.score else "its deadline, or the time of writing"
+    )
     return f"{said}; its score is {score}."
 
 
-def _owned(relation: Relation) -> str:
+def _ownership_sentence(relation: Relation) -> str:
     if not relation.scans:
         return f"Deleted with it: {_key(relation.target)}{_where(relation)}."
     any_of = " and ".join(code(name) for name, origin in relation.origins.items() if origin is None)
@@ -92,16 +94,16 @@ def _belongs(family: Family[Any]) -> str:
 
 
 def _where(relation: Relation) -> str:
-    """Where the placeholders come from, as far as the reader could not guess: a placeholder of the same name."""
+    """The origins of the placeholders, except those from a placeholder of the same name."""
     said = [
-        f"{code(name)} is {_origin(relation.source, origin)}"
+        f"{code(name)} is {_origin_phrase(relation.source, origin)}"
         for name, origin in relation.origins.items()
         if origin is not None and (origin.kind, origin.name) != ("placeholder", name)
     ]
     return f", where {' and '.join(said)}" if said else ""
 
 
-def _origin(source: Family[Any], origin: Origin) -> str:
+def _origin_phrase(source: Family[Any], origin: Origin) -> str:
     match origin.kind:
         case "placeholder":
             return f"its {code(origin.name)}"

@@ -67,7 +67,7 @@ def models(family: Family[Any]) -> tuple[Model, ...]:
 
 def words(schema: Schema, definitions: Mapping[str, Any], within: frozenset[str] = frozenset()) -> str:
     """A type as prose: "list of string", "integer, 0 or more", the name of a model."""
-    name = _referred(schema)
+    name = _reference(schema)
     if name is not None:
         target = definitions[name]
         if "properties" in target or name in within:
@@ -138,14 +138,14 @@ def _literal(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _referred(schema: Schema) -> str | None:
+def _reference(schema: Schema) -> str | None:
     reference = schema.get("$ref")
     return reference.rpartition("/")[2] if isinstance(reference, str) else None
 
 
 def _objects(schema: Schema, definitions: Mapping[str, Any], seen: set[str]) -> Iterator[Schema]:
     """The objects with named fields in a schema, outer ones first."""
-    name = _referred(schema)
+    name = _reference(schema)
     if name is not None:
         if name not in seen:
             seen.add(name)

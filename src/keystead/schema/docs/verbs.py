@@ -29,22 +29,22 @@ class Operations:
 
     @property
     def few(self) -> tuple[str, ...]:
-        """Enough to see what is done with it: those that write first. An ellipsis stands for the others."""
+        """A short selection, writes first. An ellipsis stands for the others."""
         shown = self.writes[:_MOST_WRITES] + self.reads[:_MOST_READS]
         return shown if len(shown) == len(self.writes) + len(self.reads) else (*shown, "…")
 
 
 def operations(family: Family[Any]) -> Operations:
     """The verbs of one family, without those that make no sense for it and those of every key."""
-    return _divided(verb for verb in _methods(family.verbs) if _makes_sense(verb, family))
+    return _divide(verb for verb in _methods(family.verbs) if _makes_sense(verb, family))
 
 
 def verbs_of_kind(verbs: type[Any]) -> Operations:
     """All verbs of a kind, without those of every key. `verbs` is the class of its keys."""
-    return _divided(_methods(verbs))
+    return _divide(_methods(verbs))
 
 
-def _divided(verbs: Iterable[str]) -> Operations:
+def _divide(verbs: Iterable[str]) -> Operations:
     own = [verb for verb in verbs if verb not in OF_EVERY_KEY]
     return Operations(
         writes=tuple(verb for verb in own if verb not in READS),
@@ -63,7 +63,7 @@ def _makes_sense(verb: str, family: Family[Any]) -> bool:
             return isinstance(family.lifetime, Sliding)
         case "live":
             return bool(family.lists)
-        case "compare_and_set":  # it compares what is stored, of which such a value has several forms
+        case "compare_and_set":  # it compares stored bytes, and such a value has several stored forms
             return not any(codec.sealed or codec.versions for codec in family.codecs.values())
         case _:
             return True

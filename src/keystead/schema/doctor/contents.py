@@ -1,4 +1,4 @@
-"""Contents that are not what the family says: another kind, values that cannot be read, old forms of them."""
+"""Contents that contradict their family: a key of another kind, unreadable values, old versions and old seals."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Still, field_holds, holds
 
 _SEALED: Final = re.compile(rb"sealed\.[A-Za-z0-9_-]{1,32}\.[A-Za-z0-9_-]{16}\.[A-Za-z0-9_-]{22,}")
-_AT_ONCE: Final = 200  # entries that are set aside in one step
-_LARGEST: Final = 2 * AT_ONCE  # entries of a log that is shortened
+_AT_ONCE: Final = 200  # entries quarantined in one step
+_LARGEST: Final = 2 * AT_ONCE  # entries of a log that the doctor trims
 _KINDS: Final = {"zset": "sorted set", "stream": "log"}
 
 
@@ -52,7 +52,7 @@ class KindSuspicion(Suspicion):
 
 
 class UnreadableValue(Suspicion):
-    """A value, or the record in a hash, that is not what the family says."""
+    """A value, or the record in a hash, that does not fit its family."""
 
     code = "unreadable"
     removes = True
@@ -85,7 +85,7 @@ class UnreadableValue(Suspicion):
 
 
 class UnreadableEntries(Suspicion):
-    """Entries of a key that are not what the family says. The others are good, and stay."""
+    """Entries of a key that do not fit its family. The others stay."""
 
     code = "unreadable"
     sets_aside = True
@@ -109,7 +109,7 @@ class UnreadableEntries(Suspicion):
         return f"{count} cannot be read: {self._problem}"
 
     async def confirm(self) -> bool:
-        return True  # they were seen so, by one command
+        return True  # one command has seen them
 
     async def fix(self) -> bool:
         look = self.look
@@ -122,7 +122,7 @@ class UnreadableEntries(Suspicion):
 
 
 class ClosedEntries(UnreadableEntries):
-    """Entries that another key ring can open. They stay as they are."""
+    """Entries that another key ring may open. They are left alone."""
 
     sets_aside = False
 
@@ -136,7 +136,7 @@ class ClosedEntries(UnreadableEntries):
 
 
 def left_alone(problem: str, codec: Codec[Any] | None, data: bytes) -> str:
-    """Why what cannot be read is not set aside: it is good, but not for a program with this schema and these keys."""
+    """Why an unreadable value is not quarantined: a program with another schema or key ring may read it."""
     if "not on the key ring" in problem:
         return "it may be good: add the key that it is sealed with to the key ring"
     if codec is not None and codec.versions is not None:
@@ -168,15 +168,15 @@ class TooLong(Suspicion):
     async def fix(self) -> bool:
         look = self.look
         if self.family.kind == "list":
-            self.note = "at which end its oldest items are, only the program knows; its next write drops them"
+            self.note = "only the program knows at which end the oldest items are; its next write drops them"
             return False
         if look.size > _LARGEST:
-            self.note = "it is too long to be read at once; the next write of its program drops the oldest"
+            self.note = "it is too long to be read at once; the next write of the program drops the oldest"
             return False
         everything = whole("stream", look.key)
         [entries] = await look.store.run([everything])
         trim: Command = ("XTRIM", look.key, "MAXLEN", "=", self.family.keep)
-        # The next append drops the same ones. Whoever appends meanwhile wins: all of it is compared in this step.
+        # The next append drops the same ones. A concurrent append wins: the whole log is compared in this step.
         same = StoreGuard(look.store, Still(everything, entries))
         return len(entries) > self.family.keep and await guarded_changes.change(look.store, [same], [trim])
 
@@ -185,7 +185,7 @@ class TooLong(Suspicion):
 
 
 def old_form(look: KeyState) -> Suspicion | None:
-    """A record that can be read, but is stored in an old version or sealed with an old key."""
+    """A readable record that is stored in an old schema version or sealed with an old key."""
     if look.value is UNKNOWN:
         return None
     family = look.bound.family
@@ -199,16 +199,16 @@ def old_form(look: KeyState) -> Suspicion | None:
             return OldValue(look, "old-version", f"it is of version {version}, the current is {codec.versions.current}")
     ring = look.bound.ring
     old = _old_texts(codec, look.raw, ring)
-    if ring is not None and old and _would_be_gone(old, _rewritten(look)):
+    if ring is not None and old and _are_real_seals(old, _rewrite(look)):
         return OldValue(look, "old-seal", _sealed_with(old, ring))
     return None
 
 
 class OldEntries(Suspicion):
-    """Items of a list or a log that are sealed with an old key. They have no place of their own to be rewritten in."""
+    """Items of a list or a log that are sealed with an old key. They cannot be rewritten in place."""
 
     code = "old-seal"
-    note = "items of a list or a log cannot be rewritten in their place; keep the old key until they are gone"
+    note = "items of a list or a log cannot be rewritten in place; keep the old key until they are gone"
 
     def __init__(self, look: KeyState, old: list[bytes], ring: KeyRing) -> None:
         super().__init__(look)
@@ -226,7 +226,7 @@ class OldEntries(Suspicion):
 
 
 def old_entries(look: KeyState, entries: Iterable[Any]) -> OldEntries | None:
-    """Items in an old seal among these."""
+    """Those of these items that are sealed with an old key."""
     family, ring = look.bound.family, look.bound.ring
     codec = family.codecs.get("item")
     if codec is None or ring is None or not codec.sealed:
@@ -247,11 +247,11 @@ class OldValue(Suspicion):
         return self._sentence
 
     async def confirm(self) -> bool:
-        return True  # it was seen so, by one command
+        return True  # one command has seen it
 
     async def fix(self) -> bool:
         look = self.look
-        fresh = _rewritten(look)
+        fresh = _rewrite(look)
         if fresh is None:
             self.note = "its value cannot be written in the new form"
             return False
@@ -293,15 +293,15 @@ def _old_seals(codec: Codec[Any], look: KeyState, fields: dict[bytes, bytes], na
 
 
 def _old_texts(codec: Codec[Any], data: bytes, ring: KeyRing | None) -> list[bytes]:
-    """The sealed texts in it that are not sealed with the current key; and plain texts that look like one."""
+    """The texts in it that are sealed with another key than the current; and plain texts that look like one."""
     if ring is None or not codec.sealed or b"sealed." not in data:
         return []
     current = b"sealed." + ring.current.encode() + b"."
     return [text for text in _SEALED.findall(data) if not text.startswith(current)]
 
 
-def _rewritten(look: KeyState) -> bytes | None:
-    """The value in its new form; None: it can be read, but not written as it is."""
+def _rewrite(look: KeyState) -> bytes | None:
+    """The value in its current form; None: it can be read but not written."""
     codec: Codec[Any] = look.bound.family.codecs["value"]
     try:
         return codec.encode(look.value, look.key, look.bound.ring)
@@ -309,8 +309,8 @@ def _rewritten(look: KeyState) -> bytes | None:
         return None
 
 
-def _would_be_gone(old: list[bytes], fresh: bytes | None) -> bool:
-    """Whether they are real seals: a plain text that only looks like one is written again as it is."""
+def _are_real_seals(old: list[bytes], fresh: bytes | None) -> bool:
+    """Whether they are real seals: a plain text that only looks like one would be rewritten unchanged."""
     return fresh is None or any(text not in fresh for text in old)
 
 

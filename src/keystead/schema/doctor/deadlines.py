@@ -1,4 +1,4 @@
-"""Deadlines that are not what the family says: none, one too late or too early, or one where there should be none."""
+"""Deadlines that contradict the lifetime: missing, too late, too early, or unexpected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keystead.schema.kinds import Value
 from keystead.schema.lifetime import EndOfDay, Until, in_words
 from keystead.stores import Required
 
-# How far the clocks of programs and stores may be apart.
+# The clock skew allowed between programs and stores.
 CLOCKS_MS: Final = 5_000
 
 
@@ -30,18 +30,18 @@ def wrong_deadline(look: KeyState) -> str | None:
         return None
     if dies_ms > latest_ms + CLOCKS_MS:
         return "late-deadline"
-    is_told = isinstance(look.bound.family, Value) and own_moment_ms(look) is not None
-    return "early-deadline" if is_told and dies_ms < latest_ms - CLOCKS_MS else None
+    states_deadline = isinstance(look.bound.family, Value) and own_moment_ms(look) is not None
+    return "early-deadline" if states_deadline and dies_ms < latest_ms - CLOCKS_MS else None
 
 
 def _latest_ms(look: KeyState) -> int | None:
-    """The latest deadline that the family allows a key now; None: it says none."""
+    """The latest deadline that the family allows a key now; None: there is no limit."""
     lifetime, now_ms = look.bound.family.lifetime, look.now_ms
     if isinstance(lifetime, EndOfDay):
         return lifetime.at_ms(now_ms + CLOCKS_MS)
     longest_ms = lifetime.longest_ms
     known = [] if longest_ms is None else [now_ms + longest_ms]
-    # Only of a Value is the moment in it the deadline: a hash lives until the latest that came with any of its writes.
+    # Only for a Value is the moment in it the deadline: a hash lives until the latest moment of all its writes.
     if isinstance(look.bound.family, Value):
         at_ms = own_moment_ms(look)
         known += [] if at_ms is None else [at_ms]
@@ -49,7 +49,7 @@ def _latest_ms(look: KeyState) -> int | None:
 
 
 def own_moment_ms(look: KeyState) -> int | None:
-    """The moment in the value that it lives until, where that is known."""
+    """The deadline that the value states, if it is known."""
     family = look.bound.family
     if not isinstance(family.lifetime, Until) or family.takes_deadline or look.value is UNKNOWN:
         return None
@@ -83,21 +83,21 @@ class WrongDeadline(Suspicion):
         if self.code == "unexpected-deadline":
             return await guarded_changes.change(look.store, [], [Required(("PERSIST", look.key))])
         at_ms = own_moment_ms(look)
-        # Whoever writes a new moment at the same time wins: the value is compared in the same step.
+        # A concurrent write of a new deadline wins: the value is compared in the same step.
         guards = look.unchanged([lifetime.field]) if isinstance(lifetime, Until) and at_ms is not None else []
         if at_ms is not None and at_ms <= look.now_ms:
             self.removes = True
             return await guarded_changes.delete(look.bound, look.key, guards)
         if isinstance(lifetime, Until) and at_ms is None and lifetime.at_most_ms is None:
-            self.note = f"when it should end cannot be told: {lifetime.field} is not stored, and there is no at_most"
+            self.note = f"its deadline cannot be determined: {lifetime.field} is not stored, and there is no at_most"
             return False
-        # NX and LT: nothing lives longer than before, except what had no deadline, or one earlier than its value says.
+        # NX, LT and GT: only a key without a deadline, or with one earlier than its value says, may live longer.
         condition = {"no-deadline": "NX", "early-deadline": "GT"}.get(self.code, "LT")
         command = (*lifetime.repair(look.key, look.now_ms, at_ms), condition)
         return await guarded_changes.change(look.store, guards, [Required(command)])
 
 
 def roughly(ms: int) -> str:
-    """The time in words, in days, hours, minutes or seconds as its size asks for."""
+    """The time in words, rounded to days, hours, minutes or seconds."""
     step = next((step for step in (86_400_000, 3_600_000, 60_000, 1_000) if ms >= 3 * step), 1_000)
     return in_words(ms // step * step) or "less than a second"

@@ -1,4 +1,4 @@
-"""What the doctor asks of every key of a family, worked out once for each family and not for each key."""
+"""Facts that the doctor needs for every key of a family, computed once per family."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from keystead.schema.relation import Origin, Relation, taken
 from keystead.stores import TABLE, Call, Store
 from keystead.stores.commands import integer
 
-# Lifetimes of which a deadline is right where it is no later than their longest from now on.
+# Lifetimes whose only rule is that a TTL is at most their longest.
 _PLAIN: Final = (After, Spread, Sliding)
 
 
@@ -36,7 +36,7 @@ class ListingIndex(NamedTuple):
     relation: Relation
     index: Bound[Any]
     origins: tuple[Origin, ...]
-    has_score: bool  # whether it can be told what the score of an entry is
+    has_score: bool  # whether the right score of an entry is known
 
 
 class Facts:
@@ -79,7 +79,7 @@ class Facts:
         self.latest_ms = lifetime.longest_ms + CLOCKS_MS if isinstance(lifetime, _PLAIN) else None
         self.leads_to: tuple[Relation, ...] = family.leads_to if self.is_record else ()
         self.owners = _owners(bound)
-        self.listed = [_listed(bound, relation) for relation in family.listed_in]
+        self.listed = [_listing_index(bound, relation) for relation in family.listed_in]
         self.is_index = bool(family.lists)
         self.source = _source(bound)
         self.ring = bound.ring
@@ -100,10 +100,10 @@ class Facts:
             if self.is_counter:
                 integer(look.raw)
         except (Unreadable, NotANumber):
-            look.read()  # which says why
+            look.read()  # which finds the reason
 
     def named_by(self, look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
-        """What an entry of an index names; None where that cannot be told."""
+        """What an index entry names; None if that cannot be determined."""
         source = self.source
         if source is None:
             return named_by(look, data, member)
@@ -115,7 +115,7 @@ class Facts:
         return NamedEntry(data, [key])
 
     def wrong_deadline(self, look: KeyState) -> str | None:
-        """The code of what is wrong with the deadline of a key; most keys are told by one comparison."""
+        """The code of what is wrong with the deadline of a key. One comparison is enough for most keys."""
         left_ms = look.left_ms
         if self.never_ends:
             return "unexpected-deadline" if left_ms >= 0 else None
@@ -124,7 +124,7 @@ class Facts:
         return wrong_deadline(look)
 
     def owner_keys(self, values: Mapping[str, Any]) -> list[tuple[Store, str]]:
-        """The keys that could own a key with these values; none where one of them cannot be told."""
+        """The keys that could own a key with these values; none if one of them cannot be determined."""
         try:
             return [(one.bound.store, one.bound.render(*[values[name] for name in one.names])) for one in self.owners]
         except BadKey:
@@ -132,7 +132,7 @@ class Facts:
 
 
 def entry_of(look: KeyState, listed: ListingIndex) -> ListedEntry | None:
-    """Where a record should be listed; None where its value does not tell."""
+    """The index entry that a record should have; None if its value does not determine it."""
     value = None if look.value is UNKNOWN else look.value
     values, where = look.values, []
     for origin in listed.origins:
@@ -153,13 +153,13 @@ def entry_of(look: KeyState, listed: ListingIndex) -> ListedEntry | None:
 
 
 def is_there(entry: ListedEntry) -> Call:
-    """The command that says whether an entry is there: nil or 0 if not."""
+    """The command that tells whether an entry exists: nil or 0 if not."""
     name = "SISMEMBER" if entry.index.family.kind == "set" else "ZSCORE"
     return Call(TABLE[name], (entry.key.encode(), entry.member), None)
 
 
 def _owners(bound: Bound[Any]) -> list[Owner]:
-    """None of them where not all can be told by the key alone, or where a key may be there without an owner."""
+    """Empty if not all follow from the key alone, or if a key may exist without an owner."""
     found = []
     for relation in bound.family.owned_by:
         if relation.optional or relation.source not in bound.keyspace.families.values():
@@ -177,7 +177,7 @@ def _owners(bound: Bound[Any]) -> list[Owner]:
 def _source(index: Bound[Any]) -> Owner | None:
     """The family that an index lists, and the placeholders of the index that its key is made of; "" is the member.
 
-    None where there is not one, or where it is of another keyspace, or cannot be told.
+    None if there is not exactly one, if it is of another keyspace, or if it cannot be determined.
     """
     if len(index.family.lists) != 1 or index.family.lists[0].source not in index.keyspace.families.values():
         return None
@@ -191,9 +191,9 @@ def _source(index: Bound[Any]) -> Owner | None:
     return Owner(index.related(relation.source), tuple(by_name[name] for name in relation.source.pattern.names))
 
 
-def _listed(bound: Bound[Any], relation: Relation) -> ListingIndex:
+def _listing_index(bound: Bound[Any], relation: Relation) -> ListingIndex:
     index = bound.related(relation.target)
     # An index needs all its placeholders, so every origin is known.
     origins = tuple(origin for name in index.family.pattern.names if (origin := relation.origins[name]) is not None)
-    # A score that is a deadline was told by the clock of the writer, and the deadline itself by that of the store.
+    # A score that is a deadline comes from the clock of the writer, the deadline itself from the clock of the store.
     return ListingIndex(relation, index, origins, index.family.kind == "zset" and relation.score is not None)

@@ -1,4 +1,4 @@
-"""Changes that are right at the moment they are made: guards and commands in one atomic step, where it can be had."""
+"""Guarded changes: guards and commands in one atomic step, if the store allows it."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from keystead.schema.slots import one_step, spans_keys
 from keystead.stores import Absent, AtMost, Command, FieldHolds, Holds, Reply, Required, Step, Still, Store
 from keystead.stores.commands import encode
 
-SETTLE_S: Final = 0.25  # between two looks, where one atomic look cannot be had
+SETTLE_S: Final = 0.25  # between two looks, if one atomic look is impossible
 
 
 class StoreGuard(NamedTuple):
-    """What must hold, in which store."""
+    """A guard and its store."""
 
     store: Store
     step: Step
 
 
 async def holds_now(store: Store, guards: Sequence[StoreGuard], probe: Command | None = None) -> list[Reply] | None:
-    """Whether all guards hold at one moment; the replies of the probe then, if there is one (an empty list otherwise).
+    """The replies of the probe (empty without one) if all guards hold at one moment; None if not.
 
-    What spans several stores, or several slots of a cluster, cannot be seen at one moment: it is looked at twice, with
-    a pause, so that what is being written in two steps has been written.
+    Guards in several stores, or several slots of a cluster, cannot be checked at one moment. They are checked twice,
+    with a pause that lets a write in two steps finish.
     """
     own = [guard.step for guard in guards if guard.store is store]
     steps: list[Step] = [*own, *([] if probe is None else [probe])]
@@ -54,7 +54,7 @@ async def holds_now(store: Store, guards: Sequence[StoreGuard], probe: Command |
 async def change(store: Store, guards: Sequence[StoreGuard], commands: Sequence[Step]) -> bool:
     """Run the commands if all guards hold. False: nothing was done. A command may be required.
 
-    Guards in other stores are looked at just before; so are all of them where they are in other slots of a cluster.
+    Guards in other stores, or in other slots of a cluster, are checked just before.
     """
     own = [guard.step for guard in guards if guard.store is store]
     others = [guard for guard in guards if guard.store is not store]
@@ -62,7 +62,7 @@ async def change(store: Store, guards: Sequence[StoreGuard], commands: Sequence[
         return False
     changed = {_command(step)[1] for step in commands}
     for together in (own, [step for step in own if _command(step)[1] in changed]):
-        if not spans_keys(store) or (together is not own and not await _all_hold(_in(store, own))):
+        if not spans_keys(store) or (together is not own and not await _all_hold(_guards_in(store, own))):
             break
         try:
             return bool(await store.atomically([*together, *commands]))
@@ -70,11 +70,11 @@ async def change(store: Store, guards: Sequence[StoreGuard], commands: Sequence[
             continue
         except (WrongKind, NotANumber):
             return False
-    return await _all_hold(_in(store, own)) and await _one_by_one(store, commands)
+    return await _all_hold(_guards_in(store, own)) and await _run_one_by_one(store, commands)
 
 
 async def delete(bound: Bound[Any], key: str, guards: Sequence[StoreGuard]) -> bool:
-    """Delete a key with all that goes with it, if all guards hold. False: nothing was done.
+    """Delete a key with its cascade, if all guards hold. False: nothing was done.
 
     The guards are part of the atomic step that deletes the key itself.
     """
@@ -100,11 +100,11 @@ def _key(step: Step) -> str:
     return key.decode("utf-8", "surrogateescape") if isinstance(key, bytes) else str(key)
 
 
-def _in(store: Store, steps: Sequence[Step]) -> list[StoreGuard]:
+def _guards_in(store: Store, steps: Sequence[Step]) -> list[StoreGuard]:
     return [StoreGuard(store, step) for step in steps]
 
 
-async def _one_by_one(store: Store, commands: Sequence[Step]) -> bool:
+async def _run_one_by_one(store: Store, commands: Sequence[Step]) -> bool:
     for step in commands:
         [reply] = await store.run([_command(step)])
         if isinstance(step, Required) and not reply:
@@ -129,7 +129,7 @@ def _allows(step: Step, reply: Reply) -> bool:
         case Absent():
             return bool(reply == 0)
         case AtMost():
-            return step.allows(reply, 0)  # no guard of the doctor compares with the time
+            return step.allows(reply, 0)  # the doctor has no guards on the time
         case Still(reply=expected):
             return bool(reply == expected)
         case Holds(value=value) | FieldHolds(value=value):

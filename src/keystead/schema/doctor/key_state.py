@@ -1,4 +1,4 @@
-"""One look at a key: what it held, how long it had to live, and what must still be so when it is changed."""
+"""One look at a key: its content, its TTL, and the guards for a later change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PTTL, _MGET = TABLE["PTTL"], TABLE["MGET"]
 
 @dataclass(slots=True)
 class KeyState:
-    """A key as it was seen. `left_ms` is what PTTL says: -1 is no deadline."""
+    """A key as it was seen. `left_ms` is the reply of PTTL: -1 means no deadline."""
 
     bound: Bound[Any]
     key: str
@@ -46,7 +46,7 @@ class KeyState:
         return self.bound.family.kind == "string" or is_model(self.bound)
 
     def unchanged(self, names: Iterable[str] = ()) -> list[StoreGuard]:
-        """Guards that hold while its value is as it was seen; of a hash, while these fields are."""
+        """Guards that hold while its value is unchanged; for a hash, while these fields are."""
         if self.bound.family.kind == "string":
             return [StoreGuard(self.store, holds(self.key, self.raw))]
         stored = [self.bound.family.field_name(name, self.key) for name in names]
@@ -73,10 +73,10 @@ def is_model(bound: Bound[Any]) -> bool:
 
 
 async def look_at(members: Sequence[Member], store: Store, pace: Pace) -> list[KeyState]:
-    """The keys that are there, with their values and entries where these are few. Two round trips at most.
+    """The keys that exist, with their values, and their entries if they are few. At most two round trips.
 
-    All strings are read by one command. It says nil of a key of another kind, as of one that is gone; which of these it
-    is, the deadline tells.
+    One command reads all strings. It replies nil both for a key of another kind and for a missing one; the TTL tells
+    which it is.
     """
     strings = [member for member in members if member.bound.family.kind == "string"]
     others = [member for member in members if member.bound.family.kind != "string"]
@@ -103,7 +103,7 @@ async def look_at(members: Sequence[Member], store: Store, pace: Pace) -> list[K
 
 
 async def look_again(look: KeyState) -> KeyState | None:
-    """The same key now, value and deadline at one moment; None: it is gone, or of another kind by now."""
+    """The same key now, value and deadline read atomically; None: it is gone, or of another kind by now."""
     kind = look.bound.family.kind
     held: Command = whole(kind, look.key) if look.is_record else (SIZES[kind], look.key)
     steps: list[Step] = [("TIME",), ("PTTL", look.key), held]

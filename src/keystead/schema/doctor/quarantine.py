@@ -1,4 +1,4 @@
-"""What the doctor sets aside: content that no family can read, kept for a while under a name of its own."""
+"""Quarantine: content that its family cannot read, kept for a while under another key."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from keystead.schema.chunked_reading import AT_ONCE, SIZES, entries_of, whole
 from keystead.schema.clock import store_clock_ms
 from keystead.schema.codec import OmittedIfNone
 from keystead.schema.family import Family
+from keystead.schema.family_lookup import Belonging
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import after
@@ -29,10 +30,10 @@ Kind = Literal["string", "hash", "set", "zset", "list", "stream"]
 
 
 class Quarantined(BaseModel):
-    """What stood under a key, byte for byte, and why it was set aside.
+    """The content of a key, byte for byte, and why it was set aside.
 
-    `content` is the base64 of a string; of another kind it is JSON: a list of its entries, all bytes in base64.
-    With `part`, only these entries were taken out of the key. `expires_at` is the deadline that the key had.
+    `content` is the base64 of a string. For other kinds it is JSON: a list of the entries, all bytes in base64.
+    With `part`, only these entries were removed from the key. `expires_at` is the deadline that the key had.
     """
 
     key: str
@@ -42,13 +43,13 @@ class Quarantined(BaseModel):
     code: str
     expires_at: OmittedIfNone[EpochMs] = None
     part: bool = False
-    key_base64: OmittedIfNone[str] = None  # of a key that is no text
+    key_base64: OmittedIfNone[str] = None  # of a key that is not UTF-8
 
 
 class QuarantineKeys(Keyspace):
     """What `keystead doctor --fix` sets aside; `keystead doctor --restore KEY` brings it back."""
 
-    # Its role is `cache` so that it fits every store: one that may forget may forget what was set aside, too.
+    # Its role is `cache` so that it fits every store, including those that evict.
     quarantine = Value(
         "keystead:quarantine:{key:uri<=200}[:{copy:int}]",
         Quarantined,
@@ -61,24 +62,29 @@ class QuarantineKeys(Keyspace):
 FAMILY: Final[Family[Any]] = QuarantineKeys.families["quarantine"]
 
 
+def with_quarantine(places: Sequence[Belonging]) -> list[Belonging]:
+    """The same stores, where keys in quarantine belong to a family, too."""
+    return [Belonging(place.store, [*place.bounds, *QuarantineKeys(place.store).bounds()]) for place in places]
+
+
 def name_aside(key: str) -> str:
-    """The key under which the content of this one is set aside."""
+    """The quarantine key for this key."""
     return FAMILY.pattern.render({"key": key})
 
 
 async def set_aside(
     store: Store, raw_key: bytes, kind: str, code: str, now_ms: int, left_ms: int, content: Any = None
 ) -> str:
-    """Move all that a key holds into quarantine. Returns why that was not done, or nothing.
+    """Move the whole content of a key into quarantine. Returns why that was not done; empty if it was.
 
-    One atomic step, in which the key still holds what was copied (a list may have been changed in its middle).
-    `content` is the value of a string; of other kinds it is read here.
+    One atomic step, guarded by the copied content (changes in the middle of a list are not noticed).
+    `content` is the value of a string; other kinds are read here.
     """
     if kind == "string":
         if content is None:
             return "it is gone"
         return await _move(
-            store, _Aside(raw_key, kind, _text(content), code, now_ms, left_ms), [holds(raw_key, content)],
+            store, _Aside(raw_key, kind, _base64(content), code, now_ms, left_ms), [holds(raw_key, content)],
             [("DEL", raw_key)],
         )  # fmt: skip
     try:
@@ -89,22 +95,22 @@ async def set_aside(
     except WrongKind:
         return "it changed meanwhile"
     entries = entries_of(kind, reply)
-    aside = _Aside(raw_key, kind, _json(kind, entries), code, now_ms, left_ms)
-    guards, commands = _emptied(kind, raw_key, entries)
+    aside = _Aside(raw_key, kind, _entries_json(kind, entries), code, now_ms, left_ms)
+    guards, commands = _empty_steps(kind, raw_key, entries)
     return await _move(store, aside, guards, commands)
 
 
 async def set_entries_aside(
     store: Store, key: str, kind: str, entries: Sequence[Any], now_ms: int, left_ms: int
 ) -> str:
-    """Move some entries of a key into quarantine; the others stay. Returns why that was not done, or nothing."""
-    aside = _Aside(key.encode(), kind, _json(kind, entries), "unreadable", now_ms, left_ms, part=True)
-    guards, commands = _taken_out(kind, key.encode(), entries)
+    """Move some entries of a key into quarantine. Returns why that was not done; empty if it was."""
+    aside = _Aside(key.encode(), kind, _entries_json(kind, entries), "unreadable", now_ms, left_ms, part=True)
+    guards, commands = _removal_steps(kind, key.encode(), entries)
     return await _move(store, aside, guards, commands)
 
 
 class _Aside:
-    """A copy that is to be written."""
+    """A quarantine copy to be written."""
 
     def __init__(
         self, raw_key: bytes, kind: str, content: str, code: str, now_ms: int, left_ms: int, part: bool = False
@@ -121,7 +127,7 @@ class _Aside:
                 "code": code,
                 "expires_at": now_ms + left_ms if left_ms >= 0 else None,
                 "part": part,
-                "key_base64": None if is_text else _text(raw_key),
+                "key_base64": None if is_text else _base64(raw_key),
             }
         )
 
@@ -154,7 +160,7 @@ async def _move(store: Store, aside: _Aside, guards: Sequence[Step], commands: S
 async def _move_across_slots(
     store: Store, name: str, write: Command, guards: Sequence[Step], commands: Sequence[Step]
 ) -> int | None:
-    """The copy first: an interruption leaves one copy too many, and loses nothing."""
+    """Write the copy first: an interruption leaves a surplus copy, and loses nothing."""
     [written] = await store.run([write])
     if written is None:
         return len(guards)
@@ -165,17 +171,17 @@ async def _move_across_slots(
     return None
 
 
-def _emptied(kind: str, key: bytes, entries: Sequence[Any]) -> tuple[list[Step], list[Step]]:
-    """Steps that take out all that was read, and hold only if then nothing is left: a key without entries is none."""
+def _empty_steps(kind: str, key: bytes, entries: Sequence[Any]) -> tuple[list[Step], list[Step]]:
+    """Steps that remove all that was read, and fail if anything is left: a key without entries does not exist."""
     if kind == "list":
         return [], [("LTRIM", key, len(entries), -1), absent(key)]
-    guards, commands = _taken_out(kind, key, entries)
-    # A log without entries stays there. What was appended since it was read goes with it.
+    guards, commands = _removal_steps(kind, key, entries)
+    # An empty log continues to exist, so it is deleted. Entries appended since it was read are deleted with it.
     return guards, [*commands, ("DEL", key) if kind == "stream" else absent(key)]
 
 
-def _taken_out(kind: str, key: bytes, entries: Sequence[Any]) -> tuple[list[Step], list[Step]]:
-    """Steps that take these entries out, as they were read."""
+def _removal_steps(kind: str, key: bytes, entries: Sequence[Any]) -> tuple[list[Step], list[Step]]:
+    """Steps that remove these entries as they were read."""
     match kind:
         case "hash":
             guards: list[Step] = [field_holds(key, field, value) for field, value in entries]
@@ -195,20 +201,20 @@ def _parts(things: Sequence[Any]) -> Iterator[Sequence[Any]]:
         yield things[at : at + _ARGUMENTS]
 
 
-def _text(data: bytes) -> str:
+def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _json(kind: str, entries: Sequence[Any]) -> str:
+def _entries_json(kind: str, entries: Sequence[Any]) -> str:
     match kind:
         case "hash":
-            found: list[Any] = [[_text(field), _text(value)] for field, value in entries]
+            found: list[Any] = [[_base64(field), _base64(value)] for field, value in entries]
         case "zset":
-            found = [[_text(member), repr(float(score))] for member, score in entries]
+            found = [[_base64(member), repr(float(score))] for member, score in entries]
         case "stream":
-            found = [[entry_id.decode(), [_text(part) for part in fields]] for entry_id, fields in entries]
+            found = [[entry_id.decode(), [_base64(part) for part in fields]] for entry_id, fields in entries]
         case _:
-            found = [_text(entry) for entry in entries]
+            found = [_base64(entry) for entry in entries]
     return json.dumps(found, separators=(",", ":"))
 
 
@@ -216,10 +222,10 @@ def _json(kind: str, entries: Sequence[Any]) -> str:
 
 
 async def restore(keys: QuarantineKeys, key: str) -> Quarantined | None:
-    """Bring the last copy of a key that was set aside back under its name, with the deadline that it had.
+    """Restore the latest quarantine copy of a key, with the deadline that it had. The copy is deleted.
 
-    None: nothing of this name was set aside. Raises BadValue where the name is taken by now, or where its deadline is
-    over. The copy is gone then. One atomic step; in a cluster the key is written before its copy goes.
+    None: there is no copy. Raises BadValue if the key exists by now, or if its deadline is over. One atomic step; in a
+    cluster the key is written before its copy is deleted.
     """
     found = await _last_copy(keys, key)
     if found is None:
@@ -230,7 +236,7 @@ async def restore(keys: QuarantineKeys, key: str) -> Quarantined | None:
     if expires_at_ms is not None and expires_at_ms <= now_ms:
         raise BadValue(f"{key!r} would have ended at {aside.expires_at:%Y-%m-%d %H:%M:%S} UTC; it stays dead")
     raw_key = key.encode() if aside.key_base64 is None else base64.b64decode(aside.key_base64)
-    commands = list(_written(raw_key, aside))
+    commands = list(_restore_commands(raw_key, aside))
     if expires_at_ms is not None:
         commands.append(("PEXPIREAT", raw_key, expires_at_ms))
     guards: list[Step] = [] if aside.part else [absent(raw_key)]
@@ -263,8 +269,8 @@ async def _last_copy(keys: QuarantineKeys, key: str) -> tuple[ValueKey[Quarantin
     return found
 
 
-def _written(key: bytes, aside: Quarantined) -> Iterator[Command]:
-    """The commands that write what was set aside."""
+def _restore_commands(key: bytes, aside: Quarantined) -> Iterator[Command]:
+    """The commands that write the quarantined content back."""
     if aside.kind == "string":
         yield ("SET", key, base64.b64decode(aside.content))
         return

@@ -1,11 +1,11 @@
-"""Relations that do not hold: owners, records, entries and targets that are gone.
+"""Broken relations: owners, records, entries and targets that are gone.
 
-What is in quarantine counts as being there: nothing that belongs to it is deleted while it can still be brought back.
+A key in quarantine counts as existing: nothing that belongs to it is deleted while it can still be restored.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from keystead.errors import BadKey, BadValue, WrongKind, shown
 from keystead.schema import listing
@@ -16,8 +16,11 @@ from keystead.schema.doctor.guarded_changes import StoreGuard
 from keystead.schema.doctor.key_state import KeyState
 from keystead.schema.doctor.quarantine import name_aside
 from keystead.schema.doctor.suspicion import Suspicion
+from keystead.schema.pace import Pace
 from keystead.schema.relation import Relation
-from keystead.stores import Command, Required, Store, absent
+from keystead.stores import TABLE, Call, Command, Required, Store, absent
+
+_EXISTS: Final = TABLE["EXISTS"]
 
 
 class StoredAt(NamedTuple):
@@ -28,7 +31,7 @@ class StoredAt(NamedTuple):
 
     @property
     def is_gone(self) -> list[StoreGuard]:
-        """Guards that hold if it is neither there nor set aside."""
+        """Guards that hold if it neither exists nor is in quarantine."""
         return [StoreGuard(self.store, absent(self.key)), StoreGuard(self.store, absent(name_aside(self.key)))]
 
 
@@ -53,7 +56,7 @@ class Orphan(Suspicion):
         return await guarded_changes.holds_now(self.look.store, [*self._guards, self.look.there]) is not None
 
     async def fix(self) -> bool:
-        # Whoever makes the owner again at the same time wins: its absence is part of the step that deletes.
+        # A concurrent creation of the owner wins: its absence is a guard of the step that deletes.
         return await guarded_changes.delete(self.look.bound, self.look.key, self._guards)
 
 
@@ -61,7 +64,7 @@ class Orphan(Suspicion):
 
 
 def target(look: KeyState, relation: Relation) -> StoredAt | None:
-    """The key that the value leads to; None: it leads to none, or to one that cannot be."""
+    """The key that the value leads to; None: it leads to none, or to an impossible one."""
     value = None if look.value is UNKNOWN else look.value
     where = relation.target_values(look.values, value)
     if where is None:
@@ -141,7 +144,7 @@ class WrongScore(Suspicion):
 
     async def fix(self) -> bool:
         entry = self._entry
-        # Whoever writes the record at the same time writes its entry, too: the record must still be the same.
+        # A concurrent write of the record also writes its entry: the record must still be the same.
         put: Command = ("ZADD", entry.key, "XX", score_of(self.look, entry) or 0, entry.member)
         return await guarded_changes.change(self.look.store, self._guards, [put])
 
@@ -171,7 +174,7 @@ class NotListed(Suspicion):
     async def fix(self) -> bool:
         look, entry = self.look, self._entry
         if entry.relation.admits:
-            # Listing it would bring back what was ended; and nobody lists it any more, so it is sure to be dead.
+            # Listing it would resurrect a record that was ended; nothing lists it any more, so it stays dead.
             return await guarded_changes.delete(look.bound, look.key, self._guards)
         value = None if look.value is UNKNOWN else look.value
         dies_ms = look.now_ms + look.left_ms if look.left_ms >= 0 else None
@@ -182,7 +185,7 @@ class NotListed(Suspicion):
             return False
         if put[0] == "ZADD":
             put = ("ZADD", entry.key, "NX", *put[2:])
-        # A record that is deleted at the same time takes its entry with it: it must be there in this very step.
+        # A concurrent delete of the record removes its entry: the record must exist in this very step.
         return await guarded_changes.change(look.store, self._guards, [put, *renewal])
 
 
@@ -216,14 +219,14 @@ class DeadEntry(Suspicion):
 
 
 class NamedEntry(NamedTuple):
-    """An entry of an index that can be followed, as bytes, and the keys that it names."""
+    """An index entry, as bytes, and the keys that it names."""
 
     data: bytes
     names: list[str]
 
 
 def named_by(look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
-    """What an entry names; None where that cannot be told."""
+    """What an entry names; None if that cannot be determined."""
     try:
         names = listing.sources(look.bound, look.values, member)
     except BadKey:
@@ -232,9 +235,9 @@ def named_by(look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
 
 
 def has_expired(look: KeyState, score: float) -> bool:
-    """Whether an entry is sorted by the deadline of its record, and that is over: the next reader takes it out.
+    """Whether the score of an entry is the deadline of its record, and is over: the next reader prunes it.
 
-    Its record has expired as its family says, so nothing is wrong.
+    The record has expired as declared, so nothing is wrong.
     """
     return score <= look.now_ms + CLOCKS_MS and all(
         relation.score is None and relation.source.lifetime.ends for relation in look.bound.family.lists
@@ -246,10 +249,16 @@ def _score_fields(relation: Relation) -> list[str]:
 
 
 def fields_of(relation: Relation) -> list[str]:
-    """The fields of the source's value that a relation takes something from."""
+    """The fields of the source's value that a relation depends on."""
     return [origin.name for origin in relation.origins.values() if origin is not None and origin.kind == "field"]
 
 
+async def all_exist(pace: Pace, store: Store, names: list[bytes]) -> bool:
+    """Whether all of these keys exist: one command, and the usual answer in a healthy store is yes."""
+    [count] = await pace.run(store, [Call(_EXISTS, names, None)], len(names))  # type: ignore[list-item]
+    return bool(count == len(names))
+
+
 def is_missing(reply: Any) -> bool:
-    """What `asks` and EXISTS say of what is not there."""
+    """Whether a reply of `asks` or EXISTS means that nothing is there."""
     return not isinstance(reply, WrongKind) and (reply is None or (type(reply) is int and reply == 0))

@@ -1,4 +1,4 @@
-"""What the doctor says: how far it is, and what it found."""
+"""The doctor's report: progress and findings."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from keystead.errors import shown
+from keystead.schema.chunked_reading import NotOpened
 from keystead.schema.family import Family
 from keystead.schema.family_lookup import name_of
 from keystead.schema.finding import CODES, Finding
 
-# A scan of Redis may name a key twice. So many findings are remembered, by a number each, to be counted once.
+# A scan of Redis may return a key twice. This many findings are remembered, as one hash each, to be counted once.
 _REMEMBERED: Final = 100_000
-FEW: Final = 100  # one of so many may be set aside or deleted without anybody having been asked
-_NOT_BY_CHANCE: Final = 10  # keys; if what they belong to is gone of more than these, and of all, it is elsewhere
+FEW: Final = 100  # one in so many may be quarantined or deleted without confirmation
+_NOT_BY_CHANCE: Final = 10  # if more keys than this, and all, miss their owner or target, that family is elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an examination is. `total` is what the stores say they hold; None: only some keys are asked for."""
+    """How far an examination is. `total` is the number of keys in the stores; None: only some are examined."""
 
     examined: int
     total: int | None
@@ -40,9 +41,9 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """So much would be set aside or deleted that somebody must say yes: `count` of `total` keys or entries of a family.
+    """A removal so large that an operator must confirm it: `count` of `total` keys or entries of a family.
 
-    The empty name stands for keys of no family, of all keys of the stores.
+    The empty name stands for keys of no family; `total` then counts all keys of the stores.
     """
 
     family: str
@@ -54,12 +55,12 @@ class Excess:
 
 @dataclass(slots=True)
 class Report:
-    """All counts, and the first findings of each code. It stays small however large the stores are."""
+    """All counts, and the first findings of each code. Its size does not depend on that of the stores."""
 
     examples: int = 20
     examined: int = 0
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
-    """How many findings there are by code, and there by family; a key of no family counts under the empty name."""
+    """How many findings there are, by code and family; a key of no family counts under the empty name."""
     fixed: dict[str, int] = field(default_factory=dict)
     """How many of them were repaired, by code."""
     found: list[Found] = field(default_factory=list)
@@ -67,21 +68,21 @@ class Report:
     not_read: dict[str, int] = field(default_factory=dict)
     """How many keys were too large to be read at once, by family."""
     sealed: dict[str, int] = field(default_factory=dict)
-    """How many values were not opened, for there is no key ring, by family: what they name was not followed."""
+    """How many values stayed sealed, for lack of a key ring, by family: their relations were not followed."""
     others: dict[str, int] = field(default_factory=dict)
-    """How many keys belong to keyspaces that are known but were not to be examined, by keyspace."""
+    """How many keys belong to known keyspaces that were not examined, by keyspace."""
     keys: dict[str, int] = field(default_factory=dict)
     """How many keys were examined, by family."""
     entries: dict[str, int] = field(default_factory=dict)
-    """How many entries of sets, lists, logs ... were read, by family."""
+    """How many entries of sets, lists, logs and so on were read, by family."""
     aside: dict[str, int] = field(default_factory=dict)
     """How many keys a repair sets aside, or has set aside, by family; keys of no family under the empty name."""
     entries_aside: dict[str, int] = field(default_factory=dict)
-    """The same of single entries."""
+    """The same for single entries."""
     deleted: dict[str, int] = field(default_factory=dict)
     """How many keys a repair deletes, or would delete, by family."""
     intact: dict[str, dict[str, int]] = field(default_factory=dict)
-    """How many keys have their owner (`orphan`), or lead to a key that is there (`leads-nowhere`), by family."""
+    """How many keys have their owner (`orphan`), or lead to an existing key (`leads-nowhere`), by family."""
     opened: dict[str, int] = field(default_factory=dict)
     """How many sealed values were opened, by family."""
     unopened: dict[str, int] = field(default_factory=dict)
@@ -106,14 +107,14 @@ class Report:
 
     @property
     def locked(self) -> dict[str, int]:
-        """The families of which no sealed value opened, and how many they have. It is the key that is wrong then."""
+        """The families without a single sealed value that opens, and their number of values. Then the key is wrong."""
         return {family: count for family, count in self.unopened.items() if not self.opened.get(family)}
 
     @property
     def astray(self) -> dict[str, str]:
-        """The families of which not one key has its owner, or leads to a key that is there; and the code of that.
+        """The families without a single key whose owner, or target, exists; and the code of that finding.
 
-        It is the store or the pattern of the other family that is wrong then. None of their keys is deleted.
+        Then the store or the pattern of the other family is wrong. None of their keys is deleted.
         """
         return {
             family: code
@@ -123,9 +124,9 @@ class Report:
         }
 
     def excess(self, *, unknown: bool) -> list[Excess]:
-        """What must be confirmed before a repair: families of which more than 1 % would be set aside, or deleted.
+        """What must be confirmed before a repair: families that would lose more than 1 % to quarantine or deletion.
 
-        `unknown`: keys of no family are to be set aside, too; they are compared with all keys of the stores.
+        `unknown`: keys of no family are set aside, too; they count as a share of all keys of the stores.
         """
         found = [Excess(family, count, self.keys.get(family, 0), "key") for family, count in self.aside.items()]
         found += [Excess(name, count, self.entries.get(name, 0), "entry") for name, count in self.entries_aside.items()]
@@ -140,7 +141,7 @@ class Report:
         return [one for one in found if one.count * FEW > one.total]
 
     def is_new(self, code: str, place: object) -> bool:
-        """Whether this was not counted before."""
+        """Whether this was not counted yet."""
         mark = hash((code, place))
         if mark in self._seen:
             return False
@@ -156,9 +157,13 @@ class Report:
         if self.count(code) < self.examples:
             finding = Finding(code, shown(key), sentence, CODES[code].remedy, name or None, shown(key))
             self.found.append(Found(finding, fixed, note))
-        by_family[name] = by_family.get(name, 0) + 1
+        add_count(by_family, name)
         if fixed:
-            self.fixed[code] = self.fixed.get(code, 0) + 1
+            add_count(self.fixed, code)
+
+    def count_unopened(self, problem: str, family: str) -> None:
+        if isinstance(problem, NotOpened):
+            add_count(self.unopened, family)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -178,5 +183,8 @@ class Report:
 
 
 def tally(counts: dict[str, int], family: Family[Any], number: int = 1) -> None:
-    name = name_of(family)
+    add_count(counts, name_of(family), number)
+
+
+def add_count(counts: dict[str, int], name: str, number: int = 1) -> None:
     counts[name] = counts.get(name, 0) + number

@@ -1,4 +1,4 @@
-"""A suspicion: something looked wrong. It becomes a finding only if it is still so at one moment."""
+"""A suspicion: something looked wrong. It becomes a finding only if an atomic second look confirms it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from keystead.schema.doctor.key_state import KeyState
 
 
 class Suspicion(ABC):
-    """What looked wrong with a key, how to make sure, and how to repair it while the application runs."""
+    """What looked wrong with a key, how to confirm it, and how to repair it while the application runs."""
 
     code: str
-    removes = False  # whether the repair takes the whole key away, so that nothing else can be wrong with it
+    removes = False  # whether the repair removes the whole key, so that nothing else can be wrong with it
     note = ""  # why it was not repaired
     sets_aside = False  # whether the repair moves something into quarantine
-    deletes = False  # whether the repair deletes the key, of which no copy is kept
+    deletes = False  # whether the repair deletes the key without keeping a copy
 
     def __init__(self, look: KeyState) -> None:
         self.look = look
@@ -26,7 +26,7 @@ class Suspicion(ABC):
 
     @property
     def place(self) -> object:
-        """What a finding is counted by."""
+        """What a finding is deduplicated by."""
         return id(self.look.store), self.look.key
 
     @property
@@ -41,8 +41,8 @@ class Suspicion(ABC):
 
     @abstractmethod
     async def confirm(self) -> bool:
-        """Look again, at one moment. False: it is not so, or not any more."""
+        """Look again, atomically. False: it is not so, or no longer."""
 
     @abstractmethod
     async def fix(self) -> bool:
-        """Repair it if it is still so. False: it is not, or cannot be repaired, as `note` says then."""
+        """Repair it if it still holds. False: it does not, or it cannot be repaired, and `note` says why."""

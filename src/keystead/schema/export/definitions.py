@@ -23,8 +23,8 @@ class _Definition(NamedTuple):
 class Definitions:
     """Collects definitions from schemas that each have their own, then names them all.
 
-    What is the same is defined once. Where two that differ have the same name, each gets that of its keyspace, or of
-    its keyspace and its family, in front.
+    Equal definitions are merged. If different ones share a name, each is prefixed with its keyspace, or with its
+    keyspace and its family.
     """
 
     def __init__(self, reserved: Collection[str]) -> None:
@@ -40,12 +40,12 @@ class Definitions:
         def define(identity: str, title: str, one: Schema) -> None:
             name, prefix = capitalised(title), short(keyspace)
             names = (name, prefix + name, prefix + capitalised(family) + name)
-            self._found.setdefault(identity, _Definition(_referring(one, identities), names))
+            self._found.setdefault(identity, _Definition(_redirect(one, identities), names))
 
         for name, one in definitions.items():
             define(identities[name], str(one.get("title") or name), one)
         if "properties" not in own:
-            plain: Schema = _referring(own, identities)
+            plain: Schema = _redirect(own, identities)
             return plain
         title = str(own.get("title") or family)
         identity = _identity(title, own, definitions)
@@ -53,12 +53,12 @@ class Definitions:
         return {"$ref": identity}
 
     def named(self, schemas: Mapping[str, Schema]) -> dict[str, Schema]:
-        """What `add` returned, with the final names in its references. To be asked when all have been added."""
+        """The schemas that `add` returned, with final names in their references. Call it after all were added."""
         references = {identity: _PREFIX + name for identity, name in self._names().items()}
-        return {name: _referring(schema, references) for name, schema in schemas.items()}
+        return {name: _redirect(schema, references) for name, schema in schemas.items()}
 
     def all(self) -> dict[str, Schema]:
-        """The definitions by their final names, in the order of the alphabet."""
+        """The definitions by their final names, in alphabetical order."""
         names = self._names()
         return dict(sorted(self.named({names[one]: found.schema for one, found in self._found.items()}).items()))
 
@@ -67,18 +67,18 @@ class Definitions:
 
 
 def _identity(name: str, schema: Schema, definitions: Mapping[str, Schema]) -> str:
-    """What is the same for two definitions exactly if they say the same, whatever else is defined beside them."""
+    """An identity that two definitions share exactly if they are equal, with all that they refer to."""
     reachable = {one: definitions[one] for one in _reachable(schema, definitions, set())}
     return json.dumps([schema.get("title") or name, schema, reachable], sort_keys=True, default=str)
 
 
-def _referring(schema: Any, targets: Mapping[str, str]) -> Any:
-    """The same schema, in which references lead to other targets."""
+def _redirect(schema: Any, targets: Mapping[str, str]) -> Any:
+    """The same schema with redirected references."""
     if isinstance(schema, list):
-        return [_referring(one, targets) for one in schema]
+        return [_redirect(one, targets) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _referring(value, targets) for name, value in schema.items()}
+    found = {name: _redirect(value, targets) for name, value in schema.items()}
     reference = found.get("$ref")
     if isinstance(reference, str):
         found["$ref"] = targets[reference.removeprefix(_PREFIX)]
@@ -86,19 +86,19 @@ def _referring(schema: Any, targets: Mapping[str, str]) -> Any:
 
 
 def _reachable(schema: Any, definitions: Mapping[str, Schema], seen: set[str]) -> set[str]:
-    for name in _referred(schema):
+    for name in _references(schema):
         if name not in seen:
             seen.add(name)
             _reachable(definitions[name], definitions, seen)
     return seen
 
 
-def _referred(schema: Any) -> Iterator[str]:
+def _references(schema: Any) -> Iterator[str]:
     if isinstance(schema, list):
         for one in schema:
-            yield from _referred(one)
+            yield from _references(one)
     elif isinstance(schema, dict):
         if isinstance(schema.get("$ref"), str):
             yield schema["$ref"].removeprefix(_PREFIX)
         for one in schema.values():
-            yield from _referred(one)
+            yield from _references(one)

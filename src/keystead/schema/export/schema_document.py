@@ -47,12 +47,14 @@ def document(keyspaces: Sequence[type[Keyspace]]) -> Schema:
         "description": _DESCRIPTION,
         "keyspaces": {
             label: {
-                **_given(description=cleandoc(vars(cls).get("__doc__") or ""), source=" ".join(cls.source.split())),
+                **_without_empty(
+                    description=cleandoc(vars(cls).get("__doc__") or ""), source=" ".join(cls.source.split())
+                ),
                 "families": {
                     name: _family(family) | definitions.named(held[label, name])
                     for name, family in cls.families.items()
                 },
-                **_given(procedures=_procedures(cls) or None),
+                **_without_empty(procedures=_procedures(cls) or None),
             }
             for label, cls in labels.items()
         },
@@ -67,7 +69,7 @@ def keyspace_names(keyspaces: Sequence[type[Keyspace]]) -> dict[str, type[Keyspa
 
 
 def key_types(labels: Mapping[str, type[Keyspace]]) -> dict[FamilyId, str]:
-    """What the type of a family's keys is called in TypeScript: `UserSessionsKey`."""
+    """The TypeScript name of the type of a family's keys: `UserSessionsKey`."""
     wanted = {
         (label, name): (f"{capitalised(name)}Key", f"{short(label)}{capitalised(name)}Key")
         for label, cls in labels.items()
@@ -77,32 +79,34 @@ def key_types(labels: Mapping[str, type[Keyspace]]) -> dict[FamilyId, str]:
 
 
 def _family(family: Family[Any]) -> Schema:
-    score = {"type": "number", **_given(description=family.score_means)} if isinstance(family, SortedSet) else None
+    score = (
+        {"type": "number", **_without_empty(description=family.score_means)} if isinstance(family, SortedSet) else None
+    )
     return {
-        **_given(description=family.doc),
+        **_without_empty(description=family.doc),
         "pattern": family.pattern.text,
         "display": family.pattern.display,
         "example": family.pattern.example(),
         "kind": family.kind_name,
         "role": family.role,
         "lifetime": _lifetime(family.lifetime),
-        **_given(hash_tag=family.pattern.tag, score=score),
+        **_without_empty(hash_tag=family.pattern.tag, score=score),
     }
 
 
 def _procedures(keyspace: type[Keyspace]) -> Schema:
-    """Each procedure: its arguments, the families it touches, and what the caller is told where it is stopped."""
+    """Each procedure: its arguments, the families it touches, and the reasons that stop it."""
     found = {}
     for one in procedure_entries(keyspace):
         families = traced(keyspace, keyspace.procedures[one.name]).families
         found[one.name] = {
-            **_given(description=one.doc),
+            **_without_empty(description=one.doc),
             "arguments": list(one.arguments),
             "changes": [family.name for family, writes in families.items() if writes],
             "reads": [family.name for family, writes in families.items() if not writes],
             "stops": list(one.stops),
             "cluster": one.in_cluster,
-            **_given(repair=one.repair, problem=one.problem),
+            **_without_empty(repair=one.repair, problem=one.problem),
         }
     return found
 
@@ -111,8 +115,8 @@ def _lifetime(lifetime: Lifetime) -> Schema:
     """`{"type": "after", "ms": 2592000000, "text": "30 days"}`: its kind, what it was given, and the same in words."""
     type_ = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(lifetime).__name__).lower()
     given = {field.name: getattr(lifetime, field.name) for field in dataclasses.fields(cast("Any", lifetime))}
-    return {"type": type_, **_given(**given), "text": lifetime.describe()}
+    return {"type": type_, **_without_empty(**given), "text": lifetime.describe()}
 
 
-def _given(**values: Any) -> Schema:
+def _without_empty(**values: Any) -> Schema:
     return {name: value for name, value in values.items() if value not in ("", None)}

@@ -1,4 +1,4 @@
-"""Names of types in other languages: each of its own, and as short as it can be."""
+"""Type names for other languages: unique, and as short as possible."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def short(keyspace: str) -> str:
 
 
 def distinct(wanted: Mapping[T, Sequence[str]], reserved: Collection[str] = ()) -> dict[T, str]:
-    """One name for each thing: the first of those that it may have, and a longer one where two would have the same.
+    """One unique name for each thing: its first choice, or a longer one to resolve a clash.
 
-    All names have the same number of choices. Where even the last ones are the same, they are numbered.
+    All things have the same number of choices. If even the last ones clash, they are numbered.
     """
     names = {thing: choices[0] for thing, choices in wanted.items()}
     for choice in range(1, max(map(len, wanted.values()), default=0)):

@@ -128,7 +128,7 @@ def _type(schema: Any, indent: str) -> str:
     if choices:
         return _union(_type(choice, indent) for choice in choices)
     if "allOf" in schema:
-        return " & ".join(_grouped(_type(one, indent)) for one in schema["allOf"])
+        return " & ".join(_parenthesize(_type(one, indent)) for one in schema["allOf"])
     return _plain_type(schema, indent)
 
 
@@ -157,10 +157,10 @@ def goes_beyond(schema: Mapping[str, Any]) -> bool:
 
 def _array(schema: Schema, indent: str) -> str:
     if "prefixItems" not in schema:
-        return f"{_grouped(_type(schema.get('items'), indent))}[]"
+        return f"{_parenthesize(_type(schema.get('items'), indent))}[]"
     items = [_type(item, indent) for item in schema["prefixItems"]]
     if isinstance(schema.get("items"), dict):
-        items.append(f"...{_grouped(_type(schema['items'], indent))}[]")
+        items.append(f"...{_parenthesize(_type(schema['items'], indent))}[]")
     return f"[{', '.join(items)}]"
 
 
@@ -193,7 +193,7 @@ def _union(types: Iterable[str]) -> str:
     return " | ".join(dict.fromkeys(types)) or "never"
 
 
-def _grouped(type_: str) -> str:
+def _parenthesize(type_: str) -> str:
     """A type behind which `[]` can be put: a union needs parentheses."""
     return f"({type_})" if re.search(r"[|&]", type_) else type_
 

@@ -1,4 +1,4 @@
-"""Channel: messages to whoever listens now. Nothing is kept."""
+"""Channel: pub/sub messages to the current subscribers. Nothing is stored."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class ChannelKey(Named, Generic[T]):
     __slots__ = ()
 
     def publish(self, message: T) -> Operation[int]:
-        """Send it to those who listen now; returns how many that are, as far as the store knows.
+        """Send it to the current subscribers; returns their number, as far as the store knows.
 
-        In `atomically` it goes out only if all else took effect.
+        In `atomically` it is sent only if everything else took effect.
         """
         data = self.bound.family.message.encode(message, self.key, self.bound.ring)
         return Operation(self.bound, "publish", [("PUBLISH", self.key, data)], number)
@@ -33,8 +33,8 @@ class ChannelKey(Named, Generic[T]):
     async def subscribe(self) -> AsyncIterator[AsyncIterator[T]]:
         """`async with channel.subscribe() as messages: async for message in messages: ...`
 
-        At most once: raises StoreUnavailable where messages may have been missed, Unreadable for one that is not
-        what the family says.
+        At most once: raises StoreUnavailable if messages may have been missed, Unreadable for a message that does not
+        fit the family.
         """
         async with self.bound.store.subscribe(self.key) as messages:
 
@@ -46,7 +46,7 @@ class ChannelKey(Named, Generic[T]):
 
 
 class ChannelOptions(TypedDict, total=False):
-    """What a channel can say of itself: see the options of other families."""
+    """The options of a channel: see those of other families."""
 
     doc: str
     role: str
@@ -65,7 +65,7 @@ class Channel(Family[ChannelKey[T]], Generic[T]):
 
     @overload
     def __init__(self, pattern: str, message: type[T], **options: Unpack[ChannelOptions]) -> None: ...
-    @overload  # Literal, Annotated and unions are no classes to a type checker
+    @overload  # Literal, Annotated and unions are not classes to a type checker
     def __init__(self: Channel[Any], pattern: str, message: object, **options: Unpack[ChannelOptions]) -> None: ...
     def __init__(self, pattern: str, message: Any, **options: Unpack[ChannelOptions]) -> None:
         if "lifetime" in options:

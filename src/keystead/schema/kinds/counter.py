@@ -1,4 +1,4 @@
-"""Counter: a whole number that is added to."""
+"""Counter: an integer that is incremented and decremented."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Reply, holds
 
 _ZERO = ord("0")
-_LEAST, _MOST, _LONGEST = -(2**63), 2**63 - 1, 20  # the last in digits, with a sign
+_LEAST, _MOST, _LONGEST = -(2**63), 2**63 - 1, 20  # the last is the number of digits, with a sign
 
 
 class CounterKey(GrownKey):
-    """One key that holds a whole number between -2^63 and 2^63 - 1."""
+    """One key that holds a 64-bit integer, from -2^63 to 2^63 - 1."""
 
     __slots__ = ()
 
@@ -29,32 +29,32 @@ class CounterKey(GrownKey):
         return self._read("get", ("GET", self.key), self._number)
 
     def at_most(self, limit: int) -> Operation[bool]:
-        """Whether the number is at most `limit`; where there is no such key it is 0.
+        """Whether the number is at most `limit`; a missing key counts as 0.
 
-        For `atomically`: where it is higher, nothing of the whole takes effect. `at_most(99)` before an `increment()`
-        is a counter that never passes 100, whoever calls at the same time.
+        For `atomically`: if it is higher, nothing in the batch takes effect. `at_most(99)` before an `increment()`
+        is a counter that never passes 100, however many callers there are.
         """
         _check(limit, self.key)
         return self._at_most("at_most", ("GET", self.key), limit)
 
     def at_least(self, least: int) -> Operation[bool]:
-        """Whether the number is at least `least`; where there is no such key it is 0.
+        """Whether the number is at least `least`; a missing key counts as 0.
 
-        For `atomically`: where it is lower, nothing of the whole takes effect. `at_least(1)` before a `decrement()` is
-        a counter that never goes below 0, whoever calls at the same time.
+        For `atomically`: if it is lower, nothing in the batch takes effect. `at_least(1)` before a `decrement()` is
+        a counter that never goes below 0, however many callers there are.
         """
         _check(least, self.key)
         _check(least - 1, self.key)
         return self._at_least("at_least", ("GET", self.key), least)
 
     def holds(self, number: int) -> Operation[bool]:
-        """Whether the number is exactly this one, and not 0: a key that is not there counts as 0, so use `at_most(0)`.
+        """Whether the number is exactly this one. Not for 0, which a missing key also counts as: use `at_most(0)`.
 
-        For `atomically`: where it is another, nothing of the whole takes effect.
+        For `atomically`: if it is another, nothing in the batch takes effect.
         """
         _check(number, self.key)
         if number == 0:
-            raise BadCall(f"{self.key}: 0 is also a key that is not there; use at_most(0)")
+            raise BadCall(f"{self.key}: 0 is also the value of a missing key; use at_most(0)")
         return Compound(self.bound, "holds", [holds(self.key, str(number))], truth, atomic=True, stopped=False)
 
     def increment(self, by: int = 1, **until: Moment) -> Operation[int]:
@@ -117,10 +117,10 @@ class Counter(Family[CounterKey]):
             return None
         value = self.codec.decode(raw, key) if len(raw) <= _LONGEST else None
         if value is None or not _LEAST <= value <= _MOST:
-            raise Unreadable("this is no whole number of at most 64 bits", key, raw)
+            raise Unreadable("this is not a 64-bit integer", key, raw)
         return value
 
 
 def _check(value: int, key: str) -> None:
     if type(value) is not int or not _LEAST <= value <= _MOST:
-        raise BadValue(f"{key}: a counter takes a whole number of at most 64 bits, not {type(value).__name__}")
+        raise BadValue(f"{key}: a counter takes a 64-bit integer, not {type(value).__name__}")

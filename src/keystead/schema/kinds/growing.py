@@ -1,4 +1,4 @@
-"""What keys that grow write by write have in common: each write is followed by what their lifetime says."""
+"""Keys that grow write by write: each write also sets the deadline that their lifetime asks for."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class GrownKey(Key):
     ) -> Operation[R]:
         """These commands and the deadline that the family gives the key, as one atomic step."""
         at_ms = self._at_ms(None, until or {}) if until or self.bound.family.has_moment else None
-        return self._grown(verb, commands, finish, at_ms)
+        return self._write_until(verb, commands, finish, at_ms)
 
-    def _grown(
+    def _write_until(
         self, verb: str, commands: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None
     ) -> Operation[R]:
         bound = self.bound
@@ -40,10 +40,10 @@ class GrownKey(Key):
         renewal = self._renewal(bound.now_ms(), at_ms)
         return Compound(self.bound, verb, [*commands, *renewal], finish, atomic=True)
 
-    def _changed(
+    def _update_until(
         self, verb: str, steps: list[Any], finish: Callable[[list[Reply]], R], at_ms: int | None, *, stopped: Any = None
     ) -> Compound[R]:
-        """As `_grown`, of a key that is there: where no new moment is given, it keeps the one it lives until."""
+        """As `_write_until`, for an existing key: without a new deadline it keeps the one it has."""
         keeps = at_ms is None and isinstance(self.bound.family.lifetime, Until)
         renewal = [] if keeps else self._renewal(self.bound.now_ms(), at_ms)
         return Compound(self.bound, verb, [*steps, *renewal], finish, atomic=True, stopped=stopped)
@@ -52,7 +52,7 @@ class GrownKey(Key):
         family = self.bound.family
         renewal: list[Command] = family.lifetime.on_write(self.key, now_ms, at_ms)
         if family.has_moment and family.lifetime.field in family.field_names:
-            return [renewal[0][:3]]  # the one moment that the record itself holds, earlier or later than before
+            return [renewal[0][:3]]  # the record holds its own deadline, which may be earlier or later than before
         return renewal
 
     def _read(self, verb: str, command: Command, finish: Callable[[list[Reply]], R]) -> Operation[R]:
@@ -60,13 +60,13 @@ class GrownKey(Key):
         return Operation(self.bound, verb, [command], finish)
 
     def _timed(self, verb: str, command: TimedCommand, finish: Callable[[list[Reply]], R]) -> Operation[R]:
-        """The same, where a bound may be up to the clock of the store, which only an atomic step asks."""
+        """The same, for a command that may use the clock of the store, which needs an atomic step."""
         if is_timed(command):
             return Compound(self.bound, verb, [command], finish, atomic=True)
         return Operation(self.bound, verb, [command], finish)
 
     def _at_most(self, verb: str, command: TimedCommand, limit: float | StoreMs) -> Operation[bool]:
-        """Whether a command that reads an amount replies at most `limit`. Within `atomically` it stops the whole."""
+        """Whether a command that reads an amount replies at most `limit`. Within `atomically` it is a guard."""
         return Compound(self.bound, verb, [at_most(command, limit)], truth, atomic=True, stopped=False)
 
     def _at_least(self, verb: str, command: Command, least: int) -> Operation[bool]:
@@ -80,12 +80,12 @@ class GrownKey(Key):
 
 
 def is_timed(command: TimedCommand) -> bool:
-    """Whether the clock of the store fills a place in this command."""
+    """Whether an argument of this command is the clock of the store."""
     return StoreMs in map(type, command)
 
 
 def refuse_container(pattern: str, member: Codec[Any]) -> None:
-    """Members are plain values: a model or a list is not one that can be looked up again."""
+    """Members are plain values: a model or a list cannot be looked up by value."""
     if member.json_schema().get("type") in ("object", "array") or "$ref" in member.json_schema():
         raise BadDeclaration(
             f"{pattern}: a member is a plain value such as str or int, or packed(...), not {member.describe()}",

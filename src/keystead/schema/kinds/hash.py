@@ -34,35 +34,39 @@ class HashKey(GrownKey, Generic[T, F, V]):
     __slots__ = ()
 
     def get(self) -> Operation[T | None]:
-        """The whole record; None: there is no such key. Raises Unreadable where it is not what the family says."""
+        """The whole record; None: there is no such key. Raises Unreadable if it does not fit the family."""
         return self._read("get", ("HGETALL", self.key), self._record)
 
     def set(self, record: T, **until: Moment) -> Operation[None]:
-        """Write the whole record, whether there was one or not; fields it does not have are gone. Atomic.
+        """Write the whole record, whether there was one or not; other fields are removed. Atomic.
 
-        It revives what was deleted meanwhile: to change a record that must still be there, use `update`.
+        It recreates a record that was deleted meanwhile: to change an existing record, use `update`.
         """
         fields = self._fields_of(record)
-        return self._record_written("set", [("DEL", self.key), *self._named("HSET", fields)], record, until, nothing)
+        return self._record_written(
+            "set", [("DEL", self.key), *self._split_command("HSET", fields)], record, until, nothing
+        )
 
     def add(self, record: T, **until: Moment) -> Operation[bool]:
         """Write the whole record only if there is no such key. Of several callers one gets True. Atomic."""
         fields = self._fields_of(record)
-        return self._record_written("add", [absent(self.key), *self._named("HSET", fields)], record, until, _true)
+        return self._record_written(
+            "add", [absent(self.key), *self._split_command("HSET", fields)], record, until, _true
+        )
 
     def update(self, fields: Mapping[F, V | None], **until: Moment) -> Operation[bool]:
-        """Change these fields of a record that is there, and no others; None takes a field out. Atomic.
+        """Change these fields of an existing record, and no others; None removes a field. Atomic.
 
-        False: there is no such record, and none is made: what was deleted or has expired stays dead.
+        False: there is no such record, and none is created: a deleted or expired record stays dead.
         """
         steps = [Required(("EXISTS", self.key)), *self._changes(fields)]
         at_ms = self._at_ms(fields, until)
-        return self._relisted(self._changed("update", steps, _true, at_ms, stopped=False), at_ms, fields)
+        return self._relist_after(self._update_until("update", steps, _true, at_ms, stopped=False), at_ms, fields)
 
     def put(self, fields: Mapping[F, V], **until: Moment) -> Operation[None]:
         """Write these fields, whether there is such a key or not. Other fields stay. Atomic."""
         self._refuse_unlisted("put")
-        return self._grown("put", self._changes(fields), nothing, self._at_ms(fields, until))
+        return self._write_until("put", self._changes(fields), nothing, self._at_ms(fields, until))
 
     def field(self, name: F) -> Operation[V | None]:
         """One field; None: there is no such field, or no such key."""
@@ -70,7 +74,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return self._read("field", ("HGET", self.key, raw), lambda replies: self._one(raw, replies[0]))
 
     def fields(self, *names: F) -> Operation[dict[F, V]]:
-        """Some fields, those that are there."""
+        """These fields; missing ones are left out."""
         raw = [self._name(name) for name in names]
         if not raw:
             raise BadValue(f"{self.key}: name at least one field")
@@ -92,14 +96,14 @@ class HashKey(GrownKey, Generic[T, F, V]):
     def at_most(self, limit: int) -> Operation[bool]:
         """Whether there are at most so many fields.
 
-        For `atomically`: where there are more, nothing of the whole takes effect. `at_most(5)` after an `update` or a
-        `put` is a hash that never has more than 5 fields, whoever calls at the same time, and lets those be changed
-        that are there already.
+        For `atomically`: if there are more, nothing in the batch takes effect. `at_most(5)` after an `update` or a
+        `put` is a hash that never has more than 5 fields, however many callers there are, and still
+        allows changes to existing fields.
         """
         return self._count_at_most("at_most", ("HLEN", self.key), limit)
 
     def add_field(self, name: F, value: V | StoreMs, **until: Moment) -> Operation[bool]:
-        """Write a field only if it is not there. Of several callers one gets True. Atomic.
+        """Write a field only if it is missing. Of several callers one gets True. Atomic.
 
         `store_ms()` is the time of the store, for a field that is a whole number.
         """
@@ -107,22 +111,22 @@ class HashKey(GrownKey, Generic[T, F, V]):
         if isinstance(value, StoreMs):
             data: Any = value if self._integer(name) else None
         else:
-            data = self._encoded(self._name(name), value)
+            data = self._encode(self._name(name), value)
         command = ("HSETNX", self.key, self._name(name), data)
         return self._write("add_field", [command], truth, until)
 
     def increment(self, name: F, by: int = 1) -> Operation[int | None]:
-        """Add to a field that is a whole number, and get the result. Atomic.
+        """Add to an integer field, and get the result. Atomic.
 
-        Of a model, the record must be there; None: it is not, and none is made. Of free fields, a new one begins at 0.
+        The record of a model must exist; None: it does not, and none is created. A new free field starts at 0.
         """
         if type(by) is not int:
             raise BadValue(f"{self.key}: a whole number is added, not {type(by).__name__}")
         command = ("HINCRBY", self.key, self._integer(name), by)
         if not self.bound.family.fields:
-            return self._grown("increment", [command], number, self._at_ms(None, {}))
+            return self._write_until("increment", [command], number, self._at_ms(None, {}))
         steps = [Required(("EXISTS", self.key)), command]
-        return self._relisted(self._changed("increment", steps, _second, None, stopped=None), None, {name: by})
+        return self._relist_after(self._update_until("increment", steps, _second, None, stopped=None), None, {name: by})
 
     def consume_field(self, name: F) -> Operation[V | None]:
         """Read and remove a field in one atomic step: of several callers one gets it, the others None."""
@@ -133,7 +137,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         )
 
     def remove(self, *names: F) -> Operation[int]:
-        """Take fields out; returns how many were in. It does not make the key live longer. Atomic."""
+        """Remove fields; returns how many there were. Does not extend the lifetime. Atomic."""
         if not names:
             raise BadValue(f"{self.key}: name at least one field")
         gone = [self._name(name) for name in names]
@@ -144,7 +148,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
     def use(self) -> Operation[T | None]:
         """The whole record, and a touch if the last one is `touch_every` ago. For sliding families.
 
-        One round trip; a second one only where a touch is due, so most reads write nothing. Nothing is revived.
+        One round trip; a second one only if a touch is due, so most reads write nothing. Nothing is recreated.
         """
         lifetime = self._sliding("use")
 
@@ -160,29 +164,29 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return self._read("see", ("HGETALL", self.key), _fields)
 
     def holds(self, seen: Mapping[bytes, bytes]) -> Operation[bool]:
-        """Whether the key still holds exactly the fields that were seen, and no others; empty: it is still not there.
+        """Whether the key still holds exactly the fields that were seen, and no others; empty: it still does not exist.
 
-        For `atomically`: where it does not, nothing of the whole takes effect.
+        For `atomically`: if it does not, nothing in the batch takes effect.
         """
         steps: list[Any] = [at_most(("HLEN", self.key), len(seen))]
         steps += [field_holds(self.key, name, value) for name, value in seen.items()]
         return Compound(self.bound, "holds", steps, truth, atomic=True, stopped=False)
 
     def copy(self, seen: Mapping[bytes, bytes], **until: Moment) -> Operation[None]:
-        """Write all fields as they were seen under another key, also those that cannot be read. Atomic.
+        """Write all fields as they were seen under another key, including unreadable ones. Atomic.
 
-        Raises BadCall for a family with sealed values: those can be read under their own key only.
+        Raises BadCall for a family with sealed values, which open only under their own key.
         """
         self._refuse_unlisted("copy")
         if self.bound.family.needs_ring or not seen:
             raise BadCall(f"{self.key}: what was seen has no fields, or sealed ones, which belong to their key")
-        commands = [("DEL", self.key), *self._named("HSET", [part for pair in seen.items() for part in pair])]
-        return self._grown("copy", commands, nothing, self._at_ms(None, until))
+        commands = [("DEL", self.key), *self._split_command("HSET", [part for pair in seen.items() for part in pair])]
+        return self._write_until("copy", commands, nothing, self._at_ms(None, until))
 
     def field_at_most(self, name: F, limit: int) -> Operation[bool]:
-        """Whether a field that is a whole number is at most `limit`; where there is no such field it is 0.
+        """Whether an integer field is at most `limit`; a missing field counts as 0.
 
-        For `atomically`: where it is higher, nothing of the whole takes effect.
+        For `atomically`: if it is higher, nothing in the batch takes effect.
         """
         if type(limit) is not int or not -(2**63) <= limit < 2**63:
             raise BadValue(f"{self.key}: a limit is a whole number of at most 64 bits")
@@ -196,8 +200,8 @@ class HashKey(GrownKey, Generic[T, F, V]):
                 "no index names; use set or add for a whole record, update for one that is there"
             )
 
-    def _relisted(self, operation: Compound[Any], at_ms: int | None, changed: Mapping[Any, Any]) -> Operation[Any]:
-        """A change of a record that is listed: its index lives on with it."""
+    def _relist_after(self, operation: Compound[Any], at_ms: int | None, changed: Mapping[Any, Any]) -> Operation[Any]:
+        """Renew the index entries after a change of a listed record."""
         bound, key = self.bound, self.key
         family = bound.family
         if not family.listed_in:
@@ -225,16 +229,16 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return text
 
     def _integer(self, name: F) -> bytes:
-        """The stored name of a field that is a whole number. Raises BadCall where it is none."""
+        """The stored name of an integer field. Raises BadCall for another field."""
         raw = self._name(name)
         codec = self.bound.family.field_codec(raw, self.key)
         if codec.sealed:
             raise BadCall(f"{self.key}: {name} is sealed, so the store cannot add to it")
         if codec.json_schema().get("type") != "integer":
-            raise BadCall(f"{self.key}: {name} is no whole number, so nothing can be added to it")
+            raise BadCall(f"{self.key}: {name} is not an integer, so nothing can be added to it")
         return raw
 
-    def _encoded(self, name: bytes, value: V) -> bytes:
+    def _encode(self, name: bytes, value: V) -> bytes:
         data: bytes = self.bound.family.field_codec(name, self.key).encode(
             value, self.key, self.bound.ring, name.decode("utf-8", "replace")
         )
@@ -267,13 +271,13 @@ class HashKey(GrownKey, Generic[T, F, V]):
                 self.bound.family.refuse_required(raw, self.key)
                 gone.append(raw)
             else:
-                kept += (raw, self._encoded(raw, value))
-        # Fields are written before others are taken out: a hash that is empty for a moment would be gone, and its
-        # deadline with it.
-        return [*self._named("HSET", kept), *self._named("HDEL", gone)]
+                kept += (raw, self._encode(raw, value))
+        # Fields are written before others are removed: a hash that is empty for a moment is deleted, and loses its
+        # deadline.
+        return [*self._split_command("HSET", kept), *self._split_command("HDEL", gone)]
 
-    def _named(self, command: str, arguments: list[bytes]) -> list[Any]:
-        """This command with these arguments; several, in order, where they are more than one takes."""
+    def _split_command(self, command: str, arguments: list[bytes]) -> list[Any]:
+        """This command with these arguments, split into several where one cannot take them all."""
         starts = range(0, len(arguments), _ARGUMENTS)
         return [(command, self.key, *arguments[start : start + _ARGUMENTS]) for start in starts]
 
@@ -365,12 +369,14 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
         return f"fields {{ {', '.join(said)} }}"
 
     def field_name(self, name: Any, key: str) -> bytes:
-        """The name of a field as it is stored. Raises BadValue where the family has no such field."""
+        """The stored name of a field. Raises BadValue if the family has no such field."""
         if not self.fields:
             return self._field.encode(name, key)
         stored = self._names.get(name, name) if isinstance(name, str) else None
         if stored not in self.fields:
-            raise BadValue(f"{key}: {name!r} is no field of {self.type.__name__}; there are {', '.join(self._names)}")
+            raise BadValue(
+                f"{key}: {name!r} is not a field of {self.type.__name__}; there are {', '.join(self._names)}"
+            )
         return str(stored).encode()
 
     def refuse_required(self, name: bytes, key: str) -> None:
@@ -401,7 +407,7 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
         return out
 
     def record_of(self, raw: dict[bytes, bytes], key: str, ring: Any) -> Any:
-        """The record of the fields that are stored; those that a model does not have are ignored. Raises Unreadable."""
+        """The record of these stored fields; unknown ones are ignored. Raises Unreadable."""
         if not self.fields:
             return {
                 self._field.decode(field, key): self._value.decode(value, key, ring, field.decode("utf-8", "replace"))
@@ -416,7 +422,7 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
             return self._validate(found, by_name=True, by_alias=False)
         except ValidationError as error:
             wrong = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors(include_input=False))
-            raise Unreadable(f"this is no {self.type.__name__}: {wrong}", key) from None
+            raise Unreadable(f"this is not a valid {self.type.__name__}: {wrong}", key) from None
 
     def read_command(self, key: str) -> Command:
         return ("HGETALL", key)

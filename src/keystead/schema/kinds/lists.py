@@ -1,4 +1,4 @@
-"""List: items in the order in which they were put, at either end."""
+"""List: items in insertion order, added at either end."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class ListKey(GrownKey, Generic[T]):
     __slots__ = ()
 
     def prepend(self, *items: T, keep: int | None = None, **until: Moment) -> Operation[int]:
-        """Put items at the front, the last of them first; returns how many there are then. Atomic.
+        """Add items at the front, so that the last of them is first; returns the new length. Atomic.
 
-        `keep` (or the family's own): what is beyond this many is dropped from the end in the same step.
+        `keep` (or the family's own): items beyond this many are dropped from the end in the same step.
         """
         return self._push("prepend", "LPUSH", items, keep, until, lambda most: ("LTRIM", self.key, 0, most - 1))
 
     def append(self, *items: T, keep: int | None = None, **until: Moment) -> Operation[int]:
-        """Put items at the end; returns how many there are then. Atomic. `keep`: the oldest are dropped in front."""
+        """Add items at the end; returns the new length. Atomic. `keep`: the oldest are dropped at the front."""
         return self._push("append", "RPUSH", items, keep, until, lambda most: ("LTRIM", self.key, -most, -1))
 
     def items(self, start: int = 0, stop: int = -1) -> Operation[list[T]]:
@@ -38,7 +38,7 @@ class ListKey(GrownKey, Generic[T]):
         return self._read("items", ("LRANGE", self.key, start, stop), self._items)
 
     def get(self, place: int) -> Operation[T | None]:
-        """The item at a place; None: there is none."""
+        """The item at a position; None: there is none."""
         return self._read("get", ("LINDEX", self.key, place), self._item)
 
     def count(self) -> Operation[int]:
@@ -46,33 +46,33 @@ class ListKey(GrownKey, Generic[T]):
         return self._read("count", ("LLEN", self.key), number)
 
     def replace(self, place: int, item: T) -> Operation[None]:
-        """Write the item at a place. Raises an error where there is none. Atomic."""
-        return self._changed("replace", [("LSET", self.key, place, self._encoded(item))], nothing, None)
+        """Replace the item at a position. Raises an error if there is none. Atomic."""
+        return self._update_until("replace", [("LSET", self.key, place, self._encode(item))], nothing, None)
 
     def trim(self, keep: int) -> Operation[None]:
-        """Drop what is beyond the first `keep` items. It does not make the key live longer. Atomic."""
+        """Drop all but the first `keep` items. Does not extend the lifetime. Atomic."""
         if type(keep) is not int or keep < 1:
             raise BadValue(f"{self.key}: keep is a whole number from 1 on")
         return self._read("trim", ("LTRIM", self.key, 0, keep - 1), nothing)
 
     def remove(self, item: T | Seen[T | None], count: int = 0) -> Operation[int]:
-        """Take out items that are stored exactly so: the first `count`, or all (0); returns how many went. Atomic.
+        """Remove equal items: the first `count`, or all (0); returns how many. Atomic.
 
-        What was seen is taken out as it is stored, also where it cannot be read.
+        What was seen is removed as it is stored, even if it cannot be read.
         """
-        return self._read("remove", ("LREM", self.key, count, self._encoded(item)), number)
+        return self._read("remove", ("LREM", self.key, count, self._encode(item)), number)
 
     def pop_first(self) -> Operation[T | None]:
-        """Take out the first item and get it: of several callers each gets another. None: there is none. Atomic."""
+        """Pop the first item: concurrent callers never get the same one. None: there is none. Atomic."""
         return self._read("pop_first", ("LPOP", self.key), taking(self._item))
 
     def pop_last(self) -> Operation[T | None]:
-        """Take out the last item and get it: of several callers each gets another. None: there is none. Atomic."""
+        """Pop the last item: concurrent callers never get the same one. None: there is none. Atomic."""
         return self._read("pop_last", ("RPOP", self.key), taking(self._item))
 
     def see(self, start: int = 0, stop: int = -1) -> Operation[list[Seen[T | None]]]:
         """As `items`, each for a later `remove`. The value of one that cannot be read is None."""
-        return self._read("see", ("LRANGE", self.key, start, stop), self._seen)
+        return self._read("see", ("LRANGE", self.key, start, stop), self._read_seen)
 
     def _push(
         self,
@@ -88,12 +88,12 @@ class ListKey(GrownKey, Generic[T]):
         most = keep if keep is not None else self.bound.family.keep
         if most is not None and (type(most) is not int or most < 1):
             raise BadValue(f"{self.key}: keep is a whole number from 1 on")
-        commands: list[Any] = [(command, self.key, *map(self._encoded, items))]
+        commands: list[Any] = [(command, self.key, *map(self._encode, items))]
         if most is not None:
             commands += [trim(most), ("LLEN", self.key)]
         return self._write(verb, commands, _length_of_three if most is not None else number, until)
 
-    def _encoded(self, item: T | Seen[T | None]) -> bytes:
+    def _encode(self, item: T | Seen[T | None]) -> bytes:
         if isinstance(item, Seen):
             return item.stored
         data: bytes = self.bound.family.item.encode(item, self.key, self.bound.ring)
@@ -103,7 +103,7 @@ class ListKey(GrownKey, Generic[T]):
         decode = self.bound.family.item.decode
         return [decode(data, self.key, self.bound.ring) for data in replies[0]]
 
-    def _seen(self, replies: list[Reply]) -> list[Seen[T | None]]:
+    def _read_seen(self, replies: list[Reply]) -> list[Seen[T | None]]:
         codec, key, ring = self.bound.family.item, self.key, self.bound.ring
         return [seen_or_none(codec, raw, key, ring) for raw in replies[0]]
 
@@ -122,7 +122,7 @@ class List(Family[ListKey[T]], Generic[T]):
 
     @overload
     def __init__(self, pattern: str, item: type[T], *, keep: int | None = None, **options: Unpack[Options]) -> None: ...
-    @overload  # Literal, Annotated and unions are no classes to a type checker
+    @overload  # Literal, Annotated and unions are not classes to a type checker
     def __init__(
         self: List[Any], pattern: str, item: object, *, keep: int | None = None, **options: Unpack[Options]
     ) -> None: ...

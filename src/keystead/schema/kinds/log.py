@@ -1,4 +1,4 @@
-"""Log: entries in the order of time, each with an id to go on from. Events that can be replayed."""
+"""Log: entries in time order, each with an id to resume from. Events that can be replayed."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ class LogKey(GrownKey, Generic[T]):
     __slots__ = ()
 
     def append(self, item: T, *, entry_id: str | None = None, **until: Moment) -> Operation[str]:
-        """Put an item at the end; returns its id. What is beyond the family's `keep` is dropped. Atomic.
+        """Append an item; returns its id. Entries beyond the family's `keep` are dropped. Atomic.
 
         An id of your own, such as `17-0`, must be greater than all before it, also of those that were taken out again:
         BadArgument where it is not. So what is appended twice under one id is in the log once.
         """
-        return self._write("append", [self._addition(entry_id or "*", item)], _id, until)
+        return self._write("append", [self._append_command(entry_id or "*", item)], _id, until)
 
     def append_all(self, items: Mapping[str, T], **until: Moment) -> Operation[int]:
-        """Put several items at the end, each under an id of its own, in the order of the ids; returns how many. Atomic.
+        """Append several items, each with its own id, in the order of the ids; returns how many. Atomic.
 
         BadArgument where one of the ids is not greater than all before it; nothing is put then.
         """
         if not items:
             raise BadValue(f"{self.key}: name at least one item")
-        additions = [self._addition(entry_id, item) for entry_id, item in items.items()]
+        additions = [self._append_command(entry_id, item) for entry_id, item in items.items()]
         return self._write("append_all", additions, lambda _: len(additions), until)
 
-    def _addition(self, entry_id: str, item: T) -> Command:
+    def _append_command(self, entry_id: str, item: T) -> Command:
         keep = self.bound.family.keep
         data = self.bound.family.item.encode(item, self.key, self.bound.ring)
         cap = () if keep is None else ("MAXLEN", keep)
@@ -67,7 +67,7 @@ class LogKey(GrownKey, Generic[T]):
         return self._read("count", ("XLEN", self.key), number)
 
     def remove(self, *ids: str) -> Operation[int]:
-        """Take entries out; returns how many were in. Atomic."""
+        """Remove entries; returns how many there were. Atomic."""
         if not ids:
             raise BadValue(f"{self.key}: name at least one id")
         return self._read("remove", ("XDEL", self.key, *ids), number)
@@ -78,11 +78,11 @@ class LogKey(GrownKey, Generic[T]):
 
     def see(self, *, after: str | None = None, limit: int | None = None) -> Operation[list[LogEntry[T | None]]]:
         """As `entries`. The item of one that cannot be read is None."""
-        return self._read("see", self._forwards(after, limit), self._seen)
+        return self._read("see", self._forwards(after, limit), self._read_seen)
 
     def see_latest(self, limit: int, *, before: str | None = None) -> Operation[list[LogEntry[T | None]]]:
         """As `latest`, or those before an id. The item of one that cannot be read is None."""
-        return self._read("see_latest", self._backwards(limit, before), self._seen)
+        return self._read("see_latest", self._backwards(limit, before), self._read_seen)
 
     def _forwards(self, after: str | None, limit: int | None) -> Command:
         return ("XRANGE", self.key, "-" if after is None else f"({after}", "+", *_count(limit, self.key))
@@ -93,7 +93,7 @@ class LogKey(GrownKey, Generic[T]):
     def _items(self, replies: list[Reply]) -> list[T]:
         return [entry.item for entry in self._entries(replies)]
 
-    def _seen(self, replies: list[Reply]) -> list[LogEntry[T | None]]:
+    def _read_seen(self, replies: list[Reply]) -> list[LogEntry[T | None]]:
         return [LogEntry(raw_id.decode(), self._item_or_none(fields)) for raw_id, fields in replies[0]]
 
     def _item_or_none(self, fields: Any) -> T | None:
@@ -117,7 +117,7 @@ class Log(Family[LogKey[T]], Generic[T]):
 
     @overload
     def __init__(self, pattern: str, item: type[T], *, keep: int | None = None, **options: Unpack[Options]) -> None: ...
-    @overload  # Literal, Annotated and unions are no classes to a type checker
+    @overload  # Literal, Annotated and unions are not classes to a type checker
     def __init__(
         self: Log[Any], pattern: str, item: object, *, keep: int | None = None, **options: Unpack[Options]
     ) -> None: ...

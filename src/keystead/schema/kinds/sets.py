@@ -29,7 +29,7 @@ class SetKey(GrownKey, Generic[M]):
 
     def has(self, member: M) -> Operation[bool]:
         """Whether it is a member."""
-        return self._read("has", ("SISMEMBER", self.key, self._encoded(member)), truth)
+        return self._read("has", ("SISMEMBER", self.key, self._encode(member)), truth)
 
     def count(self) -> Operation[int]:
         """How many members there are."""
@@ -38,47 +38,47 @@ class SetKey(GrownKey, Generic[M]):
     def at_most(self, limit: int) -> Operation[bool]:
         """Whether there are at most so many members.
 
-        For `atomically`: where there are more, nothing of the whole takes effect. `at_most(4)` before an `add` of one
-        member is a set that never has more than 5, whoever calls at the same time. `at_most(5)` after it promises the
-        same, for any number of members, and lets those in that are members already.
+        For `atomically`: if there are more, nothing in the batch takes effect. `at_most(4)` before an `add` of one
+        member is a set that never has more than 5, however many callers there are. `at_most(5)` after it promises the
+        same for any number of members, and admits existing members.
         """
         return self._count_at_most("at_most", ("SCARD", self.key), limit)
 
     def add(self, *members: M, **until: Moment) -> Operation[int]:
-        """Put members in; returns how many are new. Atomic."""
-        return self._write("add", [("SADD", self.key, *self._all(members))], number, until)
+        """Add members; returns how many are new. Atomic."""
+        return self._write("add", [("SADD", self.key, *self._encode_all(members))], number, until)
 
     def remove(self, *members: M | Seen[M | None]) -> Operation[int]:
-        """Take members out; returns how many were in. It does not make the key live longer. Atomic.
+        """Remove members; returns how many there were. Does not extend the lifetime. Atomic.
 
-        What was seen is taken out as it is stored, also where it cannot be read.
+        What was seen is removed as it is stored, even if it cannot be read.
         """
-        return self._read("remove", ("SREM", self.key, *self._all(members)), number)
+        return self._read("remove", ("SREM", self.key, *self._encode_all(members)), number)
 
     async def live(self) -> set[M]:
-        """The members whose records are there. Dead ones are taken out. Two round trips; three if some are dead."""
+        """The members whose records exist. Dead entries are pruned. Two round trips; three if some are dead."""
         return set(await listing.live(self.bound, self.key))
 
     def see(self) -> Operation[list[Seen[M | None]]]:
         """As `members`, each for a later `remove`. The value of one that cannot be read is None."""
-        return self._read("see", ("SMEMBERS", self.key), self._seen)
+        return self._read("see", ("SMEMBERS", self.key), self._read_seen)
 
-    def _encoded(self, member: M | Seen[M | None]) -> bytes:
+    def _encode(self, member: M | Seen[M | None]) -> bytes:
         if isinstance(member, Seen):
             return member.stored
         data: bytes = self.bound.family.member.encode(member, self.key, self.bound.ring)
         return data
 
-    def _all(self, members: tuple[M | Seen[M | None], ...]) -> list[bytes]:
+    def _encode_all(self, members: tuple[M | Seen[M | None], ...]) -> list[bytes]:
         if not members:
             raise BadValue(f"{self.key}: name at least one member")
-        return [self._encoded(member) for member in members]
+        return [self._encode(member) for member in members]
 
     def _members(self, replies: list[Reply]) -> set[M]:
         decode = self.bound.family.member.decode
         return {decode(data, self.key, self.bound.ring) for data in replies[0]}
 
-    def _seen(self, replies: list[Reply]) -> list[Seen[M | None]]:
+    def _read_seen(self, replies: list[Reply]) -> list[Seen[M | None]]:
         codec, key, ring = self.bound.family.member, self.key, self.bound.ring
         return [seen_or_none(codec, raw, key, ring) for raw in replies[0]]
 
@@ -92,7 +92,7 @@ class Set(Family[SetKey[M]], Generic[M]):
 
     @overload
     def __init__(self, pattern: str, member: type[M] | Codec[M], **options: Unpack[Options]) -> None: ...
-    @overload  # Literal, Annotated and unions are no classes to a type checker
+    @overload  # Literal, Annotated and unions are not classes to a type checker
     def __init__(self: Set[Any], pattern: str, member: object, **options: Unpack[Options]) -> None: ...
     def __init__(self, pattern: str, member: Any, **options: Unpack[Options]) -> None:
         super().__init__(pattern, **options)

@@ -36,45 +36,45 @@ class SortedSetKey(GrownKey, Generic[M]):
     __slots__ = ()
 
     def put(self, scores: Mapping[M, Score], **until: Moment) -> Operation[int]:
-        """Give members their scores, new or not; returns how many are new. Atomic."""
+        """Set the scores of members, new or not; returns how many are new. Atomic."""
         return self._zadd("put", (), scores, until, number)
 
     def add(self, member: M, score: Score, **until: Moment) -> Operation[bool]:
-        """Put a member in only if it is not in. Atomic."""
+        """Add a member only if it is missing. Atomic."""
         return self._zadd("add", ("NX",), {member: score}, until, truth)
 
     def move(self, member: M | Seen[M | None], score: Score, **until: Moment) -> Operation[bool]:
-        """Give a member another score only if it is in. True: it was, and has another score now. Atomic.
+        """Set the score of an existing member. True: it exists, and its score changed. Atomic.
 
         One that was seen may also be one that cannot be read.
         """
         return self._zadd("move", ("XX", "CH"), {member: score}, until, truth)
 
     def raise_to(self, member: M, score: Score, **until: Moment) -> Operation[bool]:
-        """Put a member in, or give it this score if it is higher than its own. True: something changed. Atomic."""
+        """Add a member, or raise its score to this one. True: something changed. Atomic."""
         return self._zadd("raise_to", ("GT", "CH"), {member: score}, until, truth)
 
     def lower_to(self, member: M, score: Score, **until: Moment) -> Operation[bool]:
-        """Put a member in, or give it this score if it is lower than its own. True: something changed. Atomic."""
+        """Add a member, or lower its score to this one. True: something changed. Atomic."""
         return self._zadd("lower_to", ("LT", "CH"), {member: score}, until, truth)
 
     def increment(self, member: M, by: float = 1, **until: Moment) -> Operation[float]:
-        """Add to a member's score, and get the result; a new member begins at 0. Atomic."""
+        """Add to a member's score, and get the result; a new member starts at 0. Atomic."""
         return self._zadd("increment", ("INCR",), {member: by}, until, _score)
 
     def score(self, member: M) -> Operation[float | None]:
-        """The score of a member; None: it is not in."""
+        """The score of a member; None: it is not a member."""
         bound, key = self.bound, self.key
         data = bound.family.member.encode(member, key, bound.ring)
         return Operation(bound, "score", [Call(_ZSCORE, [key.encode(), data], None)], _maybe_score)
 
     def rank(self, member: M) -> Operation[int | None]:
-        """The place of a member from the lowest score on, counted from 0; None: it is not in."""
-        return self._read("rank", ("ZRANK", self.key, self._encoded(member)), _first)
+        """The rank of a member from the lowest score on, counted from 0; None: it is not a member."""
+        return self._read("rank", ("ZRANK", self.key, self._encode(member)), _first)
 
     def rank_from_top(self, member: M) -> Operation[int | None]:
-        """The place of a member from the highest score on, counted from 0; None: it is not in."""
-        return self._read("rank_from_top", ("ZREVRANK", self.key, self._encoded(member)), _first)
+        """The rank of a member from the highest score on, counted from 0; None: it is not a member."""
+        return self._read("rank_from_top", ("ZREVRANK", self.key, self._encode(member)), _first)
 
     def lowest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[M, float]]]:
         """Members with their scores from the lowest score on."""
@@ -100,47 +100,47 @@ class SortedSetKey(GrownKey, Generic[M]):
     def at_most(self, limit: int) -> Operation[bool]:
         """Whether there are at most so many members.
 
-        For `atomically`: where there are more, nothing of the whole takes effect. `at_most(4)` before an `add` is a
-        sorted set that never has more than 5 members, whoever calls at the same time. `at_most(5)` after it promises
+        For `atomically`: if there are more, nothing in the batch takes effect. `at_most(4)` before an `add` is a
+        sorted set that never has more than 5 members, however many callers there are. `at_most(5)` after it promises
         the same, also of a `put` of several, and lets those in that are members already.
         """
         return self._count_at_most("at_most", ("ZCARD", self.key), limit)
 
     def score_at_most(self, member: M, limit: Score) -> Operation[bool]:
-        """Whether the score of a member is at most `limit`; where it is not in, it is 0.
+        """Whether the score of a member is at most `limit`; a missing member counts as 0.
 
-        For `atomically`: where it is higher, nothing of the whole takes effect.
+        For `atomically`: if it is higher, nothing in the batch takes effect.
         """
-        return self._at_most("score_at_most", ("ZSCORE", self.key, self._encoded(member)), limit)
+        return self._at_most("score_at_most", ("ZSCORE", self.key, self._encode(member)), limit)
 
     def remove(self, *members: M) -> Operation[int]:
-        """Take members out; returns how many were in. It does not make the key live longer. Atomic."""
+        """Remove members; returns how many there were. Does not extend the lifetime. Atomic."""
         if not members:
             raise BadValue(f"{self.key}: name at least one member")
-        return self._read("remove", ("ZREM", self.key, *map(self._encoded, members)), number)
+        return self._read("remove", ("ZREM", self.key, *map(self._encode, members)), number)
 
     def remove_between(self, low: Score, high: Score) -> Operation[int]:
-        """Take out the members with a score from `low` to `high`, both included; returns how many. Atomic."""
+        """Remove the members with a score from `low` to `high`, both included; returns how many. Atomic."""
         return self._timed("remove_between", ("ZREMRANGEBYSCORE", self.key, *_bounds(low, high)), number)
 
     def keep_highest(self, count: int) -> Operation[int]:
-        """Take out all but the `count` highest; returns how many went. Atomic."""
+        """Remove all but the `count` highest; returns how many. Atomic."""
         return self._read("keep_highest", ("ZREMRANGEBYRANK", self.key, 0, -_positive(count, self.key) - 1), number)
 
     def keep_lowest(self, count: int) -> Operation[int]:
-        """Take out all but the `count` lowest; returns how many went. Atomic."""
+        """Remove all but the `count` lowest; returns how many. Atomic."""
         return self._read("keep_lowest", ("ZREMRANGEBYRANK", self.key, _positive(count, self.key), -1), number)
 
     def pop_lowest(self, count: int = 1) -> Operation[list[tuple[M, float]]]:
-        """Take out the lowest and get them: of several callers each gets others. Atomic."""
+        """Pop the lowest members: concurrent callers never get the same one. Atomic."""
         return self._read("pop_lowest", ("ZPOPMIN", self.key, _positive(count, self.key)), taking(self._pairs))
 
     def score_is(self, member: M, score: float) -> Operation[bool]:
-        """Whether a member is in, and has exactly this score.
+        """Whether it is a member with exactly this score.
 
-        For `atomically`: where it has another, nothing of the whole takes effect.
+        For `atomically`: if it has another, nothing in the batch takes effect.
         """
-        command = ("ZSCORE", self.key, self._encoded(member))
+        command = ("ZSCORE", self.key, self._encode(member))
         # Required, because to the others the score of what is not in is 0.
         steps = [at_most(command, score), more_than(command, math.nextafter(score, -math.inf)), Required(command)]
         return Compound(self.bound, "score_is", steps, truth, atomic=True, stopped=False)
@@ -152,12 +152,12 @@ class SortedSetKey(GrownKey, Generic[M]):
     def between_at_most(self, low: Score, high: Score, limit: int) -> Operation[bool]:
         """Whether at most so many members have a score from `low` to `high`, both included.
 
-        For `atomically`: where more have, nothing of the whole takes effect.
+        For `atomically`: if more have, nothing in the batch takes effect.
         """
         return self._at_most("between_at_most", ("ZCOUNT", self.key, *_bounds(low, high)), limit)
 
     async def live(self) -> list[M]:
-        """The members whose records are there, lowest first. Dead ones are taken out. Two round trips, or three."""
+        """The members whose records exist, lowest first. Dead entries are pruned. Two round trips, or three."""
         return await listing.live(self.bound, self.key)
 
     async def pages(self, high: float = math.inf, *, page: int = 500) -> AsyncIterator[list[M]]:
@@ -199,7 +199,7 @@ class SortedSetKey(GrownKey, Generic[M]):
         for member, score in scores.items():
             if type(score) not in (int, float, StoreMs) or score != score:
                 raise BadValue(f"{self.key}: a score is a number, not {type(score).__name__}")
-            pairs += (score, self._encoded(member))
+            pairs += (score, self._encode(member))
         return self._write(verb, [("ZADD", self.key, *flags, *pairs)], finish, until)
 
     def _range(
@@ -211,7 +211,7 @@ class SortedSetKey(GrownKey, Generic[M]):
         stop = skip + limit - 1 if limit else _BEFORE_ALL
         return self._read(verb, ("ZRANGE", self.key, skip, stop, *options, "WITHSCORES"), finish)
 
-    def _encoded(self, member: M | Seen[M | None]) -> bytes:
+    def _encode(self, member: M | Seen[M | None]) -> bytes:
         if isinstance(member, Seen):
             return member.stored
         data: bytes = self.bound.family.member.encode(member, self.key, self.bound.ring)
@@ -237,7 +237,7 @@ class SortedSet(Family[SortedSetKey[M]], Generic[M]):
     def __init__(
         self, pattern: str, member: type[M] | Codec[M], *, score: str = "", **options: Unpack[Options]
     ) -> None: ...
-    @overload  # Literal, Annotated and unions are no classes to a type checker
+    @overload  # Literal, Annotated and unions are not classes to a type checker
     def __init__(
         self: SortedSet[Any], pattern: str, member: object, *, score: str = "", **options: Unpack[Options]
     ) -> None: ...
@@ -264,7 +264,7 @@ def _positive(count: int, key: str) -> int:
 
 
 def _bounds(low: Score, high: Score) -> tuple[Any, Any]:
-    """As a store takes them. Where there is none it has a word, which is the same in every step."""
+    """Bounds as the store takes them; an open one is a constant word."""
     return "-inf" if low == -inf else low, "+inf" if high == inf else high
 
 

@@ -20,7 +20,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _GET = TABLE["GET"]
-_SAME_LIFETIME = (("KEEPTTL",), ())  # options of a SET that lets a key live as long as before
+_SAME_LIFETIME = (("KEEPTTL",), ())  # options of a SET that keeps the deadline
 
 
 @dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
@@ -32,7 +32,7 @@ class Seen(Generic[T]):
 
 
 def seen_or_none(codec: Codec[T], raw: bytes, key: str, ring: KeyRing | None) -> Seen[T | None]:
-    """What was read from these bytes; None where they cannot be read."""
+    """The value of these bytes; None if they cannot be read."""
     try:
         return Seen(codec.decode(raw, key, ring), raw)
     except Unreadable:
@@ -45,18 +45,18 @@ class ValueKey(Key, Generic[T]):
     __slots__ = ()
 
     def get(self) -> Operation[T | None]:
-        """The value; None: there is no such key. Raises Unreadable where it is not what the family says."""
+        """The value; None: there is no such key. Raises Unreadable if it does not fit the family."""
         return Operation(self.bound, "get", [Call(_GET, [self.key.encode()], None)], self._read)
 
     def see(self) -> Operation[Seen[T] | None]:
         """The value for a later `holds`; None: there is no such key. Raises Unreadable as `get` does."""
-        return Operation(self.bound, "see", [Call(_GET, [self.key.encode()], None)], self._seen)
+        return Operation(self.bound, "see", [Call(_GET, [self.key.encode()], None)], self._read_seen)
 
     def holds(self, seen: Seen[T] | T | None) -> Operation[bool]:
-        """Whether the key still holds exactly what was seen, or this value; None: whether it is still not there.
+        """Whether the key still holds exactly what was seen, or this value; None: whether it still does not exist.
 
-        For `atomically`: where it does not, nothing of the whole takes effect. So what was read once can guard any
-        number of later steps, without being read again. Of sealed or versioned values, what was seen is needed.
+        For `atomically`: if it does not, nothing in the batch takes effect. So one read can guard any number of
+        later steps (optimistic locking). Sealed or versioned values need the `Seen` of a read.
         """
         stored = seen.stored if isinstance(seen, Seen) else None if seen is None else self._stored_form(seen)
         return Compound(self.bound, "holds", [holds(self.key, stored)], truth, atomic=True, stopped=False)
@@ -64,7 +64,7 @@ class ValueKey(Key, Generic[T]):
     def set(self, value: T, **until: Moment) -> Operation[None]:
         """Write the value, whether there was one or not, for a new lifetime. One round trip, atomic.
 
-        It revives what was deleted meanwhile: to change a record that must still be there, use `replace`.
+        It recreates a record that was deleted meanwhile: to change an existing record, use `replace`.
         """
         return self._write("set", value, until, "", nothing)
 
@@ -73,27 +73,27 @@ class ValueKey(Key, Generic[T]):
         return self._write("add", value, until, "NX", _was_written)
 
     def replace(self, value: T, **until: Moment) -> Operation[bool]:
-        """Write the value only if the key is there; what was deleted or has expired stays dead (False).
+        """Write the value only if the key exists; a deleted or expired record stays dead (False).
 
-        It goes on living as long as before, unless its lifetime is sliding or comes with the value. Atomic.
+        It keeps its deadline, unless its lifetime is sliding or comes with the value. Atomic.
         """
         return self._write("replace", value, until, "XX", _was_written)
 
     def compare_and_set(self, expected: T, value: T, **until: Moment) -> Operation[bool]:
         """Write the value only if the key holds exactly `expected`. Of several callers one gets True. Atomic.
 
-        It compares what is stored, so it cannot be used for sealed or versioned values, of which one value has
-        several stored forms: use `change` for those.
+        It compares stored bytes, so it does not work for sealed or versioned values, which have several stored forms:
+        use `change` for those.
         """
         stored = self._stored_form(expected)
         at_ms, now_ms = self._at_ms(value, until), self.bound.now_ms()
         options = self.bound.family.lifetime.on_update(now_ms, at_ms)
         data = self._codec.encode(value, self.key, self.bound.ring)
         steps: list[Any] = [holds(self.key, stored), ("SET", self.key, data, *options)]
-        return self._guarded("compare_and_set", steps, value, now_ms, at_ms)
+        return self._write_guarded("compare_and_set", steps, value, now_ms, at_ms)
 
     async def change(self, function: Callable[[T], T], **until: Moment) -> T | None:
-        """Read, change and write back, again and again until nobody came between. None: there is no such key.
+        """Read, change and write back, with optimistic locking. None: there is no such key.
 
         `function` gets the value and returns the new one; it may be called several times. At least two round trips.
         """
@@ -111,14 +111,14 @@ class ValueKey(Key, Generic[T]):
     def consume(self) -> Operation[T | None]:
         """Read and delete in one atomic step: of several callers one gets the value, the others None.
 
-        What it owns and the entries that name it are deleted after that, in a second round trip.
+        Its cascade follows in a second round trip, unless it follows from the key alone.
         """
         return deletion.consume(self.bound, self.key, self._read)
 
     def use(self) -> Operation[T | None]:
         """The value, and a touch if the last one is `touch_every` ago. For sliding families.
 
-        One round trip; a second one only where a touch is due, so most reads write nothing. Nothing is revived.
+        One round trip; a second one only if a touch is due, so most reads write nothing. Nothing is recreated.
         """
         lifetime = self._sliding("use")
 
@@ -133,26 +133,26 @@ class ValueKey(Key, Generic[T]):
     def replace_seen(self, seen: Seen[T], value: T, **until: Moment) -> Operation[bool]:
         """Write the value only if the key still holds exactly what was seen: `compare_and_set` for any kind of value.
 
-        It goes on living as long as before, unless its lifetime is sliding or comes with the value. Atomic.
+        It keeps its deadline, unless its lifetime is sliding or comes with the value. Atomic.
         """
         at_ms, now_ms = self._at_ms(value, until), self.bound.now_ms()
         options = self.bound.family.lifetime.on_update(now_ms, at_ms)
         data = self._codec.encode(value, self.key, self.bound.ring)
         steps: list[Any] = [holds(self.key, seen.stored), ("SET", self.key, data, *options)]
-        return self._guarded("replace_seen", steps, value, now_ms, at_ms)
+        return self._write_guarded("replace_seen", steps, value, now_ms, at_ms)
 
     async def delete_seen(self, seen: Seen[T]) -> bool:
-        """Delete it, with all that `delete` takes with it, only if it still holds exactly what was seen.
+        """Delete it with its cascade, only if it still holds exactly what was seen.
 
         Of several callers one gets True. As many round trips as `delete`.
         """
         guard = self.bound.store, holds(self.key, seen.stored)
-        return await deletion.delete_if(self.bound, self.key, "what you asked for", [guard])
+        return await deletion.delete_if(self.bound, self.key, "requested", [guard])
 
     def as_seen(self, value: T) -> Seen[T]:
         """What `see` gives once this value is written, for a later `holds`. Nothing is sent.
 
-        A sealed value is stored in another form each time, so it must be seen: raises BadCall.
+        Raises BadCall for a sealed value: its stored form differs each time, so it must be seen.
         """
         if self._codec.sealed:
             raise BadCall(f"{self.bound.family.place} holds sealed values; use see() instead")
@@ -164,7 +164,7 @@ class ValueKey(Key, Generic[T]):
         return codec
 
     def _stored_form(self, value: T) -> bytes:
-        """The one form in which this value is stored. Raises BadCall where it has several."""
+        """The stored form of this value. Raises BadCall if it has several."""
         codec = self._codec
         if codec.sealed or codec.versions is not None:
             raise BadCall(f"{self.bound.family.place} holds sealed or versioned values; use change(...) instead")
@@ -178,11 +178,11 @@ class ValueKey(Key, Generic[T]):
         value: T = bound.family.codec.decode(raw, self.key, bound.ring)
         return value
 
-    def _seen(self, replies: list[Reply]) -> Seen[T] | None:
+    def _read_seen(self, replies: list[Reply]) -> Seen[T] | None:
         try:
             value = self._read(replies)
         except Unreadable as error:
-            error.raw = bytes(replies[0])  # so that it can be guarded, too
+            error.raw = bytes(replies[0])  # so that it can serve as a guard, too
             raise
         return None if value is None else Seen(value, bytes(replies[0]))
 
@@ -200,16 +200,16 @@ class ValueKey(Key, Generic[T]):
         if family.listed_in:
             kept = only == "XX" and options in _SAME_LIFETIME
             steps = [Required(command) if only else command]
-            return self._listed(verb, steps, value, now_ms, at_ms, finish, kept=kept, new=only != "XX")
+            return self._write_listed(verb, steps, value, now_ms, at_ms, finish, kept=kept, new=only != "XX")
         return Operation(bound, verb, [command], finish)
 
-    def _guarded(self, verb: str, steps: list[Any], value: T, now_ms: int, at_ms: int | None) -> Operation[bool]:
+    def _write_guarded(self, verb: str, steps: list[Any], value: T, now_ms: int, at_ms: int | None) -> Operation[bool]:
         if self.bound.family.listed_in:
             kept = steps[-1][3:] in _SAME_LIFETIME
-            return self._listed(verb, steps, value, now_ms, at_ms, _true, kept=kept, new=False)
+            return self._write_listed(verb, steps, value, now_ms, at_ms, _true, kept=kept, new=False)
         return Compound(self.bound, verb, steps, _true, atomic=True, stopped=False)
 
-    def _listed(
+    def _write_listed(
         self,
         verb: str,
         record: list[Any],
@@ -242,7 +242,7 @@ class Value(Family[ValueKey[T]], Generic[T]):
     def __init__(
         self, pattern: str, type_: type[T], *, versions: Versions | None = None, **options: Unpack[Options]
     ) -> None: ...
-    @overload  # Literal, Annotated and unions are no classes: say which, as in `mode: Value[Mode] = Value(...)`
+    @overload  # Literal, Annotated and unions are not classes: name the type, as in `mode: Value[Mode] = Value(...)`
     def __init__(
         self: Value[Any], pattern: str, type_: object, *, versions: Versions | None = None, **options: Unpack[Options]
     ) -> None: ...
