@@ -177,7 +177,7 @@ def value(pattern: str, **options: Any) -> Value[str]:
         (lambda: declare(a=value("a:{x<=45}", owns="b"), b=value("b:{x<=100}")), "same type and bound"),
         (lambda: declare(a=value("a:{x<=45}", owns="b"), b=value("b:{x}")), "same type and bound"),
         (lambda: declare(a=value("a:{x}", owns="b"), b=value("b:{x:int}:{y}")), "x takes an int"),
-        (lambda: declare(a=value("a:{x:int}", listed_in="i"), i=Set("i", str, lifetime=FOREVER)), "no member of i"),
+        (lambda: declare(a=value("a:{x:int}", listed_in="i"), i=Set("i", str, lifetime=FOREVER)), "not a member of i"),
         (lambda: declare(a=value("a:{x<=45}", listed_in="i"), i=Set("i", str, lifetime=FOREVER)), "may be hashed"),
         (
             lambda: declare(

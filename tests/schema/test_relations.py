@@ -273,7 +273,7 @@ INDEX: Any = {"lifetime": FOREVER}
                 a=Value("a:{x}", str, lifetime=FOREVER, owns=link("b", z="x")), b=Counter("b:{y}", **INDEX)
             ),
             "dangling-relation",
-            "no placeholder of b:{y}",
+            "not a placeholder of b:{y}",
         ),
         (
             lambda: declare(
