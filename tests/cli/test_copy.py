@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from keystead import connect
-from keystead.testing import servers
-from keystead.testing.servers import Server
-from tests import forking
+from tests import forking, servers
 from tests.cli.filled import fill, held, other, restores
 from tests.cli.held_back import IMPATIENT, PATIENT, held_back
 from tests.cli.program import Program, assert_one_sentence, output
 from tests.cli.test_asking import Terminal
+from tests.servers import Server
 from tests.serving import environment, wait_until
 from tests.stores.backup.contents import DAY_MS
 

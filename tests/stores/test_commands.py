@@ -20,7 +20,7 @@ from keystead.stores.commands import (
     read,
     score,
 )
-from keystead.testing.servers import Server
+from tests.servers import Server
 
 
 def arguments(spec: Spec) -> list[str]:

@@ -14,7 +14,7 @@ from keystead.stores.copy import CopyLost, NoProgress, SourceEmptied, copy, foll
 from keystead.stores.copy.copying import LOST_KEYS, Copying, Passed
 from keystead.stores.copy.notes import Notes
 from keystead.stores.copy.verifying import verify
-from keystead.testing import servers
+from tests import servers
 from tests.stores.backup.contents import DAY_MS, contents, now_ms
 from tests.stores.copy.conftest import UrlOf, files, own
 from tests.stores.copy.interference import EVERY_KIND

@@ -12,7 +12,7 @@ from keystead.stores.database.database_session import Statement
 from keystead.stores.database.database_store import DatabaseStore
 from keystead.stores.mysql import mysql_dialect as mysql
 from keystead.stores.postgres import postgres_dialect as postgres
-from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
+from tests.servers import DatabaseServer, MariadbServer, PostgresServer
 from tests.stores.sqlite.processes import until
 
 

@@ -8,8 +8,8 @@ import keystead
 from keystead import Store, connect
 from keystead.errors import BadUrl, StoreReadOnly, StoreRefused, StoreUnavailable
 from keystead.stores.postgres.postgres_store import PostgresStore
-from keystead.testing import servers
-from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
+from tests import servers
+from tests.servers import DatabaseServer, MariadbServer, PostgresServer
 
 pytestmark = pytest.mark.anyio
 

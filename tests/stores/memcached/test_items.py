@@ -18,7 +18,7 @@ from keystead.stores.memcached.item_format import (
 )
 from keystead.stores.memcached.memcached_settings import MemcachedSettings
 from keystead.stores.memcached.memcached_store import wall_ms
-from keystead.testing.servers import MemcachedServer
+from tests.servers import MemcachedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ YEAR_MS = 365 * 24 * 3600 * 1000
 
 def stored(server: MemcachedServer, name: str) -> bytes:
     """What the server says of an item: how long it lasts in seconds (t), and its flags (f)."""
-    return server.said_to(f"mg {name} t f")
+    return server.exchange(f"mg {name} t f")
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
@@ -93,14 +93,14 @@ async def test_a_key_without_a_lifetime_has_none_on_the_server(server: Memcached
 
 
 async def test_what_others_wrote_is_said_and_left_alone(server: MemcachedServer) -> None:
-    server.said_to("set keystead:theirs 0 0 3\r\nabc")
+    server.exchange("set keystead:theirs 0 0 3\r\nabc")
     async with connect(server.url) as store:
         for command in (("GET", "theirs"), ("INCRBY", "theirs", 1), ("DEL", "theirs"), ("SET", "theirs", "x", "NX")):
             with pytest.raises(WrongKind, match="did not write"):
                 await store.run([command])
         with pytest.raises(WrongKind, match="did not write"):
             await store.atomically([("INCRBY", "theirs", 1)])
-    assert server.said_to("get keystead:theirs", b"END\r\n") == b"VALUE keystead:theirs 0 3\r\nabc\r\nEND\r\n"
+    assert server.exchange("get keystead:theirs", b"END\r\n") == b"VALUE keystead:theirs 0 3\r\nabc\r\nEND\r\n"
 
 
 async def test_the_deadline_in_the_value_counts_and_not_the_seconds_of_the_server(server: MemcachedServer) -> None:

@@ -8,9 +8,9 @@ from keystead import connect
 from keystead.errors import BadUrl, CrossSlot, DoesNotFit, StoreRefused, UnknownCommand
 from keystead.schema import Hash, Keyspace, Value, after
 from keystead.stores import required
-from keystead.testing import servers
-from keystead.testing.servers import MemcachedServer
+from tests import servers
 from tests.listening import listening, port_of
+from tests.servers import MemcachedServer
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import time
 
 import keystead
 from keystead.stores.redis.cluster import slot_of
-from keystead.testing.servers import Cluster, Server
+from tests.servers import Cluster, Server
 from tests.stores.redis.load import Load
 from tests.stores.redis.waits import until
 
