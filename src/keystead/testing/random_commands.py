@@ -17,6 +17,7 @@ from keystead.stores import (
     Holds,
     Step,
     TimedCommand,
+    absent,
     at_most,
     field_holds,
     holds,

@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from keystead.errors import CommandError
 from keystead.stores import (
+    Absent,
     AtMost,
     FieldHolds,
     Guarantees,

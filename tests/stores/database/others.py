@@ -22,7 +22,7 @@ class Other:
     def __init__(self, server: DatabaseServer) -> None:
         self._postgres = isinstance(server, PostgresServer)
         assert isinstance(server, PostgresServer | MariadbServer)
-        self._connection: Any = server._connected(server.database)
+        self._connection: Any = server._connect(server.database)
         self.do("SET deadlock_timeout = '60s'" if self._postgres else "SET innodb_lock_wait_timeout = 60")
         self.do("BEGIN")
 
