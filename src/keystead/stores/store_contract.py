@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import math
 import os
 import warnings
 import weakref
@@ -21,38 +20,69 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias
 
-from keystead.errors import BadArgument, CommandError, NotANumber, StoreError, WrongEventLoop
-from keystead.stores.commands import (
-    AMOUNTS,
-    INT64_MAX,
-    INT64_MIN,
-    KINDS,
-    LATEST_MS,
-    TABLE,
-    TIMED,
-    WHOLE_READS,
-    Argument,
-    Call,
-    Command,
-    Reply,
-    StoreMs,
-    TimedCommand,
-    amount_of,
-    check_scan,
-    encode,
-    read,
+from keystead.errors import BadArgument, CommandError, StoreError, WrongEventLoop
+from keystead.stores.atomic_steps import (
+    ATOMIC_ARGUMENTS,
+    Absent,
+    AtMost,
+    FieldHolds,
+    Holds,
+    MoreThan,
+    Outcome,
+    Planned,
+    Required,
+    Step,
+    Still,
+    absent,
+    at_most,
+    field_holds,
+    holds,
+    keys_of,
+    more_than,
+    plan,
+    required,
+    still,
+    store_ms,
 )
+from keystead.stores.commands import KINDS, Call, Command, Reply, check_scan, encode, read
 from keystead.stores.worker_thread import join_stopped
+
+__all__ = [
+    "ATOMIC_ARGUMENTS",
+    "PROCEDURE",
+    "Absent",
+    "AtMost",
+    "FieldHolds",
+    "Guarantees",
+    "Holds",
+    "Message",
+    "MoreThan",
+    "Outcome",
+    "Planned",
+    "Required",
+    "Step",
+    "Still",
+    "Store",
+    "WholeKey",
+    "absent",
+    "at_most",
+    "field_holds",
+    "holds",
+    "keys_of",
+    "more_than",
+    "plan",
+    "required",
+    "still",
+    "store_ms",
+    "without_errors",
+]
 
 # A key as a whole: name, kind, deadline in absolute ms, and value. The value is a list of parts, by kind: the string;
 # fields and values; members; scores and members; items; for each entry of a stream its id, how many arguments follow,
 # and these.
 WholeKey: TypeAlias = tuple[bytes, str, int | None, Sequence[bytes]]
-
-# A Lua script cannot unpack more than about 8,000 arguments into one call; one limit for all stores.
-ATOMIC_ARGUMENTS = 7_000
 
 EXIT_WAITS_S = 1.0  # at most, until connections of stores that were left open are closed
 
@@ -89,200 +119,8 @@ class Message:
     data: bytes
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class Required:
-    """A command whose reply must not be nil or 0."""
-
-    command: TimedCommand
-
-
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class Holds:
-    """A guard: the key holds exactly this value, or (None) is not there. Its reply is 1 or 0, and 0 stops."""
-
-    key: str | bytes
-    value: Argument | None
-
-
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class FieldHolds:
-    """A guard: the field of this hash holds exactly this value, or (None) is not there."""
-
-    key: str | bytes
-    field: Argument
-    value: Argument | None
-
-
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class Absent:
-    """A guard: there is no such key, of whatever kind."""
-
-    key: str | bytes
-
-
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class AtMost:
-    """A guard: the reply of this reading command is a number of at most `limit`. Nil counts as 0."""
-
-    command: TimedCommand
-    limit: int | float | StoreMs
-
-    def allows(self, reply: Reply, now_ms: int) -> bool:
-        """Whether this reply is within the limit, compared without rounding. Raises NotANumber."""
-        limit = self.limit.at(now_ms) if isinstance(self.limit, StoreMs) else self.limit
-        return amount_of(reply) <= limit
-
-
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class MoreThan(AtMost):
-    """A guard, the opposite: the reply of this reading command is a number of more than `limit`."""
-
-    def allows(self, reply: Reply, now_ms: int) -> bool:
-        return not AtMost.allows(self, reply, now_ms)
-
-
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class Still:
-    """A guard: this reading command replies exactly this, as it did before."""
-
-    command: TimedCommand
-    reply: Reply
-
-
-Step: TypeAlias = TimedCommand | Required | Holds | FieldHolds | Absent | AtMost | Still
-
-
 # The name of the procedure that is being called, for whoever counts calls or logs slow ones.
 PROCEDURE: ContextVar[str] = ContextVar("keystead procedure", default="")
-
-
-def keys_of(step: Step) -> Sequence[str | bytes]:
-    """The keys that a step names. It may be wrong: its error is told by whoever reads it."""
-    key: Any = getattr(step, "key", None)
-    if key is not None:
-        return (key,)
-    command: Any = getattr(step, "command", step)
-    if isinstance(command, Call):
-        return command.keys
-    spec = (
-        TABLE.get(command[0]) if isinstance(command, tuple | list) and command and isinstance(command[0], str) else None
-    )
-    if spec is None:
-        return ()
-    named = command[1:] if spec.keys < 0 else command[1 : 1 + spec.keys]
-    return [one for one in named if isinstance(one, str | bytes)]
-
-
-def required(command: TimedCommand) -> Required:
-    """Mark a command of `atomically`: where its reply is nil or 0, nothing of the whole takes effect."""
-    return Required(command)
-
-
-def holds(key: str | bytes, value: Argument | None) -> Holds:
-    """A guard for `atomically`: go on only if `key` still holds `value` (None: only if there is no such key)."""
-    return Holds(key, value)
-
-
-def field_holds(key: str | bytes, field: Argument, value: Argument | None) -> FieldHolds:
-    """A guard for `atomically`: go on only if this field of the hash `key` still holds `value` (None: is absent)."""
-    return FieldHolds(key, field, value)
-
-
-def absent(key: str | bytes) -> Absent:
-    """A guard for `atomically`: go on only if there is no such key, of whatever kind."""
-    return Absent(key)
-
-
-def at_most(command: TimedCommand, limit: int | float | StoreMs) -> AtMost:
-    """A guard for `atomically`: go on only if this reading command replies a number of at most `limit`.
-
-    It is for caps and bounded counters: `at_most(("SCARD", "devices:7"), 4)` before a SADD lets a set have 5 members
-    and never more. Nil counts as 0. The command reads an amount of one key: GET, HGET, LINDEX, ZSCORE, SCARD, ZCARD,
-    ZCOUNT, HLEN, LLEN, XLEN, SISMEMBER or HEXISTS. What is stored there and is no number is an error, NotANumber.
-    Numbers of 64 bits are compared exactly, on every store.
-    """
-    return AtMost(command, limit)
-
-
-def more_than(command: TimedCommand, limit: int | float | StoreMs) -> MoreThan:
-    """A guard for `atomically`, the opposite of `at_most`: go on only if the number is higher than `limit`.
-
-    It is for what must not run out: `more_than(("GET", "stock:apple"), 0)` before a decrement.
-    """
-    return MoreThan(command, limit)
-
-
-def still(command: TimedCommand, reply: Reply) -> Still:
-    """A guard for `atomically`: go on only if this reading command replies what it replied before.
-
-    It is for a change of a whole key that nobody else may have changed since it was read: of any kind, and of its
-    deadline, as in `still(("HGETALL", "cart:7"), cart)` and `still(("PEXPIRETIME", "cart:7"), ends_at_ms)`. The command
-    is GET, HGETALL, SMEMBERS, ZRANGE, LRANGE, XRANGE or PEXPIRETIME. The members of a set and the fields of a hash are
-    compared without regard to their order. On Redis what is sent is a digest of the reply, whatever its size.
-    """
-    return Still(command, reply)
-
-
-def store_ms(plus: int | float = 0) -> StoreMs:
-    """For `atomically`, in the place of a number: the time of the store in ms since 1970, plus so many.
-
-    So what is written and compared goes by one clock, whatever the clocks of the processes say, and nobody has to ask
-    for the time first: `("ZADD", "seen", store_ms(), "me")`, `("ZREMRANGEBYSCORE", "seen", "-inf", store_ms(-60_000))`,
-    `at_most(("ZSCORE", "free", "me"), store_ms())`. All steps of one `atomically` have the same time. It stands for a
-    score, a bound of scores, a value of SET, HSET or HSETNX, the moment of PEXPIREAT and PXAT, or the limit of
-    `at_most`.
-    """
-    return StoreMs(plus)
-
-
-@dataclass(slots=True)  # not frozen, because every call makes one
-class Outcome:
-    """What `atomically` did. True where everything took effect, false where nothing did.
-
-    `stopped_at` is the place of the step that stopped it; `replies` then end with the reply of that step.
-    """
-
-    replies: list[Reply]
-    stopped_at: int | None = None
-
-    def __bool__(self) -> bool:
-        return self.stopped_at is None
-
-
-@dataclass(slots=True)
-class Planned:
-    """A step of `atomically` that was read: a call, whether it is required, and for a guard what it expects."""
-
-    call: Call
-    required: bool = False
-    guard: bool = False
-    expected: bytes | int | None = None  # 0: the reply of EXISTS, for `absent`
-    at_most: AtMost | None = None  # then it expects this, and no value
-    still: Still | None = None  # then it expects the reply of this
-    times: tuple[tuple[int, StoreMs], ...] = ()  # places among the arguments where the time belongs
-
-    def call_at(self, now_ms: int) -> Call:
-        """What is to be run when the clock of the store says this."""
-        if not self.times:
-            return self.call
-        args = list(self.call.args)
-        for place, moment in self.times:
-            args[place] = encode(moment.at(now_ms))
-        return read((self.call.spec.name, *args))
-
-    def verdict(self, reply: Reply, now_ms: int) -> int:
-        """The reply of a guard whose call replied this: 1 where it holds, or else 0. Raises NotANumber."""
-        if self.still is not None:
-            return int(reply == self.still.reply)
-        if self.at_most is None:
-            return int(reply == self.expected)
-        try:
-            return int(self.at_most.allows(reply, now_ms))
-        except NotANumber as error:
-            raise self.call.blame(error) from None
-
-    def stops(self, reply: Reply) -> bool:
-        return (self.required or self.guard) and (reply is None or (type(reply) is int and reply == 0))
 
 
 class Store(ABC):
@@ -553,110 +391,6 @@ def _leave_open_stores() -> None:
         join_stopped(EXIT_WAITS_S)
 
 
-def plan(steps: Sequence[Step]) -> list[Planned]:
-    """The steps of `atomically`, read. Raises what is wrong with one of them."""
-    planned = []
-    for step in steps:
-        one = _PLANNING.get(type(step), _plan_command)(step)
-        call = one.call
-        if len(call.args) >= ATOMIC_ARGUMENTS:
-            raise call.blame(BadArgument(f"in an atomic step a command has at most {ATOMIC_ARGUMENTS} arguments"))
-        if not call.spec.keys:
-            _check_keyless(one)
-        planned.append(one)
-    return planned
-
-
-def _check_keyless(step: Planned) -> None:
-    name = step.call.spec.name
-    if step.required and name == "PUBLISH":
-        raise step.call.blame(BadArgument("a message goes out when all else is done, so it cannot be required"))
-    if name in ("SCAN", "DBSIZE"):
-        raise step.call.blame(BadArgument("walks the whole store, which an atomic step must not"))
-
-
-def _plan_command(step: Any) -> Planned:
-    call, times = _timed(step)
-    return Planned(call, times=times)
-
-
-def _plan_required(step: Required) -> Planned:
-    call, times = _timed(step.command)
-    return Planned(call, required=True, times=times)
-
-
-def _plan_limit(step: AtMost) -> Planned:
-    call, times = _amount_read(step)
-    return Planned(call, guard=True, at_most=step, times=times)
-
-
-def _plan_still(step: Still) -> Planned:
-    call, times = _whole_read(step)
-    return Planned(call, guard=True, still=step, times=times)
-
-
-_PLANNING: dict[type, Callable[[Any], Planned]] = {
-    Required: _plan_required,
-    Holds: lambda step: Planned(read(("GET", step.key)), guard=True, expected=_expected(step.value)),
-    FieldHolds: lambda step: Planned(read(("HGET", step.key, step.field)), guard=True, expected=_expected(step.value)),
-    Absent: lambda step: Planned(read(("EXISTS", step.key)), guard=True, expected=0),
-    AtMost: _plan_limit,
-    MoreThan: _plan_limit,
-    Still: _plan_still,
-}
-
-
-_SEQUENCES = (tuple, list)  # not a union, which an isinstance would make anew at every call
-_SOME_TIME = 1  # stands for the time of the store where a command is read
-
-
-def _timed(command: TimedCommand) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
-    """The command, and where the time of the store belongs into it; raises what is wrong with either."""
-    if not isinstance(command, _SEQUENCES) or StoreMs not in map(type, command):
-        return read(cast("Command", command)), ()
-    call = read([_SOME_TIME if isinstance(part, StoreMs) else part for part in command])
-    times = tuple((place, part) for place, part in enumerate(command[1:]) if isinstance(part, StoreMs))
-    fits = TIMED.get(call.spec.name)
-    for place, moment in times:
-        if fits is None or not fits(place, len(call.args)):
-            raise call.blame(BadArgument(f"the time of the store cannot stand as argument {place + 1} of this"))
-        _check_moment(call, moment)
-    return call, times
-
-
-def _check_moment(call: Call, moment: StoreMs) -> None:
-    plus = moment.plus
-    if type(plus) not in (int, float) or not -LATEST_MS <= plus <= LATEST_MS:
-        raise call.blame(BadArgument(f"store_ms takes a number of milliseconds, not {plus!r:.40}"))
-
-
-def _amount_read(guard: AtMost) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
-    """The command of this guard; raises BadArgument where it reads no amount, or where the limit is none."""
-    (call, times), limit = _timed(guard.command), guard.limit
-    if call.spec.name not in AMOUNTS:
-        raise call.blame(BadArgument(f"at_most takes a command that reads an amount: {', '.join(AMOUNTS)}"))
-    if isinstance(limit, StoreMs):
-        _check_moment(call, limit)
-        return call, times
-    if type(limit) is int and INT64_MIN <= limit <= INT64_MAX:
-        return call, times
-    if isinstance(limit, bool) or not isinstance(limit, int | float):
-        raise call.blame(BadArgument(f"a limit is an int or a float, not {type(limit).__name__}"))
-    if isinstance(limit, int) and not INT64_MIN <= limit <= INT64_MAX:
-        raise call.blame(BadArgument("a limit that is an int has at most 64 bits; where there is none, write inf"))
-    if math.isnan(limit):
-        raise call.blame(BadArgument("a limit is a number, which nan is not"))
-    return call, times
-
-
-def _whole_read(guard: Still) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
-    """The command of this guard; raises BadArgument where it reads no whole value and no deadline."""
-    call, times = _timed(guard.command)
-    if call.spec.name not in WHOLE_READS:
-        raise call.blame(BadArgument(f"still takes a command that reads a value: {', '.join(WHOLE_READS)}"))
-    return call, times
-
-
 def without_errors(replies: list[Reply]) -> list[Reply]:
     """The replies, if there is no error among them; else the first one is raised, and says what the others are."""
     for reply in replies:
@@ -664,7 +398,3 @@ def without_errors(replies: list[Reply]) -> list[Reply]:
             reply.replies = replies
             raise reply from None
     return replies
-
-
-def _expected(value: Argument | None) -> bytes | None:
-    return None if value is None else encode(value)

@@ -34,6 +34,7 @@ from keystead.stores import (
     Still,
     Store,
 )
+from keystead.testing.contract.contract_base import READERS
 from keystead.testing.oracle import Oracle
 from keystead.testing.random_commands import (
     KEYS,
@@ -108,16 +109,6 @@ def _round_lifetime(left_ms: int) -> str:
     steps = -(-left_ms // STEP_MS)
     late_ms = steps * STEP_MS - left_ms
     return f"about {steps * STEP_MS} ms" if late_ms <= SLACK_MS else f"{left_ms} ms, not a multiple of STEP_MS"
-
-
-READERS: dict[bytes, tuple[str, tuple[str | int, ...]]] = {
-    b"string": ("GET", ()),
-    b"hash": ("HGETALL", ()),
-    b"set": ("SMEMBERS", ()),
-    b"zset": ("ZRANGE", (0, -1, "WITHSCORES")),
-    b"list": ("LRANGE", (0, -1)),
-    b"stream": ("XRANGE", ("-", "+")),
-}
 
 
 def machine_of(

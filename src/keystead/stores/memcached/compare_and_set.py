@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreError, StoreFull, StoreUnavailable
-from keystead.stores.commands import Call, Reply, SetOptions
+from keystead.stores.command_options import SetOptions
+from keystead.stores.commands import Call, Reply
 from keystead.stores.memcached.item_format import MARK, Item, Slot, cleared_at_s, packed, unpacked
 from keystead.stores.memcached.memcached_connection import MetaReply
 from keystead.stores.memcached.memcached_link import MemcachedLink

@@ -6,7 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from keystead.errors import NotANumber
-from keystead.stores.commands import Call, Reply, ScoreBound
+from keystead.stores.command_options import ScoreBound
+from keystead.stores.commands import Call, Reply
 from keystead.stores.sql.key_tables import ZSET, KeyRow, KeyTables, span
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from keystead.errors import BadArgument
-from keystead.stores.commands import UINT64_MAX, Call, Reply
+from keystead.stores.command_options import UINT64_MAX
+from keystead.stores.commands import Call, Reply
 from keystead.stores.sql.key_tables import STREAM, KeyTables
 
 if TYPE_CHECKING:

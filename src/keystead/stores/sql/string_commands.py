@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from keystead.errors import NotANumber, StoredNotANumber, WrongKind
-from keystead.stores.commands import INT64_MAX, INT64_MIN, PLAIN_SET, Call, Reply, integer
+from keystead.stores.command_options import PLAIN_SET
+from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, Reply, integer
 from keystead.stores.sql.key_tables import STRING, StringKeys, wrong_kind
 
 if TYPE_CHECKING:

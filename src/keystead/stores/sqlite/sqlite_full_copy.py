@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final
 
-from keystead.stores.commands import UINT64_MAX, entry_id, score
+from keystead.stores.command_options import UINT64_MAX
+from keystead.stores.commands import entry_id, score
 from keystead.stores.sql.key_tables import HASH, KIND_NAMES, KIND_NUMBERS, LIST, SET, STRING, ZSET
 from keystead.stores.sql.stream_commands import pack_fields, unpack_fields
 from keystead.stores.sqlite.bulk_insert import insert_rows

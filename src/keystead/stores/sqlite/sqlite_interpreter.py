@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from keystead.stores.commands import PLAIN_SET, Call, Reply
+from keystead.stores.command_options import PLAIN_SET
+from keystead.stores.commands import Call, Reply
 from keystead.stores.sql import Interpreter
 from keystead.stores.sqlite import sqlite_full_copy
 from keystead.stores.sqlite.buffered_strings import COMMANDS as STRING_COMMANDS

@@ -58,6 +58,29 @@ class Promises:
         async with connect(url) as store:
             yield store
 
+    async def contents(self, store: Store) -> dict[bytes, Any]:
+        """All keys, with kinds, values, and deadlines to the minute."""
+        found = {}
+        for key in sorted({key async for page in store.scan() for key in page}):
+            kind, left, now_ms = await store.run([("TYPE", key), ("PTTL", key), ("TIME",)])
+            name, rest = READERS[kind]
+            [value] = await store.run([(name, key, *rest)])
+            # Tests put all deadlines on the hour: see `hours_ahead`.
+            deadline = None if left < 0 else round((int(now_ms[0]) * 1000 + left) / 60_000)
+            found[key] = (kind, value, deadline)
+        return found
+
+
+# How to read a whole key of each kind.
+READERS: dict[bytes, tuple[str, tuple[str | int, ...]]] = {
+    b"string": ("GET", ()),
+    b"hash": ("HGETALL", ()),
+    b"set": ("SMEMBERS", ()),
+    b"zset": ("ZRANGE", (0, -1, "WITHSCORES")),
+    b"list": ("LRANGE", (0, -1)),
+    b"stream": ("XRANGE", ("-", "+")),
+}
+
 
 def needs(*powers: str) -> Callable[[Test[P]], Test[P]]:
     """The kinds of value a promise is about, and what else it takes of a store.
