@@ -15,7 +15,7 @@ USAGE: dict[str, str] = {}  # how each command is written; the table of commands
 
 
 class Deadline(NamedTuple):
-    """When a key dies: after `ms` milliseconds, or at `ms` milliseconds since 1970."""
+    """When a key expires: after `ms` milliseconds, or at `ms` milliseconds since 1970."""
 
     ms: int
     absolute: bool
@@ -91,7 +91,7 @@ _FLOAT = re.compile(rb"[+-]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[iI][nN]
 
 
 def integer(text: bytes) -> int:
-    """As strict as Redis: no spaces, no plus, no leading zeros, 64 bits."""
+    """A 64-bit integer, as strict as Redis: no spaces, no plus, no leading zeros."""
     if _INTEGER.fullmatch(text) and INT64_MIN <= (number := int(text)) <= INT64_MAX:
         return number
     raise NotANumber(f"{_quote(text)} is not an integer of 64 bits")
@@ -124,12 +124,12 @@ def _parse_deadline(word: bytes, text: bytes) -> Deadline:
     if number <= 0:
         raise BadLifetime(f"a lifetime must be more than zero, not {number}; to remove the key, write DEL")
     if number * unit_ms > LATEST_MS:
-        raise BadLifetime(f"{number} ends after the year 9999; for a key that never dies, leave the lifetime out")
+        raise BadLifetime(f"{number} ends after the year 9999; for a key that never expires, leave the lifetime out")
     return Deadline(number * unit_ms, absolute)
 
 
 def cached(parse: Callable[[Sequence[bytes]], Any], first: int) -> Callable[[Sequence[bytes]], Any]:
-    """The same parser, for options that stand in the arguments from `first` on: most programs use the same few."""
+    """The parser with a cache, keyed by the arguments from `first` on: most programs use the same few options."""
     known: dict[tuple[bytes, ...], Any] = {}
 
     def look_up(args: Sequence[bytes]) -> Any:
@@ -138,7 +138,7 @@ def cached(parse: Callable[[Sequence[bytes]], Any], first: int) -> Callable[[Seq
             return known[words]
         except KeyError:
             pass
-        options = parse(args)  # or raise what is wrong with them
+        options = parse(args)  # or raises
         if len(known) >= _KNOWN_OPTIONS:
             known.clear()
         known[words] = options
@@ -240,10 +240,10 @@ def parse_indexes(args: Sequence[bytes]) -> tuple[int, int]:
 
 
 def parse_index(args: Sequence[bytes]) -> int:
-    """One index, or a count with a sign. Servers differ on those that are so large that sums with them overflow."""
+    """An index, or a signed count. Servers differ on values so large that sums with them overflow."""
     place = integer(args[1])
     if abs(place) >= 1 << 62:
-        raise NotANumber(f"{place} is outside of every list")
+        raise NotANumber(f"{place} is outside every list")
     return place
 
 
@@ -287,7 +287,7 @@ def parse_optional_count(args: Sequence[bytes]) -> int | None:
 
 
 def _parse_max_len(args: Sequence[bytes], at: int, name: str) -> tuple[int, int]:
-    """Read `[=|~] number` at this place; return the number and the place after it."""
+    """Parse `[=|~] number` at this place; return the number and the place after it."""
     if at < len(args) and args[at] in (b"=", b"~"):
         at += 1
     if at >= len(args):
@@ -392,4 +392,4 @@ def _next(words: Any, after: bytes) -> bytes:
 
 
 def _bad_option(word: bytes, name: str) -> BadOption:
-    return BadOption(f"{_quote(word)} is no option here. Write: {USAGE[name]}")
+    return BadOption(f"{_quote(word)} is not an option here. Write: {USAGE[name]}")

@@ -1,8 +1,7 @@
 """The command language: a subset of Redis's own, as data.
 
-One table says for each command how it is written, which of its arguments are keys, what kind of value it
-works on and whether it writes. Every store reads commands through `read`, so a command that is written wrongly
-gets the same error everywhere, and nothing of it is sent.
+One table states for each command its syntax, which arguments are keys, what kind of value it works on and whether it
+writes. Every store parses commands with `read`, so an invalid command gets the same error everywhere, and is not sent.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ Command: TypeAlias = Sequence[Argument]
 
 @dataclass(frozen=True, slots=True)
 class StoreMs:
-    """In the place of a number in a step of `atomically`: the time of the store in ms since 1970, plus so many."""
+    """A placeholder for a number in a step of `atomically`: the store's time in ms since 1970, plus an offset."""
 
     plus: int | float = 0
 
@@ -82,11 +81,11 @@ class StoreMs:
         return int(moment) if isinstance(moment, float) and moment.is_integer() else moment
 
 
-# A command of `atomically`, in which a moment may be up to the store.
+# A command of `atomically`, in which a number may be computed from the store's time.
 TimedCommand: TypeAlias = Sequence[Argument | StoreMs]
 
-# What a store answers, as Python values in the shape of RESP3: bytes, int, float, None, list, dict, set.
-# The typed level is the schema; here a precise union would only make every caller cast.
+# Replies are Python values in the shape of RESP3: bytes, int, float, None, list, dict, set.
+# The schema is the typed level; here a precise union would only make every caller cast.
 Reply: TypeAlias = Any
 
 KINDS = frozenset({"string", "hash", "set", "zset", "list", "stream"})
@@ -99,7 +98,7 @@ class Spec:
     name: str
     usage: str
     summary: str
-    kind: str | None  # what it works on; None: any kind, or no key at all
+    kind: str | None  # of the key; None: any kind, or no key at all
     writes: bool
     keys: int  # how many keys follow the name: 0, 1, or -1 for all arguments
     least: int  # fewest arguments, the name not counted
@@ -109,17 +108,17 @@ class Spec:
 
     @property
     def about(self) -> str:
-        """What a reader of a list of commands looks for it under."""
-        if self.name in ("SET", "MGET"):  # which take a key of any kind, and are about strings
+        """The heading of the command in a list of commands."""
+        if self.name in ("SET", "MGET"):  # they take a key of any kind, but work on strings
             return "string"
         return self.kind or ("keys" if self.keys else "the store and messages")
 
 
 class Call:
-    """A command that was read: its spec, its arguments as bytes (the name not among them), and what they mean.
+    """A parsed command: its spec, its arguments as bytes (without the name), and its options.
 
-    packed   how a store sends it, for a call that is made again and again; empty: not sent yet; None: it is made once,
-             so this is not worth keeping
+    packed   the request of a reused call, cached by a store; empty: not sent yet; None: the call is not reused, so
+             nothing is cached
     """
 
     __slots__ = ("args", "options", "packed", "spec")
@@ -135,13 +134,13 @@ class Call:
         return self.args if self.spec.keys < 0 else self.args[: self.spec.keys]
 
     def blame(self, error: CommandError) -> CommandError:
-        """The same error, naming this command and its key."""
+        """Add this command and its key to the error."""
         error.command = self.spec.name
         error.key = self.args[0] if self.spec.keys and self.args else None
         return error
 
 
-# Tuples, not unions: a union in an isinstance is made anew at every call.
+# Tuples, not unions: isinstance would build a union anew at every call.
 _TEXT = (str, bytes)
 _BYTES = (bytes, bytearray, memoryview)
 
@@ -149,7 +148,7 @@ _BYTES = (bytes, bytearray, memoryview)
 def read(command: Command | Call) -> Call:
     """Turn a command as the caller wrote it into a Call, or raise a CommandError that names it.
 
-    A Call is taken as it is: whoever made it knows that its arguments fit, and spares this look at them.
+    A Call is returned as it is: its maker vouches for the arguments, which are not checked again.
     """
     if type(command) is Call:
         return command
@@ -157,8 +156,6 @@ def read(command: Command | Call) -> Call:
     try:
         spec = TABLE[command[0]]  # type: ignore[index]
     except (KeyError, TypeError, IndexError):
-        spec = None
-    if spec is None:
         spec = _find(command)
     args: list[bytes] = []
     try:
@@ -179,7 +176,7 @@ def read(command: Command | Call) -> Call:
 
 
 def _unencodable(spec: Spec, command: Command) -> CommandError:
-    """What is wrong with the first argument that cannot be stored, naming its place and the key."""
+    """The error of the first argument that cannot be encoded, with its place and the key."""
     args: list[bytes] = []
     for argument in command[1:]:
         try:
@@ -187,11 +184,11 @@ def _unencodable(spec: Spec, command: Command) -> CommandError:
         except CommandError as error:
             error.sentence = f"argument {len(args) + 1}: {error.sentence}"
             return Call(spec, args, None).blame(error)
-    raise AssertionError("all arguments can be stored")
+    raise AssertionError("all arguments can be encoded")
 
 
 def encode(argument: Argument) -> bytes:
-    """An argument as the bytes that are stored. Text is UTF-8, numbers are written in decimal."""
+    """An argument as stored bytes: text as UTF-8, numbers in decimal."""
     if isinstance(argument, str):
         try:
             return argument.encode()
@@ -203,37 +200,37 @@ def encode(argument: Argument) -> bytes:
         return repr(float(argument)).encode()
     if type(argument) is not bool and isinstance(argument, int):
         if not -(10**300) < argument < 10**300:
-            raise BadArgument("an int of more than 300 digits is no number that a store knows; pass text")
+            raise BadArgument("an int of more than 300 digits is too large for any store; pass text")
         return b"%d" % argument
     instead = {
         "NoneType": "; to remove a key or a field, write DEL or HDEL",
         "bool": "; write 1 or 0",
-        "StoreMs": "; store_ms belongs into `atomically`",
+        "StoreMs": "; store_ms belongs in `atomically`",
     }
     name = type(argument).__name__
     raise BadArgument(f"an argument is text, bytes, an int or a float, not {name}{instead.get(name, '')}")
 
 
 def _find(command: object) -> Spec:
-    """The spec of a command whose name is not written as in the table."""
+    """The spec of a command whose name is not spelled as in the table, such as in lower case. Raises CommandError."""
     if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
         if type(command).__name__ in ("Required", "Holds", "FieldHolds", "Absent", "AtMost", "MoreThan", "Still"):
             raise BadArgument(
-                "required, holds, field_holds, absent, at_most, more_than and still belong into `atomically`, "
-                "not into `run`"
-            )
+                "required, holds, field_holds, absent, at_most, more_than and still belong in `atomically`, "
+                "not in `run`"
+            ) from None
         raise BadArgument(
             f'a command is a tuple such as ("GET", "key"), in a list of commands; this is {command!r:.80}'
-        )
+        ) from None
     name = command[0]
     shown = name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
     spec = TABLE.get(shown.upper())
     if spec is None:
-        raise UnknownCommand(_instead_of(shown.upper()), shown[:60])
+        raise UnknownCommand(_advice_for(shown.upper()), shown[:60]) from None
     return spec
 
 
-_INSTEAD = {
+_REPLACEMENTS = {
     "INCR": "write INCRBY key 1",
     "DECR": "write DECRBY key 1",
     "TTL": "write PTTL, which answers in milliseconds",
@@ -253,36 +250,36 @@ _INSTEAD = {
 }
 
 
-def _instead_of(name: str) -> str:
-    """What to write instead of a command that is not there."""
+def _advice_for(name: str) -> str:
+    """What to write instead of an unknown command."""
     first = name.split(" ")[0]
     if first != name and first in TABLE:
-        return f'no such command; each argument stands for itself, as in ("{first}", "key")'
+        return f'no such command; each argument is an item of its own, as in ("{first}", "key")'
     near = get_close_matches(first, TABLE, 1)
-    advice = _INSTEAD.get(first) or (f"is it {near[0]}?" if near else "the list is in docs/commands.md")
+    advice = _REPLACEMENTS.get(first) or (f"is it {near[0]}?" if near else "the list is in docs/commands.md")
     return f"no such command here; {advice}"
 
 
 def check_scan(kind: str | None, page: int) -> None:
-    """What `Store.scan` takes beside a pattern."""
+    """Check the arguments of `Store.scan` other than its pattern. Raises BadArgument."""
     if kind is not None and kind not in KINDS:
-        raise BadArgument(f"{kind!r} is no kind; write one of {', '.join(sorted(KINDS))}", "SCAN")
+        raise BadArgument(f"{kind!r} is not a kind; write one of {', '.join(sorted(KINDS))}", "SCAN")
     if type(page) is not int or page < 1:
         raise BadArgument(f"a page holds one key or more, not {page!r}", "SCAN")
 
 
 def amount_of(reply: Reply) -> int | float:
-    """What one of AMOUNTS replied, as a number. Nil is 0; text is an integer of 64 bits, or else read as a score is."""
+    """The reply of one of AMOUNTS as a number. Nil is 0; text is parsed as a 64-bit integer, or else as a score."""
     if reply is None:
         return 0
     if not isinstance(reply, bytes):
         return cast("int | float", reply)
-    for reading in (integer, score):
+    for parse in (integer, score):
         try:
-            return reading(reply)
+            return parse(reply)
         except NotANumber:
             continue
-    raise StoredNotANumber("the stored value is not a number")  # which is not shown: it may be a secret
+    raise StoredNotANumber("the stored value is not a number")  # not shown: it may be a secret
 
 
 # --- the table ---------------------------------------------------------------------------------------------
@@ -459,16 +456,16 @@ TABLE: dict[str, Spec] = {
 
 USAGE.update({spec.name: spec.usage for spec in TABLE.values()})
 
-# Reads of one key that reply an amount, or may, and nil only where 0 is as true. So not PTTL, whose -1 means for ever,
-# nor ZRANK, whose nil is no place at all.
+# Reads of one key whose reply is or may be an amount, with nil meaning 0. So not PTTL, whose -1 means forever, nor
+# ZRANK, whose nil is not a rank.
 AMOUNTS = (
     *("GET", "HGET", "LINDEX", "ZSCORE"),
     *("SCARD", "ZCARD", "ZCOUNT", "HLEN", "LLEN", "XLEN"),
     *("SISMEMBER", "HEXISTS"),
 )
 
-# Where the time of the store may stand: as a number, never as the name of a key, a field or a member, because stores
-# look for what a command names before they know the time. Each takes the place among the arguments, and their number.
+# Where `store_ms` may stand: as a number, never as a key, a field or a member, because stores load what a command
+# names before they know the time. Each function takes the place of the argument, and the number of arguments.
 TIMED: dict[str, Callable[[int, int], bool]] = {
     "SET": lambda place, count: place >= 1,
     "PEXPIREAT": lambda place, count: place == 1,
@@ -479,5 +476,5 @@ TIMED: dict[str, Callable[[int, int], bool]] = {
 }
 
 
-# Reads of one key that tell all of it, or its deadline.
+# Reads of a whole key, or of its deadline.
 WHOLE_READS = ("GET", "HGETALL", "SMEMBERS", "ZRANGE", "LRANGE", "XRANGE", "PEXPIRETIME")

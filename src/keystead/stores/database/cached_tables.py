@@ -9,26 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from keystead.stores.commands import TABLE, Call
+from keystead.stores.commands import Call
+from keystead.stores.database.batch_reads import LOADED, BatchReads
 from keystead.stores.database.database_session import Result, Session, Statement
 from keystead.stores.database.dialect import IDS_AT_ONCE, Dialect, FoundKeys, NewRow, StoredKey, Wanted
 from keystead.stores.database.hashed_names import LONGEST, name_of, rest_of, text_of
 from keystead.stores.sql.key_tables import DELETE_AT_ONCE, ENTRY_TABLES, STRING, KeyRow, KeyTables, in_order
-
-# Which arguments of a command name fields or members, and in which table.
-_FIELDS: dict[str, slice] = {
-    **dict.fromkeys(("HGET", "HMGET", "HDEL", "HEXISTS", "SADD", "SREM", "SISMEMBER"), slice(1, None)),
-    **dict.fromkeys(("HSETNX", "HINCRBY"), slice(1, 2)),
-    "HSET": slice(1, None, 2),
-}
-_MEMBERS: dict[str, slice] = dict.fromkeys(("ZREM", "ZSCORE", "ZMSCORE", "ZRANK", "ZREVRANK"), slice(1, None))
-_WHOLE = frozenset({"HGETALL", "SMEMBERS"})
-_VALUES = frozenset({"GET", "MGET", "GETDEL", "GETEX", "INCRBY", "DECRBY", "XADD"})
-# Commands that need nothing but what was loaded, whatever they find.
-LOADED = frozenset(
-    {spec.name for spec in TABLE.values() if spec.kind in ("string", "hash", "set") or (spec.keys and not spec.kind)}
-    | {"ZADD", "ZREM", "ZSCORE", "ZMSCORE", "ZCARD", "LLEN", "XLEN", "TIME", "PUBLISH"}
-)
 
 
 class _Entries:
@@ -83,56 +69,26 @@ class CachedTables(KeyTables):
     # --- beginning and ending ------------------------------------------------------------------------------
 
     def load(self, calls: Iterable[Call], keys: Iterable[bytes] = (), *, writes: bool, asks_more: bool = False) -> None:
-        """Begin, and read what these calls need. `keys`: others that are to be locked and read.
+        """Begin, and read what these calls need. `keys`: others to lock and read.
 
-        Reads that need nothing further are one statement, without a transaction, and over when this returns.
+        Reads that need nothing more are one statement, without a transaction, and done when this returns.
         """
-        calls, dialect = list(calls), self._dialect
-        with_value: dict[bytes, None] = {}
-        others: dict[bytes, None] = dict.fromkeys(keys)
-        fields: dict[tuple[bytes, bytes], None] = {}
-        members: dict[tuple[bytes, bytes], None] = {}
-        wholes: dict[bytes, None] = {}
-        publishes, creating, loaded = False, 0, not asks_more
-        for call in calls:
-            name, args = call.spec.name, call.args
-            loaded = loaded and name in LOADED
-            (with_value if name in _VALUES or (name == "SET" and call.options.get) else others).update(
-                dict.fromkeys(call.keys)
-            )
-            if name in _FIELDS:
-                fields.update(((args[0], text), None) for text in args[_FIELDS[name]])
-            elif name in _MEMBERS:
-                members.update(((args[0], text), None) for text in args[_MEMBERS[name]])
-            elif name == "ZADD":
-                members.update(((args[0], text), None) for text, _ in call.options.pairs)
-            elif name in _WHOLE:
-                wholes[args[0]] = None
-            publishes = publishes or name == "PUBLISH"
-            creating += call.spec.writes
-        rest = [key for key in others if key not in with_value]
-        look = dialect.look(
-            Wanted(
-                [name_of(key) for key in with_value],
-                [name_of(key) for key in rest],
-                [(name_of(key), name_of(text)) for key, text in fields],
-                [(name_of(key), name_of(text)) for key, text in members],
-                [name_of(key) for key in wholes],
-            )
-        )
+        dialect, needs = self._dialect, BatchReads(calls, keys)
         before: Sequence[Statement] = ()
         if writes:
-            missing = creating - len(self._session.ids)
+            missing = needs.writes - len(self._session.ids)
             if missing > 0:
                 self.take_ids(-(-missing // IDS_AT_ONCE))
-            before = [dialect.begin, *dialect.lock(sorted({*with_value, *others}), publishes=publishes)]
-        elif not loaded:
+            before = [dialect.begin, *dialect.lock(needs.sorted_keys(), publishes=needs.publishes)]
+        elif asks_more or not needs.one_read_is_enough:
             before = dialect.begin_reading
-        looked = dialect.looked(self._session.ask([*before, look])[-1])
-        self._know_rows([*with_value, *rest], looked)
-        self._know_entries(self._fields, fields, {(owner, name): (value,) for owner, name, value in looked.fields})
-        self._know_entries(self._scores, members, {(owner, name): score for owner, name, score in looked.members})
-        self._know_wholes(wholes, looked)
+        looked = dialect.looked(self._session.ask([*before, dialect.look(needs.wanted())])[-1])
+        self._know_rows([*needs.with_value, *needs.without_value()], looked)
+        self._know_entries(
+            self._fields, needs.fields, {(owner, name): (value,) for owner, name, value in looked.fields}
+        )
+        self._know_entries(self._scores, needs.members, {(owner, name): score for owner, name, score in looked.members})
+        self._know_wholes(needs.wholes, looked)
 
     def take_ids(self, blocks: int = 1) -> None:
         """Ids for new keys, for this session alone."""
@@ -226,29 +182,25 @@ class CachedTables(KeyTables):
             before, now = self._stored[key], self._held[key]
             if before == now:
                 continue
+            self._stored[key] = now
             if before is not None and (now is None or now.id != before.id):
                 gone.append(before.id)
+                before = None
             if now is not None:
-                row = NewRow(
-                    now.id, name_of(key), rest_of(key), now.kind, now.expires_at, now.size, now.long, now.value
-                )
-                if before is None or before.id != now.id:
-                    new.append(row)
-                elif now.loaded and (not before.loaded or now.value != before.value):
-                    valued.append(row)
-                else:
-                    changed.append(row)
-            self._stored[key] = now
+                rows = new if before is None else valued if _has_new_value(before, now) else changed
+                rest = rest_of(key)
+                rows.append(NewRow(now.id, name_of(key), rest, now.kind, now.expires_at, now.size, now.long, now.value))
         self._dirty.clear()
+        dialect = self._dialect
         if gone:
-            self._log += self._dialect.delete_rows(gone)
-        for statement, rows in (
-            (self._dialect.insert_rows, new),
-            (self._dialect.update_rows, changed),
-            (self._dialect.update_values, valued),
+            self._log += dialect.delete_rows(gone)
+        for write, rows in (
+            (dialect.insert_rows, new),
+            (dialect.update_rows, changed),
+            (dialect.update_values, valued),
         ):
             if rows:
-                self._log += statement(rows)
+                self._log += write(rows)
 
     def _settle_entries(self, entries: _Entries) -> None:
         put: list[tuple[int, bytes, bytes | None, object]] = []
@@ -525,8 +477,12 @@ class CachedTables(KeyTables):
         return listening
 
 
+def _has_new_value(before: StoredKey, now: StoredKey) -> bool:
+    return now.loaded and (not before.loaded or now.value != before.value)
+
+
 class _Restore:
-    """Puts back what was held and stored of one thing, and whether that had been written."""
+    """Restores one entry: its value in memory, its stored value, and whether it was dirty."""
 
     __slots__ = ("at", "dirty", "held", "in_held", "in_stored", "mark", "stored", "was_dirty")
 

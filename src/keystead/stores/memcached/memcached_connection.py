@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from keystead.stores.memcached.memcached_settings import MemcachedAddress
+from keystead.stores.reconnecting_link import ConnectionLost
 
 
 class MetaReply(NamedTuple):
@@ -26,14 +27,6 @@ class MetaReply(NamedTuple):
     def number(self, letter: bytes) -> int:
         """The number behind this letter, as in `c42`."""
         return next(int(word[1:]) for word in self.words if word[:1] == letter)
-
-
-class MemcachedConnectionLost(Exception):
-    """The answer will not come. `sent`: whether the requests may have reached the server."""
-
-    def __init__(self, reason: str, sent: bool) -> None:
-        super().__init__(reason)
-        self.sent = sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +57,7 @@ class MemcachedConnection(asyncio.Protocol):
         """Send requests and get as many answers. Raises ConnectionLost through the future."""
         future: asyncio.Future[list[MetaReply]] = self._loop.create_future()
         if self.lost is not None:
-            future.set_exception(MemcachedConnectionLost(self.lost, False))
+            future.set_exception(ConnectionLost(self.lost, False))
             return future
         now = self._loop.time()
         self._expected.append(_Expected(future, count, now))
@@ -103,7 +96,7 @@ class MemcachedConnection(asyncio.Protocol):
                         future.set_result(self._answers)
                     self._answers = []
         except (ValueError, IndexError):
-            self.close(f"{self.address} sent what no Memcached sends; is it one?")
+            self.close(f"{self.address} does not speak the Memcached protocol; is it a Memcached server?")
 
     def _next(self) -> MetaReply | None:
         """The next answer, if it is there as a whole."""
@@ -157,5 +150,5 @@ class MemcachedConnection(asyncio.Protocol):
         sent = len(self._expected) - len(self._out)
         for place, expected in enumerate(self._expected):
             if not expected.future.done():
-                expected.future.set_exception(MemcachedConnectionLost(reason, place < sent))
+                expected.future.set_exception(ConnectionLost(reason, place < sent))
         self._expected.clear()

@@ -76,5 +76,5 @@ def _address(text: str) -> MemcachedAddress:
         host, _, port = text.rpartition(":")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
         # What stands there may be a password whose host was forgotten.
-        raise BadUrl(f"the port is no number from 1 to 65535; write {FORM}")
+        raise BadUrl(f"the port is not a number from 1 to 65535; write {FORM}")
     return MemcachedAddress(host or "127.0.0.1", int(port) if port else DEFAULT_PORT)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 
 import hiredis
 
+from keystead.stores.reconnecting_link import ConnectionLost
 from keystead.stores.redis.redis_settings import RedisAddress
 
 HIGH_WATER_BYTES = 1 << 20
@@ -28,15 +29,6 @@ _MISSING = object()
 
 class ReplyError(Exception):
     """An error that the server sent in the place of a reply."""
-
-
-class RedisConnectionLost(Exception):
-    """The reply will not come. `sent`: whether the commands may have reached the server."""
-
-    def __init__(self, reason: str, sent: bool, since: float) -> None:
-        super().__init__(reason)
-        self.sent = sent
-        self.since = since  # when the caller began to wait, on the clock of the event loop
 
 
 # A place in the queue: who gets the replies, how many are due, and since when. A tuple, since every call makes one.
@@ -72,7 +64,7 @@ class RedisConnection(asyncio.Protocol):
         """
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         if self.lost is not None:
-            future.set_exception(RedisConnectionLost(self.lost, False, now))
+            future.set_exception(ConnectionLost(self.lost, False))
             return future
         self._expected.append((future, count, now))
         out = self._out
@@ -97,14 +89,14 @@ class RedisConnection(asyncio.Protocol):
         """
         now = self._loop.time()
         if now >= deadline:
-            raise RedisConnectionLost(f"there was no time left to ask {self.address}", False, now)
+            raise ConnectionLost(f"there was no time left to ask {self.address}", False)
         if deadline - now > self._timeout - SPARED_S:
             return await self.send(payload, count, now)  # the timer of the connection ends it, at no extra cost
         try:
             async with asyncio.timeout_at(deadline):
                 return await self.send(payload, count, now)
         except TimeoutError:
-            raise RedisConnectionLost(f"{self.address} did not answer in time", True, now) from None
+            raise ConnectionLost(f"{self.address} did not answer in time", True) from None
 
     def is_silent(self, for_s: float) -> bool:
         """Whether somebody has waited for a reply for longer than this."""
@@ -165,7 +157,7 @@ class RedisConnection(asyncio.Protocol):
                         future.set_result(replies)
                     self._replies = replies = []
         except (hiredis.ProtocolError, IndexError):
-            self.close(f"{self.address} sent what no Redis sends; is it one?")
+            self.close(f"{self.address} does not speak the Redis protocol; is it a Redis server?")
 
     def _flush(self) -> None:
         if self.lost is None and self._transport is not None and self._out:
@@ -193,9 +185,9 @@ class RedisConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         sent = len(self._expected) - len(self._out)
-        for place, (future, _, since) in enumerate(self._expected):
+        for place, (future, _, _) in enumerate(self._expected):
             if not future.done():
-                future.set_exception(RedisConnectionLost(reason, place < sent, since))
+                future.set_exception(ConnectionLost(reason, place < sent))
         self._expected.clear()
         self.resume_writing()
         if self._lose is not None:

@@ -11,7 +11,7 @@ from keystead.stores.sql.key_tables import KIND_NAMES, KeyTables, StringKeys
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keystead.stores.commands import ExpireOptions, ScanOptions
+    from keystead.stores.command_options import ExpireOptions, ScanOptions
 
 
 def del_(tables: StringKeys, call: Call) -> Reply:

@@ -13,7 +13,7 @@ from keystead.stores.sql.key_tables import ZSET, KeyRow, KeyTables, span
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keystead.stores.commands import ZAddOptions, ZRangeOptions
+    from keystead.stores.command_options import ZAddOptions, ZRangeOptions
 
 
 def zadd(tables: KeyTables, call: Call) -> Reply:

@@ -12,7 +12,7 @@ from keystead.stores.sql.key_tables import STREAM, KeyTables
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keystead.stores.commands import XAddOptions, XRangeOptions
+    from keystead.stores.command_options import XAddOptions, XRangeOptions
 
 
 def _bytes(entry: int) -> bytes:

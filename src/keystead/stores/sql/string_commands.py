@@ -12,7 +12,7 @@ from keystead.stores.sql.key_tables import STRING, StringKeys, wrong_kind
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keystead.stores.commands import GetExOptions, SetOptions
+    from keystead.stores.command_options import GetExOptions, SetOptions
 
 
 def get(tables: StringKeys, call: Call) -> Reply:

@@ -188,7 +188,7 @@ class Guards(Promises):
                 await store.atomically([("SET", a, "1"), at_most(("GET", b), limit)])  # type: ignore[arg-type]
         with pytest.raises(CommandError, match="Write: SCARD key"):
             await store.atomically([("SET", a, "1"), at_most(("SCARD",), 1)])
-        with pytest.raises(BadArgument, match="more_than and still belong into `atomically`"):
+        with pytest.raises(BadArgument, match="more_than and still belong in `atomically`"):
             await store.run([at_most(("GET", a), 1)])  # type: ignore[list-item]
         await expect(store, (("EXISTS", a), 0))
 
