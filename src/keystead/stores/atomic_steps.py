@@ -27,42 +27,42 @@ from keystead.stores.commands import (
     read,
 )
 
-# A Lua script cannot unpack more than about 8,000 arguments into one call; one limit for all stores.
+# Lua cannot unpack more than about 8,000 arguments into one call; the limit is the same for all stores.
 ATOMIC_ARGUMENTS = 7_000
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which is slower to create
 class Required:
     """A command whose reply must not be nil or 0."""
 
     command: TimedCommand
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which is slower to create
 class Holds:
-    """A guard: the key holds exactly this value, or (None) is not there. Its reply is 1 or 0, and 0 stops."""
+    """A guard: the key holds exactly this value, or (None) does not exist. It replies 1 or 0, and 0 stops the batch."""
 
     key: str | bytes
     value: Argument | None
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which is slower to create
 class FieldHolds:
-    """A guard: the field of this hash holds exactly this value, or (None) is not there."""
+    """A guard: the field of this hash holds exactly this value, or (None) does not exist."""
 
     key: str | bytes
     field: Argument
     value: Argument | None
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which is slower to create
 class Absent:
-    """A guard: there is no such key, of whatever kind."""
+    """A guard: the key does not exist, whatever the kind."""
 
     key: str | bytes
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which is slower to create
 class AtMost:
     """A guard: the reply of this reading command is a number of at most `limit`. Nil counts as 0."""
 
@@ -75,17 +75,17 @@ class AtMost:
         return amount_of(reply) <= limit
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which is slower to create
 class MoreThan(AtMost):
-    """A guard, the opposite: the reply of this reading command is a number of more than `limit`."""
+    """The opposite guard: the reply of this reading command is a number greater than `limit`."""
 
     def allows(self, reply: Reply, now_ms: int) -> bool:
         return not AtMost.allows(self, reply, now_ms)
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which is slower to create
 class Still:
-    """A guard: this reading command replies exactly this, as it did before."""
+    """A guard: this reading command still has exactly this reply."""
 
     command: TimedCommand
     reply: Reply
@@ -95,7 +95,7 @@ Step: TypeAlias = TimedCommand | Required | Holds | FieldHolds | Absent | AtMost
 
 
 def keys_of(step: Step) -> Sequence[str | bytes]:
-    """The keys that a step names. It may be wrong: its error is told by whoever reads it."""
+    """The keys of a step. An invalid step has none; planning it raises the error."""
     key: Any = getattr(step, "key", None)
     if key is not None:
         return (key,)
@@ -112,7 +112,7 @@ def keys_of(step: Step) -> Sequence[str | bytes]:
 
 
 def required(command: TimedCommand) -> Required:
-    """Mark a command of `atomically`: where its reply is nil or 0, nothing of the whole takes effect."""
+    """Mark a command of `atomically`: if its reply is nil or 0, no step takes effect."""
     return Required(command)
 
 
@@ -127,17 +127,17 @@ def field_holds(key: str | bytes, field: Argument, value: Argument | None) -> Fi
 
 
 def absent(key: str | bytes) -> Absent:
-    """A guard for `atomically`: go on only if there is no such key, of whatever kind."""
+    """A guard for `atomically`: go on only if the key does not exist, whatever the kind."""
     return Absent(key)
 
 
 def at_most(command: TimedCommand, limit: int | float | StoreMs) -> AtMost:
     """A guard for `atomically`: go on only if this reading command replies a number of at most `limit`.
 
-    It is for caps and bounded counters: `at_most(("SCARD", "devices:7"), 4)` before a SADD lets a set have 5 members
-    and never more. Nil counts as 0. The command reads an amount of one key: GET, HGET, LINDEX, ZSCORE, SCARD, ZCARD,
-    ZCOUNT, HLEN, LLEN, XLEN, SISMEMBER or HEXISTS. What is stored there and is no number is an error, NotANumber.
-    Numbers of 64 bits are compared exactly, on every store.
+    For caps and bounded counters: `at_most(("SCARD", "devices:7"), 4)` before a SADD limits a set to 5 members.
+    Nil counts as 0. The command reads an amount of one key: GET, HGET, LINDEX, ZSCORE, SCARD, ZCARD,
+    ZCOUNT, HLEN, LLEN, XLEN, SISMEMBER or HEXISTS. A stored value that is not a number raises NotANumber. 64-bit
+    numbers are compared exactly, on every store.
     """
     return AtMost(command, limit)
 
@@ -145,7 +145,7 @@ def at_most(command: TimedCommand, limit: int | float | StoreMs) -> AtMost:
 def more_than(command: TimedCommand, limit: int | float | StoreMs) -> MoreThan:
     """A guard for `atomically`, the opposite of `at_most`: go on only if the number is higher than `limit`.
 
-    It is for what must not run out: `more_than(("GET", "stock:apple"), 0)` before a decrement.
+    For stock that must not run out: `more_than(("GET", "stock:apple"), 0)` before a decrement.
     """
     return MoreThan(command, limit)
 
@@ -153,19 +153,19 @@ def more_than(command: TimedCommand, limit: int | float | StoreMs) -> MoreThan:
 def still(command: TimedCommand, reply: Reply) -> Still:
     """A guard for `atomically`: go on only if this reading command replies what it replied before.
 
-    It is for a change of a whole key that nobody else may have changed since it was read: of any kind, and of its
-    deadline, as in `still(("HGETALL", "cart:7"), cart)` and `still(("PEXPIRETIME", "cart:7"), ends_at_ms)`. The command
-    is GET, HGETALL, SMEMBERS, ZRANGE, LRANGE, XRANGE or PEXPIRETIME. The members of a set and the fields of a hash are
-    compared without regard to their order. On Redis what is sent is a digest of the reply, whatever its size.
+    For optimistic locking of a whole key of any kind, and of its deadline: `still(("HGETALL", "cart:7"), cart)`,
+    `still(("PEXPIRETIME", "cart:7"), ends_at_ms)`. The command is GET, HGETALL, SMEMBERS, ZRANGE, LRANGE, XRANGE or
+    PEXPIRETIME. The order of the members of a set and the fields of a hash does not matter. To Redis only a digest of
+    the reply is sent, whatever its size.
     """
     return Still(command, reply)
 
 
 def store_ms(plus: int | float = 0) -> StoreMs:
-    """For `atomically`, in the place of a number: the time of the store in ms since 1970, plus so many.
+    """A placeholder for a number in `atomically`: the store's time in ms since 1970, plus an offset.
 
-    So what is written and compared goes by one clock, whatever the clocks of the processes say, and nobody has to ask
-    for the time first: `("ZADD", "seen", store_ms(), "me")`, `("ZREMRANGEBYSCORE", "seen", "-inf", store_ms(-60_000))`,
+    All writes and comparisons then use one clock, independent of the clocks of the processes, without a round trip for
+    the time: `("ZADD", "seen", store_ms(), "me")`, `("ZREMRANGEBYSCORE", "seen", "-inf", store_ms(-60_000))`,
     `at_most(("ZSCORE", "free", "me"), store_ms())`. All steps of one `atomically` have the same time. It stands for a
     score, a bound of scores, a value of SET, HSET or HSETNX, the moment of PEXPIREAT and PXAT, or the limit of
     `at_most`.
@@ -173,9 +173,9 @@ def store_ms(plus: int | float = 0) -> StoreMs:
     return StoreMs(plus)
 
 
-@dataclass(slots=True)  # not frozen, because every call makes one
+@dataclass(slots=True)  # not frozen, because every call creates one
 class Outcome:
-    """What `atomically` did. True where everything took effect, false where nothing did.
+    """What `atomically` did. True if everything took effect, false if nothing did.
 
     `stopped_at` is the place of the step that stopped it; `replies` then end with the reply of that step.
     """
@@ -189,18 +189,18 @@ class Outcome:
 
 @dataclass(slots=True)
 class Planned:
-    """A step of `atomically` that was read: a call, whether it is required, and for a guard what it expects."""
+    """A parsed step of `atomically`: a call, whether it is required, and what a guard expects."""
 
     call: Call
     required: bool = False
     guard: bool = False
     expected: bytes | int | None = None  # 0: the reply of EXISTS, for `absent`
-    at_most: AtMost | None = None  # then it expects this, and no value
-    still: Still | None = None  # then it expects the reply of this
-    times: tuple[tuple[int, StoreMs], ...] = ()  # places among the arguments where the time belongs
+    at_most: AtMost | None = None  # then `expected` is not used
+    still: Still | None = None  # then `expected` is not used
+    times: tuple[tuple[int, StoreMs], ...] = ()  # places of arguments that the store's time fills
 
     def call_at(self, now_ms: int) -> Call:
-        """What is to be run when the clock of the store says this."""
+        """The call to run at this time of the store."""
         if not self.times:
             return self.call
         args = list(self.call.args)
@@ -209,7 +209,7 @@ class Planned:
         return read((self.call.spec.name, *args))
 
     def verdict(self, reply: Reply, now_ms: int) -> int:
-        """The reply of a guard whose call replied this: 1 where it holds, or else 0. Raises NotANumber."""
+        """The reply of a guard whose call replied this: 1 if it holds, else 0. Raises NotANumber."""
         if self.still is not None:
             return int(reply == self.still.reply)
         if self.at_most is None:
@@ -224,10 +224,10 @@ class Planned:
 
 
 def plan(steps: Sequence[Step]) -> list[Planned]:
-    """The steps of `atomically`, read. Raises what is wrong with one of them."""
+    """Parse the steps of `atomically`. Raises the CommandError of the first invalid one."""
     planned = []
     for step in steps:
-        one = _PLANNING.get(type(step), _plan_command)(step)
+        one = _PLANNERS.get(type(step), _plan_command)(step)
         call = one.call
         if len(call.args) >= ATOMIC_ARGUMENTS:
             raise call.blame(BadArgument(f"in an atomic step a command has at most {ATOMIC_ARGUMENTS} arguments"))
@@ -240,35 +240,35 @@ def plan(steps: Sequence[Step]) -> list[Planned]:
 def _check_keyless(step: Planned) -> None:
     name = step.call.spec.name
     if step.required and name == "PUBLISH":
-        raise step.call.blame(BadArgument("a message goes out when all else is done, so it cannot be required"))
+        raise step.call.blame(BadArgument("a message is sent after all other steps, so it cannot be required"))
     if name in ("SCAN", "DBSIZE"):
-        raise step.call.blame(BadArgument("walks the whole store, which an atomic step must not"))
+        raise step.call.blame(BadArgument("scans the whole store, which an atomic step must not do"))
 
 
 def _plan_command(step: Any) -> Planned:
-    call, times = _timed(step)
+    call, times = _parse_timed(step)
     return Planned(call, times=times)
 
 
 def _plan_required(step: Required) -> Planned:
-    call, times = _timed(step.command)
+    call, times = _parse_timed(step.command)
     return Planned(call, required=True, times=times)
 
 
 def _plan_limit(step: AtMost) -> Planned:
-    call, times = _amount_read(step)
+    call, times = _parse_amount_guard(step)
     return Planned(call, guard=True, at_most=step, times=times)
 
 
 def _plan_still(step: Still) -> Planned:
-    call, times = _whole_read(step)
+    call, times = _parse_still_guard(step)
     return Planned(call, guard=True, still=step, times=times)
 
 
-_PLANNING: dict[type, Callable[[Any], Planned]] = {
+_PLANNERS: dict[type, Callable[[Any], Planned]] = {
     Required: _plan_required,
-    Holds: lambda step: Planned(read(("GET", step.key)), guard=True, expected=_expected(step.value)),
-    FieldHolds: lambda step: Planned(read(("HGET", step.key, step.field)), guard=True, expected=_expected(step.value)),
+    Holds: lambda step: Planned(read(("GET", step.key)), guard=True, expected=_encoded(step.value)),
+    FieldHolds: lambda step: Planned(read(("HGET", step.key, step.field)), guard=True, expected=_encoded(step.value)),
     Absent: lambda step: Planned(read(("EXISTS", step.key)), guard=True, expected=0),
     AtMost: _plan_limit,
     MoreThan: _plan_limit,
@@ -276,12 +276,12 @@ _PLANNING: dict[type, Callable[[Any], Planned]] = {
 }
 
 
-_SEQUENCES = (tuple, list)  # not a union, which an isinstance would make anew at every call
-_SOME_TIME = 1  # stands for the time of the store where a command is read
+_SEQUENCES = (tuple, list)  # not a union, which isinstance would build anew at every call
+_SOME_TIME = 1  # in place of the store's time while a command is parsed
 
 
-def _timed(command: TimedCommand) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
-    """The command, and where the time of the store belongs into it; raises what is wrong with either."""
+def _parse_timed(command: TimedCommand) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
+    """Parse a command, and find the places that the store's time fills. Raises CommandError."""
     if not isinstance(command, _SEQUENCES) or StoreMs not in map(type, command):
         return read(cast("Command", command)), ()
     call = read([_SOME_TIME if isinstance(part, StoreMs) else part for part in command])
@@ -289,7 +289,7 @@ def _timed(command: TimedCommand) -> tuple[Call, tuple[tuple[int, StoreMs], ...]
     fits = TIMED.get(call.spec.name)
     for place, moment in times:
         if fits is None or not fits(place, len(call.args)):
-            raise call.blame(BadArgument(f"the time of the store cannot stand as argument {place + 1} of this"))
+            raise call.blame(BadArgument(f"store_ms cannot be argument {place + 1} of this command"))
         _check_moment(call, moment)
     return call, times
 
@@ -300,9 +300,9 @@ def _check_moment(call: Call, moment: StoreMs) -> None:
         raise call.blame(BadArgument(f"store_ms takes a number of milliseconds, not {plus!r:.40}"))
 
 
-def _amount_read(guard: AtMost) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
-    """The command of this guard; raises BadArgument where it reads no amount, or where the limit is none."""
-    (call, times), limit = _timed(guard.command), guard.limit
+def _parse_amount_guard(guard: AtMost) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
+    """Parse the command of this guard. Raises BadArgument if it does not read an amount, or if the limit is invalid."""
+    (call, times), limit = _parse_timed(guard.command), guard.limit
     if call.spec.name not in AMOUNTS:
         raise call.blame(BadArgument(f"at_most takes a command that reads an amount: {', '.join(AMOUNTS)}"))
     if isinstance(limit, StoreMs):
@@ -313,19 +313,19 @@ def _amount_read(guard: AtMost) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
     if isinstance(limit, bool) or not isinstance(limit, int | float):
         raise call.blame(BadArgument(f"a limit is an int or a float, not {type(limit).__name__}"))
     if isinstance(limit, int) and not INT64_MIN <= limit <= INT64_MAX:
-        raise call.blame(BadArgument("a limit that is an int has at most 64 bits; where there is none, write inf"))
+        raise call.blame(BadArgument("a limit that is an int has at most 64 bits; for no limit, write inf"))
     if math.isnan(limit):
-        raise call.blame(BadArgument("a limit is a number, which nan is not"))
+        raise call.blame(BadArgument("a limit must be a number, not nan"))
     return call, times
 
 
-def _whole_read(guard: Still) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
-    """The command of this guard; raises BadArgument where it reads no whole value and no deadline."""
-    call, times = _timed(guard.command)
+def _parse_still_guard(guard: Still) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
+    """Parse the command of this guard. Raises BadArgument unless it reads a whole value or a deadline."""
+    call, times = _parse_timed(guard.command)
     if call.spec.name not in WHOLE_READS:
         raise call.blame(BadArgument(f"still takes a command that reads a value: {', '.join(WHOLE_READS)}"))
     return call, times
 
 
-def _expected(value: Argument | None) -> bytes | None:
+def _encoded(value: Argument | None) -> bytes | None:
     return None if value is None else encode(value)

@@ -18,6 +18,7 @@ from keystead.stores.command_options import (
     LATEST_MS,
     USAGE,
     Deadline,
+    SetOptions,
     amount_parser,
     cached,
     check_field_pairs,
@@ -54,6 +55,7 @@ __all__ = [
     "Command",
     "Deadline",
     "Reply",
+    "SetOptions",
     "Spec",
     "StoreMs",
     "TimedCommand",
@@ -254,7 +256,7 @@ def _advice_for(name: str) -> str:
     """What to write instead of an unknown command."""
     first = name.split(" ")[0]
     if first != name and first in TABLE:
-        return f'no such command; each argument is an item of its own, as in ("{first}", "key")'
+        return f'no such command; each argument is a separate item, as in ("{first}", "key")'
     near = get_close_matches(first, TABLE, 1)
     advice = _REPLACEMENTS.get(first) or (f"is it {near[0]}?" if near else "the list is in docs/commands.md")
     return f"no such command here; {advice}"

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 import keystead
-from keystead.stores.redis.cluster import slot_of
+from keystead.stores.redis.cluster_nodes import slot_of
 from tests.servers import Cluster, Server
 from tests.stores.redis.load import Load
 from tests.stores.redis.waits import until

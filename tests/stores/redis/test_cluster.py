@@ -8,7 +8,7 @@ import pytest
 import keystead
 from keystead.errors import BadArgument, BadUrl, CrossSlot, StoreUnavailable, WrongKind
 from keystead.stores import Step, Store, at_most, field_holds, holds, required
-from keystead.stores.redis.cluster import slot_of
+from keystead.stores.redis.cluster_nodes import slot_of
 from keystead.testing.reply_comparison import replies_of
 from tests import servers
 from tests.servers import Cluster

@@ -127,7 +127,7 @@ def _add_number(argument: Any, shape: list[Any], data: list[bytes]) -> bool:
             return True
         shape.append(_POSITIVE if argument > 0 else _NEGATIVE)
         data.append(b"%d" % argument)
-        return -_LARGEST < argument < _LARGEST
+        return bool(-_LARGEST < argument < _LARGEST)
     if kind is StoreMs:
         shape.append(argument)
         return type(argument.plus) in _NUMBERS

@@ -272,7 +272,7 @@ class Atomic(Promises):
             assert (await store.atomically([still(read, seen), ("SET", log, "1")])).replies == [1, b"OK"]
             stopped = await store.atomically([("ZADD", z, store_ms(-1), "new"), still(read, seen), ("DEL", log)])
             assert (stopped.stopped_at, stopped.replies[-1]) == (1, 0), read
-        with pytest.raises(BadArgument, match="the time of the store cannot stand as argument 3"):
+        with pytest.raises(BadArgument, match="store_ms cannot be argument 3"):
             await store.atomically([("DEL", log), still(("LRANGE", z, 0, store_ms()), [])])
         await expect(store, (("GET", log), b"1"), (("ZRANGE", z, 0, -1), [b"due", b"later"]))
 

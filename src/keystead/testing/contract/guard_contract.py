@@ -328,6 +328,6 @@ class Guards(Promises):
             for step in (("ZADD", a, store_ms(plus), "m"), at_most(("GET", a), store_ms(plus))):  # type: ignore[arg-type]
                 with pytest.raises(BadArgument, match="store_ms takes a number of milliseconds"):
                     await store.atomically([("SET", a, "1"), step])
-        with pytest.raises(BadArgument, match="store_ms belongs into `atomically`"):
+        with pytest.raises(BadArgument, match="store_ms belongs in `atomically`"):
             await store.run([("ZADD", a, store_ms(), "m")])  # type: ignore[list-item]
         await expect(store, (("EXISTS", a), 0))
