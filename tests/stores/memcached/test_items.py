@@ -13,8 +13,8 @@ from keystead.stores.memcached.item_format import (
     Item,
     cleared_at_s,
     name_of,
-    packed,
-    unpacked,
+    pack_item,
+    unpack_item,
 )
 from keystead.stores.memcached.memcached_settings import MemcachedSettings
 from keystead.stores.memcached.memcached_store import wall_ms
@@ -50,7 +50,7 @@ def test_a_key_that_looks_like_a_digest_is_never_taken_for_the_key_of_that_diges
 @given(st.binary(max_size=50), st.one_of(st.none(), st.integers(1, 253_402_300_799_999)))
 def test_an_item_comes_back_as_it_was_packed(value: bytes, expires_at: int | None) -> None:
     item = Item(value, expires_at)
-    assert unpacked(packed(item), 0x4B533031) == item
+    assert unpack_item(pack_item(item), 0x4B533031) == item
 
 
 @given(st.integers(THIRTY_DAYS_S * 1000, 253_402_300_799_999))

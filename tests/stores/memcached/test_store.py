@@ -120,7 +120,7 @@ async def test_the_largest_value_is_what_the_server_says() -> None:
         ("memcached://a,a:11211", "a server is there twice"),
         ("memcached://host/two%20words", "a prefix is printable, without spaces"),
         ("memcached://host/" + "p" * 101, "at most 100 bytes"),
-        ("memcached://host?timeout=5", "is no duration"),
+        ("memcached://host?timeout=5", "is not a duration"),
         ("memcached://host?pool=4", "is not known here; there are: timeout, connect_timeout"),
         ("memcached://user:a@b@host", "write / \\? # and @ within a user or password"),
     ],

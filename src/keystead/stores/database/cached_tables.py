@@ -1,7 +1,7 @@
 """The tables on a server, as one transaction sees them: read before the commands run, written after.
 
-What a batch will look at is known from its commands, so it is read at once (`load`). Changes stay in memory until
-something has to be asked that they may touch, or until the commit; they then go out together.
+The commands of a batch determine what it reads, so all of that is loaded at once (`load`). Changes stay in memory until
+a query could depend on them, or until the commit; then they are sent together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from keystead.stores.sql.key_tables import DELETE_AT_ONCE, ENTRY_TABLES, STRING,
 
 
 class _Entries:
-    """Fields, or scores, by owner and by name. None: it is known that there is none."""
+    """Fields, or scores, by owner and by name. None: known to be absent."""
 
     def __init__(self, table: str) -> None:
         self.table = table
@@ -27,7 +27,7 @@ class _Entries:
         self.dirty: dict[tuple[int, bytes], None] = {}
 
     def know(self, owner: int, text: bytes, value: Any) -> None:
-        """What the database said, unless it has changed since."""
+        """Record a value of the database, unless a newer one is in memory."""
         held = self.held.setdefault(owner, {})
         if text not in held:
             held[text] = value
@@ -56,15 +56,15 @@ class CachedTables(KeyTables):
         self._dirty: dict[bytes, None] = {}
         self._fields = _Entries("fields")
         self._scores = _Entries("scored")
-        self._complete: set[int] = set()  # owners of whom every field is known
-        self._new: set[int] = set()  # owners that this transaction made
-        self._dead: set[int] = set()  # owners whose entries are gone, or on their way
+        self._complete: set[int] = set()  # owners whose fields are all known
+        self._new: set[int] = set()  # owners created by this transaction
+        self._dead: set[int] = set()  # owners whose entries are deleted, or about to be
         self._listening: dict[bytes, int] = {}
         self._messages = 0
-        self._log: list[Statement] = []  # to be sent with the next question, or the commit
-        self._undo: list[Callable[[], None]] | None = None  # of the step under way
-        self._step_at = -1  # its savepoint in the log; -1: it was sent, or is not needed
-        self._in_memory = True  # whether the step under way needs no savepoint
+        self._log: list[Statement] = []  # to be sent with the next query, or the commit
+        self._undo: list[Callable[[], None]] | None = None  # of the current step
+        self._step_at = -1  # its savepoint in the log; -1: already sent, or not needed
+        self._in_memory = True  # whether the current step needs no savepoint
 
     # --- beginning and ending ------------------------------------------------------------------------------
 
@@ -82,26 +82,24 @@ class CachedTables(KeyTables):
             before = [dialect.begin, *dialect.lock(needs.sorted_keys(), publishes=needs.publishes)]
         elif asks_more or not needs.one_read_is_enough:
             before = dialect.begin_reading
-        looked = dialect.looked(self._session.ask([*before, dialect.look(needs.wanted())])[-1])
-        self._know_rows([*needs.with_value, *needs.without_value()], looked)
-        self._know_entries(
-            self._fields, needs.fields, {(owner, name): (value,) for owner, name, value in looked.fields}
-        )
-        self._know_entries(self._scores, needs.members, {(owner, name): score for owner, name, score in looked.members})
-        self._know_wholes(needs.wholes, looked)
+        found = dialect.parse_found(self._session.ask([*before, dialect.look(needs.wanted())])[-1])
+        self._know_rows([*needs.with_value, *needs.without_value()], found)
+        self._know_entries(self._fields, needs.fields, {(owner, name): (value,) for owner, name, value in found.fields})
+        self._know_entries(self._scores, needs.members, {(owner, name): score for owner, name, score in found.members})
+        self._know_wholes(needs.wholes, found)
 
     def take_ids(self, blocks: int = 1) -> None:
-        """Ids for new keys, for this session alone."""
+        """Reserve ids for new keys of this session."""
         starts = self._session.ask(self._dialect.allocate(blocks))[-1]
         for [start] in starts:
             self._session.ids.extend(range(start, start + IDS_AT_ONCE))
 
-    def _know_rows(self, keys: Sequence[bytes], looked: FoundKeys) -> None:
-        self._server_ms = looked.now_ms
+    def _know_rows(self, keys: Sequence[bytes], found: FoundKeys) -> None:
+        self._server_ms = found.now_ms
         self.now_ms = self._server_ms + self._ahead_ms()
         self._stored.update(dict.fromkeys(keys))
         texts = {name_of(key): key for key in keys if len(key) > LONGEST}
-        for name, held in looked.rows:
+        for name, held in found.rows:
             self._stored[texts.get(name, name)] = held
         self._held.update((key, self._stored[key]) for key in keys)
 
@@ -113,17 +111,17 @@ class CachedTables(KeyTables):
             if row is not None:
                 entries.know(row.id, text, found.get((row.id, name_of(text))))
 
-    def _know_wholes(self, keys: Iterable[bytes], looked: FoundKeys) -> None:
+    def _know_wholes(self, keys: Iterable[bytes], found: FoundKeys) -> None:
         for key in keys:
             if (row := self._stored[key]) is not None:
                 self._complete.add(row.id)
                 self._fields.held.setdefault(row.id, {})
-        for owner, name, rest, value in looked.wholes:
+        for owner, name, rest, value in found.wholes:
             self._fields.know(owner, text_of(name, rest), (value,))
 
     def _read(self, entries: _Entries, value: Any) -> Any:
-        """A value as it is held: a field's in a tuple, since a member of a set has None there; a score as it is."""
-        return (value,) if entries is self._fields else self._dialect.decoded(value)
+        """A value as held in memory: of a field in a tuple, as members of a set have None; a score unchanged."""
+        return (value,) if entries is self._fields else self._dialect.decode_score(value)
 
     @property
     def changes(self) -> bool:
@@ -138,19 +136,19 @@ class CachedTables(KeyTables):
     # --- asking --------------------------------------------------------------------------------------------
 
     def _execute(self, statement: str, parameters: Sequence[Any] = ()) -> Result:
-        """Ask now, after everything that was changed before."""
+        """Run a query now, after all earlier changes."""
         if self._undo is not None and self._in_memory:
-            raise RuntimeError(f"a step that was taken for one in memory asks: {statement}")
-        result = self.ask(Statement(self._dialect.translated(statement), parameters))
+            raise RuntimeError(f"a step that should run in memory sends a query: {statement}")
+        result = self.ask(Statement(self._dialect.translate(statement), parameters))
         if not statement.startswith("SELECT"):
-            # Scores are the only entries that are held here and changed by a statement of a handler; and of an owner
-            # that is new here, what is not held may be there from now on.
+            # Scores are the only entries held here that handlers also change by statement; and a new owner may now
+            # have entries that are not held here.
             self._scores.clear()
             self._new.clear()
         return result
 
     def ask(self, statement: Statement) -> Result:
-        """As `execute`, in words of the dialect."""
+        """`execute`, for a statement in the dialect of the server."""
         self._settle()
         [*_, result] = self._session.ask([*self._log, statement])
         self._log.clear()
@@ -158,15 +156,15 @@ class CachedTables(KeyTables):
         return result
 
     def _fetch(self, statement: str, parameters: Sequence[Any]) -> Result:
-        """Ask for what no change of this transaction touches."""
-        [result] = self._session.ask([Statement(self._dialect.translated(statement), parameters)])
+        """Run a query that does not depend on changes of this transaction."""
+        [result] = self._session.ask([Statement(self._dialect.translate(statement), parameters)])
         return result
 
     def _later(self, statement: str, parameters: Sequence[Any] = ()) -> None:
-        self._log.append(Statement(self._dialect.translated(statement), parameters))
+        self._log.append(Statement(self._dialect.translate(statement), parameters))
 
     def _settle(self) -> None:
-        """Turn what changed in memory into statements."""
+        """Turn the changes in memory into statements."""
         if self._dirty:
             self._settle_rows()
         for entries in (self._fields, self._scores):
@@ -213,8 +211,8 @@ class CachedTables(KeyTables):
             if value is None:
                 drop.append((owner, name_of(text)))
             else:
-                coded = value[0] if entries is self._fields else self._dialect.coded(value)
-                put.append((owner, name_of(text), rest_of(text), coded))
+                stored_value = value[0] if entries is self._fields else self._dialect.encode_score(value)
+                put.append((owner, name_of(text), rest_of(text), stored_value))
             stored[text] = value
         entries.dirty.clear()
         if drop:
@@ -224,11 +222,11 @@ class CachedTables(KeyTables):
 
     # --- whole keys ----------------------------------------------------------------------------------------
 
-    def _look(self, key: bytes) -> StoredKey | None:
+    def _load_row(self, key: bytes) -> StoredKey | None:
         if key not in self._held:
             [result] = self._session.ask([self._dialect.look(Wanted(others=[name_of(key)]))])
             server_ms, now_ms = self._server_ms, self.now_ms
-            self._know_rows([key], self._dialect.looked(result))
+            self._know_rows([key], self._dialect.parse_found(result))
             self._server_ms, self.now_ms = server_ms, now_ms
         return self._held[key]
 
@@ -241,13 +239,13 @@ class CachedTables(KeyTables):
         self._dirty[key] = None
 
     def live(self, key: bytes) -> KeyRow | None:
-        held = self._look(key)
+        held = self._load_row(key)
         if held is None or (held.expires_at is not None and held.expires_at <= self.now_ms):
             return None
         return KeyRow(held.id, held.kind, held.expires_at, held.size)
 
     def value(self, key: bytes, row: KeyRow) -> bytes:
-        held = self._look(key)
+        held = self._load_row(key)
         if held is None:
             return b""
         if not held.loaded:
@@ -264,7 +262,7 @@ class CachedTables(KeyTables):
         return None if row is None else self.value(key, row)
 
     def put(self, key: bytes, value: bytes, expires_at: int | None) -> None:
-        held = self._look(key)
+        held = self._load_row(key)
         if held is not None and held.kind == STRING:
             row_id = held.id
         else:
@@ -274,7 +272,7 @@ class CachedTables(KeyTables):
         self._change(key, StoredKey(row_id, STRING, expires_at, 0, 0, value, True))
 
     def create(self, key: bytes, kind: int) -> int:
-        held = self._look(key)
+        held = self._load_row(key)
         if held is not None:
             self._discard(held)
         row_id = self._session.ids.pop()
@@ -283,7 +281,7 @@ class CachedTables(KeyTables):
         return row_id
 
     def delete(self, key: bytes) -> bool:
-        held = self._look(key)
+        held = self._load_row(key)
         if held is None:
             return False
         self._discard(held)
@@ -292,7 +290,7 @@ class CachedTables(KeyTables):
 
     def bury(self, key: bytes) -> int:
         """Remove a key if it has expired; how many entries it had, and -1 where it lives on, or is not there."""
-        held = self._look(key)
+        held = self._load_row(key)
         if held is None or held.expires_at is None or held.expires_at > self.now_ms:
             return -1
         self.delete(key)
@@ -311,23 +309,23 @@ class CachedTables(KeyTables):
             self.postpone(held.id, held.kind)
 
     def postpone(self, owner: int, kind: int) -> None:
-        """Leave the entries of a key whose row is gone to the sweep."""
+        """Leave the entries of a deleted key to the sweep."""
         self._later("INSERT INTO garbage (owner, kind) VALUES (?, ?)", (owner, kind))
 
-    def _known(self, key: bytes) -> StoredKey:
-        held = self._look(key)
+    def _row_of(self, key: bytes) -> StoredKey:
+        held = self._load_row(key)
         if held is None:
             raise RuntimeError("a key that was found is not there")
         return held
 
     def set_deadline(self, key: bytes, row: KeyRow, expires_at: int | None) -> None:
-        self._change(key, self._known(key)._replace(expires_at=expires_at))
+        self._change(key, self._row_of(key)._replace(expires_at=expires_at))
 
     def set_value(self, key: bytes, row: KeyRow, value: bytes) -> None:
-        self._change(key, self._known(key)._replace(value=value, loaded=True))
+        self._change(key, self._row_of(key)._replace(value=value, loaded=True))
 
     def set_size(self, key: bytes, owner: int, size: int, last: bytes | None = None) -> None:
-        held = self._known(key)
+        held = self._row_of(key)
         if last is None:
             self._change(key, held._replace(size=size))
         else:
@@ -405,7 +403,7 @@ class CachedTables(KeyTables):
 
     def put_score(self, key: bytes, owner: int, member: bytes, score: float, *, new: bool) -> None:
         self._set_entry(self._scores, owner, member, score + 0.0)  # there is one zero
-        held = self._known(key)
+        held = self._row_of(key)
         if len(member) > LONGEST and not held.long:
             self._change(key, held._replace(long=1))
 
@@ -418,21 +416,21 @@ class CachedTables(KeyTables):
     def members(
         self, key: bytes, where: str, parameters: Sequence[Any], *, limit: int, offset: int, reverse: bool = False
     ) -> list[tuple[bytes, float]]:
-        decoded = self._dialect.decoded
-        if not self._known(key).long:
+        decode_score = self._dialect.decode_score
+        if not self._row_of(key).long:
             found = self._execute(in_order(where, reverse), (*parameters, limit, offset))
-            return [(member, decoded(score)) for member, score in found]
+            return [(member, decode_score(score)) for member, score in found]
         # Their names do not sort as they do, and MySQL sorts by the first thousand bytes only: they are sorted here.
         rows = self._execute(f"SELECT member, rest, score FROM scored WHERE {where}", parameters)  # noqa: S608
-        whole = [(text_of(name, rest), decoded(score)) for name, rest, score in rows]
+        whole = [(text_of(name, rest), decode_score(score)) for name, rest, score in rows]
         whole.sort(key=lambda pair: (pair[1], pair[0]), reverse=reverse)
         return whole[offset : offset + limit]
 
-    def coded(self, score: float) -> float | int:
-        return self._dialect.coded(score)
+    def encode_score(self, score: float) -> float | int:
+        return self._dialect.encode_score(score)
 
     def member_of(self, key: bytes) -> str:
-        held = self._look(key)
+        held = self._load_row(key)
         return self._dialect.whole_member if held is not None and held.long else "member"
 
     # --- one atomic step -----------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ class SchemaUpgrade:
 
 @dataclass(frozen=True)
 class Schema:
-    """The steps, and how one server is asked about them."""
+    """The migrations, and the statements that track them on one server."""
 
     changes: Sequence[SchemaChange]
     find: Statement  # selects the version
@@ -52,8 +52,8 @@ class Schema:
         return self.changes[-1].version
 
     def plan(self, session: Session, url: str) -> SchemaUpgrade:
-        """What is to be done here. Raises StoreDamaged where a later Keystead made the tables."""
-        return self._planned(self._found(session), url)
+        """The upgrade that is due. Raises StoreDamaged if a later Keystead created the tables."""
+        return self._make_plan(self._found(session), url)
 
     def upgrade(self, session: Session, url: str) -> SchemaUpgrade:
         """Bring the tables to the version of this Keystead; what was done."""
@@ -64,7 +64,7 @@ class Schema:
             raise StoreUnavailable(f"another process is upgrading {url}, and does not finish; try again")
         try:
             # Looked at again: another process may have been faster.
-            plan = self._planned(self._found(session, inside=self.transactional), url)
+            plan = self._make_plan(self._found(session, inside=self.transactional), url)
             for change in plan.changes:
                 session.ask(change.statements)
                 session.ask([Statement(self.note, (change.version,))])
@@ -90,7 +90,7 @@ class Schema:
         found = result.fetchone()
         return 0 if found is None else int(found[0])
 
-    def _planned(self, found: int, url: str) -> SchemaUpgrade:
+    def _make_plan(self, found: int, url: str) -> SchemaUpgrade:
         if found > self.version:
             raise StoreDamaged(
                 f"the tables of {url} were made by a later Keystead (version {found}, this one knows"

@@ -1,4 +1,4 @@
-"""What a Memcached URL says."""
+"""The settings in a Memcached URL."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MemcachedSettings:
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """Read a URL. Raises BadUrl with a sentence that says what to write instead, and without the password."""
+        """Parse a URL. Raises BadUrl, whose message says what to write instead and never holds the password."""
         try:
             parts = urlsplit(url)
         except ValueError:  # whose text repeats the URL, with its password

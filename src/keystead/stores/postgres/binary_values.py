@@ -17,17 +17,17 @@ BOOL, BYTEA, INT8, INT4, TEXT, FLOAT8 = 16, 17, 20, 23, 25, 701
 
 
 class _Array:
-    """Values of one type, none of them or some NULL, ready to be sent."""
+    """Values of one type, possibly NULL, in binary format."""
 
     __slots__ = ("sent",)
     element = 0
 
     def __init__(self, values: Iterable[Any]) -> None:
-        packed = [_NULL if value is None else self.packed(value) for value in values]
-        self.sent = _HEAD.pack(1, 1, self.element, len(packed), 1) + b"".join(packed)
+        pack = [_NULL if value is None else self.pack(value) for value in values]
+        self.sent = _HEAD.pack(1, 1, self.element, len(pack), 1) + b"".join(pack)
 
     @staticmethod
-    def packed(value: Any) -> bytes:
+    def pack(value: Any) -> bytes:
         raise NotImplementedError
 
 
@@ -36,7 +36,7 @@ class Bytes(_Array):
     element = BYTEA
 
     @staticmethod
-    def packed(value: bytes) -> bytes:
+    def pack(value: bytes) -> bytes:
         return len(value).to_bytes(4, "big") + value
 
 
@@ -45,7 +45,7 @@ class Ints(_Array):
     element = INT8
 
     @staticmethod
-    def packed(value: int) -> bytes:
+    def pack(value: int) -> bytes:
         return _SIZED_INT.pack(8, value)
 
 
@@ -54,7 +54,7 @@ class Floats(_Array):
     element = FLOAT8
 
     @staticmethod
-    def packed(value: float) -> bytes:
+    def pack(value: float) -> bytes:
         return _SIZED_FLOAT.pack(8, value)
 
 

@@ -1,4 +1,4 @@
-"""How PostgreSQL wants to be asked. Lists of things go as arrays, so that a statement is the same for any number."""
+"""The dialect of PostgreSQL. Lists are sent as arrays, so that a statement is the same for any number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keystead.stores.postgres.binary_values import Bytes, Floats, Ints
 
 # More locks than this in one transaction might not fit the server's table of locks: then the whole store is locked.
 LOCKS = 200
-# The space of advisory locks is shared with whoever else uses the database: these two numbers are ours.
+# All programs on a database share its advisory locks: these two numbers are ours.
 WHOLE, SWEEP = 0x4B53_5445_4144_0001, 0x4B53_5445_4144_0002
 NOTIFY_BYTES = 5_900  # what fits a notification, which takes less than 8,000 characters
 
@@ -99,18 +99,18 @@ class PostgresDialect(Dialect):
             )
         return Statement(" UNION ALL ".join(parts), parameters)
 
-    def looked(self, result: Result) -> FoundKeys:
-        looked = FoundKeys(result.rows[0][1], [], [], [], [])
+    def parse_found(self, result: Result) -> FoundKeys:
+        parse_found = FoundKeys(result.rows[0][1], [], [], [], [])
         for what, owner, name, rest, kind, expires_at, size, long, value, score in result.rows:
             if what in (_VALUED, _ROW):
-                looked.rows.append((name, StoredKey(owner, kind, expires_at, size, long, value, what == _VALUED)))
+                parse_found.rows.append((name, StoredKey(owner, kind, expires_at, size, long, value, what == _VALUED)))
             elif what == _FIELD:
-                looked.fields.append((owner, name, value))
+                parse_found.fields.append((owner, name, value))
             elif what == _MEMBER:
-                looked.members.append((owner, name, score))
+                parse_found.members.append((owner, name, score))
             elif what == _WHOLE:
-                looked.wholes.append((owner, name, rest, value))
-        return looked
+                parse_found.wholes.append((owner, name, rest, value))
+        return parse_found
 
     def delete_rows(self, ids: Sequence[int]) -> list[Statement]:
         return [Statement("DELETE FROM keystead.keys WHERE id = ANY($1::bigint[])", (Ints(ids),))]

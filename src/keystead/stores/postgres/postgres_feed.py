@@ -69,14 +69,14 @@ class PostgresFeed(DatabaseFeed):
                 self._hang_up()
 
     async def _say(self, verb: str, channels: list[bytes]) -> None:
-        """LISTEN or UNLISTEN, in the thread of the connection, which is made where there is none."""
+        """LISTEN or UNLISTEN, in the thread of the connection, which is opened if necessary."""
         if self._worker is None:
             self._worker = WorkerThread("keystead-listen", self._loop)
         worker, session = self._worker, self._session
         if session is not None:
             self._loop.remove_reader(self._socket)
 
-        made: list[PostgresSession] = []  # what nobody else closes yet
+        made: list[PostgresSession] = []  # to be closed here on failure
 
         def say() -> PostgresSession:
             speaking = session or self._connect()
@@ -168,7 +168,7 @@ class PostgresFeed(DatabaseFeed):
             self.deliver(channel, b64decode(text.partition(":")[2]))
 
     async def _deliver_long(self) -> None:
-        """Messages in their order, of which some have to be fetched."""
+        """Deliver messages in order; large ones have to be fetched first."""
         while self._waiting:
             self._deliver_short()
             if not self._waiting:

@@ -37,7 +37,7 @@ class Script:
         self.rest = (b"%d" % len(self.keys), *self.keys, *arguments)
 
     @property
-    def blamed(self) -> Call:
+    def error_call(self) -> Call:
         return self.steps[0].call
 
     @property

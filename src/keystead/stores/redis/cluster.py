@@ -25,10 +25,10 @@ from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 from keystead.stores.redis.redis_store import (
     MAX_BYTES,
     PAUSE_S,
+    convert_reply,
     pack,
     require_writable,
     scan_command,
-    shaped,
     stated_guarantees,
 )
 from keystead.stores.redis.reply_shapes import is_transient
@@ -184,7 +184,7 @@ class ClusterStore(Store):
                 piece.reply = None
                 again.append(piece)
             else:
-                piece.reply = shaped(piece.call, reply, address)
+                piece.reply = convert_reply(piece.call, reply, address)
         return _in_order(group, again) if again else [], failure
 
     async def _round_trip(self, deadline: float, connection: RedisConnection, group: list[SlotCommand]) -> list[Any]:
@@ -387,7 +387,7 @@ def _in_order(group: list[SlotCommand], again: list[SlotCommand]) -> list[SlotCo
 
 
 def _error(call: Call, reply: ReplyError, address: RedisAddress) -> StoreError:
-    error: StoreError = shaped(call, reply, address)
+    error: StoreError = convert_reply(call, reply, address)
     return error
 
 

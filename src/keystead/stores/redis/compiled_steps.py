@@ -394,7 +394,7 @@ class CompiledScript:
         self._compiled = compiled
         self._arguments = arguments
         self._own = Script(plan(steps))
-        self.blamed = self._own.blamed
+        self.error_call = self._own.error_call
         self.reads_only = self._own.reads_only
 
     @property

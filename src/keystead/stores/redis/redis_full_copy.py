@@ -40,7 +40,7 @@ class WholeKeys:
         self._script = script
         self._rest = (b"%d" % len(keys), *keys, *arguments)
         self.reads_only = reads_only
-        self.blamed = Call(TABLE["TYPE" if reads_only else "SET"], [keys[0]], None)
+        self.error_call = Call(TABLE["TYPE" if reads_only else "SET"], [keys[0]], None)
 
     @classmethod
     def read(cls, keys: Sequence[bytes]) -> WholeKeys:
@@ -82,7 +82,7 @@ def in_batches(keys: Sequence[WholeKey]) -> Iterator[list[WholeKey]]:
         yield some
 
 
-def shaped(keys: Sequence[bytes], replies: list[Any], found: list[WholeKey], left: list[bytes]) -> None:
+def sort_replies(keys: Sequence[bytes], replies: list[Any], found: list[WholeKey], left: list[bytes]) -> None:
     """Sort the replies of the script: keys in the form of `Store.whole_keys` to `found`, all others to `left`."""
     for key, reply in zip(keys, replies, strict=False):
         if type(reply) is list:

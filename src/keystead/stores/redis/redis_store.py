@@ -237,7 +237,7 @@ class RedisStore(Store):
                 break
             for i, reply in zip(again, retried, strict=True):
                 replies[i] = reply
-        return [shaped(c, reply, connection.address) for c, reply in zip(calls, replies, strict=True)]
+        return [convert_reply(c, reply, connection.address) for c, reply in zip(calls, replies, strict=True)]
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         if self._link is None:
@@ -250,7 +250,7 @@ class RedisStore(Store):
         while keys:
             some = keys[: redis_full_copy.KEYS_AT_ONCE]
             replies = await self._run_copy_script(redis_full_copy.WholeKeys.read(some))
-            redis_full_copy.shaped(some, replies, found, left)
+            redis_full_copy.sort_replies(some, replies, found, left)
             keys = keys[len(replies) :]
         return found, left
 
@@ -310,7 +310,7 @@ def _pack(call: Call) -> bytes:
     return packed
 
 
-def shaped(call: Call, reply: Any, address: RedisAddress) -> Reply:
+def convert_reply(call: Call, reply: Any, address: RedisAddress) -> Reply:
     if type(reply) is ReplyError:
         return error_of(call, reply, address)
     shape = None if isinstance(reply, StoreError) else SHAPES.get(call.spec.name)
@@ -342,7 +342,7 @@ class Runnable(Protocol[T]):
     @property
     def by_text(self) -> bytes: ...
     @property
-    def blamed(self) -> Call:
+    def error_call(self) -> Call:
         """The command that errors of the whole script name."""
 
     def failure(self, reply: Any) -> ReplyError | None: ...
@@ -371,7 +371,7 @@ async def run_script(link: RedisLink, script: Runnable[T], deadline: float, answ
         elif script.otherwise is not None:
             script, payload = script.otherwise, b""
         else:
-            raise error_of(script.blamed, reply, connection.address)
+            raise error_of(script.error_call, reply, connection.address)
 
 
 def _refuse_retry(lost: ConnectionLost, script: Runnable[Any], is_overdue: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from keystead.stores.commands import Call, Reply
 from keystead.stores.sql.key_tables import HASH, KeyTables
-from keystead.stores.sql.string_commands import added
+from keystead.stores.sql.string_commands import add_amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +85,7 @@ def hincrby(tables: KeyTables, call: Call) -> Reply:
     key, field, _ = call.args
     row = tables.holding(key, HASH)
     found = None if row is None else tables.field(row.id, field)
-    total = added(None if found is None else found[0], call.options)
+    total = add_amount(None if found is None else found[0], call.options)
     owner = tables.create(key, HASH) if row is None else row.id
     tables.put_field(owner, field, b"%d" % total, new=found is None)
     if found is None:

@@ -179,7 +179,7 @@ class KeyTables(StringKeys):
         """Members and scores that fit a condition, in order: by score, and those of one score by their bytes."""
         return self.execute(in_order(where, reverse), (*parameters, limit, offset)).fetchall()
 
-    def coded(self, score: float) -> float | int:
+    def encode_score(self, score: float) -> float | int:
         """A score as the table holds it; what it holds sorts as scores do."""
         return score
 

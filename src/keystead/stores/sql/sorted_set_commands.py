@@ -62,10 +62,10 @@ def zrem(tables: KeyTables, call: Call) -> Reply:
     if row is None:
         return 0
     gone = sum(tables.drop_score(row.id, member) for member in members)
-    return _removed(tables, key, row, gone)
+    return _shrink(tables, key, row, gone)
 
 
-def _removed(tables: KeyTables, key: bytes, row: KeyRow, gone: int) -> int:
+def _shrink(tables: KeyTables, key: bytes, row: KeyRow, gone: int) -> int:
     if gone:
         tables.resize(key, row.id, row.size - gone)
     return gone
@@ -90,7 +90,10 @@ def zcard(tables: KeyTables, call: Call) -> Reply:
 def _between(tables: KeyTables, low: ScoreBound, high: ScoreBound) -> tuple[str, tuple[float, ...]]:
     """A condition on scores, in constant words only, and its parameters."""
     above, below = ">" if low.exclusive else ">=", "<" if high.exclusive else "<="
-    return f"owner = ? AND score {above} ? AND score {below} ?", (tables.coded(low.score), tables.coded(high.score))
+    return f"owner = ? AND score {above} ? AND score {below} ?", (
+        tables.encode_score(low.score),
+        tables.encode_score(high.score),
+    )
 
 
 def zcount(tables: KeyTables, call: Call) -> Reply:
@@ -117,7 +120,7 @@ def _rank(tables: KeyTables, call: Call, side: str) -> int | None:
         return None
     before: int = tables.execute(
         f"SELECT count(*) FROM scored WHERE owner = ? AND (score, {tables.member_of(key)}) {side} (?, ?)",  # noqa: S608
-        (row.id, tables.coded(score), member),
+        (row.id, tables.encode_score(score), member),
     ).fetchone()[0]
     return before
 
@@ -148,7 +151,7 @@ def zremrangebyscore(tables: KeyTables, call: Call) -> Reply:
         return 0
     where, bounds = _between(tables, *call.options)
     gone = tables.execute(f"DELETE FROM scored WHERE {where}", (row.id, *bounds)).rowcount  # noqa: S608
-    return _removed(tables, call.args[0], row, gone)
+    return _shrink(tables, call.args[0], row, gone)
 
 
 def _remove_lowest(tables: KeyTables, key: bytes, row: KeyRow, offset: int, count: int) -> list[list[Reply]]:
@@ -156,7 +159,7 @@ def _remove_lowest(tables: KeyTables, key: bytes, row: KeyRow, offset: int, coun
     found = tables.members(key, "owner = ?", (row.id,), limit=min(count, row.size), offset=offset)
     for member, _ in found:
         tables.drop_score(row.id, member)
-    _removed(tables, key, row, len(found))
+    _shrink(tables, key, row, len(found))
     return [[member, score] for member, score in found]
 
 

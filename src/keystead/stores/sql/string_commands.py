@@ -76,7 +76,7 @@ def getex(tables: StringKeys, call: Call) -> Reply:
     return tables.value(key, row)
 
 
-def added(held: bytes | None, amount: int) -> int:
+def add_amount(held: bytes | None, amount: int) -> int:
     """A stored number plus an amount, within 64 bits."""
     try:
         total = integer(b"0" if held is None else held) + amount
@@ -90,7 +90,7 @@ def added(held: bytes | None, amount: int) -> int:
 def incrby(tables: StringKeys, call: Call) -> Reply:
     key = call.args[0]
     row = tables.holding(key, STRING)
-    total = added(None if row is None else tables.value(key, row), call.options)
+    total = add_amount(None if row is None else tables.value(key, row), call.options)
     if row is None:
         tables.put(key, b"%d" % total, None)
     else:

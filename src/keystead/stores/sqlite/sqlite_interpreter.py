@@ -48,7 +48,7 @@ class SqliteInterpreter(Interpreter[SqliteTables]):
     def change(self, changes: list[Change]) -> bool:
         """Make these changes in one call of SQLite, which takes half the time. Their replies are all OK.
 
-        False where one of them found its row gone, or with a deadline: each batch is then to be run on its own. It is
+        False if one of them found its row deleted, or with a deadline: each batch must then run on its own. It is
         no harm that the others were made already: they are made again, in the same order.
         """
         return self.tables.change_lasting(changes) == len(changes)

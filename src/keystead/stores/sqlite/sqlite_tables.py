@@ -1,4 +1,4 @@
-"""The tables in a SQLite file: each thing is asked for, and changed, where a command needs it."""
+"""The tables in a SQLite file. Commands query and change them directly."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class SqliteTables(KeyTables):
     def remember(self, key: bytes, row_id: int) -> None:
         """Keep the id of a string's row: found by it, the row costs one search instead of two.
 
-        What is remembered may be wrong: the row may be gone, or its id, given in a transaction that was rolled
+        The cached row may be stale: it may be deleted, or its id, given in a transaction that was rolled
         back, may belong to another by now. Whoever uses it asks for the key and the kind as well.
         """
         if len(self.string_ids) >= REMEMBERED:
@@ -151,7 +151,7 @@ class SqliteTables(KeyTables):
         return expires_at is None or expires_at > self.now_ms
 
     def discard(self, owner: int, kind: int, size: int) -> None:
-        """Let go of the entries of a key whose row is gone."""
+        """Delete the entries of a key whose row was deleted."""
         if kind == STRING:
             return
         if size <= DELETE_AT_ONCE:
@@ -160,7 +160,7 @@ class SqliteTables(KeyTables):
             self.postpone(owner, kind)
 
     def postpone(self, owner: int, kind: int) -> None:
-        """Leave the entries of a key whose row is gone to the sweep."""
+        """Leave the entries of a deleted key to the sweep."""
         self.execute("INSERT INTO garbage (owner, kind) VALUES (?, ?)", (owner, kind))
 
     def set_deadline(self, key: bytes, row: KeyRow, expires_at: int | None) -> None:
@@ -238,7 +238,7 @@ class SqliteTables(KeyTables):
     # --- messages ------------------------------------------------------------------------------------------
 
     def publish(self, channel: bytes, data: bytes) -> int:
-        """Write the message down where somebody listens; they read it after the commit."""
+        """Store the message if the channel has subscribers; they read it after the commit."""
         now_ms = self.wall_ms()
         listening: int = self.execute(
             "SELECT count(*) FROM subscribers WHERE channel = ? AND expires_at > ?", (channel, now_ms)
