@@ -39,7 +39,7 @@ class _Entries:
 
 
 class CachedTables(KeyTables):
-    """For one transaction of a session. `ahead_ms` is how far a test has moved the clock."""
+    """For one transaction of a session. `ahead_ms`: how far a test has advanced the clock."""
 
     def __init__(self, session: Session, dialect: Dialect, ahead_ms: Callable[[], int]) -> None:
         self.execute = self._execute
@@ -133,7 +133,7 @@ class CachedTables(KeyTables):
         self._session.ask([*self._log, self._dialect.commit])
         self._log.clear()
 
-    # --- asking --------------------------------------------------------------------------------------------
+    # --- queries -------------------------------------------------------------------------------------------
 
     def _execute(self, statement: str, parameters: Sequence[Any] = ()) -> Result:
         """Run a query now, after all earlier changes."""
@@ -289,7 +289,7 @@ class CachedTables(KeyTables):
         return held.expires_at is None or held.expires_at > self.now_ms
 
     def bury(self, key: bytes) -> int:
-        """Remove a key if it has expired; how many entries it had, and -1 where it lives on, or is not there."""
+        """Remove a key if it has expired; returns the number of its entries, or -1 if it is live or missing."""
         held = self._load_row(key)
         if held is None or held.expires_at is None or held.expires_at > self.now_ms:
             return -1
@@ -297,7 +297,7 @@ class CachedTables(KeyTables):
         return held.size
 
     def _discard(self, held: StoredKey) -> None:
-        """Let go of the entries of a key whose row goes."""
+        """Delete the entries of a key whose row is deleted."""
         if held.kind == STRING:
             return
         self._dead.add(held.id)
@@ -402,7 +402,7 @@ class CachedTables(KeyTables):
         return found
 
     def put_score(self, key: bytes, owner: int, member: bytes, score: float, *, new: bool) -> None:
-        self._set_entry(self._scores, owner, member, score + 0.0)  # there is one zero
+        self._set_entry(self._scores, owner, member, score + 0.0)  # turns -0.0 into 0.0
         held = self._row_of(key)
         if len(member) > LONGEST and not held.long:
             self._change(key, held._replace(long=1))
@@ -420,7 +420,7 @@ class CachedTables(KeyTables):
         if not self._row_of(key).long:
             found = self._execute(in_order(where, reverse), (*parameters, limit, offset))
             return [(member, decode_score(score)) for member, score in found]
-        # Their names do not sort as they do, and MySQL sorts by the first thousand bytes only: they are sorted here.
+        # Hashed names do not sort as their texts do, and MySQL sorts by the first thousand bytes only: sorted here.
         rows = self._execute(f"SELECT member, rest, score FROM scored WHERE {where}", parameters)  # noqa: S608
         whole = [(text_of(name, rest), decode_score(score)) for name, rest, score in rows]
         whole.sort(key=lambda pair: (pair[1], pair[0]), reverse=reverse)

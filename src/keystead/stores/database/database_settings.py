@@ -23,7 +23,7 @@ class DatabaseSettings:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     socket: str | None = None  # a Unix socket, instead of host and port
-    tls: Mapping[str, Any] = field(default_factory=dict, repr=False)  # in the words of the driver
+    tls: Mapping[str, Any] = field(default_factory=dict, repr=False)  # options of the driver
     timeout: float = 5.0
     connect_timeout: float = 2.0
     pool: int = 4
@@ -35,10 +35,10 @@ class DatabaseSettings:
         form = f"{scheme}://user:password@host:{port}/database"
         try:
             parts = urlsplit(url)
-        except ValueError:  # whose text repeats the URL, with its password
+        except ValueError:  # its text contains the URL, with the password
             raise BadUrl(f"the store URL cannot be read; write {form}") from None
         userinfo, at, where = parts.netloc.rpartition("@")
-        # Said before anything else: what looks like a port or a database may be the second half of a password.
+        # Checked first: what looks like a port or a database may be the second half of a password.
         if parts.fragment or "@" in parts.path or ("@" in parts.query and not at) or "@" in userinfo:
             raise BadUrl("write / ? # and @ within a user or password of the URL as %2F %3F %23 and %40")
         if "," in where:
@@ -107,6 +107,6 @@ def _address(text: str, default_port: int, form: str) -> tuple[str, int]:
     elif ":" in text:
         host, _, port = text.rpartition(":")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        # What stands there may be a password whose host was forgotten.
+        # Not shown: it may be a password whose host is missing.
         raise BadUrl(f"the port is not a number from 1 to 65535; write {form}")
     return unquote(host) or "127.0.0.1", int(port) if port else default_port

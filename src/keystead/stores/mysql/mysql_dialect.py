@@ -212,7 +212,7 @@ def _is_in(values: Sequence[bytes]) -> str:
 
 
 def _together(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Keys and texts in as few groups as there can be where one of both has one only."""
+    """Group the pairs so that each group has a single key or a single text, in as few groups as possible."""
     texts_of: dict[bytes, list[bytes]] = {}
     for key, text in pairs:
         texts_of.setdefault(key, []).append(text)

@@ -47,7 +47,7 @@ class MysqlFeed(DatabaseFeed):
             try:
                 rows = await self._read(self._page)
             except KeysteadError:
-                rows = []  # what comes meanwhile is kept; a lease that runs out tells the subscriber
+                rows = []  # messages stay stored; an expired lease ends the subscription
             for number, channel, data in rows:
                 self._last = number
                 self.deliver(channel, data, number)

@@ -91,7 +91,7 @@ def _code_and_message(error: Exception) -> tuple[int, str]:
 
 
 class MysqlSession(Session):
-    largest = 1 << 22  # what the server takes at once
+    largest = 1 << 22  # the server's max_allowed_packet
 
     def __init__(self, connection: Any, settings: DatabaseSettings) -> None:
         self.ids = []
@@ -120,7 +120,7 @@ class MysqlSession(Session):
         return results
 
     def _packets(self, statements: Sequence[Statement]) -> Iterator[tuple[str, int]]:
-        """All statements as one text, or as several where the server would not take it at once."""
+        """All statements as one text, or as several if one would be too large for the server."""
         texts: list[str] = []
         size = 0
         for statement in statements:

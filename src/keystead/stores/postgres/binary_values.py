@@ -1,4 +1,4 @@
-"""Values as PostgreSQL sends them in its binary form, in which no text has to be read or escaped."""
+"""PostgreSQL's binary format, in which no text has to be parsed or escaped."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Floats(_Array):
 
 
 def sent(value: Any) -> bytes | None:
-    """A parameter as it goes out. The statements are written so that the server expects just these types."""
+    """A parameter in binary format. The statements are written so that the server infers exactly these types."""
     match value:
         case bytes() | None:
             return value
@@ -102,5 +102,5 @@ _RECEIVED: dict[int, Callable[[bytes], Any]] = {
 
 
 def receiver(oid: int) -> Callable[[bytes], Any]:
-    """What makes a Python value of a column of this type; of one that is not used here, its bytes."""
+    """The decoder for a column of this type; for types that are not used here, raw bytes."""
     return _RECEIVED.get(oid, _bytes)

@@ -17,7 +17,7 @@ from keystead.stores.postgres.binary_values import Bytes, Floats, Ints
 LOCKS = 200
 # All programs on a database share its advisory locks: these two numbers are ours.
 WHOLE, SWEEP = 0x4B53_5445_4144_0001, 0x4B53_5445_4144_0002
-NOTIFY_BYTES = 5_900  # what fits a notification, which takes less than 8,000 characters
+NOTIFY_BYTES = 5_900  # the payload of a notification is limited to 8,000 characters
 
 _NOW = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
 # What a row of `look` is about, in its first column. The first row of all has the time, in the place of an id.
@@ -34,7 +34,7 @@ def lock_number(key: bytes) -> int:
 
 
 def channel_name(channel: bytes) -> str:
-    """What LISTEN and NOTIFY call it: they take a name of at most 63 characters."""
+    """Its name for LISTEN and NOTIFY, of at most 63 characters."""
     return "keystead_" + sha256(channel).hexdigest()[:48]
 
 
@@ -172,7 +172,7 @@ class PostgresDialect(Dialect):
         ]
 
     def publish(self, channel: bytes, data: bytes, number: int, now_ms: int) -> Statement:
-        # The number: of two equal messages in a transaction PostgreSQL would deliver one.
+        # The number, because PostgreSQL delivers two equal messages of a transaction only once.
         if len(data) <= NOTIFY_BYTES:
             return Statement(
                 "SELECT pg_notify($1::text, $2::text)", (channel_name(channel), f"{number}:{b64encode(data).decode()}")

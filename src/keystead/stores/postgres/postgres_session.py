@@ -42,11 +42,11 @@ _PLANS = (
     Statement("SET enable_mergejoin = off"),
 )
 _TRY_AGAIN = {"40001", "40P01", "55P03"}
-_GONE = ("08", "57P")  # the connection, or the server, goes away
+_GONE = ("08", "57P")  # connection lost, or server shutting down
 
 
 def connect(settings: DatabaseSettings) -> PostgresSession:
-    """Raises StoreError, in words without the password."""
+    """Raises StoreError, without the password in its message."""
     parameters: dict[str, Any] = {
         "dbname": settings.database,
         "user": settings.user,
@@ -64,17 +64,17 @@ def connect(settings: DatabaseSettings) -> PostgresSession:
         )
     except psycopg.Error as error:
         raise _no_connection(error, settings) from None
-    except UnicodeError:  # no host can have this name
+    except UnicodeError:  # an invalid host name
         raise StoreUnavailable(f"cannot reach {settings.url}: there is no host of that name") from None
     session = PostgresSession(connection, settings)
     timeout_ms = int(settings.timeout * 1000)
     limits = (
         ("statement_timeout", timeout_ms),
         ("lock_timeout", timeout_ms),
-        ("idle_in_transaction_session_timeout", max(timeout_ms * 2, 1_000)),  # of a process that stands still
+        ("idle_in_transaction_session_timeout", max(timeout_ms * 2, 1_000)),  # for a suspended process
     )
     try:
-        # Not as options of the connection: a pooler in between may refuse those.
+        # Not as connection options: a connection pooler may refuse those.
         session.ask([*(Statement(f"SET {name} = {value:d}") for name, value in limits), *_PLANS])
     except (DatabaseConnectionLost, Conflict) as error:
         raise StoreUnavailable(f"{settings.url} was lost at once: {error}") from None
@@ -137,13 +137,13 @@ class PostgresSession(Session):
             raise DatabaseConnectionLost(str(error)) from None
 
     def _send(self, statement: Statement) -> tuple[_Prepared, bool]:
-        """Send one; whether it had to be prepared first, which has a result of its own."""
+        """Send one; returns whether it was prepared first, which has a result of its own."""
         words, parameters = statement
         prepared = self._prepared.get(words)
         new = prepared is None
         if prepared is None:
             if len(self._prepared) >= PREPARED:
-                # Not kept: the next of the same words takes its place under the same name.
+                # Not cached: the next one with this text replaces it under the same name.
                 prepared = _Prepared(b"")
             else:
                 prepared = self._prepared[words] = _Prepared(b"k%d" % len(self._prepared))
@@ -196,7 +196,7 @@ class PostgresSession(Session):
     def _forget(self, prepared: _Prepared) -> None:
         for words, known in list(self._prepared.items()):
             if known is prepared:
-                # Its name stays taken, so that no other gets it.
+                # Its name stays reserved.
                 self._prepared[f"-- {len(self._prepared)} {time.monotonic_ns()}"] = self._prepared.pop(words)
 
     def _error(self, result: pq.abc.PGresult) -> Exception:

@@ -1,4 +1,4 @@
-"""Hashes, as Redis means them."""
+"""Hashes, with the semantics of Redis."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _owner(tables: KeyTables, key: bytes) -> tuple[int, int]:
-    """The id and size of the hash, which is created where it is missing."""
+    """The id and size of the hash, which is created if it does not exist."""
     row = tables.holding(key, HASH)
     return (tables.create(key, HASH), 0) if row is None else (row.id, row.size)
 
@@ -65,7 +65,7 @@ def hdel(tables: KeyTables, call: Call) -> Reply:
 
 
 def remove_fields(tables: KeyTables, key: bytes, owner: int, size: int, fields: list[bytes]) -> int:
-    """Remove fields of a hash or members of a set; the key goes with the last."""
+    """Remove fields of a hash or members of a set; the key is deleted with the last."""
     gone = sum(tables.drop_field(owner, field) for field in fields)
     if gone:
         tables.resize(key, owner, size - gone)

@@ -1,4 +1,4 @@
-"""Whole keys of any kind, messages, and what is asked of the store itself."""
+"""Commands on keys of any kind, on messages, and on the store itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorted sets, as Redis means them: by score, and members of one score by their bytes."""
+"""Sorted sets, with the semantics of Redis: ordered by score, then by the bytes of the member."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def zadd(tables: KeyTables, call: Call) -> Reply:
 
 
 def _next_score(flags: frozenset[bytes], held: float | None, given: float) -> float | None:
-    """The score a member gets, or None where the flags leave it as it is."""
+    """The new score of a member, or None if the flags leave it unchanged."""
     if held is None:
         return None if b"XX" in flags else given
     if b"NX" in flags:
@@ -88,7 +88,7 @@ def zcard(tables: KeyTables, call: Call) -> Reply:
 
 
 def _between(tables: KeyTables, low: ScoreBound, high: ScoreBound) -> tuple[str, tuple[float, ...]]:
-    """A condition on scores, in constant words only, and its parameters."""
+    """A condition on scores (constant SQL), and its parameters."""
     above, below = ">" if low.exclusive else ">=", "<" if high.exclusive else "<="
     return f"owner = ? AND score {above} ? AND score {below} ?", (
         tables.encode_score(low.score),

@@ -1,4 +1,4 @@
-"""Streams, as Redis means them. The row of the key remembers the last id, so that ids only ever grow."""
+"""Streams, with the semantics of Redis. The row of the key holds the last id, so that ids only ever grow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _bytes(entry: int) -> bytes:
-    """An id in the form that sorts as ids do."""
+    """An id as bytes that sort in the order of ids."""
     return entry.to_bytes(16, "big")
 
 

@@ -1,4 +1,4 @@
-"""Strings and numbers, as Redis means them."""
+"""Strings and numbers, with the semantics of Redis."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mget(tables: StringKeys, call: Call) -> Reply:
 
 
 def _string_or_none(tables: StringKeys, key: bytes) -> bytes | None:
-    """As GET, which finds a string that it knows in one search; but a key of another kind is as none."""
+    """GET for each key, which finds a cached string in one search; a key of another kind counts as missing."""
     try:
         return tables.string(key)
     except WrongKind:

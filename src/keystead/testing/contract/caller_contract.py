@@ -1,4 +1,4 @@
-"""What a caller may get wrong, and is told alike by every store."""
+"""Mistakes of callers, which every store reports alike."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Callers(Promises):
 
 
 def _repeated(*commands: Command) -> list[Any]:
-    """Calls of which a store keeps how it sends them."""
+    """Calls whose packed form a store caches."""
     calls = [read(command) for command in commands]
     for call in calls:
         call.packed = b""

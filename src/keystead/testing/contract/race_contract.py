@@ -13,7 +13,7 @@ CALLERS = 24
 
 class Races(Promises):
     def connections(self, store: Store, other: Store | None) -> list[Store]:
-        """Who calls: half of the callers from another connection, where there can be one."""
+        """The callers: half of them on another connection, if there can be one."""
         return [other if other is not None and n % 2 else store for n in range(CALLERS)]
 
     async def test_of_many_that_create_exactly_one_wins(self, store: Store, other: Store | None) -> None:
