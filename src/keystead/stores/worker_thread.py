@@ -23,6 +23,10 @@ def join_stopped(seconds: float) -> None:
         thread.join(max(0.0, deadline - time.monotonic()))
 
 
+def ignore_result(result: object, error: BaseException | None) -> None:
+    """The `done` of jobs whose caller has left."""
+
+
 class WorkerThread:
     """Runs jobs in order in a daemon thread, and passes each result to the event loop."""
 

@@ -185,7 +185,7 @@ class CachedTables(KeyTables):
                 gone.append(before.id)
                 before = None
             if now is not None:
-                rows = new if before is None else valued if _has_new_value(before, now) else changed
+                rows = new if before is None else valued if now.has_new_value(before) else changed
                 rest = rest_of(key)
                 rows.append(NewRow(now.id, name_of(key), rest, now.kind, now.expires_at, now.size, now.long, now.value))
         self._dirty.clear()
@@ -473,10 +473,6 @@ class CachedTables(KeyTables):
             self._log.append(self._dialect.publish(channel, data, self._messages, self._server_ms))
             self.published = True
         return listening
-
-
-def _has_new_value(before: StoredKey, now: StoredKey) -> bool:
-    return now.loaded and (not before.loaded or now.value != before.value)
 
 
 class _Restore:

@@ -29,7 +29,7 @@ from keystead.stores.globs import compile_glob, literal_prefix
 from keystead.stores.sql import Interpreter
 from keystead.stores.sql.key_tables import KIND_NUMBERS
 from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store
-from keystead.stores.worker_thread import WorkerThread
+from keystead.stores.worker_thread import WorkerThread, ignore_result
 
 SWEEP_EVERY_S, SWEEP_PAUSE_S = 1.0, 0.01
 
@@ -86,7 +86,7 @@ class DatabaseStore(Store):
             raise failed.error from None
         finally:
             if session is None:  # the thread closes what it has opened, or still opens
-                worker.submit(opening.drop, _ignore_result)
+                worker.submit(opening.drop, ignore_result)
                 worker.stop()
         self._pool = ConnectionPool(
             self.connect,
@@ -266,10 +266,6 @@ class _Opening:
     def drop(self) -> None:
         if self._session is not None:
             self._session.close()
-
-
-def _ignore_result(result: object, error: BaseException | None) -> None:
-    """For jobs whose caller has given up."""
 
 
 def _beyond(prefix: bytes) -> bytes | None:

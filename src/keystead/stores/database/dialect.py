@@ -46,6 +46,9 @@ class StoredKey(NamedTuple):
     value: bytes | None
     loaded: bool  # whether `value` is its value
 
+    def has_new_value(self, before: StoredKey) -> bool:
+        return self.loaded and (not before.loaded or self.value != before.value)
+
 
 class FoundKeys(NamedTuple):
     """What was found of it."""

@@ -28,7 +28,7 @@ from keystead.stores.database.database_session import (
 )
 from keystead.stores.database.dialect import Dialect
 from keystead.stores.sql import Interpreter
-from keystead.stores.worker_thread import WorkerThread
+from keystead.stores.worker_thread import WorkerThread, ignore_result
 
 GROUP_COMMANDS = 1_000  # a group holds no more than this, unless one batch alone does
 TRIES = 8  # of one transaction after conflicts
@@ -224,7 +224,7 @@ class ConnectionPool:
     def abandon(self) -> None:
         """Close the connections without an event loop."""
         for connection in self._connections:
-            connection.worker.submit(connection.drop, _ignore_result)
+            connection.worker.submit(connection.drop, ignore_result)
             connection.worker.stop()
 
     # --- which batches run together ------------------------------------------------------------------------
@@ -497,7 +497,3 @@ def _is_unknown(error: BaseException | None) -> bool:
 def _fail(future: asyncio.Future[Any], error: BaseException) -> None:
     if not future.done():
         future.set_exception(error)
-
-
-def _ignore_result(result: object, error: BaseException | None) -> None:
-    """For jobs that run after the store was closed."""

@@ -26,7 +26,7 @@ from keystead.stores.sqlite.sqlite_feed import SqliteFeed
 from keystead.stores.sqlite.sqlite_interpreter import SqliteInterpreter
 from keystead.stores.sqlite.sqlite_tables import SqliteTables, TooWide
 from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store, WholeKey
-from keystead.stores.worker_thread import WorkerThread
+from keystead.stores.worker_thread import WorkerThread, ignore_result
 
 MEMORY = ":memory:"
 SWEEP_EVERY_S = 1.0
@@ -145,7 +145,7 @@ class SqliteStore(Store):
         if not self._memory:
             for helper in ((self._committer, self._writer), self._wide, self._checkpointer):
                 if helper is not None:
-                    helper[0].submit(helper[1].close, _ignore_result)
+                    helper[0].submit(helper[1].close, ignore_result)
                     helper[0].stop()
 
     def _open_reader(self, *, wait_ms: int = 0) -> sqlite3.Connection:
@@ -396,10 +396,6 @@ def _run_checkpoint(connection: sqlite3.Connection) -> tuple[int, int]:
     """The number of frames in the log, and how many of them are checkpointed."""
     _, frames, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     return int(frames), int(done)
-
-
-def _ignore_result(result: object, error: BaseException | None) -> None:
-    """For jobs that run after the store was closed."""
 
 
 def _page(
