@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreError, StoreUnavailable
@@ -246,12 +247,7 @@ class ConnectionPool:
                 self._idle.append(connection)
                 return
             group = connection.group = BatchGroup(batches)
-            connection.worker.submit(
-                lambda connection=connection, group=group: self._work(connection, group),  # type: ignore[misc]
-                lambda results, error, connection=connection, group=group: self._finish(
-                    connection, group, results, error
-                ),  # type: ignore[misc]
-            )
+            connection.worker.submit(partial(self._work, connection, group), partial(self._finish, connection, group))
 
     def _free_connection(self) -> PooledConnection | None:
         if self._idle:

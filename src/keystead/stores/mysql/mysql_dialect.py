@@ -123,20 +123,20 @@ class MysqlDialect(Dialect):
         return Statement(" UNION ALL ".join(parts), parameters)
 
     def parse_found(self, result: Result) -> FoundKeys:
-        parse_found = FoundKeys(int(result.rows[0][0].split()[1]), [], [], [], [])
+        found = FoundKeys(int(result.rows[0][0].split()[1]), [], [], [], [])
         for numbers, name, value, *rest in result.rows:
             what, owner, *others = map(int, numbers.split())
             if what in (_VALUED, _ROW):
                 kind, at, size, long = others
                 held = StoredKey(owner, kind, None if at == _NEVER else at, size, long, value, what == _VALUED)
-                parse_found.rows.append((name, held))
+                found.rows.append((name, held))
             elif what == _FIELD:
-                parse_found.fields.append((owner, name, value))
+                found.fields.append((owner, name, value))
             elif what == _MEMBER:
-                parse_found.members.append((owner, name, self.decode_score(others[0])))
+                found.members.append((owner, name, self.decode_score(others[0])))
             elif what == _WHOLE:
-                parse_found.wholes.append((owner, name, rest[0], value))
-        return parse_found
+                found.wholes.append((owner, name, rest[0], value))
+        return found
 
     def delete_rows(self, ids: Sequence[int]) -> list[Statement]:
         return [Statement(f"DELETE FROM keystead_keys WHERE id IN ({marks(len(ids))})", tuple(ids))]  # noqa: S608

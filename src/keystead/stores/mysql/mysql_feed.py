@@ -20,16 +20,16 @@ class MysqlFeed(DatabaseFeed):
         super().__init__(write)
         self._read = read
         self._last = 0
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
 
     async def listen(self, subscriber: DatabaseSubscriber) -> None:
         """Nothing: from when it has signed up, messages are kept for it."""
 
     def signed_up(self, subscriber: DatabaseSubscriber) -> None:
-        if self._looking is None or self._looking.done():
+        if self._polling is None or self._polling.done():
             self._last = subscriber.after
-            self._looking = asyncio.ensure_future(self._poll())
+            self._polling = asyncio.ensure_future(self._poll())
 
     async def leave(self, subscriber: DatabaseSubscriber) -> None:
         """Nothing to do: the poller stops by itself."""
@@ -39,8 +39,8 @@ class MysqlFeed(DatabaseFeed):
 
     def close(self, error: StoreUnavailable) -> None:
         super().close(error)
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._polling is not None:
+            self._polling.cancel()
 
     async def _poll(self) -> None:
         while self._subscribers:

@@ -23,8 +23,8 @@ class _Array:
     element = 0
 
     def __init__(self, values: Iterable[Any]) -> None:
-        pack = [_NULL if value is None else self.pack(value) for value in values]
-        self.sent = _HEAD.pack(1, 1, self.element, len(pack), 1) + b"".join(pack)
+        packed = [_NULL if value is None else self.pack(value) for value in values]
+        self.sent = _HEAD.pack(1, 1, self.element, len(packed), 1) + b"".join(packed)
 
     @staticmethod
     def pack(value: Any) -> bytes:

@@ -100,17 +100,17 @@ class PostgresDialect(Dialect):
         return Statement(" UNION ALL ".join(parts), parameters)
 
     def parse_found(self, result: Result) -> FoundKeys:
-        parse_found = FoundKeys(result.rows[0][1], [], [], [], [])
+        found = FoundKeys(result.rows[0][1], [], [], [], [])
         for what, owner, name, rest, kind, expires_at, size, long, value, score in result.rows:
             if what in (_VALUED, _ROW):
-                parse_found.rows.append((name, StoredKey(owner, kind, expires_at, size, long, value, what == _VALUED)))
+                found.rows.append((name, StoredKey(owner, kind, expires_at, size, long, value, what == _VALUED)))
             elif what == _FIELD:
-                parse_found.fields.append((owner, name, value))
+                found.fields.append((owner, name, value))
             elif what == _MEMBER:
-                parse_found.members.append((owner, name, score))
+                found.members.append((owner, name, score))
             elif what == _WHOLE:
-                parse_found.wholes.append((owner, name, rest, value))
-        return parse_found
+                found.wholes.append((owner, name, rest, value))
+        return found
 
     def delete_rows(self, ids: Sequence[int]) -> list[Statement]:
         return [Statement("DELETE FROM keystead.keys WHERE id = ANY($1::bigint[])", (Ints(ids),))]
