@@ -21,7 +21,7 @@ from bench.streams import Follower
 from bench.teamwork_server import TeamworkServer, hire, opened_teamwork
 from keystead.kits.teamwork.service.tables import NOTICES, SLACK_LOG, TEAMWORK_TABLES
 from keystead.parts.tables import open_tables
-from keystead.testing.servers import Server
+from tests.servers import Server
 
 ROOT = Path(__file__).parents[1]
 POST = "/api/chat.postMessage"

@@ -36,7 +36,7 @@ from bench.measure import (
 from bench.widget_keys import EDIT_TOKEN, TOKEN, Board, counter_id, page, quick_hashes, visitors
 from keystead.kits.widgets.service import Owner, Visitor, Widgets
 from keystead.stores import Store, connect
-from keystead.testing import servers
+from tests import servers
 
 
 class Sizes(NamedTuple):

@@ -22,7 +22,7 @@ from bench import on_doctor
 from bench.measure import Advance, Progress, Row, Target
 from keystead import connect
 from keystead.stores import Command, Store
-from keystead.testing import servers
+from tests import servers
 
 KEYS, KEYS_QUICK = 1_000_000, 6_000
 SAMPLE, SAMPLE_QUICK = 20_000, 2_000

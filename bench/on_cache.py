@@ -31,7 +31,7 @@ from bench.measure import (
 )
 from keystead import Keyspace, Value, after, connect
 from keystead.parts.cache import Cache, LoadMarkers
-from keystead.testing import servers
+from tests import servers
 
 KEYS: Final = 2_000
 REQUESTS: Final = 1_000

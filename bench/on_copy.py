@@ -27,7 +27,7 @@ from bench.on_backup import compare_all, fill
 from keystead import connect
 from keystead.stores import Store
 from keystead.stores.transfer.writer import AT_ONCE, BATCHES
-from keystead.testing import servers
+from tests import servers
 
 KEYS, KEYS_QUICK = 1_000_000, 8_000
 MEMORY = Target("under", 200)

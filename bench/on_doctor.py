@@ -27,7 +27,7 @@ from bench.measure import Progress, Row, Target
 from keystead import connect
 from keystead.schema.doctor import examine
 from keystead.stores import Store
-from keystead.testing import servers
+from tests import servers
 
 KEYS, KEYS_QUICK = 1_000_000, 2_500
 OF_EACH = 100

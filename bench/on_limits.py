@@ -34,7 +34,7 @@ from bench.measure import (
 from bench.round_trips import counted
 from keystead import Counter, Keyspace, SortedSet, after, connect, sliding
 from keystead.parts.limit import CombinedLimit, FixedWindow, Limits, SlidingWindow, TokenBucket
-from keystead.testing import servers
+from tests import servers
 
 CLIENTS = 10_000
 OFTEN = 100_000  # of one client: so much that nobody is refused while it is measured

@@ -44,7 +44,7 @@ from keystead.parts.oauth import Tokens
 from keystead.parts.tables import open_tables
 from keystead.schema.times import moment
 from keystead.stores import Store
-from keystead.testing import servers
+from tests import servers
 
 MEMBERS: Final = 2_000
 ENDS_MS: Final = 4_102_444_800_000  # 2100

@@ -23,7 +23,7 @@ from bench.on_doctor import memory_mb
 from bench.streams import Stream, stream
 from bench.teamwork_server import TeamworkServer, hire, opened_teamwork
 from keystead.kits.teamwork.service import Assigned, Teamwork, WorkItem
-from keystead.testing import servers
+from tests import servers
 
 ONE_BY_ONE, ONE_BY_ONE_QUICK = 500, 20
 STREAMS, STREAMS_QUICK = 1_000, 20

@@ -32,7 +32,7 @@ from bench.measure import (
 )
 from bench.on_sqlite import open_raw
 from keystead import Counter, Keyspace, Steps, Value, after, connect, never, procedure
-from keystead.testing import servers
+from tests import servers
 
 STOCKS = 50
 PLENTY = 10**9

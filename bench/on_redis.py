@@ -28,7 +28,7 @@ from bench.measure import (
 )
 from bench.on_sqlite import load
 from keystead.stores import Store, connect, required
-from keystead.testing import servers
+from tests import servers
 
 KEYS = 10_000
 ENGINES: dict[str, Callable[[], AbstractContextManager[servers.Server]]] = {

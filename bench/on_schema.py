@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from bench.measure import Contender, Effort, Match, Peer, Play, Progress, Row, Target, alone, compare, together
 from keystead import Counter, Hash, Keyspace, SortedSet, Store, Value, after, connect
-from keystead.testing import servers
+from tests import servers
 
 KEYS = 2_000
 HOUR_MS = 3_600_000

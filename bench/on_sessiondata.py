@@ -29,7 +29,7 @@ from bench.measure import Contender, Effort, Match, Peer, Play, Progress, Row, T
 from bench.round_trips import counted
 from keystead import connect
 from keystead.kits.sessiondata import SessionData, SessionDataKeys
-from keystead.testing import servers
+from tests import servers
 
 TASKS = (1, 16)
 HOUR_S = 3_600

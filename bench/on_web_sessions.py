@@ -38,7 +38,7 @@ from keystead.integrations.asgi import session_keys
 from keystead.parts.sessions import Policy, Sessions, id_of
 from keystead.parts.sessions.session_token import new_token
 from keystead.stores import Command, Store, connect
-from keystead.testing import servers
+from tests import servers
 
 SIGNED_IN = 1_000
 KEEPS = Target("at least", 0.8)

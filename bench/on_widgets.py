@@ -22,7 +22,7 @@ from bench.measure import Effort, Progress, Row, Target
 from bench.round_trips import Counted, counted
 from bench.widget_keys import TOKEN, counter_id, page, quick_hashes, visitors
 from keystead.stores import connect
-from keystead.testing import servers
+from tests import servers
 
 ONE = Target("at most", 1)
 MESSAGES = 20  # of the board, and entries of the ranking

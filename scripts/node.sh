@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Usage: scripts/node.sh PYTHON
-# Fills .venv-node with what keystead.testing.oidc starts: bin/node, and node_modules with exactly the packages of
-# src/keystead/testing/oidc/package-lock.json (versions and hashes). The machine's own Node is used if it is new
+# Fills .venv-node with what tests.oidc starts: bin/node, and node_modules with exactly the packages of
+# tests/oidc/package-lock.json (versions and hashes). The machine's own Node is used if it is new
 # enough; otherwise PYTHON's pip fetches one, pinned in requirements/node.txt. Nothing outside of .venv-node changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${1:-.venv/bin/python}
 folder=.venv-node
-source=src/keystead/testing/oidc
+source=tests/oidc
 
 fail() {
     echo "keystead: $1" >&2

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from keystead.testing.servers import DatabaseServer, PostgresServer
 from tests.real_servers import mariadb_server, postgres_server
+from tests.servers import DatabaseServer, PostgresServer
 
 __all__ = ["DATABASES", "database_url", "mariadb_server", "on_databases", "postgres_server"]
 

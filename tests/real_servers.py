@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from keystead.testing import servers
+from tests import servers
 
 Started = TypeVar("Started")
 

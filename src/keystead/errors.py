@@ -1,4 +1,4 @@
-"""Every error that Keystead raises: a sentence a person can act on, and a stable code a program can act on."""
+"""Every error that Keystead raises: a message that a person can act on, and a stable code for programs."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, ClassVar, Literal
 
 
 class KeysteadError(Exception):
-    """The root of all errors of Keystead. `code` never changes between releases; the sentence may.
+    """The root of all errors of Keystead. `code` never changes between releases; the message may.
 
-    `results` is set by `Keyspace.run`: the result of each operation, an error in the place of each that failed.
+    `results` is set by `Keyspace.run`: the result of each operation, with an error in place of each failure.
     """
 
     code: ClassVar[str] = "keystead"
     results: list[Any] | None = None
-    latest: ClassVar[Callable[[], KeysteadError | None]] = lambda: None  # while somebody still has it
+    latest: ClassVar[Callable[[], KeysteadError | None]] = lambda: None  # None once it has been garbage-collected
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)
@@ -23,21 +23,21 @@ class KeysteadError(Exception):
 
 
 class BadUrl(KeysteadError):
-    """A store URL that cannot be understood."""
+    """A store URL that cannot be parsed."""
 
     code = "bad-url"
 
 
 class MissingExtra(KeysteadError, ImportError):
-    """What was asked for needs packages that are not installed. The sentence has the command that installs them."""
+    """A feature needs packages that are not installed. The message has the command that installs them."""
 
     code = "missing-extra"
 
 
 class BadDeclaration(KeysteadError):
-    """A family or keyspace that is declared wrongly. It is raised where the module that declares it is imported.
+    """A family or keyspace with an invalid declaration. It is raised when the declaring module is imported.
 
-    `finding` is the code under which `keystead check` shows it.
+    `finding` is its code in `keystead check`.
     """
 
     code = "bad-declaration"
@@ -48,7 +48,7 @@ class BadDeclaration(KeysteadError):
 
 
 class BadKey(KeysteadError):
-    """A key that its family cannot make: a placeholder is missing, unknown, or has a value that does not fit it.
+    """A key that its family cannot produce: a placeholder is missing, unknown, or has a value that does not fit.
 
     It is raised before anything is sent.
     """
@@ -57,7 +57,7 @@ class BadKey(KeysteadError):
 
 
 class KeyTooLong(BadKey):
-    """A key longer than its store can keep. Nothing was cut and nothing was sent."""
+    """A key that is too long for its store. Nothing was truncated and nothing was sent."""
 
     code = "key-too-long"
 
@@ -69,7 +69,7 @@ class BadValue(KeysteadError):
 
 
 class BadCall(BadKey, BadValue):
-    """A verb or a family that was called in a way it does not have: a fault of the program, whatever its users send.
+    """A verb or a family was called with the wrong arguments: a bug in the program, not bad input of a user.
 
     A server answers other errors of a key or a value with 400, and this one with 500.
     """
@@ -78,12 +78,12 @@ class BadCall(BadKey, BadValue):
 
 
 class Unreadable(KeysteadError):
-    """What the store holds under a key is not what its family says: other bytes, another version, another seal, another
-    kind (`WrongKind`), no number (`StoredNotANumber`).
+    """The stored value of a key does not match its family: invalid bytes, another version, another seal, another kind
+    (`WrongKind`), not a number (`StoredNotANumber`).
 
     A read leaves the data as it is: `keystead doctor` finds such keys, and `keystead doctor --fix` sets them aside. A
-    consume or a pop has taken it out by then; `taken` holds the whole reply as it was stored, so that nothing is lost.
-    `family` names the family, as in `AppKeys.token`, once the schema has logged it.
+    consume or a pop has removed it by then; `taken` holds the raw reply, so that nothing is lost. `family` names the
+    family, as in `AppKeys.token`, once the schema has logged it.
     """
 
     code = "unreadable"
@@ -92,7 +92,7 @@ class Unreadable(KeysteadError):
     key: str | bytes | None = None
     family: str = ""
     unopened: bool = False
-    """Whether a sealed text in it does not open with the keys that there are."""
+    """Whether a sealed text in it does not open with the current keys."""
 
     def __init__(self, sentence: str, key: str | bytes | None = None, raw: bytes | None = None) -> None:
         super().__init__(sentence if key is None else f"{shown(key)}: {sentence}")
@@ -101,17 +101,17 @@ class Unreadable(KeysteadError):
 
 
 class WrongSealKey(KeysteadError):
-    """None of the sealed values of a family opens: the keys that were given are others than those that sealed them.
+    """No sealed value of a family opens: they were sealed with other keys.
 
-    `families` says how many values each of these families has. Nothing was repaired.
+    `families` has the number of values of each such family. Nothing was repaired.
     """
 
     code = "wrong-seal-key"
 
     def __init__(self, families: dict[str, int]) -> None:
-        said = ", ".join(f"{count:,} of {family}" for family, count in families.items())
+        counts = ", ".join(f"{count:,} of {family}" for family, count in families.items())
         super().__init__(
-            f"not one sealed value opens ({said}), so the keys are wrong and not the values, and nothing was repaired; "
+            f"not one sealed value opens ({counts}), so the keys are wrong, not the values, and nothing was repaired; "
             "give the keys that the application seals with: KEYSTEAD_SEAL_KEYS, seal_keys in the secrets file, or "
             "seal=KeyRing(...). If the values themselves are damaged, delete them"
         )
@@ -119,31 +119,31 @@ class WrongSealKey(KeysteadError):
 
 
 class CapReached(KeysteadError):
-    """A user has as many sessions as the policy allows, and it says that a further login is refused."""
+    """A user has as many sessions as the policy allows, and the policy refuses further logins."""
 
     code = "cap-reached"
 
 
 class Contended(KeysteadError):
-    """A change was tried again and again, and each time somebody else was faster. Nothing was changed; try again."""
+    """A change was retried several times and lost every race (optimistic locking). Nothing was changed; try again."""
 
     code = "contended"
 
 
 class DoesNotFit(KeysteadError):
-    """A family needs what the store of its role cannot promise."""
+    """A family needs a guarantee that the store of its role does not give."""
 
     code = "does-not-fit"
 
 
 class StoreClosed(KeysteadError):
-    """The store was used before it was opened or after it was closed: a fault of the program, not of the store."""
+    """The store was used before it was opened or after it was closed: a bug in the program, not an outage."""
 
     code = "store-closed"
 
 
 class WrongEventLoop(KeysteadError):
-    """The store was opened in another event loop, as by an earlier `asyncio.run` or in another thread.
+    """The store was opened in another event loop, such as by an earlier `asyncio.run` or in another thread.
 
     A store works only in the loop it was opened in: open one for each loop, and close it before the loop ends.
     """
@@ -152,10 +152,10 @@ class WrongEventLoop(KeysteadError):
 
 
 class StoreError(KeysteadError):
-    """What a store answers when it cannot do what was asked.
+    """A store cannot run a command or a batch.
 
-    `replies` is set by `Store.run`: the replies of the whole batch in order, with an error in the place of
-    each command that failed, so that the commands that worked keep their replies.
+    `replies` is set by `Store.run`: the replies of the whole batch in order, with an error in place of each command
+    that failed, so that the commands that worked keep their replies.
     """
 
     code = "store"
@@ -165,8 +165,8 @@ class StoreError(KeysteadError):
 class StoreUnavailable(StoreError):
     """The store did not answer in time, or cannot be reached.
 
-    `outcome` says what is known of the commands: `"not-sent"` means that none of them took effect and that
-    asking again is safe; `"unknown"` means that the reply was lost and that they may have taken effect.
+    `outcome` states what is known of the commands: `"not-sent"` means that none of them took effect and that a retry is
+    safe; `"unknown"` means that the reply was lost and that they may have taken effect.
     """
 
     code = "store-unavailable"
@@ -183,13 +183,13 @@ class StoreReadOnly(StoreError):
 
 
 class StoreRefused(StoreError):
-    """The store does not let this user in, or does not let it do this."""
+    """The store rejects this user, or does not permit the operation."""
 
     code = "store-refused"
 
 
 class StoreFull(StoreError):
-    """The store has no room left. What was there is untouched."""
+    """The store has no space left. Existing data is untouched."""
 
     code = "store-full"
 
@@ -201,7 +201,7 @@ class StoreDamaged(StoreError):
 
 
 class CommandError(StoreError):
-    """One command that a store will not run. It had no effect."""
+    """A store rejects one command. It had no effect."""
 
     code = "command"
     key: str | bytes | None
@@ -218,7 +218,7 @@ class CommandError(StoreError):
 
 
 class UnknownCommand(CommandError):
-    """There is no such command here."""
+    """The command does not exist, or this store does not support it."""
 
     code = "unknown-command"
 
@@ -230,25 +230,25 @@ class WrongArity(CommandError):
 
 
 class BadOption(CommandError):
-    """An option that the command does not have, or that excludes another."""
+    """An option that the command does not have, or that conflicts with another."""
 
     code = "bad-option"
 
 
 class BadArgument(CommandError):
-    """An argument of the wrong type, or one that makes no sense where it stands."""
+    """An argument of the wrong type, or one that is invalid in its place."""
 
     code = "bad-argument"
 
 
 class NotANumber(CommandError):
-    """An argument or a stored value is not the number it has to be, or the result would not be one."""
+    """An argument or a stored value is not a valid number, or the result would not be one."""
 
     code = "not-a-number"
 
 
 class StoredNotANumber(NotANumber, Unreadable):
-    """What is stored there is not the number it has to be."""
+    """A stored value is not a valid number."""
 
 
 class BadLifetime(CommandError):
@@ -264,18 +264,18 @@ class WrongKind(CommandError, Unreadable):
 
 
 class CrossSlot(CommandError):
-    """The keys of one atomic step live in different slots of a cluster, or are more than the store takes in one."""
+    """The keys of one atomic step are in different slots of a cluster, or are more than the store supports in one."""
 
     code = "cross-slot"
 
 
 def is_refusing() -> bool:
-    """Whether a key, a value or an argument was refused, and the error is on its way or being handled."""
+    """Whether the latest error refused a key, a value or an argument, and is still being raised or handled."""
     return isinstance(KeysteadError.latest(), BadKey | BadValue | BadArgument)
 
 
 def shown(key: str | bytes) -> str:
-    """A key as a person can read it, on one line, whatever it holds."""
+    """A key in readable form, on one line, whatever its bytes."""
     text = key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else key
     readable = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
     return readable if len(readable) <= 200 else f"{readable[:200]}… ({len(key)} in all)"

@@ -12,8 +12,8 @@ import httpx2
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page
 
-from keystead.testing.oidc import OidcProvider, log_in, oidc_provider
 from tests.browser.tabs import DESKTOP, PHONE, looks, tab
+from tests.oidc import OidcProvider, log_in, oidc_provider
 from tests.serving import Keystead, free_port, keystead_serving
 
 ACCOUNT = "ada"

@@ -10,7 +10,7 @@ from playwright.async_api import Browser, Page, expect
 
 from keystead.kits.language import LANGUAGES, Language
 from keystead.kits.sharing.messages import MESSAGES
-from keystead.testing import servers
+from tests import servers
 from tests.browser.tabs import DESKTOP, PHONE
 from tests.browser.test_sharing import BYTES, NO_LIMITS, Person, settings, somebody
 from tests.browser.test_start_page import CONTRAST

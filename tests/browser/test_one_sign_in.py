@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 
-from keystead.testing import servers
+from tests import servers
 from tests.browser.tabs import DESKTOP, PHONE, looks, tab
 from tests.real_servers import redis_server
 from tests.serving import Keystead, keystead_serving

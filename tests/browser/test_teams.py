@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from keystead.testing import servers
+from tests import servers
 from tests.browser.tabs import DESKTOP, PHONE, looks, tab
 from tests.browser.test_start_page import CONTRAST
 from tests.browser.test_teamwork import colleague

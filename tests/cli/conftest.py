@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from keystead.testing import servers
-from keystead.testing.servers import Server
+from tests import servers
 from tests.cli.filled import fill
 from tests.cli.program import Program
+from tests.servers import Server
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from keystead.testing.servers import Server
+from tests.servers import Server
 from tests.stores.redis.proxy import Proxy
 
 PATIENT = "?timeout=300s"  # a command behind it waits until it is killed

@@ -13,8 +13,7 @@ import pytest
 
 from keystead import Keyspace, Log, Store, connect, never
 from keystead.parts.audit import Audit, AuditEntry
-from keystead.testing import servers
-from tests import forking
+from tests import forking, servers
 from tests.cli.program import Program, assert_one_sentence
 from tests.serving import environment
 

@@ -16,12 +16,12 @@ from keystead.cli import restore_command
 from keystead.cli.transfers import patient
 from keystead.stores.backup import BackupFile, Restored, backup, restore
 from keystead.stores.backup.file import BLOCK_BYTES
-from keystead.testing import servers
-from keystead.testing.servers import Server
+from tests import servers
 from tests.cli.filled import MANY, fill, held, other, restores
 from tests.cli.held_back import IMPATIENT, PATIENT, held_back
 from tests.cli.program import SEALED, Program, assert_one_sentence, output
 from tests.cli.test_asking import Terminal
+from tests.servers import Server
 from tests.serving import environment, keystead_command, wait_until
 
 

@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from keystead import connect
-from keystead.testing import servers
-from keystead.testing.servers import Server
-from tests import forking
+from tests import forking, servers
 from tests.cli.filled import fill, held, other, restores
 from tests.cli.held_back import IMPATIENT, PATIENT, held_back
 from tests.cli.program import Program, assert_one_sentence, output
 from tests.cli.test_asking import Terminal
+from tests.servers import Server
 from tests.serving import environment, wait_until
 from tests.stores.backup.contents import DAY_MS
 
@@ -165,8 +164,8 @@ def test_at_a_terminal_it_asks_before_it_writes(
         (("sqlite:///nowhere.db", "{other}", "--yes"), 2, "there is no database nowhere.db; name another as FROM"),
         (("sqlite:///nowhere.db", "{other}"), 2, "there is no database nowhere.db"),
         (("durible", "{other}"), 2, "'durible' is no URL of a store and no role; there are: default"),
-        (("nothing://x", "{other}", "--yes"), 2, "nothing:// is no scheme"),
-        (("{own}", "nothing://x", "--yes"), 2, "nothing:// is no scheme"),
+        (("nothing://x", "{other}", "--yes"), 2, "nothing:// is not the scheme"),
+        (("{own}", "nothing://x", "--yes"), 2, "nothing:// is not the scheme"),
         (("{own}", "{other}", "--dry-run", "--follow"), 2, "--dry-run only looks"),
         (("{own}", "redis://127.0.0.1:1?connect_timeout=100ms", "--yes"), 1, "cannot reach"),
         (("redis://127.0.0.1:1?connect_timeout=100ms", "{other}", "--yes"), 1, "cannot reach"),

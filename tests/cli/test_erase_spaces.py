@@ -15,9 +15,9 @@ from keystead.kits.teamwork import UserSession
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from keystead.parts.tables import open_tables
-from keystead.testing.servers import Server
 from tests.cli.program import Program, assert_one_sentence, output
 from tests.real_servers import redis_server
+from tests.servers import Server
 
 __all__ = ["redis_server"]
 

@@ -16,10 +16,10 @@ from keystead.kits.teamwork import TeamworkKeys, UserSession
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from keystead.parts.tables import Tables, open_tables
-from keystead.testing.servers import Server
 from tests.cli.program import Program, assert_one_sentence, output
 from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
 from tests.real_servers import redis_server
+from tests.servers import Server
 
 __all__ = ["database_url", "mariadb_server", "postgres_server", "redis_server"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from keystead.testing import servers
+from tests import servers
 from tests.real_servers import (
     mariadb_server,
     memcached_server,

@@ -5,7 +5,7 @@ import pytest
 from keystead import Store
 from keystead.errors import BadArgument
 from keystead.testing import StoreContract
-from keystead.testing.servers import Cluster
+from tests.servers import Cluster
 
 
 class TestCluster(StoreContract):

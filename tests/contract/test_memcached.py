@@ -3,7 +3,7 @@
 import pytest
 
 from keystead.testing import StoreContract
-from keystead.testing.servers import Server
+from tests.servers import Server
 
 
 class TestMemcached(StoreContract):

@@ -3,7 +3,7 @@
 import pytest
 
 from keystead.testing import StoreContract
-from keystead.testing.servers import DatabaseServer
+from tests.servers import DatabaseServer
 
 
 class TestPostgres(StoreContract):

@@ -8,7 +8,7 @@ from keystead.testing.contract.atomic_contract import Atomic, AtomicOnOneKey
 from keystead.testing.contract.caller_contract import Callers
 from keystead.testing.contract.message_contract import Messages
 from keystead.testing.contract.race_contract import Cancellation
-from keystead.testing.servers import Server
+from tests.servers import Server
 
 
 class TestRedis(StoreContract):

@@ -11,9 +11,9 @@ from redis.exceptions import ResponseError
 from keystead import Store, connect
 from keystead.errors import StoreError
 from keystead.stores.commands import TABLE
-from keystead.testing.oracle import named
+from keystead.testing.oracle import error_for
 from keystead.testing.reply_comparison import shown
-from keystead.testing.servers import Server
+from tests.servers import Server
 
 # Every command of the table, in every form whose reply has a shape of its own. They run in this order.
 SESSION: list[tuple[str | bytes | int | float, ...]] = [
@@ -220,4 +220,4 @@ async def theirs(raw: Raw, command: tuple[Any, ...]) -> Any:
         # redis-py reads a set of RESP3 into a list, for members that cannot be hashed.
         return set(reply) if command[0] == "SMEMBERS" else reply
     except ResponseError as error:
-        return named(str(error))
+        return error_for(str(error))

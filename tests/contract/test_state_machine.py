@@ -16,8 +16,8 @@ from keystead.stores.memcached import MemcachedStore
 from keystead.stores.memcached.memcached_settings import MemcachedSettings
 from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore, wall_ms
 from keystead.testing.oracle import Oracle
-from keystead.testing.servers import DatabaseServer, MemcachedServer, Server
 from keystead.testing.state_machine import PLAY, StoreUnderTest, machine_of, oracle_on
+from tests.servers import DatabaseServer, MemcachedServer, Server
 
 
 @asynccontextmanager

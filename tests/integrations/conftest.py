@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from keystead.testing import servers
+from tests import servers
 from tests.integrations.serving import Browser, Served, serving
 
 OPTIONS: dict[str, Any] = {"skip": ["/static/"], "csrf_exempt": ["/hook/"]}

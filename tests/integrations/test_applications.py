@@ -18,7 +18,7 @@ from keystead.errors import BadDeclaration, BadUrl, StoreUnavailable
 from keystead.integrations.asgi import SessionMiddleware, session_keys, session_of
 from keystead.parts.sessions import Policy, SessionRecord, Sessions
 from keystead.schema import KeyRing, Sealed
-from keystead.testing import servers
+from tests import servers
 from tests.integrations.apps import Visit
 from tests.integrations.serving import ROOT, Browser, Served, serving
 from tests.serving import free_port, keystead_command, wait_until

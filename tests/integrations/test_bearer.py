@@ -13,7 +13,7 @@ from keystead import connect
 from keystead.errors import BadDeclaration
 from keystead.integrations.asgi import BearerMiddleware
 from keystead.parts.jwt import SigningKeys
-from keystead.testing import servers
+from tests import servers
 from tests.integrations.serving import Served, serving
 from tests.parts.admission.conftest import App
 from tests.serving import wait_until

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from keystead import Store, connect
-from keystead.testing import servers
+from tests import servers
 from tests.real_servers import redis_server, valkey_cluster, valkey_server
 
 __all__ = ["STORES", "memory", "redis_server", "store", "store_url", "valkey_cluster", "valkey_server"]

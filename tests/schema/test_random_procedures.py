@@ -30,7 +30,7 @@ from keystead import (
 )
 from keystead.errors import StoreUnavailable
 from keystead.schema import Operation
-from keystead.testing import servers
+from tests import servers
 from tests.real_servers import mariadb_server, postgres_server, redis_server, valkey_cluster
 
 __all__ = ["mariadb_server", "postgres_server", "redis_server", "valkey_cluster"]

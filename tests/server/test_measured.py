@@ -13,7 +13,7 @@ from keystead.server.metered_store import Measured
 from keystead.server.metrics import Metrics
 from keystead.stores.commands import read
 from keystead.stores.redis.atomic_script import DIGEST
-from keystead.testing import servers
+from tests import servers
 
 
 class Keys(Keyspace):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx2
 
-from keystead.testing import servers
+from tests import servers
 from tests.server.conftest import notes_serving
 from tests.server.test_serve import assert_one_sentence, run_keystead
 from tests.serving import STOP_SECONDS, Keystead, free_port, listens, wait_until

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from keystead.testing import servers
+from tests import servers
 
 
 @pytest.fixture(scope="session")

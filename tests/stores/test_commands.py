@@ -20,7 +20,7 @@ from keystead.stores.commands import (
     read,
     score,
 )
-from keystead.testing.servers import Server
+from tests.servers import Server
 
 
 def arguments(spec: Spec) -> list[str]:
@@ -99,7 +99,11 @@ def test_the_server_finds_the_same_keys(redis: Server) -> None:
         ),
         (("INCR", "k"), UnknownCommand, "INCR: no such command here; write INCRBY key 1"),
         (("HGETAL", "k"), UnknownCommand, "HGETAL: no such command here; is it HGETALL?"),
-        (("GET k",), UnknownCommand, 'GET k: no such command; each argument stands for itself, as in ("GET", "key")'),
+        (
+            ("GET k",),
+            UnknownCommand,
+            'GET k: no such command; each argument is an item of its own, as in ("GET", "key")',
+        ),
         (("SET", "k", "v", "NX", "XX"), BadOption, "SET k: NX and XX exclude each other; write one of them"),
         (("INCRBY", "n", "x"), NotANumber, "INCRBY n: 'x' is not an integer of 64 bits"),
         (("ZADD", "z", "x", "m"), NotANumber, "ZADD z: 'x' is not a score: write a number, inf or -inf"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from keystead.testing import servers
+from tests import servers
 from tests.real_servers import (
     Running,
     mariadb_server,

@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from keystead.stores.globs import compile_glob, escape, literal_prefix
-from keystead.testing.servers import Server
+from tests.servers import Server
 
 ALPHABET = [bytes([byte]) for byte in b"ab-^]\\*?[\n\xff"]
 TEXTS = st.lists(st.sampled_from(ALPHABET), max_size=7).map(b"".join)

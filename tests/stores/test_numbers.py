@@ -10,7 +10,7 @@ from keystead.errors import NotANumber
 from keystead.stores import at_most
 from keystead.stores.commands import INT64_MAX, INT64_MIN, amount_of, integer, score
 from keystead.testing.resp_client import WireError
-from keystead.testing.servers import Server
+from tests.servers import Server
 
 AS_ON_THE_SERVER = settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -80,7 +80,7 @@ class Forgetful(SqliteStore):
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         replies: list[Reply] = []
         for place, step in enumerate(steps):
-            [reply] = await self._answered([step.call_at(self._clock())])
+            [reply] = await self._await_replies([step.call_at(self._clock())])
             replies.append(step.verdict(reply, self._clock()) if step.guard else reply)
             if step.stops(replies[-1]):
                 return Outcome(replies, stopped_at=place)

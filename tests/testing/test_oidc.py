@@ -12,12 +12,13 @@ import httpx2
 import pytest
 from playwright.async_api import Browser
 
-from keystead.testing import oidc
-from keystead.testing.oidc import OidcProvider, cancel_login, log_in, oidc_provider
-from keystead.testing.servers import MissingProgram, NotReady, wait_until
+from tests import oidc
+from tests.oidc import OidcProvider, cancel_login, log_in, oidc_provider
+from tests.servers import MissingProgram, NotReady, wait_until
 
 REDIRECT_URI = "http://127.0.0.1:8700/callback"
 PACKAGE = Path(oidc.__file__).parent
+CHECKOUT = PACKAGE.parents[1]
 # RFC 7636, appendix B
 VERIFIER = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
 CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
@@ -61,12 +62,12 @@ def test_it_is_ready_inside_the_block_and_gone_after_it() -> None:
 def test_it_ends_with_a_test_run_that_is_killed() -> None:
     script = (
         "import signal\n"
-        "from keystead.testing.oidc import oidc_provider\n"
+        "from tests.oidc import oidc_provider\n"
         f"with oidc_provider(['{REDIRECT_URI}']) as provider:\n"
         "    print(provider.pid, flush=True)\n"
         "    signal.pause()\n"
     )
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen([sys.executable, "-c", script], cwd=CHECKOUT, stdout=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
         pid = int(run.stdout.readline())
         run.send_signal(signal.SIGKILL)

@@ -10,9 +10,11 @@ from typing import Any
 import obstore
 import pytest
 
-from keystead.testing import servers
 from keystead.testing.resp_client import WireError
-from keystead.testing.servers import MissingProgram, NotReady
+from tests import servers
+from tests.servers import MissingProgram, NotReady
+
+CHECKOUT = Path(__file__).parents[2]
 
 
 def runs(pid: int) -> bool:
@@ -37,9 +39,9 @@ def test_a_server_is_ready_inside_the_block_and_gone_after_it(make: object) -> N
 def test_a_memcached_is_ready_emptied_and_gone_after_the_block() -> None:
     with servers.memcached() as server:
         pid, folder = server.pid, server.folder
-        assert server.said_to("set a 0 0 1\r\n1") == b"STORED\r\n"
+        assert server.exchange("set a 0 0 1\r\n1") == b"STORED\r\n"
         server.empty()
-        assert server.said_to("mg a v") == b"EN\r\n"
+        assert server.exchange("mg a v") == b"EN\r\n"
         assert runs(pid)
     assert not runs(pid)
     assert not folder.exists()
@@ -127,12 +129,14 @@ def test_a_missing_s3_server_is_said_with_how_to_get_it(monkeypatch: pytest.Monk
 def test_a_server_does_not_outlive_a_test_process_that_is_killed() -> None:
     program = (
         "import os, signal\n"
-        "from keystead.testing import servers\n"
+        "from tests import servers\n"
         "with servers.valkey() as server:\n"
         "    print(server.pid, server.folder, flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300, check=False)
+    killed = subprocess.run(
+        [sys.executable, "-c", program], cwd=CHECKOUT, capture_output=True, text=True, timeout=300, check=False
+    )
     pid, folder = killed.stdout.split()
     servers.wait_until(lambda: not runs(int(pid)), "the server ends with the process that started it")
     shutil.rmtree(folder)

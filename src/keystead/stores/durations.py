@@ -1,4 +1,4 @@
-"""Durations as people write them: a number and its unit."""
+"""Durations: a number and its unit."""
 
 from __future__ import annotations
 
@@ -17,4 +17,4 @@ def seconds(name: str, text: str) -> float:
         number = text.removesuffix(unit)
         if number != text and number.isascii() and number.replace(".", "", 1).isdigit() and float(number) > 0:
             return float(number) * factor
-    raise BadUrl(f"{name}={text} is no duration; write a number with a unit, such as {name}=500ms or {name}=2s")
+    raise BadUrl(f"{name}={text} is not a duration; write a number with a unit, such as {name}=500ms or {name}=2s")

@@ -1,4 +1,4 @@
-"""Where the messages of one subscription wait for their reader."""
+"""The buffer of one subscription."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Self
 from keystead.errors import StoreError, StoreUnavailable
 from keystead.stores.store_contract import Message
 
-# A reader that is further behind than this is told so, instead of the process running out of memory.
-MOST_WAITING, MOST_WAITING_BYTES = 10_000, 64 << 20
+# A reader that is further behind gets an error, before the process runs out of memory.
+MAX_WAITING, MAX_WAITING_BYTES = 10_000, 64 << 20
 
 
 class Mailbox:
@@ -23,7 +23,7 @@ class Mailbox:
         self._arrived = asyncio.Event()
 
     def put(self, message: Message) -> None:
-        if len(self._messages) >= MOST_WAITING or self._bytes > MOST_WAITING_BYTES:
+        if len(self._messages) >= MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
             self.fail(
                 StoreUnavailable(
                     f"the reader of channel {message.channel} is {len(self._messages)} messages behind, and further"
@@ -36,7 +36,7 @@ class Mailbox:
             self._arrived.set()
 
     def fail(self, error: StoreError) -> None:
-        """No further messages: the reader gets those that wait, then this error."""
+        """No more messages: the reader gets the waiting ones, then this error."""
         self._error = self._error or error
         self._arrived.set()
 

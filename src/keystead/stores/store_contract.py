@@ -1,15 +1,14 @@
 """The contract every store keeps: commands in, replies out.
 
-A store has four verbs (`run`, `atomically`, `scan`, `subscribe`), one more for atomic steps that are run again and
-again (`prepared`), and states its `guarantees`. Nothing above this
-layer knows which store it talks to. `keystead.testing` holds any store to what is written here.
+A store has four verbs (`run`, `atomically`, `scan`, `subscribe`), one more for repeated atomic steps (`prepared`), and
+states its `guarantees`. No layer above knows which store it talks to. `keystead.testing` tests a store against this
+contract.
 """
 
 from __future__ import annotations
 
 import asyncio
 import atexit
-import math
 import os
 import warnings
 import weakref
@@ -21,40 +20,71 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias
 
-from keystead.errors import BadArgument, CommandError, NotANumber, StoreError, WrongEventLoop
-from keystead.stores.commands import (
-    AMOUNTS,
-    INT64_MAX,
-    INT64_MIN,
-    KINDS,
-    LATEST_MS,
-    TABLE,
-    TIMED,
-    WHOLE_READS,
-    Argument,
-    Call,
-    Command,
-    Reply,
-    StoreMs,
-    TimedCommand,
-    amount_of,
-    check_scan,
-    encode,
-    read,
+from keystead.errors import BadArgument, CommandError, StoreError, WrongEventLoop
+from keystead.stores.atomic_steps import (
+    ATOMIC_ARGUMENTS,
+    Absent,
+    AtMost,
+    FieldHolds,
+    Holds,
+    MoreThan,
+    Outcome,
+    Planned,
+    Required,
+    Step,
+    Still,
+    absent,
+    at_most,
+    field_holds,
+    holds,
+    keys_of,
+    more_than,
+    plan,
+    required,
+    still,
+    store_ms,
 )
+from keystead.stores.commands import KINDS, Call, Command, Reply, check_scan, encode, read
 from keystead.stores.worker_thread import join_stopped
 
-# A key as a whole: name, kind, deadline in absolute ms, and value. The value is a list of parts, by kind: the string;
-# fields and values; members; scores and members; items; for each entry of a stream its id, how many arguments follow,
-# and these.
+__all__ = [
+    "ATOMIC_ARGUMENTS",
+    "PROCEDURE",
+    "Absent",
+    "AtMost",
+    "FieldHolds",
+    "Guarantees",
+    "Holds",
+    "Message",
+    "MoreThan",
+    "Outcome",
+    "Planned",
+    "Required",
+    "Step",
+    "Still",
+    "Store",
+    "WholeKey",
+    "absent",
+    "at_most",
+    "field_holds",
+    "holds",
+    "keys_of",
+    "more_than",
+    "plan",
+    "required",
+    "still",
+    "store_ms",
+    "without_errors",
+]
+
+# A whole key: name, kind, deadline in absolute ms, and value. The value is a list of parts, by kind: the string; fields
+# and values; members; scores and members; items; for each entry of a stream its id, the number of its arguments, and
+# the arguments.
 WholeKey: TypeAlias = tuple[bytes, str, int | None, Sequence[bytes]]
 
-# A Lua script cannot unpack more than about 8,000 arguments into one call; one limit for all stores.
-ATOMIC_ARGUMENTS = 7_000
-
-EXIT_WAITS_S = 1.0  # at most, until connections of stores that were left open are closed
+EXIT_WAITS_S = 1.0  # at most, for closing the connections of stores that were left open
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,222 +119,30 @@ class Message:
     data: bytes
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class Required:
-    """A command whose reply must not be nil or 0."""
-
-    command: TimedCommand
-
-
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class Holds:
-    """A guard: the key holds exactly this value, or (None) is not there. Its reply is 1 or 0, and 0 stops."""
-
-    key: str | bytes
-    value: Argument | None
-
-
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class FieldHolds:
-    """A guard: the field of this hash holds exactly this value, or (None) is not there."""
-
-    key: str | bytes
-    field: Argument
-    value: Argument | None
-
-
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class Absent:
-    """A guard: there is no such key, of whatever kind."""
-
-    key: str | bytes
-
-
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class AtMost:
-    """A guard: the reply of this reading command is a number of at most `limit`. Nil counts as 0."""
-
-    command: TimedCommand
-    limit: int | float | StoreMs
-
-    def allows(self, reply: Reply, now_ms: int) -> bool:
-        """Whether this reply is within the limit, compared without rounding. Raises NotANumber."""
-        limit = self.limit.at(now_ms) if isinstance(self.limit, StoreMs) else self.limit
-        return amount_of(reply) <= limit
-
-
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class MoreThan(AtMost):
-    """A guard, the opposite: the reply of this reading command is a number of more than `limit`."""
-
-    def allows(self, reply: Reply, now_ms: int) -> bool:
-        return not AtMost.allows(self, reply, now_ms)
-
-
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
-class Still:
-    """A guard: this reading command replies exactly this, as it did before."""
-
-    command: TimedCommand
-    reply: Reply
-
-
-Step: TypeAlias = TimedCommand | Required | Holds | FieldHolds | Absent | AtMost | Still
-
-
-# The name of the procedure that is being called, for whoever counts calls or logs slow ones.
+# The name of the procedure that is being called, for metrics and slow logs.
 PROCEDURE: ContextVar[str] = ContextVar("keystead procedure", default="")
-
-
-def keys_of(step: Step) -> Sequence[str | bytes]:
-    """The keys that a step names. It may be wrong: its error is told by whoever reads it."""
-    key: Any = getattr(step, "key", None)
-    if key is not None:
-        return (key,)
-    command: Any = getattr(step, "command", step)
-    if isinstance(command, Call):
-        return command.keys
-    spec = (
-        TABLE.get(command[0]) if isinstance(command, tuple | list) and command and isinstance(command[0], str) else None
-    )
-    if spec is None:
-        return ()
-    named = command[1:] if spec.keys < 0 else command[1 : 1 + spec.keys]
-    return [one for one in named if isinstance(one, str | bytes)]
-
-
-def required(command: TimedCommand) -> Required:
-    """Mark a command of `atomically`: where its reply is nil or 0, nothing of the whole takes effect."""
-    return Required(command)
-
-
-def holds(key: str | bytes, value: Argument | None) -> Holds:
-    """A guard for `atomically`: go on only if `key` still holds `value` (None: only if there is no such key)."""
-    return Holds(key, value)
-
-
-def field_holds(key: str | bytes, field: Argument, value: Argument | None) -> FieldHolds:
-    """A guard for `atomically`: go on only if this field of the hash `key` still holds `value` (None: is absent)."""
-    return FieldHolds(key, field, value)
-
-
-def absent(key: str | bytes) -> Absent:
-    """A guard for `atomically`: go on only if there is no such key, of whatever kind."""
-    return Absent(key)
-
-
-def at_most(command: TimedCommand, limit: int | float | StoreMs) -> AtMost:
-    """A guard for `atomically`: go on only if this reading command replies a number of at most `limit`.
-
-    It is for caps and bounded counters: `at_most(("SCARD", "devices:7"), 4)` before a SADD lets a set have 5 members
-    and never more. Nil counts as 0. The command reads an amount of one key: GET, HGET, LINDEX, ZSCORE, SCARD, ZCARD,
-    ZCOUNT, HLEN, LLEN, XLEN, SISMEMBER or HEXISTS. What is stored there and is no number is an error, NotANumber.
-    Numbers of 64 bits are compared exactly, on every store.
-    """
-    return AtMost(command, limit)
-
-
-def more_than(command: TimedCommand, limit: int | float | StoreMs) -> MoreThan:
-    """A guard for `atomically`, the opposite of `at_most`: go on only if the number is higher than `limit`.
-
-    It is for what must not run out: `more_than(("GET", "stock:apple"), 0)` before a decrement.
-    """
-    return MoreThan(command, limit)
-
-
-def still(command: TimedCommand, reply: Reply) -> Still:
-    """A guard for `atomically`: go on only if this reading command replies what it replied before.
-
-    It is for a change of a whole key that nobody else may have changed since it was read: of any kind, and of its
-    deadline, as in `still(("HGETALL", "cart:7"), cart)` and `still(("PEXPIRETIME", "cart:7"), ends_at_ms)`. The command
-    is GET, HGETALL, SMEMBERS, ZRANGE, LRANGE, XRANGE or PEXPIRETIME. The members of a set and the fields of a hash are
-    compared without regard to their order. On Redis what is sent is a digest of the reply, whatever its size.
-    """
-    return Still(command, reply)
-
-
-def store_ms(plus: int | float = 0) -> StoreMs:
-    """For `atomically`, in the place of a number: the time of the store in ms since 1970, plus so many.
-
-    So what is written and compared goes by one clock, whatever the clocks of the processes say, and nobody has to ask
-    for the time first: `("ZADD", "seen", store_ms(), "me")`, `("ZREMRANGEBYSCORE", "seen", "-inf", store_ms(-60_000))`,
-    `at_most(("ZSCORE", "free", "me"), store_ms())`. All steps of one `atomically` have the same time. It stands for a
-    score, a bound of scores, a value of SET, HSET or HSETNX, the moment of PEXPIREAT and PXAT, or the limit of
-    `at_most`.
-    """
-    return StoreMs(plus)
-
-
-@dataclass(slots=True)  # not frozen, because every call makes one
-class Outcome:
-    """What `atomically` did. True where everything took effect, false where nothing did.
-
-    `stopped_at` is the place of the step that stopped it; `replies` then end with the reply of that step.
-    """
-
-    replies: list[Reply]
-    stopped_at: int | None = None
-
-    def __bool__(self) -> bool:
-        return self.stopped_at is None
-
-
-@dataclass(slots=True)
-class Planned:
-    """A step of `atomically` that was read: a call, whether it is required, and for a guard what it expects."""
-
-    call: Call
-    required: bool = False
-    guard: bool = False
-    expected: bytes | int | None = None  # 0: the reply of EXISTS, for `absent`
-    at_most: AtMost | None = None  # then it expects this, and no value
-    still: Still | None = None  # then it expects the reply of this
-    times: tuple[tuple[int, StoreMs], ...] = ()  # places among the arguments where the time belongs
-
-    def call_at(self, now_ms: int) -> Call:
-        """What is to be run when the clock of the store says this."""
-        if not self.times:
-            return self.call
-        args = list(self.call.args)
-        for place, moment in self.times:
-            args[place] = encode(moment.at(now_ms))
-        return read((self.call.spec.name, *args))
-
-    def verdict(self, reply: Reply, now_ms: int) -> int:
-        """The reply of a guard whose call replied this: 1 where it holds, or else 0. Raises NotANumber."""
-        if self.still is not None:
-            return int(reply == self.still.reply)
-        if self.at_most is None:
-            return int(reply == self.expected)
-        try:
-            return int(self.at_most.allows(reply, now_ms))
-        except NotANumber as error:
-            raise self.call.blame(error) from None
-
-    def stops(self, reply: Reply) -> bool:
-        return (self.required or self.guard) and (reply is None or (type(reply) is int and reply == 0))
 
 
 class Store(ABC):
     """Where families live. Use it as `async with keystead.connect(url) as store:`, in one event loop.
 
-    From any other event loop every verb raises WrongEventLoop. A store that is not closed says so in a ResourceWarning
-    when it is forgotten or the program ends.
+    In any other event loop every verb raises WrongEventLoop. A store that was not closed emits a ResourceWarning
+    when it is garbage-collected or the program ends.
     """
 
     url: str  # without secrets
     guarantees: Guarantees
     _opened_in: asyncio.AbstractEventLoop | None = None  # while it is open
-    _opened_thread = 0  # in which that loop ran then; 0 in a process that was forked since: the parent has it open
+    _opened_thread = 0  # the thread of that loop; 0 in a forked process, where the store belongs to the parent
     _loop_runs: Callable[[], bool]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Each store notes where it is opened, also one of another package, which knows nothing of this."""
+        """Wrap `open` and `close` of every store, also of other packages, to record the event loop."""
         super().__init_subclass__(**options)
         if "open" in vars(cls):
-            cls.open = _noting_where(cls.open)  # type: ignore[method-assign, assignment]
+            cls.open = _record_open(cls.open)  # type: ignore[method-assign, assignment]
         if "close" in vars(cls):
-            cls.close = _noting_that_closed(cls.close)  # type: ignore[method-assign, assignment]
+            cls.close = _record_close(cls.close)  # type: ignore[method-assign, assignment]
 
     def __del__(self) -> None:
         if self._opened_in is not None:
@@ -322,31 +160,31 @@ class Store(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of everything. Calls under way end with an error. Closing twice is no error."""
+        """Release everything. Calls in progress fail. Closing twice is not an error."""
 
-    def _abandon(self) -> None:  # noqa: B027 - most stores have something to let go, but none must
-        """Let go of threads and sockets of a store that was not closed. There is no event loop any more."""
+    def _abandon(self) -> None:  # noqa: B027 - optional
+        """Release the threads and sockets of a store that was not closed. The event loop is gone."""
 
     def _leave(self) -> None:
-        """Warn that nobody closed it, and let go of what it holds."""
+        """Warn that the store was not closed, and release what it holds."""
         is_own, self._opened_in, self._opened_thread = bool(self._opened_thread), None, 0
         if is_own:
             try:
                 warnings.warn(
                     f"{self.url} was not closed; use `async with`", ResourceWarning, source=self, stacklevel=2
                 )
-            finally:  # where warnings are errors, too
+            finally:  # also if warnings are errors
                 self._abandon()
 
     def _check_loop(self) -> None:
-        """Raises WrongEventLoop where this is not the event loop that the store was opened in."""
-        # A loop that runs, and in this thread, is the running loop. To ask for that takes a system call (Python 3.11).
+        """Raises WrongEventLoop unless the store was opened in the running event loop."""
+        # A loop that runs in this thread is the running loop. asyncio.get_running_loop is a system call (Python 3.11).
         if get_ident() == self._opened_thread and self._loop_runs():
             return
         if self._opened_in is not None and self._opened_in is not asyncio.get_running_loop():
-            raise self._in_wrong_loop(self._opened_in)
+            raise self._wrong_loop_error(self._opened_in)
 
-    def _in_wrong_loop(self, opened_in: asyncio.AbstractEventLoop) -> WrongEventLoop:
+    def _wrong_loop_error(self, opened_in: asyncio.AbstractEventLoop) -> WrongEventLoop:
         other, remedy = "another event loop", ", or pass the call to that loop with asyncio.run_coroutine_threadsafe"
         if opened_in.is_closed():
             other, remedy = "an event loop that has ended", ""
@@ -367,22 +205,22 @@ class Store(ABC):
     async def run(self, commands: Sequence[Command]) -> list[Reply]:
         """Run the commands in order and return their replies: one round trip, not atomic as a whole.
 
-        A command that fails has no effect and stops none of the others. The first such error is raised when all have
-        run; its `replies` holds the reply of each command, with an error in the place of each that failed.
-        Raises StoreUnavailable within the timeout of the store. If this call is cancelled, the commands may or may
-        not have taken effect; no other call is touched by that.
+        A command that fails has no effect and does not stop the others. The first error is raised after all have run;
+        its `replies` holds the reply of each command, with an error in place of each failure. Raises StoreUnavailable
+        within the timeout of the store. If this call is cancelled, the commands may or may not have taken effect; other
+        calls are not affected.
         """
         if get_ident() != self._opened_thread or not self._loop_runs():
             self._check_loop()
         if type(commands) is not list:
             commands = list(commands)
         try:
-            # A typed read comes as a Call: what `read` would say of it, without calling that.
+            # Typed reads pass a Call, which `read` would return unchanged.
             calls = [command if type(command) is Call else read(command) for command in commands]
         except CommandError:
             calls = None
         if calls is None:
-            replies = await self._some_replies(commands)
+            replies = await self._run_valid(commands)
         else:
             answer = self._replies(calls) if calls else []
             replies = answer if type(answer) is list else await answer  # type: ignore[misc]
@@ -391,62 +229,61 @@ class Store(ABC):
     def prepared(
         self, make: Callable[..., Sequence[Step]], arguments: int
     ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
-        """A function that runs the same atomic steps again and again, on other keys.
+        """A function that runs the same atomic steps with other keys and values at each call.
 
             count = store.prepared(lambda key: [at_most(("GET", key), 9), ("INCRBY", key, 1)], 1)
             outcome = await count(b"hits:7")
 
-        It does what `atomically` does with the steps that `make` makes of as many arguments, all of them bytes. Each of
-        them stands in the steps as it is, as a key, a member or a value, and all else is the same each time. A store
-        may take the chance to do less work for each.
+        It does what `atomically` does with the steps that `make` returns for this many arguments, all of them bytes.
+        `make` puts each argument into the steps unchanged, as a key, a member or a value; everything else must be the
+        same each time. A store may use that to do less work per call.
         """
 
-        def ask(*given: bytes) -> Coroutine[Any, Any, Outcome]:
+        def run_steps(*given: bytes) -> Coroutine[Any, Any, Outcome]:
             return self.atomically(make(*given))
 
-        return ask
+        return run_steps
 
     async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]] | None:
-        """Read these keys, each with its deadline in one atomic step; not one step as a whole. The shortcut of a copy.
+        """Read these keys, each atomically with its deadline, but not all in one step. A fast path for copies.
 
-        Those that are gone are not among them. The second list is of keys that are too large for this, or of a kind
-        that has no commands here: they are to be read with commands. None: this store has no shortcut.
+        Keys that do not exist are left out. The second list has the keys that are too large for this, or of a kind
+        without commands here: read them with commands. None: this store has no fast path.
         """
         return None
 
     async def add_whole_keys(self, keys: Sequence[WholeKey]) -> list[bool] | None:
-        """Write these keys, each with its deadline in one atomic step, where there is none of its name.
+        """Write those of these keys that do not exist, each atomically with its deadline, but not all in one step.
 
-        Returns for each whether it was written. Not one step as a whole: where it raises, some may have been written.
-        None: this store has no shortcut, and nothing was written.
+        Returns for each whether it was written. If it raises, some may have been written. None: this store has no fast
+        path, and nothing was written.
         """
         return None
 
-    async def _answered(self, calls: list[Call]) -> list[Reply]:
-        """What `_replies` says, whether it had to wait or not."""
+    async def _await_replies(self, calls: list[Call]) -> list[Reply]:
+        """`_replies`, awaited if necessary."""
         answer = self._replies(calls)
         return answer if isinstance(answer, list) else await answer
 
-    async def _some_replies(self, commands: Sequence[Command]) -> list[Reply]:
-        """The replies of a batch in which some commands are written wrongly: those are errors, the others run."""
+    async def _run_valid(self, commands: Sequence[Command]) -> list[Reply]:
+        """The replies of a batch with invalid commands: those get errors, the others run."""
         calls: list[Call | CommandError] = []
         for command in commands:
             try:
                 calls.append(read(command))
             except CommandError as error:
                 calls.append(error)
-        good = [call for call in calls if isinstance(call, Call)]
-        answers = iter(await self._answered(good) if good else [])
+        valid = [call for call in calls if isinstance(call, Call)]
+        answers = iter(await self._await_replies(valid) if valid else [])
         return [call if isinstance(call, CommandError) else next(answers) for call in calls]
 
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
-        """Run the steps as one: all of them take effect, or none does, and nobody sees a state in between.
+        """Run the steps as one: all of them take effect, or none does, and no other caller sees a state in between.
 
         A step marked `required` whose reply is nil or 0, or a guard (`holds`, `field_holds`, `absent`, `at_most`,
-        `more_than`, `still`) that does not hold, stops the whole: the Outcome is then false and says which step it was.
+        `more_than`, `still`) that does not hold, stops the batch: the Outcome is then false and names the step.
         An error of any step is raised, and then, too, nothing took effect. One round trip. Put required steps first
-        where you can: on Redis a step that may stop after others have written makes the server keep a copy of what they
-        write over.
+        where you can: on Redis a step that may stop after a write makes the server keep a copy of overwritten data.
         """
         self._check_loop()
         planned = plan(steps)
@@ -455,9 +292,9 @@ class Store(ABC):
     def scan(self, match: str | bytes = "*", *, kind: str | None = None, page: int = 500) -> AsyncIterator[list[bytes]]:
         """Pages of the keys that match a glob pattern (`*`, `?`, `[a-z]`, `\\` to escape), of one kind or of all.
 
-        A key that is there the whole time is in some page; one that comes or goes meanwhile may or may not be; a
-        key may come twice on stores that move keys while they are read (Redis). Pages may be empty. The store
-        goes on serving others. A page holds about `page` keys, more or fewer. A store that does not guarantee `scans`
+        A key that exists during the whole scan is in some page; one that is created or deleted meanwhile may or may not
+        be. Stores that move keys while they are read (Redis) may return a key twice. Pages may be empty. The scan does
+        not block other callers. A page holds about `page` keys, more or fewer. A store that does not guarantee `scans`
         raises UnknownCommand.
         """
         if not isinstance(match, str | bytes):
@@ -469,42 +306,42 @@ class Store(ABC):
     def subscribe(self, *channels: str) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
         """Messages published to these channels, from the moment the block is entered.
 
-        At most once: where the connection was lost, or the reader fell too far behind, messages may have been
-        missed; the iterator then raises StoreUnavailable rather than go on in silence. Subscribe again, and catch
-        up from what is stored. A store without the kind `channel` raises UnknownCommand.
+        Delivery is at-most-once: if the connection was lost, or the reader fell too far behind, messages may have been
+        missed. The iterator then raises StoreUnavailable. Subscribe again, and catch up from stored data. A store
+        without the kind `channel` raises UnknownCommand.
         """
         if not channels or not all(isinstance(channel, str) for channel in channels):
             raise BadArgument('channels are text, one or more: write subscribe("news", "weather")', "SUBSCRIBE")
         for channel in channels:
-            encode(channel)  # or raise what is wrong with it
+            encode(channel)  # or raises
         self._check_loop()
         return self._subscribe(channels)
 
     @abstractmethod
     def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
-        """As `scan`, of arguments that were checked."""
+        """`scan`, with checked arguments."""
 
     @abstractmethod
     def _subscribe(self, channels: tuple[str, ...]) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
-        """As `subscribe`, of channels that were checked."""
+        """`subscribe`, with checked channels."""
 
     @abstractmethod
     def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:
-        """The reply of each call in order, a StoreError in the place of each that failed. `calls` is not empty.
+        """The reply of each call in order, with a StoreError in place of each failure. `calls` is not empty.
 
-        A store that need not wait returns the replies themselves.
+        A store that does not have to wait returns the replies directly.
         """
 
     @abstractmethod
     async def _atomically(self, steps: list[Planned]) -> Outcome:
-        """As `atomically`, of steps that were read. `steps` is not empty."""
+        """`atomically`, with planned steps. `steps` is not empty."""
 
 
 _Opening: TypeAlias = Callable[[Any], Coroutine[Any, Any, None]]
 _open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
 
 
-def _noting_where(open_: _Opening) -> _Opening:
+def _record_open(open_: _Opening) -> _Opening:
     @wraps(open_)
     async def open_here(store: Store) -> None:
         store._check_loop()
@@ -516,7 +353,7 @@ def _noting_where(open_: _Opening) -> _Opening:
     return open_here
 
 
-def _noting_that_closed(close: _Opening) -> _Opening:
+def _record_close(close: _Opening) -> _Opening:
     @wraps(close)
     async def close_here(store: Store) -> None:
         store._check_loop()
@@ -529,142 +366,34 @@ def _noting_that_closed(close: _Opening) -> _Opening:
     return close_here
 
 
-def _disown() -> None:
-    """In a process that was forked: what its parent has open is not this one's to use, to warn of or to close."""
+def _disown_stores() -> None:
+    """In a forked process: the stores of the parent are not to be used, warned about or closed here."""
     for store in list(_open_stores):
         store._opened_thread = 0
     _open_stores.clear()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_disown)
+    os.register_at_fork(after_in_child=_disown_stores)
 
 
 @atexit.register
-def _leave_open_stores() -> None:
-    """Before modules and threads go, when nothing could be said or closed in order any more."""
+def _close_at_exit() -> None:
+    """Runs before modules and threads are torn down, while warnings and an orderly close still work."""
     left = [store for store in _open_stores if store._opened_in is not None]
     for store in left:
-        with suppress(ResourceWarning):  # where warnings are errors: the exit goes on
+        with suppress(ResourceWarning):  # if warnings are errors, the exit goes on
             store._leave()
     if left:
-        # asyncio would say the same again of each connection that they had.
+        # asyncio would repeat the warning for each of their connections.
         warnings.filterwarnings("ignore", "unclosed transport", ResourceWarning)
         join_stopped(EXIT_WAITS_S)
 
 
-def plan(steps: Sequence[Step]) -> list[Planned]:
-    """The steps of `atomically`, read. Raises what is wrong with one of them."""
-    planned = []
-    for step in steps:
-        one = _PLANNING.get(type(step), _plan_command)(step)
-        call = one.call
-        if len(call.args) >= ATOMIC_ARGUMENTS:
-            raise call.blame(BadArgument(f"in an atomic step a command has at most {ATOMIC_ARGUMENTS} arguments"))
-        if not call.spec.keys:
-            _check_keyless(one)
-        planned.append(one)
-    return planned
-
-
-def _check_keyless(step: Planned) -> None:
-    name = step.call.spec.name
-    if step.required and name == "PUBLISH":
-        raise step.call.blame(BadArgument("a message goes out when all else is done, so it cannot be required"))
-    if name in ("SCAN", "DBSIZE"):
-        raise step.call.blame(BadArgument("walks the whole store, which an atomic step must not"))
-
-
-def _plan_command(step: Any) -> Planned:
-    call, times = _timed(step)
-    return Planned(call, times=times)
-
-
-def _plan_required(step: Required) -> Planned:
-    call, times = _timed(step.command)
-    return Planned(call, required=True, times=times)
-
-
-def _plan_limit(step: AtMost) -> Planned:
-    call, times = _amount_read(step)
-    return Planned(call, guard=True, at_most=step, times=times)
-
-
-def _plan_still(step: Still) -> Planned:
-    call, times = _whole_read(step)
-    return Planned(call, guard=True, still=step, times=times)
-
-
-_PLANNING: dict[type, Callable[[Any], Planned]] = {
-    Required: _plan_required,
-    Holds: lambda step: Planned(read(("GET", step.key)), guard=True, expected=_expected(step.value)),
-    FieldHolds: lambda step: Planned(read(("HGET", step.key, step.field)), guard=True, expected=_expected(step.value)),
-    Absent: lambda step: Planned(read(("EXISTS", step.key)), guard=True, expected=0),
-    AtMost: _plan_limit,
-    MoreThan: _plan_limit,
-    Still: _plan_still,
-}
-
-
-_SEQUENCES = (tuple, list)  # not a union, which an isinstance would make anew at every call
-_SOME_TIME = 1  # stands for the time of the store where a command is read
-
-
-def _timed(command: TimedCommand) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
-    """The command, and where the time of the store belongs into it; raises what is wrong with either."""
-    if not isinstance(command, _SEQUENCES) or StoreMs not in map(type, command):
-        return read(cast("Command", command)), ()
-    call = read([_SOME_TIME if isinstance(part, StoreMs) else part for part in command])
-    times = tuple((place, part) for place, part in enumerate(command[1:]) if isinstance(part, StoreMs))
-    fits = TIMED.get(call.spec.name)
-    for place, moment in times:
-        if fits is None or not fits(place, len(call.args)):
-            raise call.blame(BadArgument(f"the time of the store cannot stand as argument {place + 1} of this"))
-        _check_moment(call, moment)
-    return call, times
-
-
-def _check_moment(call: Call, moment: StoreMs) -> None:
-    plus = moment.plus
-    if type(plus) not in (int, float) or not -LATEST_MS <= plus <= LATEST_MS:
-        raise call.blame(BadArgument(f"store_ms takes a number of milliseconds, not {plus!r:.40}"))
-
-
-def _amount_read(guard: AtMost) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
-    """The command of this guard; raises BadArgument where it reads no amount, or where the limit is none."""
-    (call, times), limit = _timed(guard.command), guard.limit
-    if call.spec.name not in AMOUNTS:
-        raise call.blame(BadArgument(f"at_most takes a command that reads an amount: {', '.join(AMOUNTS)}"))
-    if isinstance(limit, StoreMs):
-        _check_moment(call, limit)
-        return call, times
-    if type(limit) is int and INT64_MIN <= limit <= INT64_MAX:
-        return call, times
-    if isinstance(limit, bool) or not isinstance(limit, int | float):
-        raise call.blame(BadArgument(f"a limit is an int or a float, not {type(limit).__name__}"))
-    if isinstance(limit, int) and not INT64_MIN <= limit <= INT64_MAX:
-        raise call.blame(BadArgument("a limit that is an int has at most 64 bits; where there is none, write inf"))
-    if math.isnan(limit):
-        raise call.blame(BadArgument("a limit is a number, which nan is not"))
-    return call, times
-
-
-def _whole_read(guard: Still) -> tuple[Call, tuple[tuple[int, StoreMs], ...]]:
-    """The command of this guard; raises BadArgument where it reads no whole value and no deadline."""
-    call, times = _timed(guard.command)
-    if call.spec.name not in WHOLE_READS:
-        raise call.blame(BadArgument(f"still takes a command that reads a value: {', '.join(WHOLE_READS)}"))
-    return call, times
-
-
 def without_errors(replies: list[Reply]) -> list[Reply]:
-    """The replies, if there is no error among them; else the first one is raised, and says what the others are."""
+    """The replies, or raise the first error among them, with all replies attached."""
     for reply in replies:
         if isinstance(reply, StoreError):
             reply.replies = replies
             raise reply from None
     return replies
-
-
-def _expected(value: Argument | None) -> bytes | None:
-    return None if value is None else encode(value)

@@ -1,4 +1,4 @@
-"""From a URL to a store, through one table of schemes."""
+"""Store URLs: one table of schemes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keystead.stores import durations
 from keystead.stores.durations import seconds
 from keystead.stores.store_contract import Store
 
-GROUP = "keystead.stores"  # of the entry points by which other packages add a scheme
+GROUP = "keystead.stores"  # the entry point group by which other packages add a scheme
 
 
 def connect(url: str) -> Store:
@@ -25,26 +25,26 @@ def connect(url: str) -> Store:
     `redis+cluster://host:port,host:port`; `valkey` may stand for `redis` in each;
     `postgresql://user:password@host:port/database`, `mysql://…` and `mariadb://…` alike;
     `memcached://host:port,host:port/prefix`.
-    Options go behind a question mark: `?timeout=2s&connect_timeout=500ms`. Other packages may add schemes, by an entry
-    point of the group `keystead.stores`.
+    Options are query parameters: `?timeout=2s&connect_timeout=500ms`. Other packages may add schemes, with an entry
+    point in the group `keystead.stores`.
     """
     if not isinstance(url, str):
         raise BadUrl(f"a store URL is text, such as sqlite:///app.db, not {type(url).__name__}")
     scheme, separator, rest = url.partition("://")
     if not separator:
-        # A password may be in what was meant to be a URL, so only what looks like a file name is shown again.
+        # The text may contain a password, so it is only shown if it looks like a file name.
         file = url if re.fullmatch(r"[\w.-]+", url) else "app.db"
         raise BadUrl(f"a store URL has a scheme: write sqlite:///{file}, memory:// or redis://host:6379/0")
-    maker = SCHEMES.get(scheme.lower()) or _of_another_package(scheme.lower())
+    maker = SCHEMES.get(scheme.lower()) or _from_entry_point(scheme.lower())
     if maker is None:
         near = get_close_matches(scheme.lower(), (*SCHEMES, *entry_points(group=GROUP).names), 1)
         advice = f"is it {near[0]}://?" if near else "write sqlite:///app.db, memory:// or redis://host:6379/0."
-        raise BadUrl(f"{scheme}:// is no scheme of a store; {advice} All of them are in docs/stores.md")
+        raise BadUrl(f"{scheme}:// is not the scheme of a store; {advice} All of them are in docs/stores.md")
     return maker(f"{scheme.lower()}://{rest}")
 
 
-def _of_another_package(scheme: str) -> Callable[[str], Store] | None:
-    """What makes the stores of a scheme that is not Keystead's own; None where no package has it."""
+def _from_entry_point(scheme: str) -> Callable[[str], Store] | None:
+    """The function of another package that makes stores of this scheme; None if there is none."""
     found = tuple(entry_points(group=GROUP, name=scheme))
     if not found:
         return None
@@ -54,19 +54,21 @@ def _of_another_package(scheme: str) -> Callable[[str], Store] | None:
     [point], [package] = found, packages
     try:
         make = point.load()
-    except Exception as error:  # of code of others, in which anything may be wrong
-        said = f"{type(error).__name__}: {error}"
+    except Exception as error:  # third-party code may raise anything
+        reason = f"{type(error).__name__}: {error}"
         raise MissingExtra(
-            f"the package {package} has the stores of {scheme}://, and cannot be imported: {said}; reinstall it"
+            f"the package {package} provides {scheme}://, but cannot be imported: {reason}; reinstall it"
         ) from error
 
-    def made(url: str) -> Store:
+    def make_store(url: str) -> Store:
         store = make(url)
         if not isinstance(store, Store):
-            raise BadUrl(f"{package} made a {type(store).__name__} of {scheme}://, which is no store; ask its authors")
+            raise BadUrl(
+                f"{package} made a {type(store).__name__} of {scheme}://, which is not a store; ask its authors"
+            )
         return store
 
-    return made
+    return make_store
 
 
 def _sqlite(url: str) -> Store:
@@ -132,7 +134,7 @@ SCHEMES: dict[str, Callable[[str], Store]] = {
 
 
 def _options(query: str, known: dict[str, float]) -> dict[str, float]:
-    """The durations behind the question mark, in seconds; units are required."""
+    """The durations in the query, in seconds; units are required."""
     options = dict(known)
     for name, text in parse_qsl(query, keep_blank_values=True):
         if name not in known:

@@ -1,4 +1,4 @@
-"""A thread that does one thing after another, and that never keeps a process from exiting."""
+"""A thread that runs jobs in order and never keeps a process from exiting."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ _stopped: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 def join_stopped(seconds: float) -> None:
-    """Wait for workers that were told to stop, at most this long in all."""
+    """Wait for workers that are stopping, at most this long in total."""
     deadline = time.monotonic() + seconds
     for thread in list(_stopped):
         thread.join(max(0.0, deadline - time.monotonic()))
 
 
+def ignore_result(result: object, error: BaseException | None) -> None:
+    """The `done` of jobs whose caller has left."""
+
+
 class WorkerThread:
-    """Runs jobs in order in a daemon thread, and tells the event loop of each result."""
+    """Runs jobs in order in a daemon thread, and passes each result to the event loop."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -52,7 +56,7 @@ class WorkerThread:
         return await future
 
     def stop(self) -> None:
-        """End the thread after the jobs that wait. Does not wait for it."""
+        """End the thread after the queued jobs, without waiting for it."""
         self._jobs.put(None)
         _stopped.add(self._thread)
 
@@ -62,10 +66,8 @@ class WorkerThread:
             result, error = None, None
             try:
                 result = job()
-            except BaseException as raised:  # the caller gets it, whatever it is
+            except BaseException as raised:  # passed to the caller
                 error = raised
-            with suppress(
-                RuntimeError
-            ):  # the loop is closed: nobody is left to be told, but a file may have to be closed
+            with suppress(RuntimeError):  # the loop is closed, but a later job may still have to close a file
                 self._loop.call_soon_threadsafe(done, result, error)
             del item, job, done, result, error

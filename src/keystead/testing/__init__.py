@@ -1,6 +1,6 @@
-"""For whoever writes a store, or tests with real servers.
+"""Tests for stores of your own.
 
-Hold your own store to the contract that all stores of Keystead keep: one class, in a test module of yours.
+One class in a test module holds your store to the contract that all stores of Keystead keep:
 
     import pytest
     from keystead.testing import StoreContract
@@ -15,8 +15,8 @@ Hold your own store to the contract that all stores of Keystead keep: one class,
         async def other(self):                  # a second connection to the same data, or None
             return None
 
-A kind of value or an atomic step that `store.guarantees` does not promise must be refused, and the contract demands
-that. `machine_of` plays random commands on your store and on a real server, and demands equal replies.
+A kind of value or an atomic step that `store.guarantees` does not promise must be refused; the contract tests that.
+`machine_of` runs random commands on your store and on a real server, and compares the replies.
 Needs `pip install "keystead[testing]"`.
 """
 
@@ -25,7 +25,7 @@ from keystead.extras import from_extra
 with from_extra("testing", "keystead.testing"):
     import pytest
 
-    # Before they are imported, so that a promise that is broken shows what was said instead.
+    # Before they are imported, so that failed assertions show the values.
     pytest.register_assert_rewrite("keystead.testing.contract", "keystead.testing.state_machine")
 
     from keystead.testing.contract import StoreContract, needs

@@ -1,4 +1,4 @@
-"""What is right: a real server, asked without any of our stores in between."""
+"""The reference replies: a real server, without any store in between."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from keystead.stores import (
 )
 from keystead.testing.resp_client import Wire, WireError
 
-# What the server says, in its own words, and what Keystead calls that. The first that fits counts.
-SAYINGS: tuple[tuple[str, type[CommandError]], ...] = (
+# Error messages of the server, and the errors of Keystead they stand for. The first match counts.
+ERRORS_BY_MESSAGE: tuple[tuple[str, type[CommandError]], ...] = (
     ("WRONGTYPE", WrongKind),
     ("unknown command", UnknownCommand),
     ("wrong number of arguments", WrongArity),
@@ -54,7 +54,7 @@ SAYINGS: tuple[tuple[str, type[CommandError]], ...] = (
 
 
 class Oracle:
-    """Runs commands on a server that nobody else uses. Time on it can be moved forward."""
+    """Runs commands on a server of its own. Its time can be advanced."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -64,27 +64,27 @@ class Oracle:
         return int(seconds) * 1000 + int(micros) // 1000
 
     def run(self, commands: Sequence[Command]) -> list[Any]:
-        """One reply a command, a CommandError in the place of each that failed."""
-        return [_read(reply) for reply in self._wire.replies(commands)]
+        """One reply per command, with a CommandError in place of each failure."""
+        return [_parse_reply(reply) for reply in self._wire.replies(commands)]
 
     def atomically(self, steps: Sequence[Step]) -> Outcome | CommandError:
-        """What a store's `atomically` has to do, in the plainest way: copy everything first, put it back on a stop."""
+        """A naive `atomically`: copy everything first, and restore it if a step stops the batch."""
         before = self._copy()
         replies: list[Any] = []
         for place, step in enumerate(steps):
             reply = self._step(step)
             if isinstance(reply, CommandError):
-                self._put_back(before)
+                self._restore(before)
                 return reply
             replies.append(reply)
             is_guard = not isinstance(step, Sequence)
             if is_guard and (reply is None or (type(reply) is int and reply == 0)):
-                self._put_back(before)
+                self._restore(before)
                 return Outcome(replies, stopped_at=place)
         return Outcome(replies)
 
     def advance(self, ms: int) -> None:
-        """Time travel: every deadline comes nearer by this much, and what passes it is gone."""
+        """Time travel: every deadline moves this much nearer, and keys past theirs are gone."""
         keys = self.keys()
         deadlines = self._wire.replies([("PEXPIRETIME", key) for key in keys])
         self._wire.replies(
@@ -92,7 +92,7 @@ class Oracle:
         )
 
     def keys(self, *options: str | bytes | int) -> list[bytes]:
-        """Every key that a walk with these options of SCAN finds."""
+        """Every key found by SCAN with these options."""
         found: list[bytes] = []
         cursor = b"0"
         while True:
@@ -107,7 +107,7 @@ class Oracle:
     def _step(self, step: Step) -> Any:
         match step:
             case Required(command):
-                return self.run([self._timed(command)])[0]
+                return self.run([self._resolve_times(command)])[0]
             case Holds(key, expected):
                 return self._guard(("GET", key), expected)
             case FieldHolds(key, name, expected):
@@ -115,16 +115,16 @@ class Oracle:
             case Absent(key):
                 return self._guard(("EXISTS", key), 0)
             case MoreThan(command, limit):
-                return self._opposite(self._step(AtMost(command, limit)))
+                return self._negate(self._step(AtMost(command, limit)))
             case AtMost(command, limit):
                 limit = limit.at(self.now_ms()) if isinstance(limit, StoreMs) else limit
-                return self._at_most(self._timed(command), limit)
+                return self._at_most(self._resolve_times(command), limit)
             case Still(command, reply):
-                return self._guard(self._timed(command), reply)
+                return self._guard(self._resolve_times(command), reply)
             case _:
-                return self.run([self._timed(step)])[0]
+                return self.run([self._resolve_times(step)])[0]
 
-    def _timed(self, command: TimedCommand) -> Command:
+    def _resolve_times(self, command: TimedCommand) -> Command:
         return [part.at(self.now_ms()) if isinstance(part, StoreMs) else part for part in command]
 
     def _guard(self, command: Command, expected: object) -> Any:
@@ -134,14 +134,14 @@ class Oracle:
     def _at_most(self, command: Command, limit: int | float) -> Any:
         reply = self.run([command])[0]
         if isinstance(reply, bytes):
-            reply = self._number(reply)
+            reply = self._parse_number(reply)
         return reply if isinstance(reply, CommandError) else int((0 if reply is None else reply) <= limit)
 
-    def _opposite(self, reply: Any) -> Any:
+    def _negate(self, reply: Any) -> Any:
         return 1 - reply if type(reply) is int else reply
 
-    def _number(self, text: bytes) -> Any:
-        """The number that the server reads in this text: one that can be added to, or else one that can be a score."""
+    def _parse_number(self, text: bytes) -> Any:
+        """The number that the server reads in this text: as a counter, or else as a score."""
         name = b"keystead:oracle:number"
         self._wire.call("SET", name, text)
         whole, _, scored, score, _ = self._wire.replies(
@@ -149,7 +149,7 @@ class Oracle:
         )
         if not isinstance(whole, WireError):
             return whole
-        return named(str(scored)) if isinstance(scored, WireError) else score
+        return error_for(str(scored)) if isinstance(scored, WireError) else score
 
     def _copy(self) -> list[tuple[bytes, bytes, int]]:
         keys = self.keys()
@@ -157,19 +157,19 @@ class Oracle:
         deadlines = self._wire.replies([("PEXPIRETIME", key) for key in keys])
         return list(zip(keys, dumps, deadlines, strict=True))
 
-    def _put_back(self, copy: list[tuple[bytes, bytes, int]]) -> None:
+    def _restore(self, copy: list[tuple[bytes, bytes, int]]) -> None:
         self.empty()
         for key, dump, deadline in copy:
             self._wire.call("RESTORE", key, max(deadline, 0), dump, "ABSTTL")
 
 
-def named(words: str) -> CommandError:
-    """The error that Keystead has for what a server says. A saying that is not known is a fault of this table."""
-    for saying, error in SAYINGS:
-        if saying in words:
+def error_for(words: str) -> CommandError:
+    """Keystead's error for an error message of the server. Raises LookupError if the table lacks it."""
+    for known, error in ERRORS_BY_MESSAGE:
+        if known in words:
             return error(words)
-    raise LookupError(f"add to SAYINGS what Keystead calls this: {words}")
+    raise LookupError(f"add this message to ERRORS_BY_MESSAGE: {words}")
 
 
-def _read(reply: Any) -> Any:
-    return named(str(reply)) if isinstance(reply, WireError) else reply
+def _parse_reply(reply: Any) -> Any:
+    return error_for(str(reply)) if isinstance(reply, WireError) else reply

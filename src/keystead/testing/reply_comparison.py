@@ -1,4 +1,4 @@
-"""When two replies are the same: equal in value and in type, all the way down."""
+"""Replies compared by value and by type, recursively."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from keystead.stores import Command, Store
 
 
 async def replies_of(store: Store, commands: Sequence[Command]) -> list[Any]:
-    """The replies of one batch, with an error in the place of each command that failed."""
+    """The replies of one batch, with an error in place of each command that failed."""
     try:
         return await store.run(commands)
     except StoreError as error:
@@ -20,9 +20,9 @@ async def replies_of(store: Store, commands: Sequence[Command]) -> list[Any]:
 
 
 def shown(reply: Any) -> Any:
-    """A reply in a form in which `==` compares types too, and which reads well when it does not hold.
+    """A reply in a form for which `==` compares types, too, and which reads well in a failed assertion.
 
-    An error is its code: the sentence may differ between stores. Scores are equal as numbers are, so 0.0 is -0.0.
+    An error becomes its code, since messages differ between stores. Scores compare as numbers: 0.0 equals -0.0.
     """
     match reply:
         case KeysteadError():

@@ -1,7 +1,6 @@
-"""A blocking connection that speaks RESP3 and adds nothing: what comes back is what the server said.
+"""A blocking connection that speaks RESP3 and adds nothing: replies are returned as the server sent them.
 
-The servers of `keystead.testing.servers` are watched and prepared through it, and the oracle of the state machine
-asks through it. It shares no code with the stores it helps to test.
+The oracle of the state machine uses it. It shares no code with the stores it helps to test.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any, Self
 
 
 class WireError(Exception):
-    """An error reply, in the words of the server."""
+    """An error reply, with the text of the server."""
 
 
 class Wire:
@@ -54,7 +53,7 @@ class Wire:
 
     def replies(self, commands: Sequence[Sequence[str | bytes | float]]) -> list[Any]:
         """The replies in order, with a WireError in the place of each that is an error."""
-        self._socket.sendall(b"".join(_packed(command) for command in commands))
+        self._socket.sendall(b"".join(_pack(command) for command in commands))
         return [self._reply() for _ in commands]
 
     def close(self) -> None:
@@ -107,21 +106,21 @@ class Wire:
                 return [self._reply() for _ in range(int(rest))]
             case b"~":
                 members = [self._reply() for _ in range(int(rest))]
-                # Sets of what Python cannot put into a set occur only where a server describes itself.
+                # Sets with unhashable members occur only where a server describes itself.
                 return set(members) if all(isinstance(member, bytes) for member in members) else members
             case b"%":
                 return {self._reply(): self._reply() for _ in range(int(rest))}
             case b"$" | b"*":
                 return None
-        raise ConnectionError(f"a reply that begins with {line[:40]!r} is not understood")
+        raise ConnectionError(f"unknown reply type: {line[:40]!r}")
 
 
-def _packed(command: Sequence[str | bytes | float]) -> bytes:
-    parts = [_encoded(part) for part in command]
+def _pack(command: Sequence[str | bytes | float]) -> bytes:
+    parts = [_encode(part) for part in command]
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
 
 
-def _encoded(part: str | bytes | float) -> bytes:
+def _encode(part: str | bytes | float) -> bytes:
     if isinstance(part, bytes):
         return part
     return part.encode() if isinstance(part, str) else repr(part).encode()

@@ -16,8 +16,8 @@ from fastapi import FastAPI
 from keystead import KeyRing, Store
 from keystead.kits.login import KIT
 from keystead.server import Settings, create_app
-from keystead.testing.oidc import OidcProvider, log_in
 from tests.kits.login.front import Front
+from tests.oidc import OidcProvider, log_in
 
 BASE = "http://127.0.0.1:8712"
 SECURE_BASE = "https://app.example"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from keystead.testing import servers
-from keystead.testing.oidc import OidcProvider, oidc_provider
+from tests import servers
 from tests.kits.login.browsing import ACCOUNT, REDIRECT_URIS, Browser, Clock, Running, login_table, running
 from tests.kits.login.front import Front, front_of
+from tests.oidc import OidcProvider, oidc_provider
 
 
 @pytest.fixture(scope="session")

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 
 import httpx2
 
-from keystead.testing.oidc import OidcProvider
 from tests.listening import listening, port_of
+from tests.oidc import OidcProvider
 
 SECRET_FIELDS = ("access_token", "refresh_token", "id_token")
 

@@ -8,9 +8,9 @@ from fastapi.routing import APIRoute
 
 from keystead.kits.login.routes import STATUS, router
 from keystead.kits.login.service import LIMITS
-from keystead.testing.oidc import OidcProvider, log_in
 from tests.kits.login.browsing import ACCOUNT, BASE, HTML, Running, login_table, running
 from tests.kits.login.front import Front
+from tests.oidc import OidcProvider, log_in
 
 ROUTES = [route for route in router().routes if isinstance(route, APIRoute)]
 PATHS = sorted({route.path for route in ROUTES})

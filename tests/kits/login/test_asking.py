@@ -9,9 +9,9 @@ import pytest
 
 from keystead.kits.login.messages import MESSAGES
 from keystead.kits.login.service.user_agent import browser_and_device
-from keystead.testing.oidc import OidcProvider, log_in
 from tests.kits.login.browsing import ACCOUNT, HTML, Browser, Running, login_table, running
 from tests.kits.login.front import Front
+from tests.oidc import OidcProvider, log_in
 
 CONFIRM = "/api/auth/discord/confirm"
 FIREFOX = "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:143.0) Gecko/20100101 Firefox/143.0"

@@ -7,9 +7,9 @@ import asyncio
 from keystead.kits.login import LoginKeys
 from keystead.parts.audit import AuditEntry
 from keystead.schema import KeyRing
-from keystead.testing.oidc import OidcProvider, log_in
 from tests.kits.login.browsing import ACCOUNT, HTML, RING, Browser, Running, login_table, running
 from tests.kits.login.front import Front
+from tests.oidc import OidcProvider, log_in
 
 
 async def entries(site: Running) -> list[AuditEntry]:

@@ -6,7 +6,6 @@ from http.cookiejar import CookieJar
 import httpx2
 import pytest
 
-from keystead.testing.oidc import OidcProvider, log_in
 from tests.kits.login.browsing import (
     ACCOUNT,
     HTML,
@@ -18,6 +17,7 @@ from tests.kits.login.browsing import (
     set_cookies,
 )
 from tests.kits.login.front import Front
+from tests.oidc import OidcProvider, log_in
 
 SECURE = re.compile(r"__Host-[a-z_]+=[A-Za-z0-9._~-]*(; Max-Age=\d+)?; Path=/; HttpOnly; Secure; SameSite=Lax")
 PLAIN = re.compile(r"[a-z_]+=[A-Za-z0-9._~-]*(; Max-Age=\d+)?; Path=/; HttpOnly; SameSite=Lax")

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from keystead.testing.oidc import log_in
 from tests.kits.login.browsing import ACCOUNT, Running
 from tests.kits.login.front import Front
+from tests.oidc import log_in
 
 DAY_S = 86_400
 SESSION_FIELDS = [

@@ -6,8 +6,8 @@ import json
 import httpx2
 import pytest
 
-from keystead.testing.oidc import log_in
 from tests.kits.login.browsing import ACCOUNT, BASE, HTML, Browser, Running, set_cookies
+from tests.oidc import log_in
 
 CLAIM = "/api/auth/discord/claim-session"
 

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from keystead.testing import servers
-from keystead.testing.oidc import OidcProvider, log_in
+from tests import servers
 from tests.kits.login.browsing import ACCOUNT, BASE, JSON, RING, login_table
 from tests.kits.login.front import Front
+from tests.oidc import OidcProvider, log_in
 from tests.serving import Keystead, keystead_serving, wait_until
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from keystead.kits.login import LoginKeys
 from keystead.schema import KeyRing
-from keystead.testing.oidc import OidcProvider
 from tests.kits.login.browsing import RING, Browser, Running, login_table, running
 from tests.kits.login.front import Front
+from tests.oidc import OidcProvider
 from tests.stopwatch import Stopwatch
 
 LIFETIME_S = 3600  # of an access token of the provider

@@ -3,8 +3,8 @@
 import pytest
 
 from keystead.kits.login.service import is_return_path
-from keystead.testing.oidc import log_in
 from tests.kits.login.browsing import ACCOUNT, HTML, Browser
+from tests.oidc import log_in
 
 GOOD = ["/", "/shop", "/shop/item?id=1&x=%20y", "/a#top", "/apis", "/x//y", "/~me", "/?next=https://x.example", "/a.b"]
 BAD = [

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from keystead.testing.oidc import log_in
 from tests.kits.login.browsing import ACCOUNT, BASE, HTML, Browser, Running, parameters
 from tests.kits.login.front import Front
+from tests.oidc import log_in
 
 
 class Heard(logging.Handler):

@@ -5,9 +5,9 @@ import asyncio
 import httpx2
 import pytest
 
-from keystead.testing.oidc import OidcProvider, log_in
 from tests.kits.login.browsing import ACCOUNT, BASE, HTML, Browser, Running, login_table, running, set_cookies
 from tests.kits.login.front import Front
+from tests.oidc import OidcProvider, log_in
 
 
 def told(answer: httpx2.Response) -> tuple[int, str]:

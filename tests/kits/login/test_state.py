@@ -7,9 +7,9 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 import pytest
 
 from keystead.kits.login import Login
-from keystead.testing.oidc import OidcProvider, cancel_login, log_in
 from tests.kits.login.browsing import ACCOUNT, BASE, HTML, PROVIDERS, Browser, Running, login_table, parameters, running
 from tests.kits.login.front import Front
+from tests.oidc import OidcProvider, cancel_login, log_in
 from tests.parts.oauth.stand_in import stand_in
 
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 import httpx2
 import pytest
 
-from keystead.testing import servers
-from keystead.testing.oidc import OidcProvider, log_in
+from tests import servers
 from tests.kits.login.browsing import ACCOUNT, HTML, Browser, Running, login_table, running
 from tests.kits.login.front import Front
+from tests.oidc import OidcProvider, log_in
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from keystead import connect
 from keystead.kits.kit import Site
 from keystead.kits.membership import Members, MembershipKeys, MembershipSettings
 from keystead.kits.membership.service import Patreon
-from keystead.testing.servers import Server
 from tests.kits.membership.conftest import BASE, RING, Books, refusal, signed_in
 from tests.parts.sessions.conftest import Clock
+from tests.servers import Server
 from tests.stores.redis.proxy import Proxy
 
 

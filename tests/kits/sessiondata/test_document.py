@@ -12,7 +12,7 @@ from keystead import Counter, Keyspace, Store, Value, sliding
 from keystead.kits.sessiondata import SessionData, SessionDataKeys
 from keystead.kits.sessiondata.service import guid_of
 from keystead.parts.lock import HeldBy, Hold, Holder, Lock
-from keystead.testing import servers
+from tests import servers
 from tests.every_store import held_by, on
 from tests.kits.conftest import Raw
 from tests.kits.sessiondata.conftest import Begun, everywhere

@@ -7,9 +7,9 @@ from pydantic import ValidationError
 
 from keystead.errors import BadValue
 from keystead.kits.sessiondata import SessionArea, SessionData, SessionDataKeys, SessionDataSettings, TooMany, UserArea
-from keystead.testing.servers import Server
 from tests.every_store import on
 from tests.kits.sessiondata.conftest import Begun, everywhere, here
+from tests.servers import Server
 
 
 @everywhere

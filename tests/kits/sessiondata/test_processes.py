@@ -16,8 +16,7 @@ import httpx2
 from keystead import connect
 from keystead.kits.sessiondata import SessionData, SessionDataKeys
 from keystead.kits.sessiondata.service import guid_of
-from keystead.testing import servers
-from tests import forking
+from tests import forking, servers
 from tests.every_store import on_urls
 from tests.kits.sessiondata.asking import KEY, VALUE
 from tests.serving import Keystead, environment, keystead_serving

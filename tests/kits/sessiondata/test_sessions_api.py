@@ -11,7 +11,7 @@ import pytest
 
 from keystead.kits.sessiondata.routes import STATUS
 from keystead.kits.sessiondata.words import WORDS
-from keystead.testing import servers
+from tests import servers
 from tests.kits.sessiondata.asking import KEY, VALUE, WRONG, Client, running
 from tests.kits.sessiondata.conftest import everywhere_by_http
 

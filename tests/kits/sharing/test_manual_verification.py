@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from keystead.testing import servers
+from tests import servers
 from tests.kits.sharing.visiting import CLEANUP_SECRET, CONTENT
 from tests.serving import Keystead, keystead_serving
 

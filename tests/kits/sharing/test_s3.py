@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from keystead.kits.sharing.service.place import MARKER
-from keystead.testing.servers import S3Server
 from tests.kits.sharing.visiting import Running, no_pause, ok, refused, running
 from tests.real_servers import s3_server
+from tests.servers import S3Server
 
 __all__ = ["s3_server"]
 

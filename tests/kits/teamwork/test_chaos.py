@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from bench.chaos import check, endure, fake_slack, follow_through_kills
-from keystead.testing import servers
-from keystead.testing.servers import Server
+from tests import servers
+from tests.servers import Server
 
 EVENTS, READERS, KILLS = 600, 6, 5
 

@@ -14,8 +14,7 @@ import anyio
 import httpx2
 import pytest
 
-from keystead.testing import servers
-from tests import forking
+from tests import forking, servers
 from tests.kits.teamwork.test_guide import examples
 from tests.parts.oauth.stand_in import StandIn, answer, stand_in
 from tests.real_servers import redis_server

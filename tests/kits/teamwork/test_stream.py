@@ -23,8 +23,8 @@ from keystead.kits.teamwork.service import (
     open_teamwork,
 )
 from keystead.parts.tables import open_tables
-from keystead.testing.servers import Server
 from tests.real_servers import redis_server
+from tests.servers import Server
 from tests.serving import Keystead, keystead_serving
 
 __all__ = ["redis_server"]

@@ -7,9 +7,9 @@ import pytest
 
 from keystead import connect
 from keystead.kits.widgets.service import LIMITS, Visitor
-from keystead.testing.servers import Server
 from tests.kits.sharing.visiting import Clock
 from tests.kits.widgets.opened import ME, TOKEN, URL, service_on, somebody
+from tests.servers import Server
 from tests.stores.redis.proxy import Proxy
 
 pytestmark = pytest.mark.usefixtures("quick_hash")

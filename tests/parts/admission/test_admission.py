@@ -14,10 +14,10 @@ from keystead.parts.admission import Admission, Admitted
 from keystead.parts.cache import LoadFailed
 from keystead.parts.jwt import Denied, UncheckedToken
 from keystead.schema.check import check
-from keystead.testing.servers import Server
 from tests.parts.admission.conftest import ANN, App, AppKeys, People, User, everywhere, here
 from tests.parts.jwt.test_revoked import Down
 from tests.parts.sessions.relays import Actor, Gated, Relay, every_order, in_order
+from tests.servers import Server
 from tests.stores.redis.proxy import Proxy
 
 

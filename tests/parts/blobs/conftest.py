@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from keystead.parts.blobs import Blobs, open_blobs
-from keystead.testing.servers import S3Server
 from tests.parts.blobs.streams import on_server
 from tests.real_servers import s3_server
+from tests.servers import S3Server
 
 __all__ = ["s3_server"]
 

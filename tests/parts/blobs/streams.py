@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from hashlib import sha256
 
 from keystead.parts.blobs import Blobs, open_blobs
-from keystead.testing.servers import S3Server
+from tests.servers import S3Server
 
 MIB = 1024 * 1024
 LARGE = 12 * MIB + 7  # more than two parts

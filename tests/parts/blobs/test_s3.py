@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from keystead.parts.blobs import BlobGone, Blobs, BlobTooLarge, BlobUnavailable, open_blobs
-from keystead.testing import servers
-from keystead.testing.servers import S3Server
+from tests import servers
 from tests.parts.blobs.killed import put_and_be_killed
 from tests.parts.blobs.streams import LARGE, MIB, many, on_server, put, stream, whole
+from tests.servers import S3Server
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from keystead.http.server_sent_events import event, heartbeat, place_in
 from keystead.parts.feed import Feed, FeedItem, Missed, Pause
 from keystead.parts.feed.feed import PAGE
 from keystead.schema.kinds import LogKey
-from keystead.testing import servers
+from tests import servers
 from tests.every_store import EVERY, on
 from tests.stores.sqlite.processes import until
 

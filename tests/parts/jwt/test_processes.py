@@ -11,8 +11,7 @@ import pytest
 from keystead import connect
 from keystead.errors import DoesNotFit
 from keystead.parts.jwt import RevokedTokens, SigningKeys
-from keystead.testing import servers
-from tests import forking
+from tests import forking, servers
 from tests.every_store import on_urls, urls
 from tests.parts.jwt.worker import WorkerKeys
 from tests.serving import environment

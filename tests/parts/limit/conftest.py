@@ -14,7 +14,6 @@ from keystead import Counter, Hash, Keyspace, SortedSet, Store, after, connect, 
 from keystead.parts.limit import AlignedWindow, FixedWindow, Limit, SlidingWindow, TokenBucket
 from keystead.schema import EpochMs
 from keystead.stores.sqlite.sqlite_store import SqliteStore
-from keystead.testing.servers import MemcachedServer
 from tests.every_store import (
     EVERY,
     mariadb_server,
@@ -26,6 +25,7 @@ from tests.every_store import (
     valkey_cluster,
 )
 from tests.real_servers import memcached_server
+from tests.servers import MemcachedServer
 
 __all__ = [
     "mariadb_server",

@@ -11,7 +11,7 @@ from keystead.errors import BadArgument, NotANumber, StoreUnavailable
 from keystead.http.rate_limits import too_many_requests
 from keystead.parts.limit import CombinedLimit, FixedWindow, LimitReached, SlidingWindow, TokenBucket
 from keystead.parts.limit.outage import CLIENTS_MOST
-from keystead.testing import servers
+from tests import servers
 from tests.parts.limit.conftest import Clock, Kind, LimitKeys, each_kind
 
 

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from keystead.parts.oauth import Client
-from keystead.testing.oidc import OidcProvider, oidc_provider
+from tests.oidc import OidcProvider, oidc_provider
 from tests.parts.oauth.logging_in import REDIRECT_URI, Clock, registered
 
 PICTURE = "https://example.com/ada.png"

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from keystead.parts.oauth import Client, Provider, Tokens, challenge_of, new_verifier, oidc
-from keystead.testing.oidc import OidcProvider, log_in
+from tests.oidc import OidcProvider, log_in
 
 REDIRECT_URI = "http://127.0.0.1:8700/api/auth/oidc/callback"
 

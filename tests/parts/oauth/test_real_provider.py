@@ -18,7 +18,7 @@ from keystead.parts.oauth import (
     new_verifier,
     oidc,
 )
-from keystead.testing.oidc import OidcProvider, cancel_login, log_in, oidc_provider
+from tests.oidc import OidcProvider, cancel_login, log_in, oidc_provider
 from tests.parts.oauth.conftest import PICTURE
 from tests.parts.oauth.logging_in import REDIRECT_URI, Clock, Login, parameters, registered
 

@@ -11,7 +11,7 @@ from keystead.errors import StoreFull, StoreUnavailable
 from keystead.parts.schedule import Job, ScheduleKeys
 from keystead.schema.doctor import examine, repair
 from keystead.stores import Command, Outcome, Reply, Step
-from keystead.testing import servers
+from tests import servers
 from tests.parts.schedule.conftest import (
     MINUTE,
     SECOND,

@@ -9,7 +9,7 @@ from pydantic import Field
 from keystead import Keyspace, Sealed, Set, Store, Value, after, connect, link, sliding
 from keystead.parts.sessions import Ended, New, Policy, SessionRecord, Sessions, Successor
 from keystead.schema.seal import KeyRing
-from keystead.testing import servers
+from tests import servers
 from tests.parts.sessions.relays import Slots
 from tests.schema.conftest import STORES, redis_server, store, store_url, valkey_cluster, valkey_server
 

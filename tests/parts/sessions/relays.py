@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from keystead import Store
 from keystead.stores import Command, Message, Outcome, Reply, Step
-from keystead.stores.redis.cluster import slot_of
+from keystead.stores.redis.cluster_nodes import slot_of
 from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
 from keystead.stores.store_contract import Planned
 

@@ -12,7 +12,7 @@ from keystead.errors import BadDeclaration, DoesNotFit, StoreUnavailable
 from keystead.parts.sessions import Gone, Policy, SessionRecord, Sessions, Successor
 from keystead.schema import EpochMs, Lifetime
 from keystead.schema.doctor import examine, repair
-from keystead.testing import servers
+from tests import servers
 from tests.parts.sessions.conftest import DAY_MS, RING, AppKeys, AppSession, Clock, everywhere, is_new, sessions_of
 from tests.parts.sessions.relays import Relay
 

@@ -5,9 +5,9 @@ from sqlalchemy import Connection, inspect, text
 
 from keystead.errors import BadDeclaration, StoreDamaged, StoreRefused
 from keystead.parts.tables import TableChange, TableSet, open_tables
-from keystead.testing.servers import PostgresServer
 from tests.every_database import on_databases
 from tests.parts.tables.things import FIRST, TEST_TABLES
+from tests.servers import PostgresServer
 
 ran: list[int] = []
 

@@ -13,9 +13,9 @@ from sqlalchemy import Connection, insert, select, text
 
 from keystead.errors import Contended, StoreUnavailable
 from keystead.parts.tables import insert_new, open_tables
-from keystead.testing.servers import MariadbServer, PostgresServer
 from tests.every_database import on_databases
 from tests.parts.tables.things import TEST_TABLES, THINGS
+from tests.servers import MariadbServer, PostgresServer
 
 ROOT = Path(__file__).parents[3]
 EXITS = """

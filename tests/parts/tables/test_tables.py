@@ -12,10 +12,10 @@ from sqlalchemy import Connection, insert, select, update
 
 from keystead.errors import BadUrl, BadValue, StoreClosed, StoreDamaged, StoreError, StoreRefused, StoreUnavailable
 from keystead.parts.tables import insert_new, locked_row, open_tables, url_beside
-from keystead.testing.servers import PostgresServer
 from tests.every_database import on_databases
 from tests.parts.tables.things import TEST_TABLES, THINGS
 from tests.parts.tables.worker import add_one
+from tests.servers import PostgresServer
 
 ROOT = Path(__file__).parents[3]
 

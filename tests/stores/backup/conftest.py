@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from keystead.testing.servers import Cluster, Server
 from tests.real_servers import redis_server, valkey_cluster, valkey_server
+from tests.servers import Cluster, Server
 
 __all__ = ["redis_server", "url_of", "valkey_cluster", "valkey_server"]
 

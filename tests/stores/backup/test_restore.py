@@ -34,7 +34,7 @@ from keystead.stores.backup import file as file_module
 from keystead.stores.commands import read
 from keystead.stores.sqlite.sqlite_store import SqliteStore
 from keystead.stores.transfer import reader
-from keystead.testing.servers import Cluster, Server
+from tests.servers import Cluster, Server
 from tests.stores.backup.conftest import UrlOf
 from tests.stores.backup.contents import DAY_MS, contents, emptied, now_ms, some_of_everything
 

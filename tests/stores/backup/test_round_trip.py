@@ -16,7 +16,7 @@ from keystead.stores import Command
 from keystead.stores.backup import BackupFile, Saved, backup, compare, restore
 from keystead.stores.transfer import reader
 from keystead.testing.contract.sample_texts import HOSTILE
-from keystead.testing.servers import Server
+from tests.servers import Server
 from tests.stores.backup.conftest import UrlOf
 from tests.stores.backup.contents import DAY_MS, contents, emptied, exact, now_ms, some_of_everything
 

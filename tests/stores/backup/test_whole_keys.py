@@ -9,8 +9,8 @@ from keystead.errors import StoreError
 from keystead.stores.sqlite.sqlite_store import SqliteStore
 from keystead.stores.transfer.reader import Reader
 from keystead.stores.transfer.records import Record
-from keystead.testing import servers
-from keystead.testing.servers import Server
+from tests import servers
+from tests.servers import Server
 from tests.stores.backup.conftest import UrlOf
 from tests.stores.backup.contents import DAY_MS, contents, emptied, now_ms, some_of_everything
 

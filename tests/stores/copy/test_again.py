@@ -14,7 +14,7 @@ from keystead.stores.copy import CopyLost, NoProgress, SourceEmptied, copy, foll
 from keystead.stores.copy.journal import Journal
 from keystead.stores.copy.passes import LOST_KEYS, Copier, Passed
 from keystead.stores.copy.verification import verify
-from keystead.testing import servers
+from tests import servers
 from tests.stores.backup.contents import DAY_MS, contents, now_ms
 from tests.stores.copy.conftest import UrlOf, files, own
 from tests.stores.copy.interference import EVERY_KIND

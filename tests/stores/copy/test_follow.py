@@ -11,7 +11,7 @@ import pytest
 from keystead import Store, connect
 from keystead.errors import StoreUnavailable
 from keystead.stores.copy import Copied, Passed, follow
-from keystead.testing import servers
+from tests import servers
 from tests.stores.backup.contents import DAY_MS, contents, now_ms
 from tests.stores.copy.conftest import UrlOf, files, own
 

@@ -9,7 +9,7 @@ from keystead.errors import DoesNotFit
 from keystead.stores import Command
 from keystead.stores.backup import backup
 from keystead.stores.copy import SameStore, copy, progress_path, survey
-from keystead.testing.servers import Server
+from tests.servers import Server
 from tests.stores.backup.contents import DAY_MS, contents, now_ms, some_of_everything
 from tests.stores.copy.conftest import UrlOf, files, own
 

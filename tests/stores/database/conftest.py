@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from keystead import Store, connect
-from keystead.testing.servers import DatabaseServer
 from tests.real_servers import mariadb_server, postgres_server
+from tests.servers import DatabaseServer
 
 __all__ = ["mariadb_server", "postgres_server", "server", "store"]
 

@@ -12,7 +12,7 @@ from keystead.stores.database.database_session import Statement
 from keystead.stores.database.database_store import DatabaseStore
 from keystead.stores.mysql import mysql_dialect as mysql
 from keystead.stores.postgres import postgres_dialect as postgres
-from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
+from tests.servers import DatabaseServer, MariadbServer, PostgresServer
 from tests.stores.sqlite.processes import until
 
 
@@ -22,7 +22,7 @@ class Other:
     def __init__(self, server: DatabaseServer) -> None:
         self._postgres = isinstance(server, PostgresServer)
         assert isinstance(server, PostgresServer | MariadbServer)
-        self._connection: Any = server._connected(server.database)
+        self._connection: Any = server._connect(server.database)
         self.do("SET deadlock_timeout = '60s'" if self._postgres else "SET innodb_lock_wait_timeout = 60")
         self.do("BEGIN")
 

@@ -8,8 +8,8 @@ import keystead
 from keystead import Store, connect
 from keystead.errors import BadUrl, StoreReadOnly, StoreRefused, StoreUnavailable
 from keystead.stores.postgres.postgres_store import PostgresStore
-from keystead.testing import servers
-from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
+from tests import servers
+from tests.servers import DatabaseServer, MariadbServer, PostgresServer
 
 pytestmark = pytest.mark.anyio
 
@@ -120,8 +120,8 @@ async def test_what_survives_a_crash_is_asked_of_the_server(server: DatabaseServ
         ("u:hunter2/more@host/db", "write / ? # and @"),
         ("u:hunter2#more@host/db", "write / ? # and @"),
         ("u:hunter2@host/db?colour=red", "'colour' is not known here"),
-        ("u:hunter2@host/db?timeout=5", "is no duration"),
-        ("u:hunter2@host/db?pool=0", "is no number of connections"),
+        ("u:hunter2@host/db?timeout=5", "is not a duration"),
+        ("u:hunter2@host/db?pool=0", "is not a number of connections"),
         ("u:hunter2@host/db?pool=2&pool=3", "is there twice"),
         ("u:hunter2@host/db?verify=maybe", "verify is yes or no"),
         ("u:hunter2@[::1/db", "cannot be read"),

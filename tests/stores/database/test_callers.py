@@ -13,7 +13,7 @@ from keystead.errors import StoreFull, StoreUnavailable
 from keystead.stores import holds
 from keystead.stores.database.database_session import Statement
 from keystead.stores.postgres.postgres_dialect import PostgresDialect
-from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
+from tests.servers import DatabaseServer, MariadbServer, PostgresServer
 from tests.stores.database.others import connections, deadlocks, fresh, in_a_thread, other, until_one_waits
 from tests.stores.sqlite.processes import until
 

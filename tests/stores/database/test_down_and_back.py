@@ -8,7 +8,7 @@ import pytest
 
 from keystead import Store, connect
 from keystead.errors import StoreUnavailable
-from keystead.testing.servers import DatabaseServer, MariadbServer, PostgresServer
+from tests.servers import DatabaseServer, MariadbServer, PostgresServer
 from tests.stopwatch import Stopwatch
 from tests.stores.database.others import other, until_one_waits
 from tests.stores.redis.proxy import Proxy

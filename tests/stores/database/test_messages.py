@@ -9,7 +9,7 @@ import pytest
 
 from keystead import Store, connect
 from keystead.errors import StoreUnavailable
-from keystead.testing.servers import DatabaseServer
+from tests.servers import DatabaseServer
 from tests.stores.sqlite.processes import until
 
 pytestmark = pytest.mark.anyio

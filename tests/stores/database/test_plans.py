@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from keystead import Store, connect
-from keystead.testing.servers import DatabaseServer
+from tests.servers import DatabaseServer
 from tests.stores.database.others import connections, fresh
 from tests.stores.sqlite.processes import until
 

@@ -14,8 +14,8 @@ from keystead import Store, connect
 from keystead.errors import StoreDamaged
 from keystead.stores.database.database_schema import SchemaChange
 from keystead.stores.database.database_session import Statement
-from keystead.testing.servers import DatabaseServer, PostgresServer
 from tests import forking
+from tests.servers import DatabaseServer, PostgresServer
 from tests.serving import environment
 from tests.stores.database.others import fresh, garbage_table, next_version
 from tests.stores.sqlite.processes import until

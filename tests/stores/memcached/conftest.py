@@ -2,8 +2,8 @@
 
 import pytest
 
-from keystead.testing.servers import MemcachedServer
 from tests.real_servers import memcached_server
+from tests.servers import MemcachedServer
 
 __all__ = ["memcached_server", "server"]
 

@@ -6,8 +6,8 @@ import pytest
 
 from keystead import Store, connect
 from keystead.errors import StoreFull, StoreUnavailable
-from keystead.testing import servers
-from keystead.testing.servers import MemcachedServer
+from tests import servers
+from tests.servers import MemcachedServer
 from tests.stopwatch import Stopwatch
 from tests.stores.redis.proxy import Proxy
 
@@ -107,7 +107,8 @@ async def test_keys_are_spread_over_servers_and_each_process_finds_them() -> Non
         async with connect(f"memcached://{','.join(reversed(hosts))}") as store:
             assert await store.run([("MGET", *keys)]) == [[None] * 10 + [key.encode() for key in keys[10:]]]
         held = [
-            int(server.said_to("stats", b"END\r\n").split(b"curr_items ")[1].split()[0]) for server in (one, two, three)
+            int(server.exchange("stats", b"END\r\n").split(b"curr_items ")[1].split()[0])
+            for server in (one, two, three)
         ]
         assert sum(held) == 290
         assert min(held) > 50

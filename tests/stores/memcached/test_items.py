@@ -13,12 +13,12 @@ from keystead.stores.memcached.item_format import (
     Item,
     cleared_at_s,
     name_of,
-    packed,
-    unpacked,
+    pack_item,
+    unpack_item,
 )
 from keystead.stores.memcached.memcached_settings import MemcachedSettings
 from keystead.stores.memcached.memcached_store import wall_ms
-from keystead.testing.servers import MemcachedServer
+from tests.servers import MemcachedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -28,7 +28,7 @@ YEAR_MS = 365 * 24 * 3600 * 1000
 
 def stored(server: MemcachedServer, name: str) -> bytes:
     """What the server says of an item: how long it lasts in seconds (t), and its flags (f)."""
-    return server.said_to(f"mg {name} t f")
+    return server.exchange(f"mg {name} t f")
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
@@ -50,7 +50,7 @@ def test_a_key_that_looks_like_a_digest_is_never_taken_for_the_key_of_that_diges
 @given(st.binary(max_size=50), st.one_of(st.none(), st.integers(1, 253_402_300_799_999)))
 def test_an_item_comes_back_as_it_was_packed(value: bytes, expires_at: int | None) -> None:
     item = Item(value, expires_at)
-    assert unpacked(packed(item), 0x4B533031) == item
+    assert unpack_item(pack_item(item), 0x4B533031) == item
 
 
 @given(st.integers(THIRTY_DAYS_S * 1000, 253_402_300_799_999))
@@ -93,14 +93,14 @@ async def test_a_key_without_a_lifetime_has_none_on_the_server(server: Memcached
 
 
 async def test_what_others_wrote_is_said_and_left_alone(server: MemcachedServer) -> None:
-    server.said_to("set keystead:theirs 0 0 3\r\nabc")
+    server.exchange("set keystead:theirs 0 0 3\r\nabc")
     async with connect(server.url) as store:
         for command in (("GET", "theirs"), ("INCRBY", "theirs", 1), ("DEL", "theirs"), ("SET", "theirs", "x", "NX")):
             with pytest.raises(WrongKind, match="did not write"):
                 await store.run([command])
         with pytest.raises(WrongKind, match="did not write"):
             await store.atomically([("INCRBY", "theirs", 1)])
-    assert server.said_to("get keystead:theirs", b"END\r\n") == b"VALUE keystead:theirs 0 3\r\nabc\r\nEND\r\n"
+    assert server.exchange("get keystead:theirs", b"END\r\n") == b"VALUE keystead:theirs 0 3\r\nabc\r\nEND\r\n"
 
 
 async def test_the_deadline_in_the_value_counts_and_not_the_seconds_of_the_server(server: MemcachedServer) -> None:

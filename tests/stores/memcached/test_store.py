@@ -8,9 +8,9 @@ from keystead import connect
 from keystead.errors import BadUrl, CrossSlot, DoesNotFit, StoreRefused, UnknownCommand
 from keystead.schema import Hash, Keyspace, Value, after
 from keystead.stores import required
-from keystead.testing import servers
-from keystead.testing.servers import MemcachedServer
+from tests import servers
 from tests.listening import listening, port_of
+from tests.servers import MemcachedServer
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +98,7 @@ async def test_what_is_no_memcached_or_too_old_is_refused(answers: bytes) -> Non
         await reader.read()
 
     async with listening(serve) as server:
-        with pytest.raises(StoreRefused, match=r"is no Memcached|no Memcached does"):
+        with pytest.raises(StoreRefused, match=r"is not Memcached|not answer as Memcached does"):
             await connect(f"memcached://127.0.0.1:{port_of(server)}").open()
 
 
@@ -115,12 +115,12 @@ async def test_the_largest_value_is_what_the_server_says() -> None:
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
-        ("memcached://host:port", "the port is no number from 1 to 65535"),
-        ("memcached://a:1,b:99999", "the port is no number"),
+        ("memcached://host:port", "the port is not a number from 1 to 65535"),
+        ("memcached://a:1,b:99999", "the port is not a number"),
         ("memcached://a,a:11211", "a server is there twice"),
         ("memcached://host/two%20words", "a prefix is printable, without spaces"),
         ("memcached://host/" + "p" * 101, "at most 100 bytes"),
-        ("memcached://host?timeout=5", "is no duration"),
+        ("memcached://host?timeout=5", "is not a duration"),
         ("memcached://host?pool=4", "is not known here; there are: timeout, connect_timeout"),
         ("memcached://user:a@b@host", "write / \\? # and @ within a user or password"),
     ],

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from keystead.testing import servers
-from keystead.testing.servers import Server
+from tests import servers
+from tests.servers import Server
 from tests.stores.redis.proxy import Proxy
 
 

@@ -6,8 +6,8 @@ import asyncio
 import time
 
 import keystead
-from keystead.stores.redis.cluster import slot_of
-from keystead.testing.servers import Cluster, Server
+from keystead.stores.redis.cluster_nodes import slot_of
+from tests.servers import Cluster, Server
 from tests.stores.redis.load import Load
 from tests.stores.redis.waits import until
 

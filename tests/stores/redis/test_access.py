@@ -16,10 +16,10 @@ from keystead.errors import (
     WrongKind,
 )
 from keystead.stores import Step, at_most, required
-from keystead.testing import servers
 from keystead.testing.reply_comparison import replies_of
-from keystead.testing.servers import Server, wait_until
+from tests import servers
 from tests.listening import listening, port_of
+from tests.servers import Server, wait_until
 from tests.stores.redis.waits import takes_at_most, works_again
 
 FAST = "?timeout=1s&connect_timeout=1s"

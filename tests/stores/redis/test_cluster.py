@@ -8,10 +8,10 @@ import pytest
 import keystead
 from keystead.errors import BadArgument, BadUrl, CrossSlot, StoreUnavailable, WrongKind
 from keystead.stores import Step, Store, at_most, field_holds, holds, required
-from keystead.stores.redis.cluster import slot_of
-from keystead.testing import servers
+from keystead.stores.redis.cluster_nodes import slot_of
 from keystead.testing.reply_comparison import replies_of
-from keystead.testing.servers import Cluster
+from tests import servers
+from tests.servers import Cluster
 from tests.stores.redis.fail_over import serves_again_as_soon_as_the_cluster
 from tests.stores.redis.load import Load
 from tests.stores.redis.waits import takes_at_most, until

@@ -6,9 +6,9 @@ import pytest
 
 import keystead
 from keystead.stores import Store
-from keystead.testing import servers
 from keystead.testing.reply_comparison import replies_of
-from keystead.testing.servers import Cluster
+from tests import servers
+from tests.servers import Cluster
 from tests.stores.redis.fail_over import restored, serves_again_as_soon_as_the_cluster
 from tests.stores.redis.waits import takes_at_most, works_again
 

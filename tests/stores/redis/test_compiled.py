@@ -17,8 +17,8 @@ from keystead.stores.redis.atomic_script import DIGEST
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledSteps, shape_of
 from keystead.stores.redis.redis_store import RedisStore
 from keystead.stores.store_contract import field_holds, still
-from keystead.testing import servers
-from keystead.testing.servers import Server
+from tests import servers
+from tests.servers import Server
 from tests.stores.redis.test_access import signed_in
 from tests.stores.redis.waits import works_again
 

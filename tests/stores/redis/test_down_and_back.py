@@ -12,8 +12,8 @@ import pytest
 import keystead
 from keystead.errors import StoreClosed, StoreUnavailable
 from keystead.stores import Command, Store, required
-from keystead.testing import servers
-from keystead.testing.servers import Server
+from tests import servers
+from tests.servers import Server
 from tests.stopwatch import Stopwatch
 from tests.stores.redis.proxy import Proxy
 from tests.stores.redis.waits import takes_at_most, until, works_again
@@ -238,7 +238,7 @@ class _Loading:
 
 def until_loading(server: Server) -> None:
     from keystead.testing.resp_client import WireError
-    from keystead.testing.servers import wait_until
+    from tests.servers import wait_until
 
     def is_loading() -> bool:
         try:

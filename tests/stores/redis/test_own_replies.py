@@ -11,7 +11,7 @@ import pytest
 import keystead
 from keystead.errors import StoreUnavailable
 from keystead.stores import Store, holds, required
-from keystead.testing.servers import Server
+from tests.servers import Server
 from tests.stores.redis.proxy import Proxy
 from tests.stores.redis.waits import until, works_again
 

@@ -9,9 +9,9 @@ import pytest
 import keystead
 from keystead.errors import BadUrl, StoreUnavailable
 from keystead.stores import required
-from keystead.testing import servers
 from keystead.testing.resp_client import WireError
-from keystead.testing.servers import Sentinels, Server
+from tests import servers
+from tests.servers import Sentinels, Server
 from tests.stopwatch import Stopwatch
 from tests.stores.redis.load import Load
 from tests.stores.redis.waits import takes_at_most, until, works_again

@@ -7,7 +7,7 @@ import pytest
 import keystead
 from keystead.errors import StoreClosed, StoreRefused, StoreUnavailable
 from keystead.stores import Message
-from keystead.testing.servers import Server
+from tests.servers import Server
 from tests.stores.redis.proxy import Proxy
 from tests.stores.redis.waits import takes_at_most, until, works_again
 

@@ -8,7 +8,7 @@ import pytest
 from keystead import Store, connect
 from keystead.errors import BadArgument
 from keystead.stores import Command, Step, at_most
-from keystead.testing.servers import Server
+from tests.servers import Server
 
 MANY = 200
 FAR_MS = 4_102_444_800_000  # 2100

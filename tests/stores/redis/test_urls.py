@@ -9,8 +9,8 @@ import pytest
 
 import keystead
 from keystead.errors import BadUrl, StoreRefused, StoreUnavailable
-from keystead.testing import servers
-from keystead.testing.servers import Server
+from tests import servers
+from tests.servers import Server
 
 FAST = "timeout=1s&connect_timeout=1s"
 PASSWORD = "s3cr3t/with?odd#signs@%"

@@ -32,7 +32,7 @@ async def locked(path: str) -> AsyncIterator[None]:
 
 
 async def _queued(store: SqliteStore, batches: int) -> None:
-    await until(lambda: store._lane.waiting == batches, f"{batches} batches wait")
+    await until(lambda: store._commits.waiting == batches, f"{batches} batches wait")
 
 
 # --- cancelled and timed out -------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ async def test_a_caller_whose_commit_hangs_is_told_that_the_outcome_is_unknown(
                 await store.run(work)
             assert raised.value.outcome == "unknown"
             disk.set()
-            await until(lambda: not store._lane.busy, "the disk answers again")
+            await until(lambda: not store._commits.busy, "the disk answers again")
         assert await store.run([("EXISTS", "light", "heavy")]) == [2]
         assert await store.run([("SET", "next", "1")]) == [b"OK"]
 
@@ -112,7 +112,7 @@ async def test_closing_while_the_disk_hangs_leaves_nobody_waiting(path: str, mon
     store, before = SqliteStore(path, timeout=0.2), threads()
     await store.open()
     writing = asyncio.ensure_future(store.run([("SET", "a", "1")]))
-    await until(lambda: store._lane.busy and store._lane.waiting == 0, "the commit is under way")
+    await until(lambda: store._commits.busy and store._commits.waiting == 0, "the commit is under way")
     try:
         await store.close()
         with pytest.raises(StoreUnavailable) as raised:

@@ -311,7 +311,7 @@ async def test_a_lock_that_is_let_go_in_time_is_only_waited_for(path: str) -> No
         with started("hold_the_lock", path, "IMMEDIATE") as holder:
             assert line_of(holder) == "ready"
             calls = [asyncio.ensure_future(store.run([("INCRBY", "n", 1)])) for _ in range(50)]
-            await until(lambda: store._lane.waiting == 50, "all wait")
+            await until(lambda: store._commits.waiting == 50, "all wait")
             say(holder, "let go")
             assert sorted(total for [total] in await asyncio.gather(*calls)) == list(range(1, 51))
 
@@ -356,7 +356,7 @@ async def test_closing_does_not_wait_for_a_lock_that_nobody_needs_any_more(path:
         await store.open()
         holder.execute("BEGIN IMMEDIATE")
         call = asyncio.ensure_future(store.run([("SET", "a", "1")]))
-        await until(lambda: store._lane.waiting == 1, "it waits")
+        await until(lambda: store._commits.waiting == 1, "it waits")
         async with asyncio.timeout(30):
             await store.close()
         assert (await asyncio.gather(call, return_exceptions=True))[0].code == "store-closed"  # type: ignore[union-attr]

@@ -188,7 +188,7 @@ async def test_a_cancelled_subscriber_signs_off_and_its_cancellation_is_not_swal
         with closing(sqlite3.connect(path, isolation_level=None)) as holder:
             holder.execute("BEGIN IMMEDIATE")
             left.set()
-            await until(lambda: store._lane.waiting > 0, "it signs off, which waits for the lock")
+            await until(lambda: store._commits.waiting > 0, "it signs off, which waits for the lock")
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

@@ -90,7 +90,7 @@ async def test_reads_do_not_wait_for_a_process_that_is_writing(path: str) -> Non
         with started("hold_the_lock", path, "IMMEDIATE") as holder:
             assert line_of(holder) == "ready"
             pending = asyncio.ensure_future(store.run([("SET", "a", "2")]))
-            await until(lambda: store._lane.waiting == 1, "a write waits")
+            await until(lambda: store._commits.waiting == 1, "a write waits")
             assert await store.run([("GET", "a")]) == [b"1"]
             assert await store.run([("DBSIZE",)]) == [1]
             assert [page async for page in store.scan()] == [[b"a"]]

@@ -41,7 +41,7 @@ class TestWholeContract(OnDictionary, StoreContract):
 
 
 def test_a_scheme_that_nobody_has_is_no_scheme() -> None:
-    with pytest.raises(BadUrl, match="dictionary:// is no scheme of a store"):
+    with pytest.raises(BadUrl, match="dictionary:// is not the scheme of a store"):
         connect("dictionary://a")
 
 
@@ -93,7 +93,7 @@ def test_a_scheme_that_two_packages_claim_is_refused(
 def test_a_package_that_cannot_be_imported_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim(tmp_path, "half-there", "half", "half_there:store")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(MissingExtra, match="the package half-there has the stores of half://"):
+    with pytest.raises(MissingExtra, match="the package half-there provides half://"):
         connect("half://a")
 
 
@@ -108,5 +108,5 @@ def test_a_package_that_fails_while_it_is_imported_is_said(tmp_path: Path, monke
 def test_what_is_no_store_is_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim(tmp_path, "odd-one", "odd", "builtins:str")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(BadUrl, match="odd-one made a str of odd://, which is no store"):
+    with pytest.raises(BadUrl, match="odd-one made a str of odd://, which is not a store"):
         connect("odd://a")

@@ -1,17 +1,17 @@
-"""What the stores on a database server share: PostgreSQL, and MySQL or MariaDB.
+"""The base of the stores on a database server: PostgreSQL, and MySQL or MariaDB.
 
-A caller's batch waits in a queue; all that wait at the same moment form a group, which runs in one transaction. Each
-transaction takes two round trips, however many commands are in it: the first locks the keys and reads what the
-commands need (rows, fields, scores), then the interpreter runs in memory, and the second writes what changed and
-commits. Only what cannot be known before (ranges of sorted sets, lists and streams) is asked for in between. Reads
-alone take one round trip, on a snapshot.
+Batches wait in a queue; all that wait at the same moment form a group, which runs in one transaction. Each transaction
+takes two round trips, however many commands it has: the first locks the keys and reads what the commands need (rows,
+fields, scores), then the interpreter runs in memory, and the second writes the changes and commits. Only reads that
+cannot be foreseen (ranges of sorted sets, lists and streams) add round trips in between. Batches that only read take
+one round trip, on a snapshot.
 
-**Why keys are locked, not rows.** A row that is not there cannot be locked, and most of what must happen once is the
-creation of a key. So a writer first locks the names of all keys of its group, in order, which excludes every other
-writer of these keys in any process; with the names locked no two transactions can meet in another order, and what is
-read under the locks stays true until the commit. On PostgreSQL these are advisory locks of the transaction, which
-cost no write; MySQL has none that end with a transaction, so there they are row locks on a table of lock numbers.
-Deadlocks can then only come from others who touch the tables; they, and every serialization failure, are tried again.
+**Why keys are locked, not rows.** A row that does not exist cannot be locked, and most operations that must happen only
+once create a key. So a writer first locks the names of all keys of its group, in order, which excludes every other
+writer of these keys in any process. The fixed order prevents deadlocks, and data read under the locks stays valid until
+the commit. On PostgreSQL these are transaction-level advisory locks, which cost no write. MySQL has none that end with
+a transaction, so there they are row locks on a table of lock numbers. Deadlocks can then only come from other programs
+that use the tables; they, and every serialization failure, are retried.
 
-**Whose clock.** Time is that of the database server, read with the first round trip.
+**Clock.** Time is that of the database server, read in the first round trip.
 """

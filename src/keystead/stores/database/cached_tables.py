@@ -1,7 +1,7 @@
 """The tables on a server, as one transaction sees them: read before the commands run, written after.
 
-What a batch will look at is known from its commands, so it is read at once (`load`). Changes stay in memory until
-something has to be asked that they may touch, or until the commit; they then go out together.
+The commands of a batch determine what it reads, so all of that is loaded at once (`load`). Changes stay in memory until
+a query could depend on them, or until the commit; then they are sent together.
 """
 
 from __future__ import annotations
@@ -9,30 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from keystead.stores.commands import TABLE, Call
+from keystead.stores.commands import Call
+from keystead.stores.database.batch_reads import LOADED, BatchReads
 from keystead.stores.database.database_session import Result, Session, Statement
 from keystead.stores.database.dialect import IDS_AT_ONCE, Dialect, FoundKeys, NewRow, StoredKey, Wanted
 from keystead.stores.database.hashed_names import LONGEST, name_of, rest_of, text_of
 from keystead.stores.sql.key_tables import DELETE_AT_ONCE, ENTRY_TABLES, STRING, KeyRow, KeyTables, in_order
 
-# Which arguments of a command name fields or members, and in which table.
-_FIELDS: dict[str, slice] = {
-    **dict.fromkeys(("HGET", "HMGET", "HDEL", "HEXISTS", "SADD", "SREM", "SISMEMBER"), slice(1, None)),
-    **dict.fromkeys(("HSETNX", "HINCRBY"), slice(1, 2)),
-    "HSET": slice(1, None, 2),
-}
-_MEMBERS: dict[str, slice] = dict.fromkeys(("ZREM", "ZSCORE", "ZMSCORE", "ZRANK", "ZREVRANK"), slice(1, None))
-_WHOLE = frozenset({"HGETALL", "SMEMBERS"})
-_VALUES = frozenset({"GET", "MGET", "GETDEL", "GETEX", "INCRBY", "DECRBY", "XADD"})
-# Commands that need nothing but what was loaded, whatever they find.
-LOADED = frozenset(
-    {spec.name for spec in TABLE.values() if spec.kind in ("string", "hash", "set") or (spec.keys and not spec.kind)}
-    | {"ZADD", "ZREM", "ZSCORE", "ZMSCORE", "ZCARD", "LLEN", "XLEN", "TIME", "PUBLISH"}
-)
-
 
 class _Entries:
-    """Fields, or scores, by owner and by name. None: it is known that there is none."""
+    """Fields, or scores, by owner and by name. None: known to be absent."""
 
     def __init__(self, table: str) -> None:
         self.table = table
@@ -41,7 +27,7 @@ class _Entries:
         self.dirty: dict[tuple[int, bytes], None] = {}
 
     def know(self, owner: int, text: bytes, value: Any) -> None:
-        """What the database said, unless it has changed since."""
+        """Record a value of the database, unless a newer one is in memory."""
         held = self.held.setdefault(owner, {})
         if text not in held:
             held[text] = value
@@ -53,7 +39,7 @@ class _Entries:
 
 
 class CachedTables(KeyTables):
-    """For one transaction of a session. `ahead_ms` is how far a test has moved the clock."""
+    """For one transaction of a session. `ahead_ms`: how far a test has advanced the clock."""
 
     def __init__(self, session: Session, dialect: Dialect, ahead_ms: Callable[[], int]) -> None:
         self.execute = self._execute
@@ -70,82 +56,50 @@ class CachedTables(KeyTables):
         self._dirty: dict[bytes, None] = {}
         self._fields = _Entries("fields")
         self._scores = _Entries("scored")
-        self._complete: set[int] = set()  # owners of whom every field is known
-        self._new: set[int] = set()  # owners that this transaction made
-        self._dead: set[int] = set()  # owners whose entries are gone, or on their way
+        self._complete: set[int] = set()  # owners whose fields are all known
+        self._new: set[int] = set()  # owners created by this transaction
+        self._dead: set[int] = set()  # owners whose entries are deleted, or about to be
         self._listening: dict[bytes, int] = {}
         self._messages = 0
-        self._log: list[Statement] = []  # to be sent with the next question, or the commit
-        self._undo: list[Callable[[], None]] | None = None  # of the step under way
-        self._step_at = -1  # its savepoint in the log; -1: it was sent, or is not needed
-        self._in_memory = True  # whether the step under way needs no savepoint
+        self._log: list[Statement] = []  # to be sent with the next query, or the commit
+        self._undo: list[Callable[[], None]] | None = None  # of the current step
+        self._step_at = -1  # its savepoint in the log; -1: already sent, or not needed
+        self._in_memory = True  # whether the current step needs no savepoint
 
     # --- beginning and ending ------------------------------------------------------------------------------
 
     def load(self, calls: Iterable[Call], keys: Iterable[bytes] = (), *, writes: bool, asks_more: bool = False) -> None:
-        """Begin, and read what these calls need. `keys`: others that are to be locked and read.
+        """Begin, and read what these calls need. `keys`: others to lock and read.
 
-        Reads that need nothing further are one statement, without a transaction, and over when this returns.
+        Reads that need nothing more are one statement, without a transaction, and done when this returns.
         """
-        calls, dialect = list(calls), self._dialect
-        with_value: dict[bytes, None] = {}
-        others: dict[bytes, None] = dict.fromkeys(keys)
-        fields: dict[tuple[bytes, bytes], None] = {}
-        members: dict[tuple[bytes, bytes], None] = {}
-        wholes: dict[bytes, None] = {}
-        publishes, creating, loaded = False, 0, not asks_more
-        for call in calls:
-            name, args = call.spec.name, call.args
-            loaded = loaded and name in LOADED
-            (with_value if name in _VALUES or (name == "SET" and call.options.get) else others).update(
-                dict.fromkeys(call.keys)
-            )
-            if name in _FIELDS:
-                fields.update(((args[0], text), None) for text in args[_FIELDS[name]])
-            elif name in _MEMBERS:
-                members.update(((args[0], text), None) for text in args[_MEMBERS[name]])
-            elif name == "ZADD":
-                members.update(((args[0], text), None) for text, _ in call.options.pairs)
-            elif name in _WHOLE:
-                wholes[args[0]] = None
-            publishes = publishes or name == "PUBLISH"
-            creating += call.spec.writes
-        rest = [key for key in others if key not in with_value]
-        look = dialect.look(
-            Wanted(
-                [name_of(key) for key in with_value],
-                [name_of(key) for key in rest],
-                [(name_of(key), name_of(text)) for key, text in fields],
-                [(name_of(key), name_of(text)) for key, text in members],
-                [name_of(key) for key in wholes],
-            )
-        )
+        dialect, needs = self._dialect, BatchReads(calls, keys)
         before: Sequence[Statement] = ()
         if writes:
-            missing = creating - len(self._session.ids)
+            missing = needs.writes - len(self._session.ids)
             if missing > 0:
                 self.take_ids(-(-missing // IDS_AT_ONCE))
-            before = [dialect.begin, *dialect.lock(sorted({*with_value, *others}), publishes=publishes)]
-        elif not loaded:
+            before = [dialect.begin, *dialect.lock(needs.sorted_keys(), publishes=needs.publishes)]
+        elif asks_more or not needs.one_read_is_enough:
             before = dialect.begin_reading
-        looked = dialect.looked(self._session.ask([*before, look])[-1])
-        self._know_rows([*with_value, *rest], looked)
-        self._know_entries(self._fields, fields, {(owner, name): (value,) for owner, name, value in looked.fields})
-        self._know_entries(self._scores, members, {(owner, name): score for owner, name, score in looked.members})
-        self._know_wholes(wholes, looked)
+        found = dialect.parse_found(self._session.ask([*before, dialect.look(needs.wanted())])[-1])
+        self._know_rows([*needs.with_value, *needs.without_value()], found)
+        self._know_entries(self._fields, needs.fields, {(owner, name): (value,) for owner, name, value in found.fields})
+        self._know_entries(self._scores, needs.members, {(owner, name): score for owner, name, score in found.members})
+        self._know_wholes(needs.wholes, found)
 
     def take_ids(self, blocks: int = 1) -> None:
-        """Ids for new keys, for this session alone."""
+        """Reserve ids for new keys of this session."""
         starts = self._session.ask(self._dialect.allocate(blocks))[-1]
         for [start] in starts:
             self._session.ids.extend(range(start, start + IDS_AT_ONCE))
 
-    def _know_rows(self, keys: Sequence[bytes], looked: FoundKeys) -> None:
-        self._server_ms = looked.now_ms
+    def _know_rows(self, keys: Sequence[bytes], found: FoundKeys) -> None:
+        self._server_ms = found.now_ms
         self.now_ms = self._server_ms + self._ahead_ms()
         self._stored.update(dict.fromkeys(keys))
         texts = {name_of(key): key for key in keys if len(key) > LONGEST}
-        for name, held in looked.rows:
+        for name, held in found.rows:
             self._stored[texts.get(name, name)] = held
         self._held.update((key, self._stored[key]) for key in keys)
 
@@ -157,17 +111,17 @@ class CachedTables(KeyTables):
             if row is not None:
                 entries.know(row.id, text, found.get((row.id, name_of(text))))
 
-    def _know_wholes(self, keys: Iterable[bytes], looked: FoundKeys) -> None:
+    def _know_wholes(self, keys: Iterable[bytes], found: FoundKeys) -> None:
         for key in keys:
             if (row := self._stored[key]) is not None:
                 self._complete.add(row.id)
                 self._fields.held.setdefault(row.id, {})
-        for owner, name, rest, value in looked.wholes:
+        for owner, name, rest, value in found.wholes:
             self._fields.know(owner, text_of(name, rest), (value,))
 
     def _read(self, entries: _Entries, value: Any) -> Any:
-        """A value as it is held: a field's in a tuple, since a member of a set has None there; a score as it is."""
-        return (value,) if entries is self._fields else self._dialect.decoded(value)
+        """A value as held in memory: of a field in a tuple, as members of a set have None; a score unchanged."""
+        return (value,) if entries is self._fields else self._dialect.decode_score(value)
 
     @property
     def changes(self) -> bool:
@@ -179,22 +133,22 @@ class CachedTables(KeyTables):
         self._session.ask([*self._log, self._dialect.commit])
         self._log.clear()
 
-    # --- asking --------------------------------------------------------------------------------------------
+    # --- queries -------------------------------------------------------------------------------------------
 
     def _execute(self, statement: str, parameters: Sequence[Any] = ()) -> Result:
-        """Ask now, after everything that was changed before."""
+        """Run a query now, after all earlier changes."""
         if self._undo is not None and self._in_memory:
-            raise RuntimeError(f"a step that was taken for one in memory asks: {statement}")
-        result = self.ask(Statement(self._dialect.translated(statement), parameters))
+            raise RuntimeError(f"a step that should run in memory sends a query: {statement}")
+        result = self.ask(Statement(self._dialect.translate(statement), parameters))
         if not statement.startswith("SELECT"):
-            # Scores are the only entries that are held here and changed by a statement of a handler; and of an owner
-            # that is new here, what is not held may be there from now on.
+            # Scores are the only entries held here that handlers also change by statement; and a new owner may now
+            # have entries that are not held here.
             self._scores.clear()
             self._new.clear()
         return result
 
     def ask(self, statement: Statement) -> Result:
-        """As `execute`, in words of the dialect."""
+        """`execute`, for a statement in the dialect of the server."""
         self._settle()
         [*_, result] = self._session.ask([*self._log, statement])
         self._log.clear()
@@ -202,15 +156,15 @@ class CachedTables(KeyTables):
         return result
 
     def _fetch(self, statement: str, parameters: Sequence[Any]) -> Result:
-        """Ask for what no change of this transaction touches."""
-        [result] = self._session.ask([Statement(self._dialect.translated(statement), parameters)])
+        """Run a query that does not depend on changes of this transaction."""
+        [result] = self._session.ask([Statement(self._dialect.translate(statement), parameters)])
         return result
 
     def _later(self, statement: str, parameters: Sequence[Any] = ()) -> None:
-        self._log.append(Statement(self._dialect.translated(statement), parameters))
+        self._log.append(Statement(self._dialect.translate(statement), parameters))
 
     def _settle(self) -> None:
-        """Turn what changed in memory into statements."""
+        """Turn the changes in memory into statements."""
         if self._dirty:
             self._settle_rows()
         for entries in (self._fields, self._scores):
@@ -226,29 +180,25 @@ class CachedTables(KeyTables):
             before, now = self._stored[key], self._held[key]
             if before == now:
                 continue
+            self._stored[key] = now
             if before is not None and (now is None or now.id != before.id):
                 gone.append(before.id)
+                before = None
             if now is not None:
-                row = NewRow(
-                    now.id, name_of(key), rest_of(key), now.kind, now.expires_at, now.size, now.long, now.value
-                )
-                if before is None or before.id != now.id:
-                    new.append(row)
-                elif now.loaded and (not before.loaded or now.value != before.value):
-                    valued.append(row)
-                else:
-                    changed.append(row)
-            self._stored[key] = now
+                rows = new if before is None else valued if now.has_new_value(before) else changed
+                rest = rest_of(key)
+                rows.append(NewRow(now.id, name_of(key), rest, now.kind, now.expires_at, now.size, now.long, now.value))
         self._dirty.clear()
+        dialect = self._dialect
         if gone:
-            self._log += self._dialect.delete_rows(gone)
-        for statement, rows in (
-            (self._dialect.insert_rows, new),
-            (self._dialect.update_rows, changed),
-            (self._dialect.update_values, valued),
+            self._log += dialect.delete_rows(gone)
+        for write, rows in (
+            (dialect.insert_rows, new),
+            (dialect.update_rows, changed),
+            (dialect.update_values, valued),
         ):
             if rows:
-                self._log += statement(rows)
+                self._log += write(rows)
 
     def _settle_entries(self, entries: _Entries) -> None:
         put: list[tuple[int, bytes, bytes | None, object]] = []
@@ -261,8 +211,8 @@ class CachedTables(KeyTables):
             if value is None:
                 drop.append((owner, name_of(text)))
             else:
-                coded = value[0] if entries is self._fields else self._dialect.coded(value)
-                put.append((owner, name_of(text), rest_of(text), coded))
+                stored_value = value[0] if entries is self._fields else self._dialect.encode_score(value)
+                put.append((owner, name_of(text), rest_of(text), stored_value))
             stored[text] = value
         entries.dirty.clear()
         if drop:
@@ -272,11 +222,11 @@ class CachedTables(KeyTables):
 
     # --- whole keys ----------------------------------------------------------------------------------------
 
-    def _look(self, key: bytes) -> StoredKey | None:
+    def _load_row(self, key: bytes) -> StoredKey | None:
         if key not in self._held:
             [result] = self._session.ask([self._dialect.look(Wanted(others=[name_of(key)]))])
             server_ms, now_ms = self._server_ms, self.now_ms
-            self._know_rows([key], self._dialect.looked(result))
+            self._know_rows([key], self._dialect.parse_found(result))
             self._server_ms, self.now_ms = server_ms, now_ms
         return self._held[key]
 
@@ -289,13 +239,13 @@ class CachedTables(KeyTables):
         self._dirty[key] = None
 
     def live(self, key: bytes) -> KeyRow | None:
-        held = self._look(key)
+        held = self._load_row(key)
         if held is None or (held.expires_at is not None and held.expires_at <= self.now_ms):
             return None
         return KeyRow(held.id, held.kind, held.expires_at, held.size)
 
     def value(self, key: bytes, row: KeyRow) -> bytes:
-        held = self._look(key)
+        held = self._load_row(key)
         if held is None:
             return b""
         if not held.loaded:
@@ -312,7 +262,7 @@ class CachedTables(KeyTables):
         return None if row is None else self.value(key, row)
 
     def put(self, key: bytes, value: bytes, expires_at: int | None) -> None:
-        held = self._look(key)
+        held = self._load_row(key)
         if held is not None and held.kind == STRING:
             row_id = held.id
         else:
@@ -322,7 +272,7 @@ class CachedTables(KeyTables):
         self._change(key, StoredKey(row_id, STRING, expires_at, 0, 0, value, True))
 
     def create(self, key: bytes, kind: int) -> int:
-        held = self._look(key)
+        held = self._load_row(key)
         if held is not None:
             self._discard(held)
         row_id = self._session.ids.pop()
@@ -331,7 +281,7 @@ class CachedTables(KeyTables):
         return row_id
 
     def delete(self, key: bytes) -> bool:
-        held = self._look(key)
+        held = self._load_row(key)
         if held is None:
             return False
         self._discard(held)
@@ -339,15 +289,15 @@ class CachedTables(KeyTables):
         return held.expires_at is None or held.expires_at > self.now_ms
 
     def bury(self, key: bytes) -> int:
-        """Remove a key if it has expired; how many entries it had, and -1 where it lives on, or is not there."""
-        held = self._look(key)
+        """Remove a key if it has expired; returns the number of its entries, or -1 if it is live or missing."""
+        held = self._load_row(key)
         if held is None or held.expires_at is None or held.expires_at > self.now_ms:
             return -1
         self.delete(key)
         return held.size
 
     def _discard(self, held: StoredKey) -> None:
-        """Let go of the entries of a key whose row goes."""
+        """Delete the entries of a key whose row is deleted."""
         if held.kind == STRING:
             return
         self._dead.add(held.id)
@@ -359,23 +309,23 @@ class CachedTables(KeyTables):
             self.postpone(held.id, held.kind)
 
     def postpone(self, owner: int, kind: int) -> None:
-        """Leave the entries of a key whose row is gone to the sweep."""
+        """Leave the entries of a deleted key to the sweep."""
         self._later("INSERT INTO garbage (owner, kind) VALUES (?, ?)", (owner, kind))
 
-    def _known(self, key: bytes) -> StoredKey:
-        held = self._look(key)
+    def _row_of(self, key: bytes) -> StoredKey:
+        held = self._load_row(key)
         if held is None:
             raise RuntimeError("a key that was found is not there")
         return held
 
     def set_deadline(self, key: bytes, row: KeyRow, expires_at: int | None) -> None:
-        self._change(key, self._known(key)._replace(expires_at=expires_at))
+        self._change(key, self._row_of(key)._replace(expires_at=expires_at))
 
     def set_value(self, key: bytes, row: KeyRow, value: bytes) -> None:
-        self._change(key, self._known(key)._replace(value=value, loaded=True))
+        self._change(key, self._row_of(key)._replace(value=value, loaded=True))
 
     def set_size(self, key: bytes, owner: int, size: int, last: bytes | None = None) -> None:
-        held = self._known(key)
+        held = self._row_of(key)
         if last is None:
             self._change(key, held._replace(size=size))
         else:
@@ -452,8 +402,8 @@ class CachedTables(KeyTables):
         return found
 
     def put_score(self, key: bytes, owner: int, member: bytes, score: float, *, new: bool) -> None:
-        self._set_entry(self._scores, owner, member, score + 0.0)  # there is one zero
-        held = self._known(key)
+        self._set_entry(self._scores, owner, member, score + 0.0)  # turns -0.0 into 0.0
+        held = self._row_of(key)
         if len(member) > LONGEST and not held.long:
             self._change(key, held._replace(long=1))
 
@@ -466,21 +416,21 @@ class CachedTables(KeyTables):
     def members(
         self, key: bytes, where: str, parameters: Sequence[Any], *, limit: int, offset: int, reverse: bool = False
     ) -> list[tuple[bytes, float]]:
-        decoded = self._dialect.decoded
-        if not self._known(key).long:
+        decode_score = self._dialect.decode_score
+        if not self._row_of(key).long:
             found = self._execute(in_order(where, reverse), (*parameters, limit, offset))
-            return [(member, decoded(score)) for member, score in found]
-        # Their names do not sort as they do, and MySQL sorts by the first thousand bytes only: they are sorted here.
+            return [(member, decode_score(score)) for member, score in found]
+        # Hashed names do not sort as their texts do, and MySQL sorts by the first thousand bytes only: sorted here.
         rows = self._execute(f"SELECT member, rest, score FROM scored WHERE {where}", parameters)  # noqa: S608
-        whole = [(text_of(name, rest), decoded(score)) for name, rest, score in rows]
+        whole = [(text_of(name, rest), decode_score(score)) for name, rest, score in rows]
         whole.sort(key=lambda pair: (pair[1], pair[0]), reverse=reverse)
         return whole[offset : offset + limit]
 
-    def coded(self, score: float) -> float | int:
-        return self._dialect.coded(score)
+    def encode_score(self, score: float) -> float | int:
+        return self._dialect.encode_score(score)
 
     def member_of(self, key: bytes) -> str:
-        held = self._look(key)
+        held = self._load_row(key)
         return self._dialect.whole_member if held is not None and held.long else "member"
 
     # --- one atomic step -----------------------------------------------------------------------------------
@@ -526,7 +476,7 @@ class CachedTables(KeyTables):
 
 
 class _Restore:
-    """Puts back what was held and stored of one thing, and whether that had been written."""
+    """Restores one entry: its value in memory, its stored value, and whether it was dirty."""
 
     __slots__ = ("at", "dirty", "held", "in_held", "in_stored", "mark", "stored", "was_dirty")
 

@@ -1,7 +1,7 @@
 """Messages between the processes that use one database.
 
-Who subscribes is written down with a lease, so that PUBLISH can say how many listen. How a message comes here is up to
-the server: PostgreSQL notifies, of MySQL it is asked for.
+Subscribers are rows with a lease, so that PUBLISH can count them. Delivery depends on the server: PostgreSQL notifies,
+MySQL is polled.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class DatabaseSubscriber:
         self.name = secrets.token_hex(16)
         self.channels = channels
         self.mailbox = Mailbox()
-        self.after = 0  # the last message that came before it listened, where messages are numbered
+        self.after = 0  # the last message before it subscribed, if messages are numbered
         self.leased_until = 0.0  # on the loop's clock
 
 
@@ -64,8 +64,8 @@ class DatabaseFeed(ABC):
         finally:
             self._subscribers.discard(subscriber)
             signing_off = asyncio.ensure_future(self._sign_off(subscriber))
-            with suppress(KeysteadError):  # its lease runs out by itself
-                # Shielded: whoever is cancelled here goes at once, and is still signed off.
+            with suppress(KeysteadError):  # its lease expires
+                # Shielded: a caller that is cancelled here leaves at once, and is still unsubscribed.
                 await asyncio.shield(signing_off)
 
     async def _sign_off(self, subscriber: DatabaseSubscriber) -> None:
@@ -102,7 +102,7 @@ class DatabaseFeed(ABC):
         now = self._loop.time()
         for subscriber in [s for s in self._subscribers if s.leased_until <= now]:
             self._subscribers.discard(subscriber)
-            subscriber.mailbox.fail(_missed("this process or its store stood still for a while"))
+            subscriber.mailbox.fail(_missed_error("this process or its store was suspended for a while"))
         if self._subscribers:
             if self._renewing is None or self._renewing.done():
                 self._renewing = asyncio.ensure_future(self._renew_leases([*self._subscribers]))
@@ -110,25 +110,25 @@ class DatabaseFeed(ABC):
 
     async def _renew_leases(self, subscribers: list[DatabaseSubscriber]) -> None:
         until = self._loop.time() + LEASE_MS / 1000
-        with suppress(KeysteadError):  # a renewal that fails shows as a lease that ran out
+        with suppress(KeysteadError):  # a failed renewal shows as an expired lease
             held = await self._write(lambda interpreter: _renew(interpreter, subscribers))
             for subscriber in subscribers:
-                # A lease that ran out before is not revived: others may have published to nobody.
+                # An expired lease is not renewed: messages may have been dropped since.
                 subscriber.leased_until = until if subscriber.name in held else 0.0
 
-    # --- up to the server ----------------------------------------------------------------------------------
+    # --- server-specific -----------------------------------------------------------------------------------
 
     @abstractmethod
     async def listen(self, subscriber: DatabaseSubscriber) -> None:
-        """Before it signs up: from here on its messages come, or are kept."""
+        """Before it subscribes: from here on its messages arrive, or are stored."""
 
     @abstractmethod
     def signed_up(self, subscriber: DatabaseSubscriber) -> None:
-        """After it has signed up."""
+        """After it has subscribed."""
 
     @abstractmethod
     async def leave(self, subscriber: DatabaseSubscriber) -> None:
-        """After it has left."""
+        """After it has unsubscribed."""
 
     @abstractmethod
     def wake(self) -> None:
@@ -160,10 +160,10 @@ def _renew(interpreter: Interpreter[CachedTables], subscribers: list[DatabaseSub
     }
 
 
-def _missed(why: str) -> StoreUnavailable:
+def _missed_error(why: str) -> StoreUnavailable:
     return StoreUnavailable(
         f"messages may have been missed, because {why}; subscribe again, and catch up from what is stored"
     )
 
 
-assert MESSAGES_KEPT_MS > LEASE_MS  # noqa: S101 - a message outlives every lease it was written for
+assert MESSAGES_KEPT_MS > LEASE_MS  # noqa: S101 - a message outlives the leases of its subscribers

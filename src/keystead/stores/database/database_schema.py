@@ -1,4 +1,4 @@
-"""The tables of a store on a server: made when it is first opened, and brought up to date by a later Keystead.
+"""The tables of a store on a server: created when it is first opened, and migrated by later versions.
 
 The version of the tables stands in a table of its own. Each step leads from one version to the next. Processes that
 open at the same moment take turns, and all but the first find nothing to do.
@@ -16,7 +16,7 @@ from keystead.stores.database.database_session import DatabaseConnectionLost, No
 
 @dataclass(frozen=True)
 class SchemaChange:
-    """A step to a version: what it does, in words, and how. Each of its statements may be run a second time."""
+    """A migration to a version: a description and its statements, each of which is idempotent."""
 
     version: int
     what: str
@@ -25,60 +25,60 @@ class SchemaChange:
 
 @dataclass(frozen=True)
 class SchemaUpgrade:
-    """What an upgrade does, or did."""
+    """An upgrade, planned or done."""
 
-    found: int  # the version of the tables; 0: there are none yet
+    found: int  # the version of the tables; 0: none yet
     changes: tuple[SchemaChange, ...]
 
     @property
     def version(self) -> int:
-        """What the tables have afterwards."""
+        """The version of the tables afterwards."""
         return self.changes[-1].version if self.changes else self.found
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The steps, and how one server is asked about them."""
+    """The migrations, and the statements that track them on one server."""
 
     changes: Sequence[SchemaChange]
     find: Statement  # selects the version
-    note: str  # writes it down, with one placeholder
-    begin: Sequence[Statement]  # keeps others out
+    note: str  # stores the version; one placeholder
+    begin: Sequence[Statement]  # excludes other processes
     end: Sequence[Statement]
-    transactional: bool  # whether tables are made in the transaction that `begin` opens
+    transactional: bool  # whether tables are created in the transaction that `begin` opens
 
     @property
     def version(self) -> int:
         return self.changes[-1].version
 
     def plan(self, session: Session, url: str) -> SchemaUpgrade:
-        """What is to be done here. Raises StoreDamaged where a later Keystead made the tables."""
-        return self._planned(self._found(session), url)
+        """The upgrade that is due. Raises StoreDamaged if a later Keystead created the tables."""
+        return self._make_plan(self._found(session), url)
 
     def upgrade(self, session: Session, url: str) -> SchemaUpgrade:
-        """Bring the tables to the version of this Keystead; what was done."""
+        """Upgrade the tables to the version of this Keystead; returns what was done."""
         if not (plan := self.plan(session, url)).changes:
             return plan
         locked = session.ask(self.begin)
         if locked[-1].rows and locked[-1].rows[0][0] == 0:
             raise StoreUnavailable(f"another process is upgrading {url}, and does not finish; try again")
         try:
-            # Looked at again: another process may have been faster.
-            plan = self._planned(self._found(session, inside=self.transactional), url)
+            # Checked again: another process may have upgraded meanwhile.
+            plan = self._make_plan(self._found(session, inside=self.transactional), url)
             for change in plan.changes:
                 session.ask(change.statements)
                 session.ask([Statement(self.note, (change.version,))])
         except BaseException:
             session.roll_back()
             if not self.transactional:
-                with suppress(DatabaseConnectionLost):  # which gives the lock back, too
+                with suppress(DatabaseConnectionLost):  # that releases the lock, too
                     session.ask(self.end)
             raise
         session.ask(self.end)
         return plan
 
     def _found(self, session: Session, *, inside: bool = False) -> int:
-        """The version of the tables, 0 where there are none. `inside` a transaction, which a failure would end."""
+        """The version of the tables; 0: none. `inside` a transaction, which a failed query would abort."""
         if inside:
             session.ask([Statement("SAVEPOINT look")])
         try:
@@ -90,7 +90,7 @@ class Schema:
         found = result.fetchone()
         return 0 if found is None else int(found[0])
 
-    def _planned(self, found: int, url: str) -> SchemaUpgrade:
+    def _make_plan(self, found: int, url: str) -> SchemaUpgrade:
         if found > self.version:
             raise StoreDamaged(
                 f"the tables of {url} were made by a later Keystead (version {found}, this one knows"
@@ -100,5 +100,5 @@ class Schema:
 
 
 def statements_of(text: str) -> tuple[Statement, ...]:
-    """The statements of a text, in which a semicolon ends each."""
+    """The statements of a script, separated by semicolons."""
     return tuple(Statement(words) for part in text.split(";") if (words := " ".join(part.split())))

@@ -1,4 +1,4 @@
-"""One connection to a database server, as the rest sees it: statements in, results out, in one round trip."""
+"""One connection to a database server: statements in, results out, in one round trip."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from keystead.errors import StoreError
 
 
 class Statement(NamedTuple):
-    """Words in the dialect of the server, and the parameters that go with them."""
+    """SQL in the dialect of the server, and its parameters."""
 
     words: str
     parameters: Sequence[Any] = ()
 
 
 class Result:
-    """What a statement gave, in the form that sqlite3 gives it."""
+    """The result of a statement, with the interface of a sqlite3 cursor."""
 
     __slots__ = ("rowcount", "rows")
 
@@ -36,15 +36,15 @@ class Result:
 
 
 class DatabaseConnectionLost(Exception):
-    """The connection is gone. Whatever was not committed did not take effect."""
+    """The connection was lost. Uncommitted changes did not take effect."""
 
 
 class Conflict(Exception):
-    """A deadlock, a serialization failure, or a lock that others hold for too long: the transaction did not happen."""
+    """A deadlock, a serialization failure, or a lock wait timeout: the transaction was rolled back."""
 
 
 class StatementFailed(Exception):
-    """The server will not do this. `error` says why, in a sentence."""
+    """The server rejected a statement. `error` is the error for the caller."""
 
     def __init__(self, error: StoreError) -> None:
         super().__init__(str(error))
@@ -52,25 +52,25 @@ class StatementFailed(Exception):
 
 
 class NoSuchTable(Exception):
-    """The tables are not there yet."""
+    """The tables do not exist yet."""
 
 
 class Session(ABC):
     """Used by one thread at a time; only `sever` may come from another. Raises the errors above."""
 
-    ids: list[int]  # that nobody has been given, and that this session may give to new keys
+    ids: list[int]  # reserved for new keys of this session
 
     @abstractmethod
     def ask(self, statements: Sequence[Statement]) -> list[Result]:
-        """The result of each, in order, all sent together. After an error the rest of them were not run."""
+        """The result of each, in order, in one round trip. After an error the remaining ones were not run."""
 
     @abstractmethod
     def roll_back(self) -> None:
-        """End the transaction that is open, if one is. The session can be used again, or is lost."""
+        """Roll back the open transaction, if any. The session can be used again, or is lost."""
 
     @abstractmethod
     def close(self) -> None: ...
 
     @abstractmethod
     def sever(self) -> None:
-        """Cut the connection, so that whoever waits for the server in `ask` gets ConnectionLost at once."""
+        """Cut the connection, so that a thread that waits in `ask` gets DatabaseConnectionLost at once."""

@@ -1,4 +1,4 @@
-"""What the URL of a database server says."""
+"""The settings in the URL of a database server."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ class DatabaseSettings:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     socket: str | None = None  # a Unix socket, instead of host and port
-    tls: Mapping[str, Any] = field(default_factory=dict, repr=False)  # in the words of the driver
+    tls: Mapping[str, Any] = field(default_factory=dict, repr=False)  # options of the driver
     timeout: float = field(default_factory=lambda: durations.TIMEOUT_S)
     connect_timeout: float = field(default_factory=lambda: durations.CONNECT_TIMEOUT_S)
     pool: int = 4
 
     @classmethod
     def of(cls, url: str, *, port: int, tls: TlsReader) -> Self:
-        """Read a URL. Raises BadUrl with a sentence that says what to write instead, and without the password."""
+        """Parse a URL. Raises BadUrl, whose message says what to write instead and never holds the password."""
         scheme = url.partition("://")[0]
         form = f"{scheme}://user:password@host:{port}/database"
         try:
             parts = urlsplit(url)
-        except ValueError:  # whose text repeats the URL, with its password
+        except ValueError:  # its text contains the URL, with the password
             raise BadUrl(f"the store URL cannot be read; write {form}") from None
         userinfo, at, where = parts.netloc.rpartition("@")
-        # Said before anything else: what looks like a port or a database may be the second half of a password.
+        # Checked first: what looks like a port or a database may be the second half of a password.
         if parts.fragment or "@" in parts.path or ("@" in parts.query and not at) or "@" in userinfo:
             raise BadUrl("write / ? # and @ within a user or password of the URL as %2F %3F %23 and %40")
         if "," in where:
@@ -53,7 +53,7 @@ class DatabaseSettings:
         limits = {name: seconds(name, options.pop(name)) for name in ("timeout", "connect_timeout") if name in options}
         pool = options.pop("pool", "4")
         if not (pool.isascii() and pool.isdigit() and 0 < int(pool) <= MOST_CONNECTIONS):
-            raise BadUrl(f"pool={pool} is no number of connections; write one from 1 to {MOST_CONNECTIONS}")
+            raise BadUrl(f"pool={pool} is not a number of connections; write one from 1 to {MOST_CONNECTIONS}")
         settings = cls(
             url=f"{scheme}://{'***@' if at else ''}{where}/{quote(database)}",
             host=host,
@@ -71,12 +71,12 @@ class DatabaseSettings:
         return settings
 
     def without_secrets(self, text: str) -> str:
-        """What a driver said, without the password, should it ever repeat it."""
+        """A message of the driver, without the password, in case it contains it."""
         return text.replace(self.password, "***") if self.password and len(self.password) > 3 else text
 
 
 class TlsReader:
-    """Takes the options of TLS out of those of a URL, and says them in the words of a driver."""
+    """Take the TLS options out of those of a URL, as options of the driver."""
 
     def __call__(self, options: dict[str, str]) -> Mapping[str, Any]:
         raise NotImplementedError
@@ -106,6 +106,6 @@ def _address(text: str, default_port: int, form: str) -> tuple[str, int]:
     elif ":" in text:
         host, _, port = text.rpartition(":")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        # What stands there may be a password whose host was forgotten.
-        raise BadUrl(f"the port is no number from 1 to 65535; write {form}")
+        # Not shown: it may be a password whose host is missing.
+        raise BadUrl(f"the port is not a number from 1 to 65535; write {form}")
     return unquote(host) or "127.0.0.1", int(port) if port else default_port

@@ -1,4 +1,4 @@
-"""A store on a database server, whichever it is."""
+"""The base class of stores on a database server."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from keystead.stores.database.database_session import (
 from keystead.stores.database.database_settings import DatabaseSettings
 from keystead.stores.database.dialect import Dialect
 from keystead.stores.database.hashed_names import KEPT, text_of
-from keystead.stores.database.pool import Job, Lanes
+from keystead.stores.database.pool import ConnectionPool, Job
 from keystead.stores.globs import compile_glob, literal_prefix
 from keystead.stores.sql import Interpreter
 from keystead.stores.sql.key_tables import KIND_NUMBERS
 from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store
-from keystead.stores.worker_thread import WorkerThread
+from keystead.stores.worker_thread import WorkerThread, ignore_result
 
 SWEEP_EVERY_S, SWEEP_PAUSE_S = 1.0, 0.01
 
@@ -50,15 +50,15 @@ class DatabaseStore(Store):
 
     value_max_bytes: ClassVar[int]
 
-    # --- up to the server ----------------------------------------------------------------------------------
+    # --- server-specific -----------------------------------------------------------------------------------
 
     @abstractmethod
     def connect(self) -> Session:
         """A new connection. Raises StoreError."""
 
     @abstractmethod
-    def stated(self, session: Session) -> Guarantees:
-        """What this server promises; it is asked."""
+    def read_guarantees(self, session: Session) -> Guarantees:
+        """The guarantees of this server, from its configuration."""
 
     @abstractmethod
     def feed(self) -> DatabaseFeed: ...
@@ -66,7 +66,7 @@ class DatabaseStore(Store):
     # --- opening and closing -------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """As every store's. Opening a store that is open does nothing."""
+        """`Store.open`. Opening an open store does nothing."""
         if self._open:
             return
         self._loop = asyncio.get_running_loop()
@@ -81,14 +81,14 @@ class DatabaseStore(Store):
         except (DatabaseConnectionLost, Conflict) as error:
             raise StoreUnavailable(f"{self.url} was lost while it was opened: {error}") from None
         except NoSuchTable as error:
-            raise StoreUnavailable(f"the tables of {self.url} cannot be made: {error}") from None
+            raise StoreUnavailable(f"the tables of {self.url} cannot be created: {error}") from None
         except StatementFailed as failed:
             raise failed.error from None
         finally:
-            if session is None:  # what the thread has made by then, or makes yet, it lets go
-                worker.submit(opening.drop, _nobody_waits)
+            if session is None:  # the thread closes what it has opened, or still opens
+                worker.submit(opening.drop, ignore_result)
                 worker.stop()
-        self._lanes = Lanes(
+        self._pool = ConnectionPool(
             self.connect,
             self._dialect,
             self.url,
@@ -97,7 +97,7 @@ class DatabaseStore(Store):
             connect_timeout=self.settings.connect_timeout,
             ahead_ms=self._ahead_ms,
         )
-        self._lanes.adopt(session, worker)
+        self._pool.adopt(session, worker)
         self._feed = self.feed()
         self._open = True
         self._sweeping: asyncio.Task[None] = asyncio.ensure_future(self._sweep())
@@ -108,14 +108,14 @@ class DatabaseStore(Store):
         self._open = False
         self._sweeping.cancel()
         self._feed.close(StoreUnavailable("the store was closed"))
-        await self._lanes.close()
+        await self._pool.close()
 
     def _abandon(self) -> None:
         self._open = False
-        self._lanes.abandon()
+        self._pool.abandon()
 
     async def upgrade(self, *, dry_run: bool = False) -> SchemaUpgrade:
-        """Bring the tables to the version of this Keystead, or say only what that would do. The store is not open."""
+        """Upgrade the tables to the version of this Keystead, or only plan it (`dry_run`). The store is not open."""
         worker = WorkerThread("keystead-upgrade", asyncio.get_running_loop())
 
         def job() -> SchemaUpgrade:
@@ -132,7 +132,7 @@ class DatabaseStore(Store):
         except StatementFailed as failed:
             raise failed.error from None
         except NoSuchTable as error:
-            raise StoreUnavailable(f"the tables of {self.url} cannot be made: {error}") from None
+            raise StoreUnavailable(f"the tables of {self.url} cannot be created: {error}") from None
         except (DatabaseConnectionLost, Conflict) as error:
             raise StoreUnavailable(f"{self.url} was lost while it was upgraded: {error}", "unknown") from None
         finally:
@@ -151,7 +151,7 @@ class DatabaseStore(Store):
         return outcome
 
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
-        """By key, each page from the last on; a pattern with a fixed beginning reads only the keys that begin so."""
+        """In key order, page by page. A pattern with a literal prefix reads only the keys with that prefix."""
         glob, prefix = compile_glob(pattern), literal_prefix(pattern)[:KEPT]
         after, inclusive = prefix, True
         while True:
@@ -191,11 +191,11 @@ class DatabaseStore(Store):
     # --- reading and writing -------------------------------------------------------------------------------
 
     def read(self, job: Job, *, snapshot: bool = False) -> Awaitable[Any]:
-        """Run a job that only reads; in one `snapshot`, where it asks more than once."""
+        """Run a job that only reads; in one `snapshot` if it sends several queries."""
         return self._submit([], job, writes=False, snapshot=snapshot)
 
     def write(self, job: Job) -> Awaitable[Any]:
-        """Run a job in a transaction of its own kind, which touches no key."""
+        """Run a job that changes no keys, in a write transaction."""
         return self._submit([], job, writes=True)
 
     def _submit(
@@ -205,7 +205,7 @@ class DatabaseStore(Store):
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             future.set_exception(self._not_open())
             return future
-        done = self._lanes.submit(calls, job, writes=writes, keys=keys or (), snapshot=snapshot)
+        done = self._pool.submit(calls, job, writes=writes, keys=keys or (), snapshot=snapshot)
         if writes and any(call.spec.name == "PUBLISH" for call in calls):
             done.add_done_callback(self._published)
         return done
@@ -220,19 +220,19 @@ class DatabaseStore(Store):
     # --- housekeeping --------------------------------------------------------------------------------------
 
     async def _sweep(self) -> None:
-        """Every second a look; while there is something to remove, one small step after another."""
+        """Check every second; while there is something to remove, run one small step after another."""
         while True:
             await asyncio.sleep(SWEEP_EVERY_S)
             more = True
             while more:
                 try:
                     more = await self._sweep_step()
-                except KeysteadError:  # a store that is away is swept when it is back
+                except KeysteadError:  # after an outage, the next sweep continues
                     more = False
                 await asyncio.sleep(SWEEP_PAUSE_S if more else 0)
 
     async def _sweep_step(self) -> bool:
-        """True where there may be more to remove."""
+        """True if there may be more to remove."""
         dead, others = await self.read(
             lambda interpreter: database_sweep.dead_keys(interpreter, self._dialect), snapshot=True
         )
@@ -248,7 +248,7 @@ class DatabaseStore(Store):
 
 
 class _Opening:
-    """The first connection, made in a thread. Whoever gives up leaves nothing behind."""
+    """Opens the first connection in a thread. `drop` closes it if the caller gave up."""
 
     def __init__(self, store: DatabaseStore) -> None:
         self._store = store
@@ -258,8 +258,8 @@ class _Opening:
         store = self._store
         session = self._session = store.connect()
         store.schema.upgrade(session, store.url)
-        store.guarantees = store.stated(session)
-        # A server that cannot be written is found here, not at the first write.
+        store.guarantees = store.read_guarantees(session)
+        # Detects a read-only server at the start, not at the first write.
         CachedTables(session, store.dialect(), lambda: 0).take_ids()
         return session
 
@@ -268,11 +268,7 @@ class _Opening:
             self._session.close()
 
 
-def _nobody_waits(result: object, error: BaseException | None) -> None:
-    """For what is done when nobody is left."""
-
-
 def _beyond(prefix: bytes) -> bytes | None:
-    """The least key that is greater than all that begin with the prefix."""
+    """The smallest key greater than all keys with the prefix."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

@@ -1,7 +1,7 @@
-"""Removing what has expired, in steps so small that nobody waits for them.
+"""Removes expired keys, in steps so small that they delay no caller.
 
-Expired keys are invisible at once; this only gives their room back. It runs by itself while a store is open, in one of
-the processes at a time.
+Expired keys are invisible at once; this only frees their space. It runs in the background while a store is open, in one
+process at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ENTRY_KEYS = {"fields": "field", "scored": "member", "items": "place", "entries
 
 
 def dead_keys(interpreter: Interpreter[CachedTables], dialect: Dialect) -> tuple[list[bytes], bool]:
-    """Some keys that have expired, the oldest first, and whether there is anything else to remove. Reads only."""
+    """Some expired keys, the oldest first, and whether there is anything else to remove. Reads only."""
     tables = interpreter.tables
     dead = tables.execute(
         f"SELECT {dialect.key}, rest FROM keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?",  # noqa: S608
@@ -35,12 +35,12 @@ def dead_keys(interpreter: Interpreter[CachedTables], dialect: Dialect) -> tuple
 
 
 def bury(interpreter: Interpreter[CachedTables], keys: list[bytes]) -> int:
-    """Remove those of these keys that have expired. They are locked; whoever gave one a new life was faster."""
+    """Remove those of these keys that have expired. They are locked; a key whose lifetime was extended before stays."""
     return sum(interpreter.tables.bury(key) >= 0 for key in keys)
 
 
 def remove_others(interpreter: Interpreter[CachedTables], dialect: Dialect) -> bool:
-    """A step of what belongs to no key any more; True where there may be more. Ids are never given twice."""
+    """Remove some orphaned rows; True if there may be more. Ids are never reused."""
     tables = interpreter.tables
     if not tables.ask(dialect.lock_sweep()).rows:
         return False

@@ -1,4 +1,4 @@
-"""How a server wants to be asked."""
+"""The SQL dialect of a server."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import ClassVar, NamedTuple
 
 from keystead.stores.database.database_session import Result, Statement
 
-IDS_AT_ONCE = 1_000  # what a session takes for itself, so that a new key needs no question of its own
+IDS_AT_ONCE = 1_000  # reserved per session, so that a new key needs no round trip
 
 _TABLE = re.compile(r"\b(FROM|INTO|UPDATE|JOIN) (\w+)")
 
 
 class NewRow(NamedTuple):
     id: int
-    key: bytes  # its name, as the index has it
+    key: bytes  # its indexed name
     rest: bytes | None
     kind: int
     expires_at: int | None
@@ -26,17 +26,17 @@ class NewRow(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What is to be read before commands run. Keys, fields and members are names, as the index has them."""
+    """What is read before commands run. Keys, fields and members are indexed names."""
 
     with_value: Sequence[bytes] = ()  # keys
-    others: Sequence[bytes] = ()  # keys of which the value is not needed
-    fields: Sequence[tuple[bytes, bytes]] = ()  # each with its key before it
+    others: Sequence[bytes] = ()  # keys whose value is not needed
+    fields: Sequence[tuple[bytes, bytes]] = ()  # key, field
     members: Sequence[tuple[bytes, bytes]] = ()
-    wholes: Sequence[bytes] = ()  # keys of which every field is needed
+    wholes: Sequence[bytes] = ()  # keys whose fields are all needed
 
 
 class StoredKey(NamedTuple):
-    """What is known of a key."""
+    """The row of a key, as far as loaded."""
 
     id: int
     kind: int
@@ -46,9 +46,12 @@ class StoredKey(NamedTuple):
     value: bytes | None
     loaded: bool  # whether `value` is its value
 
+    def has_new_value(self, before: StoredKey) -> bool:
+        return self.loaded and (not before.loaded or self.value != before.value)
+
 
 class FoundKeys(NamedTuple):
-    """What of it is there."""
+    """What was found of it."""
 
     now_ms: int
     rows: list[tuple[bytes, StoredKey]]  # by name
@@ -58,7 +61,7 @@ class FoundKeys(NamedTuple):
 
 
 class Dialect(ABC):
-    """The words for each thing that `CachedTables` asks of a server."""
+    """The statements that `CachedTables` needs."""
 
     prefix: ClassVar[str]  # of every table
     key: ClassVar[str] = "key"  # the column of that name
@@ -70,8 +73,8 @@ class Dialect(ABC):
     def __init__(self) -> None:
         self._known: dict[str, str] = {}
 
-    def translated(self, words: str) -> str:
-        """A statement of the interpreter in the words of this server."""
+    def translate(self, words: str) -> str:
+        """A statement of the interpreter in this dialect."""
         found = self._known.get(words)
         if found is None:
             found = self._known[words] = self.placeholders(_TABLE.sub(rf"\1 {self.prefix}\2", words))
@@ -79,13 +82,13 @@ class Dialect(ABC):
 
     @abstractmethod
     def placeholders(self, words: str) -> str:
-        """With the server's placeholders in the place of question marks."""
+        """The statement with the server's placeholders instead of question marks."""
 
-    def coded(self, score: float) -> float | int:
+    def encode_score(self, score: float) -> float | int:
         """A score as the table holds it."""
         return score
 
-    def decoded(self, held: float | int) -> float:
+    def decode_score(self, held: float | int) -> float:
         return float(held)
 
     @abstractmethod
@@ -94,18 +97,18 @@ class Dialect(ABC):
 
     @abstractmethod
     def lock_sweep(self) -> Statement:
-        """Selects one row where no other process sweeps now, and keeps others from it until the transaction ends."""
+        """Selects one row if no other process is sweeping, and excludes others until the transaction ends."""
 
     @abstractmethod
     def allocate(self, blocks: int) -> list[Statement]:
-        """The last of these selects the first id of each of as many blocks of IDS_AT_ONCE. Outside of a transaction."""
+        """The last of these selects the first id of each reserved block of IDS_AT_ONCE. Outside of a transaction."""
 
     @abstractmethod
     def look(self, wanted: Wanted) -> Statement:
-        """All of it in one statement: it sees one state of the tables, so that to read needs no transaction."""
+        """Read all of it in one statement: it sees one state of the tables, so reading needs no transaction."""
 
     @abstractmethod
-    def looked(self, result: Result) -> FoundKeys: ...
+    def parse_found(self, result: Result) -> FoundKeys: ...
 
     @abstractmethod
     def delete_rows(self, ids: Sequence[int]) -> list[Statement]: ...
@@ -130,8 +133,8 @@ class Dialect(ABC):
 
     @abstractmethod
     def publish(self, channel: bytes, data: bytes, number: int, now_ms: int) -> Statement:
-        """A message that goes out with the commit. `number` is another for each message of a transaction."""
+        """A message that is sent with the commit. `number` is unique within a transaction."""
 
     @abstractmethod
     def remove_oldest(self, table: str, key: str, where: str, limit: int, parameters: Sequence[object]) -> Statement:
-        """Delete up to `limit` rows of a table that fit a condition."""
+        """Delete up to `limit` rows that match a condition."""

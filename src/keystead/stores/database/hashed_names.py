@@ -1,4 +1,4 @@
-"""Texts of any length as names that an index takes.
+"""Names of limited length, for an index, of texts of any length.
 
 A page of an index holds some entries at least, so a server refuses one of more than about 2,700 bytes. A key, field or
 member up to `LONGEST` bytes stands there as it is. A longer one stands there with its beginning and its SHA-256
@@ -18,7 +18,7 @@ def name_of(text: bytes) -> bytes:
 
 
 def rest_of(text: bytes) -> bytes | None:
-    """What its name leaves out."""
+    """The part of the text that is not in its name."""
     return None if len(text) <= LONGEST else text[KEPT:]
 
 

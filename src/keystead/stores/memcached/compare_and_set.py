@@ -1,8 +1,8 @@
-"""How keys of one server are read and changed: each by compare-and-set, all callers of a moment together.
+"""Compare-and-set on one server, with concurrent callers combined into rounds.
 
-A round reads the keys that its commands need (one round trip), runs the commands, and writes what has changed only
-where nobody else has changed it since (another). Where somebody was faster, the commands of that key run again in the
-next round. Callers of one process never race each other: what they want of one key is one change.
+A round reads the keys that its commands need (one round trip), runs the commands, and writes each changed key only if
+it has not changed since (another round trip). After a lost race, the commands of that key run again in the next round.
+Callers of one process never race each other: their commands on one key are one change.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreError, StoreFull, StoreUnavailable
-from keystead.stores.commands import Call, Reply, SetOptions
-from keystead.stores.memcached.item_format import MARK, Item, Slot, cleared_at_s, packed, unpacked
+from keystead.stores.command_options import SetOptions
+from keystead.stores.commands import Call, Reply
+from keystead.stores.memcached.item_format import MARK, Item, Slot, cleared_at_s, pack_item, unpack_item
 from keystead.stores.memcached.memcached_connection import MetaReply
 from keystead.stores.memcached.memcached_link import MemcachedLink
 from keystead.stores.sql.interpreter import Interpreter
@@ -30,13 +31,13 @@ Replies: TypeAlias = list[Reply] | Outcome
 
 @dataclass(eq=False, slots=True)
 class Part:
-    """What one caller wants of one key: calls, each for itself, or the steps of `atomically`."""
+    """The work of one caller on one key: independent calls, or the steps of `atomically`."""
 
-    name: bytes  # of the key, as the server knows it
+    name: bytes  # of the key on the server
     work: list[Call] | list[Planned]
     deadline: float  # on the clock of the event loop
     future: asyncio.Future[Replies]
-    sent: bool = False  # whether something may have been written for it
+    sent: bool = False  # whether it may have been written
 
     @property
     def reads_only(self) -> bool:
@@ -46,8 +47,8 @@ class Part:
     def calls(self) -> list[Call]:
         return [each if isinstance(each, Call) else each.call for each in self.work]
 
-    def starts_anew(self, largest: int) -> bool:
-        """Whether what the key holds makes no difference: it begins with a SET that cannot fail."""
+    def overwrites(self, largest: int) -> bool:
+        """Whether the current value makes no difference: the work starts with an unconditional SET that cannot fail."""
         first = self.work[0]
         if not isinstance(first, Call) or first.spec.name != "SET" or len(first.args[1]) > largest:
             return False
@@ -64,7 +65,7 @@ class Part:
             return error
 
     def fail(self, error: KeysteadError) -> None:
-        """End with an error of its own: each caller writes into its error what else it has got."""
+        """End with a copy of the error, since `run` attaches the replies of its caller to it."""
         if not self.future.done():
             self.future.set_exception(copy(error).with_traceback(None))
 
@@ -77,10 +78,10 @@ class Part:
 
 @dataclass(eq=False, slots=True)
 class _Change:
-    """What the parts that want one key make of it."""
+    """The combined change of all parts of one key."""
 
     parts: list[Part]
-    anew: bool  # whether it is made whatever was there
+    unconditional: bool  # whether the key is written without compare-and-set
     request: bytes
     results: list[Replies | CommandError]
 
@@ -90,20 +91,20 @@ class CompareAndSetQueue:
         self._link = link
         self._clock = clock
         self._waiting: list[Part] = []
-        self._turning: asyncio.Task[None] | None = None
+        self._running: asyncio.Task[None] | None = None
 
-    async def look(self, name: bytes, calls: list[Call], deadline: float) -> list[Reply]:
+    async def read_one(self, name: bytes, calls: list[Call], deadline: float) -> list[Reply]:
         """The replies of calls that only read this key. Raises StoreUnavailable."""
-        [answer] = await self._link.ask([_look(name)], deadline, writes=False)
+        [answer] = await self._link.ask([_read_request(name)], deadline, writes=False)
         try:
             slot, _ = self._slot(answer)
         except StoreError as error:
-            return _failed(calls, error)
+            return _errors_for(calls, error)
         return self._interpreter(slot).replies(calls)
 
     async def read(self, parts: Sequence[Part], deadline: float) -> None:
-        """Answer parts that only read, past all rounds. Raises StoreUnavailable."""
-        answers = await self._link.ask([_look(part.name) for part in parts], deadline, writes=False)
+        """Serve parts that only read, outside of rounds. Raises StoreUnavailable."""
+        answers = await self._link.ask([_read_request(part.name) for part in parts], deadline, writes=False)
         for part, answer in zip(parts, answers, strict=True):
             try:
                 slot, _ = self._slot(answer)
@@ -113,15 +114,15 @@ class CompareAndSetQueue:
                 part.end(part.run(self._interpreter(slot)))
 
     def submit(self, part: Part) -> None:
-        """Let it have a place in the next round; its future gets the replies, or the error."""
+        """Add it to the next round; its future gets the replies, or the error."""
         self._waiting.append(part)
-        if self._turning is None or self._turning.done():
-            # It begins one turn later, so that all tasks that are ready now are in the same round.
-            self._turning = asyncio.create_task(self._rounds())
+        if self._running is None or self._running.done():
+            # It starts one turn later, so that all tasks that are ready now share a round.
+            self._running = asyncio.create_task(self._rounds())
 
     async def close(self) -> None:
-        if self._turning is not None:
-            await asyncio.wait({self._turning})
+        if self._running is not None:
+            await asyncio.wait({self._running})
 
     async def _rounds(self) -> None:
         while self._waiting:
@@ -136,22 +137,22 @@ class CompareAndSetQueue:
             self._waiting = again + self._waiting
 
     async def _round(self, parts: list[Part]) -> list[Part]:
-        """Run these; return those whose key somebody else changed meanwhile."""
+        """Run these; return those that lost a race for their key."""
         by_name: dict[bytes, list[Part]] = {}
         for part in parts:
             by_name.setdefault(part.name, []).append(part)
         largest = self._link.value_max_bytes
-        looked = [name for name, wanted in by_name.items() if not wanted[0].starts_anew(largest)]
+        looked = [name for name, wanted in by_name.items() if not wanted[0].overwrites(largest)]
         until = max(part.deadline for part in parts)
-        answers = await self._link.ask([_look(name) for name in looked], until, writes=False) if looked else []
+        answers = await self._link.ask([_read_request(name) for name in looked], until, writes=False) if looked else []
         found = dict(zip(looked, answers, strict=True))
         changes: list[_Change] = []
         again: list[Part] = []
         for name, wanted in by_name.items():
-            # Whoever gave up while the keys were read was told that nothing was sent, and that has to stay true.
+            # A caller that timed out during the read was told that nothing was sent, and that has to stay true.
             waiting = [part for part in wanted if not part.future.done()]
             if name not in found and waiting != wanted:
-                again += waiting  # the SET that made the look needless may be gone
+                again += waiting  # the SET that made the read unnecessary may be cancelled
             elif waiting and (change := self._change(name, waiting, found.get(name))) is not None:
                 changes.append(change)
         if not changes:
@@ -159,13 +160,13 @@ class CompareAndSetQueue:
         for change in changes:
             for part in change.parts:
                 part.sent = True
-        told = await self._link.ask([change.request for change in changes], until, writes=True)
-        for change, answer in zip(changes, told, strict=True):
-            again += _ended(change, answer)
+        outcomes = await self._link.ask([change.request for change in changes], until, writes=True)
+        for change, answer in zip(changes, outcomes, strict=True):
+            again += _settle(change, answer)
         return again
 
     def _change(self, name: bytes, parts: list[Part], answer: MetaReply | None) -> _Change | None:
-        """Run the parts of a key; None where nothing is to be written, and they have their replies."""
+        """Run the parts of a key; None: nothing has to be written, and they have their replies."""
         cas: int | None = None
         try:
             slot, cas = (Slot(None, self._link.value_max_bytes), None) if answer is None else self._slot(answer)
@@ -174,9 +175,9 @@ class CompareAndSetQueue:
                 part.end(_all_failed(part, error))
             return None
         interpreter = self._interpreter(slot)
-        before = _lasting(slot.item, self._clock())
+        before = _unexpired(slot.item, self._clock())
         results = [part.run(interpreter) for part in parts]
-        after = _lasting(slot.item, self._clock())
+        after = _unexpired(slot.item, self._clock())
         if answer is not None and after == before:
             for part, result in zip(parts, results, strict=True):
                 part.end(result)
@@ -184,36 +185,36 @@ class CompareAndSetQueue:
         if after is None:
             request = b"md %b%b\r\n" % (name, b"" if cas is None else b" C%d" % cas)
         else:
-            data = packed(after)
+            data = pack_item(after)
             only = b"" if answer is None else b" ME" if cas is None else b" C%d" % cas
             head = b"ms %b %d F%d T%d%b\r\n" % (name, len(data), MARK, cleared_at_s(after.expires_at), only)
             request = b"%b%b\r\n" % (head, data)
         return _Change(parts, answer is None, request, results)
 
     def _slot(self, answer: MetaReply) -> tuple[Slot, int | None]:
-        """What a look at a key found, and the number by which a change of it is noticed. Raises StoreError."""
+        """The value that a read found, and its CAS token. Raises StoreError."""
         if answer.code == b"EN":
             return Slot(None, self._link.value_max_bytes), None
         if answer.code != b"VA":
             raise _refusal(answer)
-        return Slot(unpacked(answer.data, answer.number(b"f")), self._link.value_max_bytes), answer.number(b"c")
+        return Slot(unpack_item(answer.data, answer.number(b"f")), self._link.value_max_bytes), answer.number(b"c")
 
     def _interpreter(self, slot: Slot) -> Interpreter[Slot]:
         return Interpreter(slot, self._clock, HANDLERS)
 
 
-def _look(name: bytes) -> bytes:
+def _read_request(name: bytes) -> bytes:
     return b"mg %b v f c\r\n" % name
 
 
-def _lasting(item: Item | None, now_ms: int) -> Item | None:
-    """What is worth keeping: nothing that has expired."""
+def _unexpired(item: Item | None, now_ms: int) -> Item | None:
+    """The item, or None if it has expired."""
     return None if item is None or (item.expires_at is not None and item.expires_at <= now_ms) else item
 
 
-def _ended(change: _Change, answer: MetaReply) -> list[Part]:
-    """Tell the parts what became of their change; those that have to run again."""
-    if answer.code == b"HD" or (answer.code == b"NF" and change.anew):  # NF: what was to be deleted was not there
+def _settle(change: _Change, answer: MetaReply) -> list[Part]:
+    """Report the outcome to the parts; returns those that have to run again."""
+    if answer.code == b"HD" or (answer.code == b"NF" and change.unconditional):  # NF: nothing to delete
         for part, result in zip(change.parts, change.results, strict=True):
             part.end(result)
         return []
@@ -222,19 +223,19 @@ def _ended(change: _Change, answer: MetaReply) -> list[Part]:
             part.end(_all_failed(part, _refusal(answer)))
         return []
     for part in change.parts:
-        part.sent = False  # somebody was faster, so nothing was written
+        part.sent = False  # lost the race: nothing was written
     return change.parts
 
 
 def _all_failed(part: Part, error: StoreError) -> Replies | CommandError:
-    """The replies of a part of which nothing could run."""
+    """The replies of a part that could not run."""
     if isinstance(part.work[0], Planned):
         part.fail(error)
         return Outcome([])
-    return _failed(part.calls, error)
+    return _errors_for(part.calls, error)
 
 
-def _failed(calls: list[Call], error: StoreError) -> list[Reply]:
+def _errors_for(calls: list[Call], error: StoreError) -> list[Reply]:
     failed: list[Reply] = []
     for call in calls:
         each = type(error)(str(error))
@@ -246,4 +247,4 @@ def _refusal(answer: MetaReply) -> StoreError:
     words = b" ".join((answer.code, *answer.words)).decode("utf-8", "replace")
     if b"memory" in answer.words:
         return StoreFull(f"the server has no memory left ({words}); give it more with -m, or let it evict")
-    return StoreUnavailable(f"the server does not do this now: {words}")
+    return StoreUnavailable(f"the server cannot serve now: {words}")

@@ -1,8 +1,7 @@
-"""What Memcached keeps for a key: a name that it takes, and a value with its exact deadline.
+"""The format of items in Memcached: a valid name, and a value with its exact deadline.
 
-An item is `<deadline in ms since 1970, 8 bytes, 0 for none><value>`, with MARK as its flags. Memcached counts seconds
-by a clock that ticks once a second, so its own expiry only clears up: it comes a little after the deadline, never
-before.
+An item is `<deadline in ms since 1970, 8 bytes, 0 for none><value>`, with MARK as its flags. Memcached's own
+clock ticks once a second, so its expiry only frees memory: a little after the deadline, never before.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ HASHED = b"sha256:"
 MARK = 0x4B_53_30_31  # "KS01", the flags of what Keystead wrote
 _HEADER = struct.Struct(">Q")
 HEADER_BYTES = _HEADER.size
-CLEARED_AFTER_S = 2  # how long after its deadline the server may let go of it
-LATEST_S = 2**31 - 1  # the last second that the server can be told
+CLEARED_AFTER_S = 2  # how long after its deadline the server may drop it
+LATEST_S = 2**31 - 1  # the last second that the server supports
 _PLAIN = bytes(range(0x21, 0x7F)) + bytes(range(0x80, 0x100))
 
 
 def name_of(prefix: bytes, key: bytes) -> bytes:
-    """The key as Memcached knows it; no two keys share one.
+    """The name of a key on the server; no two keys share one.
 
-    A key goes as it is. One that Memcached does not take (spaces, control characters, too long) goes as its SHA-256
-    digest, and so does one that looks like such a digest, so that nothing can be taken for another.
+    A key is its own name. A key that Memcached does not accept (spaces, control characters, too long) is replaced by
+    its SHA-256 digest, and so is one that looks like such a digest, so that names cannot collide.
     """
     if len(prefix) + len(key) > KEY_BYTES or key.startswith(HASHED) or key.translate(None, _PLAIN):
         return prefix + HASHED + hashlib.sha256(key).hexdigest().encode()
@@ -40,20 +39,20 @@ class Item(NamedTuple):
     expires_at: int | None
 
 
-def packed(item: Item) -> bytes:
+def pack_item(item: Item) -> bytes:
     return _HEADER.pack(item.expires_at or 0) + item.value
 
 
-def unpacked(data: bytes, flags: int) -> Item:
-    """Raises WrongKind where this is nothing that Keystead wrote."""
+def unpack_item(data: bytes, flags: int) -> Item:
+    """Raises WrongKind if Keystead did not write it."""
     if flags != MARK or len(data) < HEADER_BYTES:
-        raise WrongKind("the key holds what Keystead did not write; give the URL a prefix that nobody else uses")
+        raise WrongKind("the key was not written by Keystead; give the URL a prefix that no other program uses")
     [expires_at] = _HEADER.unpack_from(data)
     return Item(data[HEADER_BYTES:], expires_at or None)
 
 
 def cleared_at_s(expires_at: int | None) -> int:
-    """When the server may let go of an item: seconds since 1970, which is never taken for a duration; 0 for never."""
+    """When the server may drop an item: in seconds since 1970, which are never mistaken for a duration; 0 for never."""
     if expires_at is None:
         return 0
     second = -(-expires_at // 1000) + CLEARED_AFTER_S
@@ -61,7 +60,7 @@ def cleared_at_s(expires_at: int | None) -> int:
 
 
 class Slot(StringKeys):
-    """One key while commands run on it. `item` is what it holds, and what it is to hold when they have run."""
+    """One key while commands run on it. `item` is its value, which the commands change."""
 
     def __init__(self, item: Item | None, largest: int) -> None:
         self.item = item
@@ -82,9 +81,9 @@ class Slot(StringKeys):
         return None if row is None else self.value(key, row)
 
     def put(self, key: bytes, value: bytes, expires_at: int | None) -> None:
-        # Told to keep more than it can, Memcached would drop what it has.
+        # If a value is too large, Memcached would drop the old one.
         if len(value) > self._largest:
-            raise BadArgument(f"the value has {len(value)} bytes, and the store keeps at most {self._largest}")
+            raise BadArgument(f"the value has {len(value)} bytes, and the store takes at most {self._largest}")
         self.item = Item(value, expires_at)
 
     def delete(self, key: bytes) -> bool:

@@ -1,8 +1,7 @@
-"""One connection that many callers share, in the words of Memcached's meta protocol.
+"""One multiplexed connection for many callers, with Memcached's meta protocol.
 
-Every request that is sent here has exactly one answer, and answers come in the order of the requests, so an answer
-belongs to whoever stands first in the queue: a caller that was cancelled keeps its place, and its answer is thrown
-away there.
+Every request has exactly one reply, and replies arrive in the order of the requests, so a reply belongs to the first
+caller in the queue. A cancelled caller keeps its place, and its reply is discarded there.
 """
 
 from __future__ import annotations
@@ -13,27 +12,20 @@ from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 from keystead.stores.memcached.memcached_settings import MemcachedAddress
+from keystead.stores.reconnecting_link import ConnectionLost
 
 
 class MetaReply(NamedTuple):
-    """`code`: VA (a value), HD (done), EN or NF (not there), NS (not stored), EX (another was faster), or an error."""
+    """`code`: VA (a value), HD (done), EN or NF (not there), NS (not stored), EX (lost the race), or an error."""
 
     code: bytes
-    words: list[bytes]  # what stands behind it
+    words: list[bytes]  # after the code
     data: bytes = b""
     lines: tuple[bytes, ...] = ()  # of `stats`
 
     def number(self, letter: bytes) -> int:
         """The number behind this letter, as in `c42`."""
         return next(int(word[1:]) for word in self.words if word[:1] == letter)
-
-
-class MemcachedConnectionLost(Exception):
-    """The answer will not come. `sent`: whether the requests may have reached the server."""
-
-    def __init__(self, reason: str, sent: bool) -> None:
-        super().__init__(reason)
-        self.sent = sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,25 +38,25 @@ class _Expected:
 class MemcachedConnection(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, address: MemcachedAddress, timeout: float) -> None:
         self.address = address
-        self.lost: str | None = None  # why, once it is
+        self.lost: str | None = None  # the reason, once it is lost
         self._loop = loop
         self._timeout = timeout
         self._expected: deque[_Expected] = deque()
-        self._answers: list[MetaReply] = []  # of whoever stands first, as far as they are there
+        self._answers: list[MetaReply] = []  # of the first caller in the queue, so far
         self._received = bytearray()
         self._lines: list[bytes] = []
-        self._head: tuple[list[bytes], int] | None = None  # of a value that is not there as a whole yet
-        self._out: list[bytes] = []  # what the last of the queue have not sent yet, a payload each
+        self._head: tuple[list[bytes], int] | None = None  # of a value that has not arrived completely
+        self._out: list[bytes] = []  # payloads of the last callers in the queue, not sent yet
         self._timer: asyncio.TimerHandle | None = None
         self._transport: asyncio.Transport | None = None
 
     # --- for callers ---------------------------------------------------------------------------------------
 
     def send(self, payload: bytes, count: int) -> asyncio.Future[list[MetaReply]]:
-        """Send requests and get as many answers. Raises ConnectionLost through the future."""
+        """Send requests; the future gets as many replies, or ConnectionLost."""
         future: asyncio.Future[list[MetaReply]] = self._loop.create_future()
         if self.lost is not None:
-            future.set_exception(MemcachedConnectionLost(self.lost, False))
+            future.set_exception(ConnectionLost(self.lost, False))
             return future
         now = self._loop.time()
         self._expected.append(_Expected(future, count, now))
@@ -77,7 +69,7 @@ class MemcachedConnection(asyncio.Protocol):
         return future
 
     def close(self, reason: str) -> None:
-        """Drop the connection; whoever waits gets ConnectionLost."""
+        """Drop the connection; callers that wait get ConnectionLost."""
         if self._transport is not None:
             self._transport.abort()
         self._end(reason)
@@ -95,7 +87,7 @@ class MemcachedConnection(asyncio.Protocol):
         try:
             while (answer := self._next()) is not None:
                 if answer.code in (b"ERROR", b"CLIENT_ERROR") and len(self._answers) + 1 < self._expected[0].count:
-                    raise ValueError  # what is left of a request that was not understood is taken for others
+                    raise ValueError  # the rest of a rejected request is parsed as further requests
                 self._answers.append(answer)
                 if len(self._answers) == self._expected[0].count:
                     future = self._expected.popleft().future
@@ -103,7 +95,7 @@ class MemcachedConnection(asyncio.Protocol):
                         future.set_result(self._answers)
                     self._answers = []
         except (ValueError, IndexError):
-            self.close(f"{self.address} sent what no Memcached sends; is it one?")
+            self.close(f"{self.address} does not speak the Memcached protocol; is it a Memcached server?")
 
     def _next(self) -> MetaReply | None:
         """The next answer, if it is there as a whole."""
@@ -138,7 +130,7 @@ class MemcachedConnection(asyncio.Protocol):
         self._out.clear()
 
     def _overdue(self) -> None:
-        """Whoever stands first decides, even if cancelled: answers come in order, so nobody is served before it."""
+        """The first caller decides, even if cancelled: replies arrive in order, so no other is served before it."""
         self._timer = None
         if not self._expected:
             return
@@ -157,5 +149,5 @@ class MemcachedConnection(asyncio.Protocol):
         sent = len(self._expected) - len(self._out)
         for place, expected in enumerate(self._expected):
             if not expected.future.done():
-                expected.future.set_exception(MemcachedConnectionLost(reason, place < sent))
+                expected.future.set_exception(ConnectionLost(reason, place < sent))
         self._expected.clear()

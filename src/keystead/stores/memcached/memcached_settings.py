@@ -1,4 +1,4 @@
-"""What a Memcached URL says."""
+"""The settings in a Memcached URL."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MemcachedAddress(NamedTuple):
 class MemcachedSettings:
     url: str  # without secrets
     addresses: list[MemcachedAddress]
-    prefix: bytes = b"keystead:"  # what every key of this store begins with, since a server has no databases
+    prefix: bytes = b"keystead:"  # of every key of this store, since a server has no databases
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     timeout: float = field(default_factory=lambda: durations.TIMEOUT_S)
@@ -37,13 +37,13 @@ class MemcachedSettings:
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """Read a URL. Raises BadUrl with a sentence that says what to write instead, and without the password."""
+        """Parse a URL. Raises BadUrl, whose message says what to write instead and never holds the password."""
         try:
             parts = urlsplit(url)
-        except ValueError:  # whose text repeats the URL, with its password
+        except ValueError:  # its text contains the URL, with the password
             raise BadUrl(f"the store URL cannot be read; write {FORM}") from None
         userinfo, at, hosts = parts.netloc.rpartition("@")
-        # Said before anything else: what looks like a port or a prefix may be the second half of a password.
+        # Checked first: what looks like a port or a prefix may be the second half of a password.
         if parts.fragment or "@" in parts.path or "@" in userinfo or ("@" in parts.query and not at):
             raise BadUrl("write / ? # and @ within a user or password of the URL as %2F %3F %23 and %40")
         user, _, password = userinfo.partition(":")
@@ -76,6 +76,6 @@ def _address(text: str) -> MemcachedAddress:
     elif ":" in text:
         host, _, port = text.rpartition(":")
     if port and not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-        # What stands there may be a password whose host was forgotten.
-        raise BadUrl(f"the port is no number from 1 to 65535; write {FORM}")
+        # Not shown: it may be a password whose host is missing.
+        raise BadUrl(f"the port is not a number from 1 to 65535; write {FORM}")
     return MemcachedAddress(host or "127.0.0.1", int(port) if port else DEFAULT_PORT)

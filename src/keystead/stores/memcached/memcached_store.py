@@ -46,7 +46,7 @@ class MemcachedStore(Store):
     # --- opening and closing -------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """As every store's: all servers have to be there. Opening a store that is open does nothing."""
+        """`Store.open`: all servers must be reachable. Opening an open store does nothing."""
         if self._servers:
             return
         self._loop = asyncio.get_running_loop()
@@ -64,22 +64,22 @@ class MemcachedStore(Store):
         servers, self._servers = self._servers, {}
         for link, _ in servers.values():
             await link.close()
-        for _, lane in servers.values():
-            await lane.close()
+        for _, queue in servers.values():
+            await queue.close()
 
-    # --- the verbs it has ----------------------------------------------------------------------------------
+    # --- supported verbs -----------------------------------------------------------------------------------
 
     def _replies(self, calls: list[Call]) -> Awaitable[list[Reply]]:
         if len(calls) == 1 and not calls[0].spec.writes and len(calls[0].keys) == 1 and calls[0].spec.name in HANDLERS:
-            # The usual call, for which nothing is to be taken apart and put together.
+            # The fast path: a single read of one key.
             deadline, name = self._deadline(), name_of(self.settings.prefix, calls[0].keys[0])
-            return self._lane(name).look(name, calls, deadline)
+            return self._queue_of(name).read_one(name, calls, deadline)
         return self._run(calls)
 
     async def _run(self, calls: list[Call]) -> list[Reply]:
-        """Commands on several keys are taken apart: what is wanted of one key is one part, in the order of the calls.
+        """Split the commands by key: each key has one part, in the order of the calls.
 
-        So the order of a batch holds for each key, and not between keys, which may be on different servers.
+        So the order of a batch holds for each key, but not between keys, which may be on different servers.
         """
         deadline = self._deadline()
         pieces: list[list[Reply]] = [[None] * max(len(call.keys), 1) for call in calls]
@@ -88,17 +88,17 @@ class MemcachedStore(Store):
             if call.spec.name not in HANDLERS:
                 pieces[place] = [_unsupported(call)]
             elif not call.keys:
-                pieces[place] = [self._of_no_key(call)]
+                pieces[place] = [self._run_keyless(call)]
             elif len(call.keys) == 1:
                 wanted.setdefault(call.keys[0], []).append((place, 0, call))
             else:
                 for at, key in enumerate(call.keys):
                     wanted.setdefault(key, []).append((place, at, Call(call.spec, [key], call.options)))
         parts = [self._part(key, [call for _, _, call in each], deadline) for key, each in wanted.items()]
-        for each, replies in zip(wanted.values(), await self._served(parts, deadline), strict=True):
-            for (place, at, call), reply in zip(each, _each_of(replies, len(each)), strict=True):
+        for each, replies in zip(wanted.values(), await self._serve(parts, deadline), strict=True):
+            for (place, at, call), reply in zip(each, _spread(replies, len(each)), strict=True):
                 pieces[place][at] = call.blame(reply) if isinstance(reply, UnknownCommand) else reply
-        return [_joined(call, some) for call, some in zip(calls, pieces, strict=True)]
+        return [_join(call, some) for call, some in zip(calls, pieces, strict=True)]
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         for step in steps:
@@ -107,19 +107,19 @@ class MemcachedStore(Store):
         keys = {key for step in steps for key in step.call.keys}
         if len(keys) > 1:
             raise steps[-1].call.blame(
-                CrossSlot("an atomic step on Memcached is about one key; put what belongs together into one value")
+                CrossSlot("an atomic step on Memcached takes one key; put related data into one value")
             )
         deadline = self._deadline()
-        # A step that is only about the time has no key, and belongs to whichever server.
-        [outcome] = await self._served([self._part(next(iter(keys), b""), steps, deadline)], deadline)
+        # A step that only reads the time has no key, and runs on any server.
+        [outcome] = await self._serve([self._part(next(iter(keys), b""), steps, deadline)], deadline)
         if isinstance(outcome, StoreError):
             raise outcome
         return cast("Outcome", outcome)
 
-    # --- the verbs it has not ------------------------------------------------------------------------------
+    # --- unsupported verbs --------------------------------------------------------------------------------
 
     def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
-        raise UnknownCommand("Memcached cannot list its keys; keep them in a store that can, or keep a list", "SCAN")
+        raise UnknownCommand("Memcached cannot list its keys; use a store that can, or keep a list of them", "SCAN")
 
     def _subscribe(self, channels: tuple[str, ...]) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
         raise UnknownCommand("Memcached has no messages; subscribe on a store that has", "SUBSCRIBE")
@@ -134,7 +134,7 @@ class MemcachedStore(Store):
     def _part(self, key: bytes, work: list[Call] | list[Planned], deadline: float) -> Part:
         return Part(name_of(self.settings.prefix, key), work, deadline, self._loop.create_future())
 
-    def _lane(self, name: bytes) -> CompareAndSetQueue:
+    def _queue_of(self, name: bytes) -> CompareAndSetQueue:
         if len(self._servers) == 1:
             return next(iter(self._servers.values()))[1]
         best = max(
@@ -142,30 +142,30 @@ class MemcachedStore(Store):
         )
         return self._servers[best][1]
 
-    async def _served(self, parts: list[Part], deadline: float) -> list[Replies | StoreError]:
-        """The result of each part, or the error it has."""
+    async def _serve(self, parts: list[Part], deadline: float) -> list[Replies | StoreError]:
+        """The result or the error of each part."""
         reading: dict[CompareAndSetQueue, list[Part]] = {}
         for part in parts:
-            lane = self._lane(part.name)
+            queue = self._queue_of(part.name)
             if part.reads_only:
-                reading.setdefault(lane, []).append(part)
+                reading.setdefault(queue, []).append(part)
             else:
-                lane.submit(part)
+                queue.submit(part)
         try:
-            await asyncio.gather(*(_read(lane, some, deadline) for lane, some in reading.items()))
+            await asyncio.gather(*(_read(queue, some, deadline) for queue, some in reading.items()))
             waiting = [part.future for part in parts if not part.future.done()]
             if waiting:
                 await asyncio.wait(waiting, timeout=max(deadline - self._loop.time(), 0))
             return [self._result(part) for part in parts]
         finally:
-            for part in parts:  # a round that has not begun leaves out what nobody waits for any more
+            for part in parts:  # a round that has not started skips cancelled parts
                 part.future.cancel()
 
     def _result(self, part: Part) -> Replies | StoreError:
         future = part.future
         if not future.done():
             outcome = "unknown" if part.sent else "not-sent"
-            return StoreUnavailable(f"{self.url} did not do this within {self.settings.timeout:g} s", outcome)  # type: ignore[arg-type]
+            return StoreUnavailable(f"{self.url} did not answer within {self.settings.timeout:g} s", outcome)  # type: ignore[arg-type]
         error = future.exception()
         if error is None:
             return future.result()
@@ -173,7 +173,7 @@ class MemcachedStore(Store):
             return error
         raise error
 
-    def _of_no_key(self, call: Call) -> Reply:
+    def _run_keyless(self, call: Call) -> Reply:
         slot = Slot(None, 0)
         slot.now_ms = self._clock()
         return HANDLERS[call.spec.name](slot, call)
@@ -184,7 +184,7 @@ def _guarantees(value_max_bytes: int) -> Guarantees:
         kinds=frozenset({"string"}),
         atomic="one key",
         durability="memory",
-        # Even with -M: a server without room drops the old value together with the new one.
+        # Even with -M: a full server drops the old value together with the new one.
         evicts=True,
         scans=False,
         value_max_bytes=value_max_bytes,
@@ -199,23 +199,23 @@ def _unsupported(call: Call) -> UnknownCommand:
     return error
 
 
-async def _read(lane: CompareAndSetQueue, parts: list[Part], deadline: float) -> None:
+async def _read(queue: CompareAndSetQueue, parts: list[Part], deadline: float) -> None:
     try:
-        await lane.read(parts, deadline)
+        await queue.read(parts, deadline)
     except (StoreUnavailable, StoreClosed) as error:
         for part in parts:
             part.fail(error)
 
 
-def _each_of(replies: Replies | StoreError, count: int) -> list[Reply]:
+def _spread(replies: Replies | StoreError, count: int) -> list[Reply]:
     return replies if isinstance(replies, list) else [replies] * count
 
 
-def _joined(call: Call, pieces: list[Reply]) -> Reply:
-    """The reply of a command from what it found at each of its keys."""
+def _join(call: Call, pieces: list[Reply]) -> Reply:
+    """The reply of a command from the replies for its keys."""
     for piece in pieces:
         if isinstance(piece, StoreUnavailable) and call.spec.writes and len(pieces) > 1:
-            # Other keys of the same command may be on a server that did its part.
+            # Other keys of the command may have been written on other servers.
             return StoreUnavailable(f"{piece}; other keys of this command may have been written", "unknown")
         if isinstance(piece, StoreError):
             return piece

@@ -1,4 +1,4 @@
-"""How MySQL and MariaDB want to be asked."""
+"""The dialect of MySQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
 _COLUMNS = {"fields": ("field", "value"), "scored": ("member", "score")}
 # What a row of `look` is about, as the first of its numbers.
 _TIME, _VALUED, _ROW, _FIELD, _MEMBER, _WHOLE = range(6)
-_NEVER = -(2**63)  # in the place of a deadline, since there is no NULL among numbers in a text
+_NEVER = -(2**63)  # instead of a deadline, since a list of numbers in a text has no NULL
 _NUMBERS = f"id, kind, IFNULL(expires_at, {_NEVER}), size, has_long"
 _FLOAT, _INT = struct.Struct(">d"), struct.Struct(">q")
 _MAGNITUDE = 2**63 - 1
@@ -53,11 +53,11 @@ class MysqlDialect(Dialect):
     def placeholders(self, words: str) -> str:
         return words
 
-    def coded(self, score: float) -> int:
+    def encode_score(self, score: float) -> int:
         bits: int = _INT.unpack(_FLOAT.pack(score + 0.0))[0]  # there is one zero
         return bits if bits >= 0 else bits ^ _MAGNITUDE
 
-    def decoded(self, held: float | int) -> float:
+    def decode_score(self, held: float | int) -> float:
         bits = int(held)
         number: float = _FLOAT.unpack(_INT.pack(bits if bits >= 0 else bits ^ _MAGNITUDE))[0]
         return number
@@ -69,7 +69,7 @@ class MysqlDialect(Dialect):
         if not numbers:
             return []
         return [
-            # Into a variable: so there is no table of results to be read. The index is followed in its order.
+            # Into a variable, so that there is no result set to read. The index is read in its order.
             Statement(
                 "SELECT COUNT(*) INTO @keystead_locked FROM keystead_locks FORCE INDEX (PRIMARY)"  # noqa: S608
                 f" WHERE n IN ({marks(len(numbers))}) FOR UPDATE",
@@ -88,7 +88,7 @@ class MysqlDialect(Dialect):
         ]
 
     def look(self, wanted: Wanted) -> Statement:
-        """In three columns, or four: PyMySQL takes longer to read what a column is than to read what is in it.
+        """In three columns, or four: PyMySQL takes longer to parse the type of a column than its data.
 
         The first has numbers: what the row is about, the owner, and what else there is.
         """
@@ -122,21 +122,21 @@ class MysqlDialect(Dialect):
             parameters += wanted.wholes
         return Statement(" UNION ALL ".join(parts), parameters)
 
-    def looked(self, result: Result) -> FoundKeys:
-        looked = FoundKeys(int(result.rows[0][0].split()[1]), [], [], [], [])
+    def parse_found(self, result: Result) -> FoundKeys:
+        found = FoundKeys(int(result.rows[0][0].split()[1]), [], [], [], [])
         for numbers, name, value, *rest in result.rows:
             what, owner, *others = map(int, numbers.split())
             if what in (_VALUED, _ROW):
                 kind, at, size, long = others
                 held = StoredKey(owner, kind, None if at == _NEVER else at, size, long, value, what == _VALUED)
-                looked.rows.append((name, held))
+                found.rows.append((name, held))
             elif what == _FIELD:
-                looked.fields.append((owner, name, value))
+                found.fields.append((owner, name, value))
             elif what == _MEMBER:
-                looked.members.append((owner, name, self.decoded(others[0])))
+                found.members.append((owner, name, self.decode_score(others[0])))
             elif what == _WHOLE:
-                looked.wholes.append((owner, name, rest[0], value))
-        return looked
+                found.wholes.append((owner, name, rest[0], value))
+        return found
 
     def delete_rows(self, ids: Sequence[int]) -> list[Statement]:
         return [Statement(f"DELETE FROM keystead_keys WHERE id IN ({marks(len(ids))})", tuple(ids))]  # noqa: S608
@@ -212,7 +212,7 @@ def _is_in(values: Sequence[bytes]) -> str:
 
 
 def _together(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[list[bytes], list[bytes]]]:
-    """Keys and texts in as few groups as there can be where one of both has one only."""
+    """Group the pairs so that each group has a single key or a single text, in as few groups as possible."""
     texts_of: dict[bytes, list[bytes]] = {}
     for key, text in pairs:
         texts_of.setdefault(key, []).append(text)

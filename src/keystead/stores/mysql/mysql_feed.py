@@ -1,4 +1,4 @@
-"""Messages of MySQL and MariaDB, which tell nobody anything: their table is looked at while somebody here listens."""
+"""Messages on MySQL and MariaDB, which have no notifications: the table is polled while there are subscribers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keystead.stores.database.cached_tables import CachedTables
 from keystead.stores.database.database_feed import DatabaseFeed, DatabaseSubscriber, Write
 from keystead.stores.sql import Interpreter
 
-LOOK_EVERY_S = 0.025
+POLL_S = 0.025
 PAGE = 1_000
 
 
@@ -20,40 +20,40 @@ class MysqlFeed(DatabaseFeed):
         super().__init__(write)
         self._read = read
         self._last = 0
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
 
     async def listen(self, subscriber: DatabaseSubscriber) -> None:
         """Nothing: from when it has signed up, messages are kept for it."""
 
     def signed_up(self, subscriber: DatabaseSubscriber) -> None:
-        if self._looking is None or self._looking.done():
+        if self._polling is None or self._polling.done():
             self._last = subscriber.after
-            self._looking = asyncio.ensure_future(self._look())
+            self._polling = asyncio.ensure_future(self._poll())
 
     async def leave(self, subscriber: DatabaseSubscriber) -> None:
-        """Nothing: who looks, stops by itself."""
+        """Nothing to do: the poller stops by itself."""
 
     def wake(self) -> None:
         self._woken.set()
 
     def close(self, error: StoreUnavailable) -> None:
         super().close(error)
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._polling is not None:
+            self._polling.cancel()
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         while self._subscribers:
             try:
                 rows = await self._read(self._page)
             except KeysteadError:
-                rows = []  # what comes meanwhile is kept; a lease that runs out tells the subscriber
+                rows = []  # messages stay stored; an expired lease ends the subscription
             for number, channel, data in rows:
                 self._last = number
                 self.deliver(channel, data, number)
             if len(rows) < PAGE:
                 try:
-                    async with asyncio.timeout(LOOK_EVERY_S):
+                    async with asyncio.timeout(POLL_S):
                         await self._woken.wait()
                 except TimeoutError:
                     pass

@@ -1,6 +1,6 @@
 """A connection to MySQL or MariaDB, by PyMySQL.
 
-All that is asked at once leaves as one text of several statements. Values are written as hexadecimal literals: they
+Statements that are sent together go as one multi-statement text. Values are written as hexadecimal literals: they
 mean the same in every mode and character set of a server, and nothing in them can end a text.
 """
 
@@ -74,24 +74,24 @@ def connect(settings: DatabaseSettings) -> MysqlSession:
 
 
 def _no_connection(error: Exception, settings: DatabaseSettings) -> StoreError:
-    code, said = _said(error)
-    said = settings.without_secrets(said)
+    code, message = _code_and_message(error)
+    message = settings.without_secrets(message)
     if code in (1044, 1045, 1698, 1130):
-        return StoreRefused(f"{settings.url} does not let this user in; check user and password of the URL ({said})")
+        return StoreRefused(f"{settings.url} does not let this user in; check user and password of the URL ({message})")
     if code == 1049:
-        return StoreRefused(f"{settings.url}: there is no such database; create it first ({said})")
-    if "SSL" in said or "certificate" in said:
-        return StoreRefused(f"no TLS connection to {settings.url}: {said}; check tls, ca and verify")
-    return StoreUnavailable(f"cannot reach {settings.url}: {said}; is the server running there?")
+        return StoreRefused(f"{settings.url}: there is no such database; create it first ({message})")
+    if "SSL" in message or "certificate" in message:
+        return StoreRefused(f"no TLS connection to {settings.url}: {message}; check tls, ca and verify")
+    return StoreUnavailable(f"cannot reach {settings.url}: {message}; is the server running there?")
 
 
-def _said(error: Exception) -> tuple[int, str]:
+def _code_and_message(error: Exception) -> tuple[int, str]:
     code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     return code, " ".join(str(error.args[1] if len(error.args) > 1 else error).split())
 
 
 class MysqlSession(Session):
-    largest = 1 << 22  # what the server takes at once
+    largest = 1 << 22  # the server's max_allowed_packet
 
     def __init__(self, connection: Any, settings: DatabaseSettings) -> None:
         self.ids = []
@@ -120,13 +120,13 @@ class MysqlSession(Session):
         return results
 
     def _packets(self, statements: Sequence[Statement]) -> Iterator[tuple[str, int]]:
-        """All statements as one text, or as several where the server would not take it at once."""
+        """All statements as one text, or as several if one would be too large for the server."""
         texts: list[str] = []
         size = 0
         for statement in statements:
             if statement.words.startswith("START"):
                 self._in_transaction = True
-            text = _written(statement)
+            text = _render(statement)
             if len(text) > self.largest - 1024:
                 raise StatementFailed(
                     StoreFull(
@@ -147,29 +147,29 @@ class MysqlSession(Session):
             cursor.execute(text)
             for place in range(count):
                 if place and not cursor.nextset():
-                    raise pymysql.OperationalError(2014, "the server gave fewer results than it was asked for")
+                    raise pymysql.OperationalError(2014, "the server returned fewer results than statements")
                 rows = list(cursor.fetchall()) if cursor.description else []
                 results.append(Result(rows, cursor.rowcount))
 
     def _error(self, error: pymysql.Error) -> Exception:
-        code, said = _said(error)
+        code, message = _code_and_message(error)
         url = self._settings.url
         if code in _LOST or isinstance(error, pymysql.InterfaceError) or code == 0:
             self.close()
-            return DatabaseConnectionLost(said)
+            return DatabaseConnectionLost(message)
         if code in _TRY_AGAIN:
-            return Conflict(said)
+            return Conflict(message)
         if code == 1146:
-            return NoSuchTable(said)
+            return NoSuchTable(message)
         if code in _READ_ONLY:
             return StatementFailed(
-                StoreReadOnly(f"{url} cannot be written ({said}); give the address of its primary, or another user")
+                StoreReadOnly(f"{url} cannot be written ({message}); give the address of its primary, or another user")
             )
         if code in _REFUSED:
-            return StatementFailed(StoreRefused(f"{url} does not let this user do that: {said}"))
+            return StatementFailed(StoreRefused(f"{url} does not let this user do that: {message}"))
         if code in _FULL:
-            return StatementFailed(StoreFull(f"{url} has no room for this: {said}"))
-        return StatementFailed(StoreUnavailable(f"{url} did not do what was asked: {said} ({code})"))
+            return StatementFailed(StoreFull(f"{url} has no room for this: {message}"))
+        return StatementFailed(StoreUnavailable(f"{url} did not do what was asked: {message} ({code})"))
 
     def roll_back(self) -> None:
         if not self._lost and self._in_transaction:
@@ -188,7 +188,7 @@ class MysqlSession(Session):
                 copy.shutdown(socket.SHUT_RDWR)
 
 
-def _written(statement: Statement) -> str:
+def _render(statement: Statement) -> str:
     """A statement with its parameters in their places."""
     words, parameters = statement
     if not parameters:

@@ -43,7 +43,7 @@ class _Tls(TlsReader):
 class MysqlStore(DatabaseStore):
     dialect = MysqlDialect
     schema = SCHEMA
-    value_max_bytes = 8_000_000  # until the server is asked
+    value_max_bytes = 8_000_000  # until the server states its own
 
     @classmethod
     def of(cls, url: str) -> MysqlStore:
@@ -52,11 +52,11 @@ class MysqlStore(DatabaseStore):
     def connect(self) -> MysqlSession:
         return connect(self.settings)
 
-    def stated(self, session: Session) -> Guarantees:
-        [asked] = session.ask(
+    def read_guarantees(self, session: Session) -> Guarantees:
+        [answer] = session.ask(
             [Statement("SELECT @@version, @@innodb_flush_log_at_trx_commit, @@max_allowed_packet, @@innodb_page_size")]
         )
-        version, flush, packet, _ = asked.fetchone()
+        version, flush, packet, _ = answer.fetchone()
         _check_version(version, self.url)
         return Guarantees(
             durability="disk" if flush in (1, 3) else "seconds", value_max_bytes=max((packet - 8_192) // 2, 0)

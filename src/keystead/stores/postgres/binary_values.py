@@ -1,4 +1,4 @@
-"""Values as PostgreSQL sends them in its binary form, in which no text has to be read or escaped."""
+"""PostgreSQL's binary format, in which no text has to be parsed or escaped."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ BOOL, BYTEA, INT8, INT4, TEXT, FLOAT8 = 16, 17, 20, 23, 25, 701
 
 
 class _Array:
-    """Values of one type, none of them or some NULL, ready to be sent."""
+    """Values of one type, possibly NULL, in binary format."""
 
     __slots__ = ("sent",)
     element = 0
 
     def __init__(self, values: Iterable[Any]) -> None:
-        packed = [_NULL if value is None else self.packed(value) for value in values]
+        packed = [_NULL if value is None else self.pack(value) for value in values]
         self.sent = _HEAD.pack(1, 1, self.element, len(packed), 1) + b"".join(packed)
 
     @staticmethod
-    def packed(value: Any) -> bytes:
+    def pack(value: Any) -> bytes:
         raise NotImplementedError
 
 
@@ -36,7 +36,7 @@ class Bytes(_Array):
     element = BYTEA
 
     @staticmethod
-    def packed(value: bytes) -> bytes:
+    def pack(value: bytes) -> bytes:
         return len(value).to_bytes(4, "big") + value
 
 
@@ -45,7 +45,7 @@ class Ints(_Array):
     element = INT8
 
     @staticmethod
-    def packed(value: int) -> bytes:
+    def pack(value: int) -> bytes:
         return _SIZED_INT.pack(8, value)
 
 
@@ -54,12 +54,12 @@ class Floats(_Array):
     element = FLOAT8
 
     @staticmethod
-    def packed(value: float) -> bytes:
+    def pack(value: float) -> bytes:
         return _SIZED_FLOAT.pack(8, value)
 
 
 def sent(value: Any) -> bytes | None:
-    """A parameter as it goes out. The statements are written so that the server expects just these types."""
+    """A parameter in binary format. The statements are written so that the server infers exactly these types."""
     match value:
         case bytes() | None:
             return value
@@ -102,5 +102,5 @@ _RECEIVED: dict[int, Callable[[bytes], Any]] = {
 
 
 def receiver(oid: int) -> Callable[[bytes], Any]:
-    """What makes a Python value of a column of this type; of one that is not used here, its bytes."""
+    """The decoder for a column of this type; for types that are not used here, raw bytes."""
     return _RECEIVED.get(oid, _bytes)

@@ -1,4 +1,4 @@
-"""How PostgreSQL wants to be asked. Lists of things go as arrays, so that a statement is the same for any number."""
+"""The dialect of PostgreSQL. Lists are sent as arrays, so that a statement is the same for any number."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from keystead.stores.postgres.binary_values import Bytes, Floats, Ints
 
 # More locks than this in one transaction might not fit the server's table of locks: then the whole store is locked.
 LOCKS = 200
-# The space of advisory locks is shared with whoever else uses the database: these two numbers are ours.
+# All programs on a database share its advisory locks: these two numbers are ours.
 WHOLE, SWEEP = 0x4B53_5445_4144_0001, 0x4B53_5445_4144_0002
-NOTIFY_BYTES = 5_900  # what fits a notification, which takes less than 8,000 characters
+NOTIFY_BYTES = 5_900  # the payload of a notification is limited to 8,000 characters
 
 _NOW = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
 # What a row of `look` is about, in its first column. The first row of all has the time, in the place of an id.
@@ -34,7 +34,7 @@ def lock_number(key: bytes) -> int:
 
 
 def channel_name(channel: bytes) -> str:
-    """What LISTEN and NOTIFY call it: they take a name of at most 63 characters."""
+    """Its name for LISTEN and NOTIFY, of at most 63 characters."""
     return "keystead_" + sha256(channel).hexdigest()[:48]
 
 
@@ -99,18 +99,18 @@ class PostgresDialect(Dialect):
             )
         return Statement(" UNION ALL ".join(parts), parameters)
 
-    def looked(self, result: Result) -> FoundKeys:
-        looked = FoundKeys(result.rows[0][1], [], [], [], [])
+    def parse_found(self, result: Result) -> FoundKeys:
+        found = FoundKeys(result.rows[0][1], [], [], [], [])
         for what, owner, name, rest, kind, expires_at, size, long, value, score in result.rows:
             if what in (_VALUED, _ROW):
-                looked.rows.append((name, StoredKey(owner, kind, expires_at, size, long, value, what == _VALUED)))
+                found.rows.append((name, StoredKey(owner, kind, expires_at, size, long, value, what == _VALUED)))
             elif what == _FIELD:
-                looked.fields.append((owner, name, value))
+                found.fields.append((owner, name, value))
             elif what == _MEMBER:
-                looked.members.append((owner, name, score))
+                found.members.append((owner, name, score))
             elif what == _WHOLE:
-                looked.wholes.append((owner, name, rest, value))
-        return looked
+                found.wholes.append((owner, name, rest, value))
+        return found
 
     def delete_rows(self, ids: Sequence[int]) -> list[Statement]:
         return [Statement("DELETE FROM keystead.keys WHERE id = ANY($1::bigint[])", (Ints(ids),))]
@@ -172,7 +172,7 @@ class PostgresDialect(Dialect):
         ]
 
     def publish(self, channel: bytes, data: bytes, number: int, now_ms: int) -> Statement:
-        # The number: of two equal messages in a transaction PostgreSQL would deliver one.
+        # The number, because PostgreSQL delivers two equal messages of a transaction only once.
         if len(data) <= NOTIFY_BYTES:
             return Statement(
                 "SELECT pg_notify($1::text, $2::text)", (channel_name(channel), f"{number}:{b64encode(data).decode()}")

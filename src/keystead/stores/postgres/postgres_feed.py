@@ -1,4 +1,4 @@
-"""Messages by PostgreSQL's own LISTEN and NOTIFY, on a connection that does nothing else."""
+"""Messages with PostgreSQL's LISTEN and NOTIFY, on a dedicated connection."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PostgresFeed(DatabaseFeed):
         self._connect = connect
         self._url = url
         self._session: PostgresSession | None = None
-        self._socket = -1  # its number, which libpq does not tell any more once the connection is lost
+        self._socket = -1  # its descriptor, which libpq no longer returns once the connection is lost
         self._worker: WorkerThread | None = None
         self._lock = asyncio.Lock()
         self._listening: Counter[str] = Counter()
@@ -46,17 +46,17 @@ class PostgresFeed(DatabaseFeed):
             self._counted.add(subscriber)
 
     def signed_up(self, subscriber: DatabaseSubscriber) -> None:
-        """Nothing: its messages come already."""
+        """Nothing to do: its messages arrive already."""
 
     def wake(self) -> None:
-        """Nothing: the server notifies its own publisher, too."""
+        """Nothing to do: the server notifies the publisher, too."""
 
     async def leave(self, subscriber: DatabaseSubscriber) -> None:
         async with self._lock:
             if self._session is None:
                 return
             unheard = []
-            is_counted = subscriber in self._counted  # or it was given up before that: then others hear on
+            is_counted = subscriber in self._counted  # else it failed before, and others may still listen
             self._counted.discard(subscriber)
             for channel in subscriber.channels:
                 name = channel_name(channel)
@@ -69,14 +69,14 @@ class PostgresFeed(DatabaseFeed):
                 self._hang_up()
 
     async def _say(self, verb: str, channels: list[bytes]) -> None:
-        """LISTEN or UNLISTEN, in the thread of the connection, which is made where there is none."""
+        """LISTEN or UNLISTEN, in the thread of the connection, which is opened if necessary."""
         if self._worker is None:
             self._worker = WorkerThread("keystead-listen", self._loop)
         worker, session = self._worker, self._session
         if session is not None:
             self._loop.remove_reader(self._socket)
 
-        made: list[PostgresSession] = []  # what nobody else closes yet
+        made: list[PostgresSession] = []  # to be closed here on failure
 
         def say() -> PostgresSession:
             speaking = session or self._connect()
@@ -100,8 +100,8 @@ class PostgresFeed(DatabaseFeed):
             made.clear()
             self._session = spoken
         except asyncio.CancelledError:
-            # The thread goes on. When it has spoken, what it opened is closed; what is shared is heard again when
-            # `leave`, which comes after this, has spoken, too.
+            # The thread goes on. When it is done, its new connection is closed; a shared one is read again once
+            # `leave`, which follows, is done, too.
             worker.submit(let_go, lambda result, error: None)
             raise
         except (DatabaseConnectionLost, StatementFailed, OSError) as error:
@@ -112,7 +112,7 @@ class PostgresFeed(DatabaseFeed):
             raise
         self._socket = self._session.libpq.socket
         self._loop.add_reader(self._socket, self._hear)
-        self._loop.call_soon(self._hear)  # what came with the answer
+        self._loop.call_soon(self._hear)  # notifications that arrived with the reply
 
     def _hang_up(self) -> None:
         session, self._session = self._session, None
@@ -141,7 +141,7 @@ class PostgresFeed(DatabaseFeed):
             self._delivering.cancel()
         self._hang_up()
 
-    # --- hearing -------------------------------------------------------------------------------------------
+    # --- notifications -------------------------------------------------------------------------------------
 
     def _hear(self) -> None:
         session = self._session
@@ -168,7 +168,7 @@ class PostgresFeed(DatabaseFeed):
             self.deliver(channel, b64decode(text.partition(":")[2]))
 
     async def _deliver_long(self) -> None:
-        """Messages in their order, of which some have to be fetched."""
+        """Deliver messages in order; large ones have to be fetched first."""
         while self._waiting:
             self._deliver_short()
             if not self._waiting:

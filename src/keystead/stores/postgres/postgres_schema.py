@@ -1,4 +1,4 @@
-"""The tables in PostgreSQL: in a schema of their own, `keystead`, so that they meet no others."""
+"""The tables in PostgreSQL, in their own schema `keystead`, so that names cannot clash."""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ from keystead.stores.database.database_session import (
 from keystead.stores.database.database_settings import DatabaseSettings
 from keystead.stores.postgres.binary_values import receiver, sent
 
-PREPARED = 200  # statements that are kept ready; what else is asked, is asked rarely
-# Keys are looked up in the order that is written, by their index, whatever the statistics say: while a fresh database
-# is filled, those are of empty tables, and a plan made for these reads all of them for every key. Measured: ten times
-# the server's time for each key, and more with each. To plan each call anew was measured, too: twice the server's time.
+PREPARED = 200  # prepared statements; all others are rare
+# Keys are joined in the written order, by their index, whatever the statistics say: while a new database is filled, the
+# statistics are those of empty tables, and their plan is a full scan per key. Measured: ten times the server's time per
+# key, and growing. A new plan for each call was measured, too: twice the server's time.
 _PLANS = (
     Statement("SET join_collapse_limit = 1"),
     Statement("SET enable_seqscan = off"),
@@ -42,11 +42,11 @@ _PLANS = (
     Statement("SET enable_mergejoin = off"),
 )
 _TRY_AGAIN = {"40001", "40P01", "55P03"}
-_GONE = ("08", "57P")  # the connection, or the server, goes away
+_GONE = ("08", "57P")  # connection lost, or server shutting down
 
 
 def connect(settings: DatabaseSettings) -> PostgresSession:
-    """Raises StoreError, in words without the password."""
+    """Raises StoreError, without the password in its message."""
     parameters: dict[str, Any] = {
         "dbname": settings.database,
         "user": settings.user,
@@ -64,17 +64,17 @@ def connect(settings: DatabaseSettings) -> PostgresSession:
         )
     except psycopg.Error as error:
         raise _no_connection(error, settings) from None
-    except UnicodeError:  # no host can have this name
+    except UnicodeError:  # an invalid host name
         raise StoreUnavailable(f"cannot reach {settings.url}: there is no host of that name") from None
     session = PostgresSession(connection, settings)
     timeout_ms = int(settings.timeout * 1000)
     limits = (
         ("statement_timeout", timeout_ms),
         ("lock_timeout", timeout_ms),
-        ("idle_in_transaction_session_timeout", max(timeout_ms * 2, 1_000)),  # of a process that stands still
+        ("idle_in_transaction_session_timeout", max(timeout_ms * 2, 1_000)),  # for a suspended process
     )
     try:
-        # Not as options of the connection: a pooler in between may refuse those.
+        # Not as connection options: a connection pooler may refuse those.
         session.ask([*(Statement(f"SET {name} = {value:d}") for name, value in limits), *_PLANS])
     except (DatabaseConnectionLost, Conflict) as error:
         raise StoreUnavailable(f"{settings.url} was lost at once: {error}") from None
@@ -85,19 +85,19 @@ def connect(settings: DatabaseSettings) -> PostgresSession:
 
 
 def _no_connection(error: psycopg.Error, settings: DatabaseSettings) -> Exception:
-    said = settings.without_secrets(" ".join(str(error).split()))
+    message = settings.without_secrets(" ".join(str(error).split()))
     code = error.sqlstate or ""
-    if code.startswith("28") or "password authentication failed" in said or "no password supplied" in said:
-        return StoreRefused(f"{settings.url} does not let this user in; check user and password of the URL ({said})")
-    if "no pg_hba.conf entry" in said:
-        return StoreRefused(f"{settings.url} does not let this user in from here: {said}")
-    if code == "3D000" or ("database " in said and "does not exist" in said):
-        return StoreRefused(f"{settings.url}: there is no such database; create it first ({said})")
-    if "role " in said and "does not exist" in said:
-        return StoreRefused(f"{settings.url} does not let this user in; check user and password of the URL ({said})")
-    if "certificate" in said or "SSL" in said:
-        return StoreRefused(f"no TLS connection to {settings.url}: {said}; check tls, ca and verify")
-    return StoreUnavailable(f"cannot reach {settings.url}: {said}; is the server running there?")
+    if code.startswith("28") or "password authentication failed" in message or "no password supplied" in message:
+        return StoreRefused(f"{settings.url} does not let this user in; check user and password of the URL ({message})")
+    if "no pg_hba.conf entry" in message:
+        return StoreRefused(f"{settings.url} does not let this user in from here: {message}")
+    if code == "3D000" or ("database " in message and "does not exist" in message):
+        return StoreRefused(f"{settings.url}: there is no such database; create it first ({message})")
+    if "role " in message and "does not exist" in message:
+        return StoreRefused(f"{settings.url} does not let this user in; check user and password of the URL ({message})")
+    if "certificate" in message or "SSL" in message:
+        return StoreRefused(f"no TLS connection to {settings.url}: {message}; check tls, ca and verify")
+    return StoreUnavailable(f"cannot reach {settings.url}: {message}; is the server running there?")
 
 
 class _Prepared:
@@ -130,20 +130,20 @@ class PostgresSession(Session):
             raise DatabaseConnectionLost("the connection was lost before")
         try:
             expected = [self._send(statement) for statement in statements]
-            self._libpq.pipeline_sync()  # sends all of it at once: what is sent one by one wakes the server each time
+            self._libpq.pipeline_sync()  # sends everything at once: separate packets would wake the server each time
             return self._receive(expected)
         except (psycopg.OperationalError, OSError) as error:
             self.close()
             raise DatabaseConnectionLost(str(error)) from None
 
     def _send(self, statement: Statement) -> tuple[_Prepared, bool]:
-        """Send one; whether it had to be prepared first, which has a result of its own."""
+        """Send one; returns whether it was prepared first, which has a result of its own."""
         words, parameters = statement
         prepared = self._prepared.get(words)
         new = prepared is None
         if prepared is None:
             if len(self._prepared) >= PREPARED:
-                # Not kept: the next of the same words takes its place under the same name.
+                # Not cached: the next one with this text replaces it under the same name.
                 prepared = _Prepared(b"")
             else:
                 prepared = self._prepared[words] = _Prepared(b"k%d" % len(self._prepared))
@@ -152,7 +152,7 @@ class PostgresSession(Session):
         return prepared, new
 
     def _flush(self) -> None:
-        """Send what is waiting; where the server does not take it, read what it says meanwhile."""
+        """Flush the send buffer; if the server does not accept it, read its replies meanwhile."""
         while self._libpq.flush():
             both = select.poll()
             both.register(self._libpq.socket, select.POLLIN | select.POLLOUT)
@@ -196,35 +196,35 @@ class PostgresSession(Session):
     def _forget(self, prepared: _Prepared) -> None:
         for words, known in list(self._prepared.items()):
             if known is prepared:
-                # Its name stays taken, so that no other gets it.
+                # Its name stays reserved.
                 self._prepared[f"-- {len(self._prepared)} {time.monotonic_ns()}"] = self._prepared.pop(words)
 
     def _error(self, result: pq.abc.PGresult) -> Exception:
         code = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
-        said = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message or b"").decode(
+        message = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message or b"").decode(
             "utf-8", "replace"
         )
         url = self._settings.url
         if code in _TRY_AGAIN:
-            return Conflict(said)
+            return Conflict(message)
         if code == "57014":  # statement_timeout
             return Conflict(f"{url} did not finish within {self._settings.timeout:g} s")
         if not code or code.startswith(_GONE):
             self.close()
-            return DatabaseConnectionLost(said)
+            return DatabaseConnectionLost(message)
         if code in ("42P01", "3F000"):
-            return NoSuchTable(said)
-        if code == "25006" or "during recovery" in said:
+            return NoSuchTable(message)
+        if code == "25006" or "during recovery" in message:
             return StatementFailed(
-                StoreReadOnly(f"{url} cannot be written ({said}); give the address of its primary, or another user")
+                StoreReadOnly(f"{url} cannot be written ({message}); give the address of its primary, or another user")
             )
         if code in ("42501", "28000", "28P01"):
-            return StatementFailed(StoreRefused(f"{url} does not let this user do that: {said}"))
-        if code in ("53100", "53200", "54000", "22001") or said.startswith("invalid memory alloc request"):
-            return StatementFailed(StoreFull(f"{url} has no room for this: {said}"))
+            return StatementFailed(StoreRefused(f"{url} does not let this user do that: {message}"))
+        if code in ("53100", "53200", "54000", "22001") or message.startswith("invalid memory alloc request"):
+            return StatementFailed(StoreFull(f"{url} has no room for this: {message}"))
         if code == "53300":  # too many connections
-            return StatementFailed(StoreUnavailable(f"{url} cannot serve now: {said}"))
-        return StatementFailed(StoreUnavailable(f"{url} did not do what was asked: {said} ({code})"))
+            return StatementFailed(StoreUnavailable(f"{url} cannot serve now: {message}"))
+        return StatementFailed(StoreUnavailable(f"{url} did not do what was asked: {message} ({code})"))
 
     def roll_back(self) -> None:
         if not self._lost and self._libpq.transaction_status != pq.TransactionStatus.IDLE:
@@ -237,7 +237,7 @@ class PostgresSession(Session):
             self._connection.close()
 
     def sever(self) -> None:
-        # The socket of a copy of the descriptor: libpq keeps its own, and finds out by itself.
+        # A socket on a copy of the descriptor: libpq keeps its own, and notices the shutdown.
         with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(self._libpq.socket)) as sock:
             sock.shutdown(socket.SHUT_RDWR)
 

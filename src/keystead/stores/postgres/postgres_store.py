@@ -52,7 +52,7 @@ class PostgresStore(DatabaseStore):
     def connect(self) -> PostgresSession:
         return connect(self.settings)
 
-    def stated(self, session: Session) -> Guarantees:
+    def read_guarantees(self, session: Session) -> Guarantees:
         [settings] = session.ask(
             [Statement("SELECT current_setting('fsync')::text, current_setting('synchronous_commit')::text")]
         )

@@ -1,8 +1,8 @@
-"""Redis, Valkey and what speaks their protocol: one server, Sentinel, Cluster.
+"""Redis, Valkey and compatible servers: one server, Sentinel, Cluster.
 
-`hiredis` packs commands and reads replies; the connection is ours. All callers of a process share one connection a
-server, and what they send in one turn of the event loop leaves together. A pool of connections, one caller each,
-has to wait for a round trip of every caller by itself, and can hand a late reply to the next one.
+`hiredis` packs commands and parses replies; the connection is ours. All callers of a process share one connection per
+server, and everything they send in one turn of the event loop is one write (a pipeline). With a connection pool, each
+caller would take a round trip of its own, and a late reply could reach the next caller.
 """
 
 from keystead.stores.redis.cluster import ClusterStore

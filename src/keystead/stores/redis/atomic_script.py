@@ -15,17 +15,17 @@ from keystead.stores.redis.reply_shapes import SHAPES, error_of, is_transient
 from keystead.stores.store_contract import MoreThan, Outcome, Planned
 
 SCRIPT = files(__package__).joinpath("atomic.lua").read_bytes()
-DIGEST = hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()  # what Redis names scripts by
+DIGEST = hashlib.sha1(SCRIPT, usedforsecurity=False).hexdigest().encode()  # the name of a script in Redis
 
 COUNTERS = frozenset({"INCRBY", "DECRBY", "HINCRBY"})
-# Their reply may be nil or 0 although they wrote.
+# Commands that may reply nil or 0 although they wrote.
 SILENT_WRITERS = COUNTERS | {"SET", "HSET", "ZADD"}
 
 
 class Script:
-    """The steps, packed. `keys` are what they name, each once."""
+    """The steps as a request to the script. `keys`: all keys of the steps, without duplicates."""
 
-    otherwise = None  # there is nothing that could do more
+    otherwise = None  # this script is the most general one
 
     def __init__(self, steps: list[Planned]) -> None:
         self.steps = steps
@@ -33,11 +33,11 @@ class Script:
         self.reads_only = not any(step.call.spec.writes for step in steps)
         arguments: list[bytes] = [b"%d" % last_that_may_stop(steps)]
         for step in steps:
-            arguments += _packed(step)
+            arguments += _pack_step(step)
         self.rest = (b"%d" % len(self.keys), *self.keys, *arguments)
 
     @property
-    def blamed(self) -> Call:
+    def error_call(self) -> Call:
         return self.steps[0].call
 
     @property
@@ -49,9 +49,9 @@ class Script:
         return pack_command((b"EVAL", SCRIPT, *self.rest))
 
     def failure(self, reply: Any) -> ReplyError | None:
-        """The reason why the whole may be asked for again: a step that the server could not serve now.
+        """The transient error of a step, after which the script may be retried.
 
-        A server that has become a replica says so of the first step that writes, from within the script.
+        A server that has become a replica reports that at the first step that writes, from within the script.
         """
         if isinstance(reply, list) and reply[0] and is_transient(reply[1][-1]):
             failed: ReplyError = reply[1][-1]
@@ -59,42 +59,29 @@ class Script:
         return None
 
     def outcome(self, reply: list[Any], address: RedisAddress) -> Outcome:
-        """What the script returned, shaped; raises the error of the step that failed."""
+        """The reply of the script as an Outcome. Raises the error of the step that failed."""
         stopped, replies = reply
         if stopped and isinstance(replies[-1], ReplyError):
             raise error_of(self.steps[stopped - 1].call, replies[-1], address)
         shaped = []
         for step, raw in zip(self.steps, replies, strict=False):
             if step.call.spec.name in COUNTERS:
-                shaped.append(int(raw))  # large ones come as text
+                shaped.append(int(raw))  # large numbers arrive as text
                 continue
             shape = None if step.guard else SHAPES.get(step.call.spec.name)
             shaped.append(raw if shape is None else shape(step.call, raw))
         return Outcome(shaped, stopped_at=stopped - 1 if stopped else None)
 
 
-def _packed(step: Planned) -> list[bytes]:
-    call, flags, extra = step.call, b"", []
+def _pack_step(step: Planned) -> list[bytes]:
+    call = step.call
+    flags, extra = _guard_flags(step) if step.guard else (_command_flags(step), [])
     # Lua counts from 1, and the command is the first.
     times = [(place + 2, moment.plus) for place, moment in step.times]
-    if step.still is not None:
-        flags, extra = b"d", [_digest(call, step.still.reply)]
-    elif step.at_most is not None:
-        limit = step.at_most.limit
-        flags = b">" if isinstance(step.at_most, MoreThan) else b"<"
-        extra = limits_of(0 if isinstance(limit, StoreMs) else limit)
-        if isinstance(limit, StoreMs):
-            place = len(call.args) + 2
-            times += [(place, math.floor(limit.plus)), (place + 1, limit.plus)]
-    elif step.guard:
-        flags = b"=" if isinstance(step.expected, bytes) else b"~" if step.expected is None else b"0"
-        extra = [step.expected] if isinstance(step.expected, bytes) else []
-    elif call.spec.name == "PUBLISH":
-        flags = b"p"
-    else:
-        flags = (b"w" if call.spec.writes else b"") + (b"!" if step.required else b"")
-        flags += b"k" if step.required and call.spec.name in SILENT_WRITERS and not is_only_if(call) else b""
-        flags += b"#" if call.spec.name in COUNTERS else b""
+    limit = None if step.at_most is None else step.at_most.limit
+    if isinstance(limit, StoreMs):
+        place = len(call.args) + 2
+        times += [(place, math.floor(limit.plus)), (place + 1, limit.plus)]
     arguments = [call.spec.name.encode(), *call.args, *extra]
     if times:
         flags += b"t"
@@ -103,10 +90,33 @@ def _packed(step: Planned) -> list[bytes]:
     return [flags, kind_of(call).encode(), b"%d" % len(call.keys), b"%d" % len(arguments), *arguments]
 
 
-def _digest(call: Call, reply: Any) -> bytes:
-    """What the script makes of the same reply: SHA-1 over its parts with their lengths, which Redis has built in.
+def _guard_flags(step: Planned) -> tuple[bytes, list[bytes]]:
+    """How the script compares the reply, and what with."""
+    if step.still is not None:
+        return b"d", [_digest(step.call, step.still.reply)]
+    if step.at_most is not None:
+        limit = step.at_most.limit
+        flags = b">" if isinstance(step.at_most, MoreThan) else b"<"
+        return flags, limits_of(0 if isinstance(limit, StoreMs) else limit)
+    if isinstance(step.expected, bytes):
+        return b"=", [step.expected]
+    return (b"~" if step.expected is None else b"0"), []
 
-    The order of members and fields says nothing and differs from one moment to the next, so those go by their digests.
+
+def _command_flags(step: Planned) -> bytes:
+    name = step.call.spec.name
+    if name == "PUBLISH":
+        return b"p"
+    flags = (b"w" if step.call.spec.writes else b"") + (b"!" if step.required else b"")
+    if step.required and name in SILENT_WRITERS and not is_only_if(step.call):
+        flags += b"k"
+    return flags + b"#" if name in COUNTERS else flags
+
+
+def _digest(call: Call, reply: Any) -> bytes:
+    """The digest that the script computes of the same reply: SHA-1, built into Redis, over its parts with lengths.
+
+    Members and fields have no stable order, so their own digests are sorted.
     """
     match reply:
         case dict():
@@ -134,9 +144,9 @@ def _sha1(text: bytes) -> bytes:
 
 
 def limits_of(limit: int | float) -> list[bytes]:
-    """The largest whole number of 64 bits and the largest float within a limit: what Lua can compare without rounding.
+    """The largest 64-bit integer and the largest float within a limit: Lua compares them without rounding.
 
-    Where there is no such whole number, it is the one before all of them.
+    If there is no such integer, it is INT64_MIN - 1.
     """
     whole = math.floor(max(INT64_MIN - 1, min(INT64_MAX, limit)))
     near = float(limit)
@@ -144,23 +154,23 @@ def limits_of(limit: int | float) -> list[bytes]:
 
 
 def is_only_if(call: Call) -> bool:
-    """A SET whose nil says that it did not write: NX or XX, without GET."""
+    """Whether this is a SET whose nil reply means that it did not write: NX or XX, without GET."""
     return call.spec.name == "SET" and bool(call.options.only_if) and not call.options.get
 
 
 def kind_of(call: Call) -> str:
-    """The only kind of key this command takes, or nothing where it takes any."""
+    """The only kind of key that this command takes; empty if it takes any."""
     if call.spec.name == "SET":
         return "string" if call.options.get else ""
     return call.spec.kind or ""
 
 
 def last_that_may_stop(steps: Sequence[Planned]) -> int:
-    """The last step, counted from 1, that may stop or fail for a reason that the script cannot see beforehand."""
+    """The last step, counted from 1, that may stop or fail in a way that the script cannot foresee."""
     last = 0
     kinds: dict[bytes, str] = {}
     written: set[bytes] = set()
-    appended: dict[bytes, tuple[int, int]] = {}  # the last id in a stream, as far as steps before have given it
+    appended: dict[bytes, tuple[int, int]] = {}  # the last id of each stream, if an earlier step set it
     for place, step in enumerate(steps, 1):
         call = step.call
         name, kind = call.spec.name, "string" if call.spec.name == "SET" else call.spec.kind
@@ -172,7 +182,7 @@ def last_that_may_stop(steps: Sequence[Planned]) -> int:
             or name == "LSET"
             or (name in COUNTERS and call.args[0] in written)
             or (name == "XADD" and call.options.entry_id != (None, None) and not _follows(call, appended))
-            # Only two infinities have no sum, so a finite number can be added to whatever is there.
+            # Only opposite infinities have no sum, so a finite number can be added to any score.
             or (name == "ZADD" and b"INCR" in call.options.flags and math.isinf(call.options.pairs[0][1]))
         ):
             last = place
@@ -187,6 +197,6 @@ def last_that_may_stop(steps: Sequence[Planned]) -> int:
 
 
 def _follows(call: Call, appended: Mapping[bytes, tuple[int, int]]) -> bool:
-    """Whether an entry is surely taken: a step before has appended one with a lower id to the same stream."""
+    """Whether the entry is certain to be accepted: an earlier step has appended a lower id to the same stream."""
     before, own = appended.get(call.keys[0]), call.options.entry_id
     return before is not None and None not in own and before < own

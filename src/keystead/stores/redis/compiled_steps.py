@@ -1,8 +1,8 @@
 """Compiled atomic steps: planned once for each shape, not once for each call.
 
 The shape of steps is their commands, options and guards, and which keys are the same. Keys, values and numbers are the
-arguments. When a shape is seen for the second time, its script is written (see `straight`) and its request is packed,
-with gaps for the arguments. Callers of `atomically` need not know.
+arguments. When a shape occurs for the second time, its script is generated (see `script_compiler`) and its request is
+packed, with gaps for the arguments. Callers of `atomically` do not notice.
 """
 
 from __future__ import annotations
@@ -31,20 +31,19 @@ from keystead.stores.store_contract import (
     plan,
 )
 
-_LONGEST: Final = 80  # parts of a shape; longer ones are rarely the same
-_MOST: Final = 256  # shapes: a server keeps a script for each
+_LONGEST: Final = 80  # parts of a shape; longer ones rarely repeat
+_MOST: Final = 256  # shapes, since the server keeps a script for each
 
-# In a shape, a number is a key: the first one that is named is 0. Text is an option, or a number that never changes.
+# In a shape, a number stands for a key: the first key is 0. Text is an option, or a constant number.
 _TEXT, _POSITIVE, _NEGATIVE, _FLOAT = range(-4, 0)
-_LARGEST: Final = 10**14  # smaller ones are valid wherever a number is valid; steps with larger ones are not compiled
+_LARGEST: Final = 10**14  # smaller numbers are valid wherever a number is; steps with larger ones are not compiled
 
-_WORDS: Final = OPTIONS | {word.decode() for word in OPTIONS}
 _LONGEST_WORD: Final = max(map(len, OPTIONS))
 _NUMBERS: Final = (int, float)
 
 
 class _Mark(str):
-    """What begins a step in a shape."""
+    """The start of a step in a shape."""
 
     __slots__ = ()
 
@@ -58,7 +57,7 @@ _LIMITS = {AtMost: (_AT_MOST, _AT_MOST_FIXED), MoreThan: (_MORE_THAN, _MORE_THAN
 
 
 def shape_of(steps: Sequence[Step]) -> tuple[Hashable, list[bytes]] | None:
-    """The shape of these steps, and all that is not in it, in order. None: they have none, or are wrong."""
+    """The shape of these steps, and their arguments in order. None: they have no shape, or are invalid."""
     shape: list[Any] = []
     data: list[bytes] = []
     keys: dict[bytes, int] = {}
@@ -68,65 +67,80 @@ def shape_of(steps: Sequence[Step]) -> tuple[Hashable, list[bytes]] | None:
             kind: Any = type(command)
             if kind is tuple or kind is list or kind is Call:
                 shape.append(_PLAIN)
-            elif isinstance(step, Required):
+            elif kind is Required:
                 shape.append(_REQUIRED)
-                command = step.command
+                command = command.command
             else:
-                command = _guarded(step, shape, data)
+                command = _add_guard(step, shape, data)
                 if command is None:
                     return None
             if type(command) is Call:
                 name, arguments = command.spec.name, command.args
             else:
                 name, arguments = command[0], command[1:]
-            argument: Any
-            names_left = TABLE[name].keys
-            shape.append(name)
-            for argument in arguments:
-                kind = type(argument)
-                if kind is str:
-                    if not names_left and argument in _WORDS:
-                        shape.append(argument)
-                        continue
-                    argument = argument.encode()
-                elif kind is int and not names_left:
-                    if argument == 0:
-                        shape.append("0")
-                    elif not -_LARGEST < argument < _LARGEST:
-                        return None
-                    else:
-                        shape.append(_POSITIVE if argument > 0 else _NEGATIVE)
-                        data.append(b"%d" % argument)
-                    continue
-                elif kind is not bytes:
-                    if kind is StoreMs and type(argument.plus) in _NUMBERS:
-                        shape.append(argument)
-                    # Two infinities have no sum: what could fail behind the first write is not compiled.
-                    elif kind is float and not names_left and isfinite(argument):
-                        shape.append(_FLOAT)
-                        data.append(repr(argument).encode())
-                    else:
-                        return None
-                    continue
-                if names_left:
-                    names_left -= 1
-                    number = keys.get(argument)
-                    if number is None:
-                        number = keys[argument] = len(keys)
-                        data.append(argument)
-                    shape.append(number)
-                elif len(argument) <= _LONGEST_WORD and argument in _WORDS:
-                    shape.append(argument)
-                else:
-                    shape.append(_TEXT)
-                    data.append(argument)
+            if not _add_command(name, arguments, shape, data, keys):
+                return None
     except (KeyError, TypeError, IndexError, AttributeError, UnicodeEncodeError):
-        return None  # it says what is wrong when it is read
+        return None  # planning the steps raises the right error
     return (tuple(shape), data) if len(shape) <= _LONGEST else None
 
 
-def _guarded(step: Any, shape: list[Any], data: list[bytes]) -> TimedCommand | None:
-    """The command of a guard; what it expects is noted."""
+def _add_command(
+    name: str, arguments: Sequence[Any], shape: list[Any], data: list[bytes], keys: dict[bytes, int]
+) -> bool:
+    """Add a command to the shape; False: it has no shape."""
+    keys_left = TABLE[name].keys
+    shape.append(name)
+    for argument in arguments:
+        kind = type(argument)
+        if kind is str:
+            argument = argument.encode()
+        elif kind is int and not keys_left and 0 < argument < _LARGEST:  # inlined: the most common number
+            shape.append(_POSITIVE)
+            data.append(b"%d" % argument)
+            continue
+        elif kind is not bytes:
+            if keys_left or not _add_number(argument, shape, data):
+                return False
+            continue
+        if keys_left:
+            keys_left -= 1
+            number = keys.get(argument)
+            if number is None:
+                number = keys[argument] = len(keys)
+                data.append(argument)
+            shape.append(number)
+        elif len(argument) <= _LONGEST_WORD and argument in OPTIONS:
+            shape.append(argument)
+        else:
+            shape.append(_TEXT)
+            data.append(argument)
+    return True
+
+
+def _add_number(argument: Any, shape: list[Any], data: list[bytes]) -> bool:
+    """Add a number or a time of the store; False: it is neither, or cannot be compiled."""
+    kind = type(argument)
+    if kind is int:
+        if argument == 0:
+            shape.append("0")
+            return True
+        shape.append(_POSITIVE if argument > 0 else _NEGATIVE)
+        data.append(b"%d" % argument)
+        return bool(-_LARGEST < argument < _LARGEST)
+    if kind is StoreMs:
+        shape.append(argument)
+        return type(argument.plus) in _NUMBERS
+    # Opposite infinities have no sum, and a step that may fail after the first write is not compiled.
+    if kind is not float or not isfinite(argument):
+        return False
+    shape.append(_FLOAT)
+    data.append(repr(argument).encode())
+    return True
+
+
+def _add_guard(step: Any, shape: list[Any], data: list[bytes]) -> TimedCommand | None:
+    """Add a guard and its expected value to the shape, and return its command. None: it has no shape."""
     kind = type(step)
     if kind in _LIMITS:
         given, fixed = _LIMITS[kind]
@@ -136,7 +150,7 @@ def _guarded(step: Any, shape: list[Any], data: list[bytes]) -> TimedCommand | N
             data.append(b"%d" % limit)
         elif type(limit) is float or (type(limit) is StoreMs and type(limit.plus) in _NUMBERS):
             shape += (fixed, limit)
-        else:  # True would be taken for 1.0, which is equal to it
+        else:  # not a bool: True equals 1.0, so the two would share a shape
             return None
         command: TimedCommand = step.command
         return command
@@ -150,11 +164,11 @@ def _guarded(step: Any, shape: list[Any], data: list[bytes]) -> TimedCommand | N
         shape.append(_FIELD_IS_GONE if is_field else _IS_GONE)
     else:
         shape.append(_FIELD_HOLDS if is_field else _HOLDS)
-        data.append(value if type(value) is bytes else _plain(value))
+        data.append(value if type(value) is bytes else _encode_value(value))
     return ("HGET", step.key, step.field) if is_field else ("GET", step.key)
 
 
-def _plain(value: Argument) -> bytes:
+def _encode_value(value: Argument) -> bytes:
     if type(value) is str:
         return value.encode()
     if type(value) is int:
@@ -163,13 +177,13 @@ def _plain(value: Argument) -> bytes:
 
 
 class CompiledSteps:
-    """Steps of one shape, compiled. Raises CommandError where an argument would have to be read, such as a bound.
+    """Steps of one shape, compiled. Raises CommandError if an argument would have to be parsed, such as a bound.
 
-    `given` fills the places of the shape: with the number of an argument, or with a constant. Without it, each place is
+    `given` fills each place of the shape with the number of an argument or with a constant. Without it, each place is
     an argument.
 
-    straight    the script that was written for them; None: they run in the general one, `atomic.lua`
-    key_places  which of the arguments are keys
+    straight    the script that was generated for them; None: they run in the general one, `atomic.lua`
+    key_places  the arguments that are keys
     """
 
     def __init__(self, shape: Any, given: Sequence[int | bytes] | None = None) -> None:
@@ -185,15 +199,15 @@ class CompiledSteps:
             rest = (b"%d" % len(script.keys), *script.keys, *self.straight.arguments)
         self._words = [_word(word, sample.places, given) for word in rest]
         digest = DIGEST if self.straight is None else self.straight.digest
-        self._format = b"".join([b"*%d\r\n" % (2 + len(rest)), *map(_packed_ahead, (b"EVALSHA", digest, *self._words))])
+        self._format = b"".join([b"*%d\r\n" % (2 + len(rest)), *map(_format_word, (b"EVALSHA", digest, *self._words))])
         self._order = [word for word in self._words if type(word) is int]
         self._shapes = [
             (place, step.call, shape)
             for place, step in enumerate(script.steps)
-            if (shape := _shape_of(step)) is not None
+            if (shape := _converter_of(step)) is not None
         ]
 
-    def packed(self, arguments: Sequence[bytes]) -> bytes:
+    def request(self, arguments: Sequence[bytes]) -> bytes:
         sized: list[int | bytes] = []
         for number in self._order:
             argument = arguments[number] if number >= 0 else arguments[~number] + b".0"
@@ -201,16 +215,16 @@ class CompiledSteps:
         return self._format % tuple(sized)
 
     def fits(self, arguments: Sequence[bytes]) -> bool:
-        """Whether all arguments and constants differ: two keys that are the same are another shape."""
+        """Whether all arguments and constants differ: with two equal keys the shape would be another."""
         return len(set(arguments)) == len(arguments) and self._constants.isdisjoint(arguments)
 
     def request_for(self, connection: RedisConnection, arguments: Sequence[bytes]) -> bytes:
         """The request to send. The first one loads the script with EVAL.
 
-        With EVALSHA it would fail on a server that lacks the script, and be sent again behind requests that came later.
+        EVALSHA would fail on a server that lacks the script, and the retry would run after later requests.
         """
         if self.straight is None or self.straight.digest in connection.scripts:
-            return self.packed(arguments)
+            return self.request(arguments)
         connection.scripts.add(self.straight.digest)
         return self.with_text(self.straight.text, arguments)
 
@@ -222,7 +236,7 @@ class CompiledSteps:
         return pack_command((b"EVAL", text, *words))
 
     def outcome(self, reply: Any) -> Outcome | None:
-        """What the steps did; None: nothing yet, or a step failed, and `CompiledScript` finds out which."""
+        """The outcome of the steps. None: nothing ran yet, or a step failed; `CompiledScript` finds out which."""
         if type(reply) is not list:
             return None
         stopped, replies = reply
@@ -239,7 +253,7 @@ class CompiledSteps:
 
 
 def _word(word: bytes, places: Mapping[bytes, int], given: Sequence[int | bytes] | None) -> int | bytes:
-    """What stands there: always the same, or the number of an argument; ~number: that argument, written as a float."""
+    """A constant, or the number of an argument; ~number: that argument, written as a float."""
     place = places.get(word)
     if place is None:
         return word
@@ -250,14 +264,14 @@ def _word(word: bytes, places: Mapping[bytes, int], given: Sequence[int | bytes]
     return found if place >= 0 else ~found
 
 
-def _packed_ahead(word: int | bytes) -> bytes:
+def _format_word(word: int | bytes) -> bytes:
     if isinstance(word, int):
         return b"$%d\r\n%b\r\n"
     return b"$%d\r\n%b\r\n" % (len(word), word.replace(b"%", b"%%"))
 
 
 def compile_steps(make: Callable[..., Sequence[Step]], arguments: int) -> CompiledSteps | None:
-    """The steps that `make` returns for so many arguments, compiled; None where it changes an argument."""
+    """The steps that `make` returns for this many arguments, compiled. None: `make` changes an argument."""
     marks = [b"\x00keystead argument %d\x00" % number for number in range(arguments)]
     found = shape_of(make(*marks))
     if found is None or any(b"\x00keystead argument" in one for one in found[1] if one not in marks):
@@ -272,10 +286,10 @@ _SMALL, _LARGE = 90_000_000_000, 90_000_000_000_000
 
 
 class _Sample:
-    """Steps of a shape, with an unmistakable value in the place of each argument.
+    """Steps of a shape, with a unique value in place of each argument.
 
-    places   the number of the argument that each of these values stands for; ~number: the argument written as a float,
-             for the limit of a guard
+    places   the number of the argument that each value stands for; ~number: the argument written as a float, for the
+             limit of a guard
     """
 
     def __init__(self, shape: Sequence[Any]) -> None:
@@ -307,7 +321,7 @@ class _Sample:
         return FieldHolds(command[1], command[2], expected)
 
     def _command(self, parts: Sequence[Any]) -> TimedCommand:
-        # As large as valid lifetimes in ms are, and too large for one in seconds; what is added to a counter is small.
+        # As large as valid lifetimes in ms, and too large for one in seconds; increments of counters are small.
         size = _SMALL if parts[0] in COUNTERS else _LARGE
         return tuple(self._part(part, size) for part in parts)
 
@@ -332,7 +346,7 @@ class _Sample:
 
     @property
     def _next(self) -> int:
-        """The place of what comes next."""
+        """The place of the next argument."""
         return sum(place >= 0 for place in self.places.values())
 
     def _text(self) -> bytes:
@@ -360,37 +374,37 @@ class CompiledCache:
         except KeyError:
             pass
         if shape not in self._seen_once or len(self._known) >= _MOST:
-            if len(self._seen_once) >= _MOST:  # most of these are never seen again
+            if len(self._seen_once) >= _MOST:  # most of these never occur again
                 self._seen_once.clear()
             self._seen_once.add(shape)
             return None
         self._seen_once.remove(shape)
         try:
             compiled: CompiledSteps | None = CompiledSteps(shape)
-        except CommandError:  # text stands where a number is needed
+        except CommandError:  # text where a number is needed
             compiled = None
         self._known[shape] = compiled
         return compiled
 
 
 class CompiledScript:
-    """Compiled steps with their arguments, for `run_script`: for what goes wrong, so that most calls never make one."""
+    """Compiled steps with their arguments, for `run_script`: only for errors and retries. Most calls never make one."""
 
     def __init__(self, compiled: CompiledSteps, steps: Sequence[Step], arguments: Sequence[bytes]) -> None:
         self._compiled = compiled
         self._arguments = arguments
         self._own = Script(plan(steps))
-        self.blamed = self._own.blamed
+        self.error_call = self._own.error_call
         self.reads_only = self._own.reads_only
 
     @property
     def otherwise(self) -> Script | None:
-        """The general script, which decides what the one for these steps cannot."""
+        """The general script, for cases that the generated one leaves to it."""
         return None if self._compiled.straight is None else self._own
 
     @property
     def by_digest(self) -> bytes:
-        return self._compiled.packed(self._arguments)
+        return self._compiled.request(self._arguments)
 
     @property
     def by_text(self) -> bytes:
@@ -405,8 +419,8 @@ class CompiledScript:
         return self._own.outcome(reply, address)
 
 
-def _shape_of(step: Planned) -> Callable[[Call, Any], Reply] | None:
-    """What has to be done with the reply of a step, if anything."""
+def _converter_of(step: Planned) -> Callable[[Call, Any], Reply] | None:
+    """The function that converts the reply of a step, if it needs one."""
     name, options = step.call.spec.name, step.call.options
     if (
         step.guard
@@ -418,4 +432,4 @@ def _shape_of(step: Planned) -> Callable[[Call, Any], Reply] | None:
 
 
 def _int(call: Call, reply: int | bytes) -> int:
-    return int(reply)  # large ones come as text
+    return int(reply)  # large numbers arrive as text

@@ -1,7 +1,7 @@
-"""One connection that many callers share.
+"""One multiplexed connection for many callers.
 
-Replies come in the order of the commands, so a reply belongs to whoever stands first in the queue: a caller that was
-cancelled keeps its place, and its reply is thrown away there. There is no way for it to reach another.
+Replies arrive in the order of the commands, so a reply belongs to the first caller in the queue. A cancelled caller
+keeps its place, and its reply is discarded there, so it can never reach another caller.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import Any, TypeAlias, cast
 
 import hiredis
 
+from keystead.stores.reconnecting_link import ConnectionLost
 from keystead.stores.redis.redis_settings import RedisAddress
 
 HIGH_WATER_BYTES = 1 << 20
-# Of many callers that are ready in one turn, so many share a write: the server begins with these while the others are
-# still being packed. With all of them in one write it would be idle until then, and this process idle after that.
+# The number of callers per write, if many are ready in one turn: the server starts on these while the others are still
+# being packed. With a single write the server would be idle until then, and this process after that.
 TOGETHER = 16
-SPARED_S = 0.005  # a caller that is late by less than this needs no timer of its own
+SPARED_S = 0.005  # a deadline earlier than the timeout by less than this needs no timer of its own
 
 # hiredis states the type of a tuple with exactly one argument.
 pack_command = cast("Callable[[tuple[str | bytes | int, ...]], bytes]", hiredis.pack_command)
@@ -27,35 +28,26 @@ _MISSING = object()
 
 
 class ReplyError(Exception):
-    """An error that the server sent in the place of a reply."""
+    """An error reply of the server."""
 
 
-class RedisConnectionLost(Exception):
-    """The reply will not come. `sent`: whether the commands may have reached the server."""
-
-    def __init__(self, reason: str, sent: bool, since: float) -> None:
-        super().__init__(reason)
-        self.sent = sent
-        self.since = since  # when the caller began to wait, on the clock of the event loop
-
-
-# A place in the queue: who gets the replies, how many are due, and since when. A tuple, since every call makes one.
+# A place in the queue: the future for the replies, their number, and the start. A tuple, since every call makes one.
 _Expected: TypeAlias = tuple[asyncio.Future[list[Any]], int, float]
 
 
 class RedisConnection(asyncio.Protocol):
     def __init__(self, loop: asyncio.AbstractEventLoop, address: RedisAddress, timeout: float) -> None:
         self.address = address
-        self.lost: str | None = None  # why, once it is
-        # Something to wait for before sending more, when the server does not keep up with reading.
+        self.lost: str | None = None  # the reason, once it is lost
+        # Back-pressure: to be awaited before sending more, while the server does not keep up.
         self.congested: asyncio.Future[None] | None = None
-        self.scripts: set[bytes] = set()  # digests of those that its server was sent over this connection
+        self.scripts: set[bytes] = set()  # digests of the scripts that were sent over this connection
         self._loop = loop
         self._timeout = timeout
         self._reader = hiredis.Reader(replyError=ReplyError, notEnoughData=_MISSING)
         self._expected: deque[_Expected] = deque()
-        self._replies: list[Any] = []  # of whoever stands first, as far as they are there
-        self._out: list[bytes] = []  # what the last of the queue have not sent yet, a payload each
+        self._replies: list[Any] = []  # of the first caller in the queue, so far
+        self._out: list[bytes] = []  # payloads of the last callers in the queue, not sent yet
         self._out_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._transport_is_full = False
@@ -66,23 +58,23 @@ class RedisConnection(asyncio.Protocol):
     # --- for callers ---------------------------------------------------------------------------------------
 
     def send(self, payload: bytes, count: int, now: float) -> asyncio.Future[list[Any]]:
-        """Send packed commands and get as many replies. Raises ConnectionLost through the future.
+        """Send packed commands; the future gets their replies, or ConnectionLost.
 
         `now` is the time of the event loop, which most callers need themselves.
         """
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         if self.lost is not None:
-            future.set_exception(RedisConnectionLost(self.lost, False, now))
+            future.set_exception(ConnectionLost(self.lost, False))
             return future
         self._expected.append((future, count, now))
         out = self._out
         if not out:
-            # One turn later, so that all tasks that are ready now share one write and one round trip.
+            # One turn later, so that all tasks that are ready now share one write and one round trip (a pipeline).
             self._loop.call_soon(self._flush)
         out.append(payload)
         self._out_bytes += len(payload)
         if self._out_bytes > HIGH_WATER_BYTES and self.congested is None:
-            # Many large values in one turn: the rest waits, or all of them would be copied into one write.
+            # Many large values in one turn: later calls wait, or all of them would be copied into one write.
             self.congested = self._loop.create_future()
         if self._timer is None:
             self._timer = self._loop.call_at(now + self._timeout, self._overdue)
@@ -91,27 +83,27 @@ class RedisConnection(asyncio.Protocol):
         return future
 
     async def send_until(self, deadline: float, payload: bytes, count: int) -> list[Any]:
-        """As `send`, for a caller that has used up some of its time already: it waits until the deadline only.
+        """`send` with a deadline, for a caller that has used some of its time already.
 
-        Whoever leaves keeps its place in the queue, and the others their connection.
+        After a timeout the caller keeps its place in the queue, and the others their connection.
         """
         now = self._loop.time()
         if now >= deadline:
-            raise RedisConnectionLost(f"there was no time left to ask {self.address}", False, now)
+            raise ConnectionLost(f"there was no time left to ask {self.address}", False)
         if deadline - now > self._timeout - SPARED_S:
-            return await self.send(payload, count, now)  # the timer of the connection ends it, at no extra cost
+            return await self.send(payload, count, now)  # the timer of the connection suffices
         try:
             async with asyncio.timeout_at(deadline):
                 return await self.send(payload, count, now)
         except TimeoutError:
-            raise RedisConnectionLost(f"{self.address} did not answer in time", True, now) from None
+            raise ConnectionLost(f"{self.address} did not answer in time", True) from None
 
     def is_silent(self, for_s: float) -> bool:
-        """Whether somebody has waited for a reply for longer than this."""
+        """Whether a caller has waited for a reply for longer than this."""
         return bool(self._expected) and self._loop.time() - self._expected[0][2] > for_s
 
     def close(self, reason: str) -> None:
-        """Drop the connection; whoever waits gets ConnectionLost."""
+        """Drop the connection; callers that wait get ConnectionLost."""
         if self._transport is not None:
             self._transport.abort()
         self._end(reason)
@@ -165,7 +157,7 @@ class RedisConnection(asyncio.Protocol):
                         future.set_result(replies)
                     self._replies = replies = []
         except (hiredis.ProtocolError, IndexError):
-            self.close(f"{self.address} sent what no Redis sends; is it one?")
+            self.close(f"{self.address} does not speak the Redis protocol; is it a Redis server?")
 
     def _flush(self) -> None:
         if self.lost is None and self._transport is not None and self._out:
@@ -176,7 +168,7 @@ class RedisConnection(asyncio.Protocol):
             self.resume_writing()
 
     def _overdue(self) -> None:
-        """Whoever stands first decides, even if cancelled: replies come in order, so nobody is served before it."""
+        """The first caller decides, even if cancelled: replies arrive in order, so no other is served before it."""
         self._timer = None
         if not self._expected:
             return
@@ -193,9 +185,9 @@ class RedisConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         sent = len(self._expected) - len(self._out)
-        for place, (future, _, since) in enumerate(self._expected):
+        for place, (future, _, _) in enumerate(self._expected):
             if not future.done():
-                future.set_exception(RedisConnectionLost(reason, place < sent, since))
+                future.set_exception(ConnectionLost(reason, place < sent))
         self._expected.clear()
         self.resume_writing()
         if self._lose is not None:
@@ -203,6 +195,6 @@ class RedisConnection(asyncio.Protocol):
 
 
 async def call(connection: RedisConnection, *commands: tuple[str | bytes | int, ...]) -> list[Any]:
-    """Commands of the store itself, outside of the table."""
+    """Run commands of the store itself, which need not be in the table."""
     now = asyncio.get_running_loop().time()
     return await connection.send(b"".join(map(pack_command, commands)), len(commands), now)

@@ -1,4 +1,4 @@
-"""Whole keys on one server, many in one script: what would take several commands and a script for each key."""
+"""Whole keys on one server, many per script: with commands, each key would take several and a script of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keystead.stores.redis.redis_connection import ReplyError, pack_command
 from keystead.stores.redis.redis_settings import RedisAddress
 from keystead.stores.store_contract import WholeKey
 
-KEYS_AT_ONCE: Final = 128  # of one script: the server serves nobody else meanwhile
+KEYS_AT_ONCE: Final = 128  # per script, which blocks the server
 ENTRIES_AT_ONCE: Final = 1_000
 BYTES_AT_ONCE: Final = 256 << 10
 _NEVER: Final = -1
@@ -20,7 +20,7 @@ _KINDS: Final = {kind.encode(): kind for kind in ("string", "hash", "set", "zset
 
 
 class _Text:
-    """A script, and what the server names it by."""
+    """A script and its digest, by which the server knows it."""
 
     def __init__(self, name: str) -> None:
         self.text = files(__package__).joinpath(name).read_bytes()
@@ -32,7 +32,7 @@ _ADD: Final = _Text("add.lua")
 
 
 class WholeKeys:
-    """A script with its keys and arguments, for `run_script`. Its outcome is what it returned, as it is."""
+    """A script with its keys and arguments, for `run_script`. Its outcome is the raw reply."""
 
     otherwise = None
 
@@ -40,7 +40,7 @@ class WholeKeys:
         self._script = script
         self._rest = (b"%d" % len(keys), *keys, *arguments)
         self.reads_only = reads_only
-        self.blamed = Call(TABLE["TYPE" if reads_only else "SET"], [keys[0]], None)
+        self.error_call = Call(TABLE["TYPE" if reads_only else "SET"], [keys[0]], None)
 
     @classmethod
     def read(cls, keys: Sequence[bytes]) -> WholeKeys:
@@ -68,8 +68,8 @@ class WholeKeys:
         return reply
 
 
-def in_steps(keys: Sequence[WholeKey]) -> Iterator[list[WholeKey]]:
-    """So many that a script is done soon."""
+def in_batches(keys: Sequence[WholeKey]) -> Iterator[list[WholeKey]]:
+    """Split into batches small enough for one short script each."""
     some: list[WholeKey] = []
     room = ENTRIES_AT_ONCE
     for key in keys:
@@ -82,19 +82,24 @@ def in_steps(keys: Sequence[WholeKey]) -> Iterator[list[WholeKey]]:
         yield some
 
 
-def shaped(keys: Sequence[bytes], replies: list[Any], found: list[WholeKey], left: list[bytes]) -> None:
-    """What the script told of these keys, in the form of `Store.whole_keys`."""
+def sort_replies(keys: Sequence[bytes], replies: list[Any], found: list[WholeKey], left: list[bytes]) -> None:
+    """Sort the replies of the script: keys in the form of `Store.whole_keys` to `found`, all others to `left`."""
     for key, reply in zip(keys, replies, strict=False):
         if type(reply) is list:
             name, at_ms, value = reply
             kind = _KINDS[name]
-            if kind == "string":
-                value = (value,)
-            elif kind == "zset":
-                # Scores as Python writes them, and before their members: as a command takes them.
-                value[::2], value[1::2] = [repr(float(text)).encode() for text in value[1::2]], value[::2]
-            elif kind == "stream":
-                value = [part for entry, fields in value for part in (entry, b"%d" % len(fields), *fields)]
-            found.append((key, kind, None if at_ms == _NEVER else at_ms, value))
+            found.append((key, kind, None if at_ms == _NEVER else at_ms, _parts_of(kind, value)))
         elif reply:
             left.append(key)
+
+
+def _parts_of(kind: str, value: Any) -> Sequence[bytes]:
+    if kind == "string":
+        return (value,)
+    if kind == "zset":
+        # Scores as Python writes them, and before their members: as a command takes them.
+        value[::2], value[1::2] = [repr(float(text)).encode() for text in value[1::2]], value[::2]
+    elif kind == "stream":
+        return [part for entry, fields in value for part in (entry, b"%d" % len(fields), *fields)]
+    parts: Sequence[bytes] = value
+    return parts

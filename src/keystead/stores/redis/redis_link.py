@@ -1,104 +1,48 @@
-"""A connection that is made again when it is lost.
-
-While there is none, calls wait for one, but no longer than `connect_timeout` from the moment it was lost: after that
-they fail at once, so that a store that is down does not hold up everything in front of it. Meanwhile the link
-goes on trying by itself, and works again as soon as the server does.
-"""
+"""The link to a Redis server: where it is, signing in, and why it refuses."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
 
-from keystead.errors import StoreClosed, StoreError, StoreReadOnly, StoreRefused, StoreUnavailable
-from keystead.stores.redis.redis_connection import RedisConnection, RedisConnectionLost, ReplyError, call
+from keystead.errors import StoreError, StoreReadOnly, StoreRefused, StoreUnavailable
+from keystead.stores.reconnecting_link import ConnectionLost, ReconnectingLink
+from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, call
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
-
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.4
 
 Locate = Callable[[], Awaitable[RedisAddress]]
 Greet = Callable[[RedisConnection], Awaitable[None]]
 
 
-class RedisLink:
-    """`locate` says where the server is now; `greet` makes sure that it is one we can use."""
+class RedisLink(ReconnectingLink[RedisConnection]):
+    """`locate` returns the current address of the server; `greet` signs in and raises if the server is unusable."""
 
     def __init__(self, settings: RedisSettings, locate: Locate, greet: Greet) -> None:
-        self.connection: RedisConnection | None = None
+        super().__init__(settings.url, settings.connect_timeout)
         self._settings = settings
         self._locate = locate
         self._greet = greet
-        self._loop = asyncio.get_running_loop()
-        self._connecting: asyncio.Task[None] | None = None
-        self._lost_at = 0.0
-        self._reason: StoreError | None = None
-        self._closed = False
-
-    async def open(self) -> None:
-        """Connect once; raises what is wrong."""
-        self.connection = await self._attempt()
-
-    def stop(self) -> None:
-        """Let go of everything, at once: whoever is cancelled while closing has closed."""
-        self._closed = True
-        if self._connecting is not None:
-            self._connecting.cancel()
-        if self.connection is not None:
-            self.connection.close("the store was closed")
-
-    async def close(self) -> None:
-        self.stop()
-        if self._connecting is not None:
-            await asyncio.wait({self._connecting})
 
     async def connected(self, deadline: float) -> RedisConnection:
-        """A working connection that takes more to send, or StoreUnavailable before the deadline."""
+        """A working connection whose send buffer has room. Raises StoreUnavailable before the deadline."""
         while True:
-            if self._closed:
-                raise StoreClosed("the store is closed")
-            connection = self.connection
-            if connection is not None and connection.lost is None:
-                writable = connection.congested
-                if writable is None:
-                    return connection
-                await self._until({asyncio.ensure_future(asyncio.shield(writable))}, deadline)
-                if connection.congested is writable:
-                    raise StoreUnavailable(
-                        f"{connection.address} takes nothing more within {self._settings.timeout:g} s"
-                    )
-                continue
-            if self._connecting is None or self._connecting.done():
-                self._lost_at = self._loop.time()
-                self._reason = None
-                self._connecting = asyncio.create_task(self._reconnect())
-            await self._until({self._connecting}, min(deadline, self._lost_at + self._settings.connect_timeout))
-            if not self._connecting.done():
-                raise StoreUnavailable(str(self._reason or f"no connection to {self._settings.url}"))
+            connection = await super().connected(deadline)
+            writable = connection.congested
+            if writable is None:
+                return connection
+            remaining = deadline - self._loop.time()
+            if remaining > 0:
+                await asyncio.wait({asyncio.ensure_future(asyncio.shield(writable))}, timeout=remaining)
+            if connection.congested is writable:
+                raise StoreUnavailable(f"{connection.address} takes nothing more within {self._settings.timeout:g} s")
 
     def drop(self, connection: RedisConnection, reason: str) -> None:
-        """This connection leads to the wrong server, or to none that works."""
+        """Drop a connection to the wrong server, or to one that does not work."""
         connection.close(reason)
 
-    async def _until(self, tasks: set[asyncio.Task[None]] | set[asyncio.Future[None]], when: float) -> None:
-        remaining = when - self._loop.time()
-        if remaining > 0:
-            await asyncio.wait(tasks, timeout=remaining)
-
-    async def _reconnect(self) -> None:
-        pause = FIRST_PAUSE_S
-        while True:
-            try:
-                self.connection = await self._attempt()
-                return
-            except StoreError as error:
-                self._reason = error
-            await asyncio.sleep(pause * random.uniform(0.8, 1.2))  # noqa: S311 - spreads clients apart, guards nothing
-            pause = min(pause * 1.5, LONGEST_PAUSE_S)
-
-    async def _attempt(self) -> RedisConnection:
+    async def _connect(self) -> RedisConnection:
         return await dial(self._settings, await self._locate(), self._greet)
 
 
@@ -129,7 +73,7 @@ async def dial(settings: RedisSettings, address: RedisAddress, greet: Greet) -> 
         raise StoreRefused(
             f"no TLS connection to {address}: {error.reason or error}; check rediss://, ca and verify"
         ) from None
-    except (OSError, RedisConnectionLost, UnicodeError) as error:  # UnicodeError: no host can have this name
+    except (OSError, ConnectionLost, UnicodeError) as error:  # UnicodeError: an invalid host name
         connection.close("it failed")
         raise StoreUnavailable(f"cannot reach {address}: {error}; is the server running there?") from None
     except BaseException:
@@ -139,10 +83,10 @@ async def dial(settings: RedisSettings, address: RedisAddress, greet: Greet) -> 
 
 
 async def sign_in(connection: RedisConnection, user: str | None, password: str | None, database: int = 0) -> None:
-    """The first words on every connection."""
+    """Authenticate, select the database and PING: the first commands on every connection."""
     commands: list[tuple[str | bytes | int, ...]] = [("PING",)]
     if user is not None or password is not None:
-        # A user without a password is asked for, too: without AUTH this would go on as another one, the default.
+        # AUTH also for a user without a password: otherwise the connection would act as the default user.
         commands.insert(0, ("AUTH", user or "default", password or ""))
     if database:
         commands.append(("SELECT", database))

@@ -18,10 +18,11 @@ from keystead.errors import (
     StoreUnavailable,
 )
 from keystead.stores.commands import Call, Command, Reply, read
+from keystead.stores.reconnecting_link import ConnectionLost, unknown_write
 from keystead.stores.redis import redis_full_copy
 from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledScript, CompiledSteps, compile_steps, shape_of
-from keystead.stores.redis.redis_connection import RedisConnection, RedisConnectionLost, ReplyError, call, pack_command
+from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, call, pack_command
 from keystead.stores.redis.redis_link import RedisLink, dial, refusal, sign_in
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 from keystead.stores.redis.reply_shapes import SHAPES, error_of, is_transient
@@ -38,8 +39,8 @@ from keystead.stores.store_contract import (
 )
 
 OLDEST_VERSION = 7
-LOOK_EVERY_S = 0.5  # whether the sentinels have named another master
-PAUSE_S = 0.02  # before asking again a server that cannot serve now
+MASTER_CHECK_S = 0.5  # how often the sentinels are asked for the master
+PAUSE_S = 0.02  # before retrying on a server that cannot serve now
 MAX_BYTES = 512 * 1024 * 1024  # proto-max-bulk-len
 
 
@@ -88,16 +89,16 @@ class RedisStore(Store):
         return self._settings.addresses[0]
 
     async def _watch(self, link: RedisLink) -> None:
-        """Leave a master that was replaced while it lived, or only slept.
+        """Leave a master that was replaced while it was alive, or only suspended.
 
-        It takes writes for some ten seconds more, until the sentinels make it follow the new one: those would be lost.
+        It accepts writes for some ten more seconds, until the sentinels make it a replica: those writes would be lost.
         """
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(MASTER_CHECK_S)
             connection = link.connection
             if connection is None or connection.lost is not None:
                 continue
-            with suppress(StoreError):  # whoever needs a new connection says what is wrong with the sentinels
+            with suppress(StoreError):  # the next reconnect reports what is wrong with the sentinels
                 master = await self._locate()
                 if master != connection.address:
                     link.drop(connection, f"{master} is the master now")
@@ -114,12 +115,12 @@ class RedisStore(Store):
         connection = None if link is None else link.connection
         if link is None or connection is None or connection.lost is not None or connection.congested is not None:
             return await super().run(commands)
-        # The way of most calls, without passing it on: a coroutine more is a good part of what a read costs.
+        # The fast path, inlined: one more coroutine is a good part of the cost of a read.
         if get_ident() != self._opened_thread or not self._loop_runs():
             self._check_loop()
         given: list[Any] = commands if type(commands) is list else list(commands)
         try:
-            # A typed read comes as a Call: what `read` would say of it, without calling that.
+            # Typed reads pass a Call, which `read` would return unchanged.
             calls = [command if type(command) is Call else read(command) for command in given]
         except CommandError:
             return await super().run(given)
@@ -128,13 +129,13 @@ class RedisStore(Store):
         now, payload = self._loop.time(), pack(calls)
         try:
             replies = await connection.send(payload, len(calls), now)
-        except RedisConnectionLost as lost:
+        except ConnectionLost as lost:
             deadline = now + self._settings.timeout
             return without_errors(await self._exchange_until(deadline, link, calls, payload, lost))
-        for call_, reply in zip(calls, replies):  # noqa: B905 - a reply for each, and strict is slow
+        for call_, reply in zip(calls, replies):  # noqa: B905 - the lengths are equal, and strict is slow
             if type(reply) is ReplyError or call_.spec.name in SHAPES:
                 deadline = now + self._settings.timeout
-                return without_errors(await self._mend(deadline, link, connection, calls, replies))
+                return without_errors(await self._finish(deadline, link, connection, calls, replies))
         return replies
 
     async def _replies(self, calls: list[Call]) -> list[Reply]:
@@ -143,12 +144,12 @@ class RedisStore(Store):
         return await self._exchange_until(self._loop.time() + self._settings.timeout, self._link, calls, pack(calls))
 
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
-        asked = shape_of(steps)
-        compiled = None if asked is None else self._compiled.get(asked[0])
-        if asked is None or compiled is None:
+        found = shape_of(steps)
+        compiled = None if found is None else self._compiled.get(found[0])
+        if found is None or compiled is None:
             return await super().atomically(steps)
         self._check_loop()
-        return await self._run_compiled(compiled, asked[1], lambda: steps)
+        return await self._run_compiled(compiled, found[1], lambda: steps)
 
     def prepared(
         self, make: Callable[..., Sequence[Step]], arguments: int
@@ -157,13 +158,13 @@ class RedisStore(Store):
         if compiled is None:
             return super().prepared(make, arguments)
 
-        async def ask(*given: bytes) -> Outcome:
+        async def run_steps(*given: bytes) -> Outcome:
             self._check_loop()
             if not compiled.fits(given):
                 return await self.atomically(make(*given))
             return await self._run_compiled(compiled, given, lambda: make(*given))
 
-        return ask
+        return run_steps
 
     async def _run_compiled(
         self, compiled: CompiledSteps, arguments: Sequence[bytes], steps: Callable[[], Sequence[Step]]
@@ -176,7 +177,7 @@ class RedisStore(Store):
         if connection is not None and connection.lost is None and connection.congested is None:
             try:
                 [reply] = await connection.send(compiled.request_for(connection, arguments), 1, now)
-            except RedisConnectionLost as lost:
+            except ConnectionLost as lost:
                 answer = connection, lost.with_traceback(None)
             else:
                 outcome = compiled.outcome(reply)
@@ -193,9 +194,9 @@ class RedisStore(Store):
         link: RedisLink,
         calls: list[Call],
         payload: bytes,
-        lost: RedisConnectionLost | None = None,
+        lost: ConnectionLost | None = None,
     ) -> list[Reply]:
-        """Where there is no connection, or no longer: wait for one, and ask again if that is safe."""
+        """Without a connection, or after it was lost: wait for one, and retry if that is safe."""
         while True:
             if lost is not None:
                 if link is not self._link:
@@ -206,43 +207,37 @@ class RedisStore(Store):
             connection = await link.connected(deadline)
             try:
                 replies = await connection.send_until(deadline, payload, len(calls))
-            except RedisConnectionLost as again:
-                lost = again.with_traceback(None)  # which leads back here, and would keep the payload in memory
+            except ConnectionLost as again:
+                lost = again.with_traceback(
+                    None
+                )  # the traceback refers to this frame, and would keep the payload in memory
                 continue
-            return await self._mend(deadline, link, connection, calls, replies)
+            return await self._finish(deadline, link, connection, calls, replies)
 
-    async def _mend(
+    async def _finish(
         self, deadline: float, link: RedisLink, connection: RedisConnection, calls: list[Call], replies: list[Any]
     ) -> list[Reply]:
-        """Shape the replies; where the server could not serve now, ask again for what did not run."""
+        """Convert the replies; retry the commands that the server could not serve now."""
         while waiting := [i for i, reply in enumerate(replies) if is_transient(reply)]:
-            first = waiting[0]
-            demoted = "READONLY" in str(replies[first])
+            demoted = "READONLY" in str(replies[waiting[0]])
             if demoted:
                 link.drop(connection, "it is no longer the master")
-            # The order of a batch holds: all from the first that did not run is asked again, and nothing where a
-            # later write did run. A server that is no longer the master answers reads with what may be old.
-            again = [i for i, call in enumerate(calls) if i >= first or (demoted and not call.spec.writes)]
-            overtaken = any(
-                calls[i].spec.writes and type(replies[i]) is not ReplyError for i in range(first, len(calls))
-            )
-            if overtaken or self._loop.time() + PAUSE_S >= deadline:
+            again = _to_retry(calls, replies, waiting[0], demoted)
+            if not again or self._loop.time() + PAUSE_S >= deadline:
                 break
             await asyncio.sleep(PAUSE_S)
             try:
                 connection = await link.connected(deadline)
-                some = await connection.send_until(deadline, pack([calls[i] for i in again]), len(again))
-            except (RedisConnectionLost, StoreUnavailable) as error:
-                if isinstance(error, RedisConnectionLost) and error.sent and any(calls[i].spec.writes for i in again):
-                    outcome: Literal["unknown", "not-sent"] = "unknown"
-                else:
-                    outcome = "not-sent"
+                retried = await connection.send_until(deadline, pack([calls[i] for i in again]), len(again))
+            except (ConnectionLost, StoreUnavailable) as error:
+                may_have_run = isinstance(error, ConnectionLost) and error.sent
+                is_unknown = may_have_run and any(calls[i].spec.writes for i in again)
                 for i in again:
-                    replies[i] = StoreUnavailable(str(error), outcome)
+                    replies[i] = StoreUnavailable(str(error), "unknown" if is_unknown else "not-sent")
                 break
-            for i, reply in zip(again, some, strict=True):
+            for i, reply in zip(again, retried, strict=True):
                 replies[i] = reply
-        return [shaped(c, reply, connection.address) for c, reply in zip(calls, replies, strict=True)]
+        return [convert_reply(c, reply, connection.address) for c, reply in zip(calls, replies, strict=True)]
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         if self._link is None:
@@ -254,18 +249,18 @@ class RedisStore(Store):
         left: list[bytes] = []
         while keys:
             some = keys[: redis_full_copy.KEYS_AT_ONCE]
-            replies = await self._script(redis_full_copy.WholeKeys.read(some))
-            redis_full_copy.shaped(some, replies, found, left)
+            replies = await self._run_copy_script(redis_full_copy.WholeKeys.read(some))
+            redis_full_copy.sort_replies(some, replies, found, left)
             keys = keys[len(replies) :]
         return found, left
 
     async def add_whole_keys(self, keys: Sequence[WholeKey]) -> list[bool]:
         done: list[bool] = []
-        for some in redis_full_copy.in_steps(keys):
-            done += map(bool, await self._script(redis_full_copy.WholeKeys.add(some)))
+        for some in redis_full_copy.in_batches(keys):
+            done += map(bool, await self._run_copy_script(redis_full_copy.WholeKeys.add(some)))
         return done
 
-    async def _script(self, script: redis_full_copy.WholeKeys) -> list[Any]:
+    async def _run_copy_script(self, script: redis_full_copy.WholeKeys) -> list[Any]:
         if self._link is None:
             raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
         return await run_script(self._link, script, self._loop.time() + self._settings.timeout)
@@ -288,7 +283,18 @@ class RedisStore(Store):
             yield mailbox
 
 
-# --- what one server and a cluster share --------------------------------------------------------------------
+def _to_retry(calls: list[Call], replies: list[Any], first: int, demoted: bool) -> list[int]:
+    """The places of the commands to send again, if the one at `first` did not run; none: retrying is not safe.
+
+    The order of a batch holds: everything from that command on is sent again, and nothing if a later write did run.
+    A demoted master answers reads with data that may be stale, so its reads are repeated, too.
+    """
+    if any(calls[i].spec.writes and type(replies[i]) is not ReplyError for i in range(first, len(calls))):
+        return []
+    return [i for i, call in enumerate(calls) if i >= first or (demoted and not call.spec.writes)]
+
+
+# --- shared by one server and a cluster ---------------------------------------------------------------------
 
 
 def pack(calls: list[Call]) -> bytes:
@@ -304,20 +310,20 @@ def _pack(call: Call) -> bytes:
     return packed
 
 
-def shaped(call: Call, reply: Any, address: RedisAddress) -> Reply:
+def convert_reply(call: Call, reply: Any, address: RedisAddress) -> Reply:
     if type(reply) is ReplyError:
         return error_of(call, reply, address)
     shape = None if isinstance(reply, StoreError) else SHAPES.get(call.spec.name)
     return reply if shape is None else shape(call, reply)
 
 
-def refuse_unsafe(lost: RedisConnectionLost, calls: list[Call]) -> None:
-    """Raise where asking again could do a thing twice."""
+def refuse_unsafe(lost: ConnectionLost, calls: list[Call]) -> None:
+    """Raise if sending the calls again could run a write twice."""
     if lost.sent and any(call.spec.writes for call in calls):
-        raise StoreUnavailable(f"{lost}; what was being written may or may not have been", "unknown") from None
+        raise unknown_write(lost) from None
 
 
-# What came back, and from where; or that nothing will.
+# A reply and the connection it came from, or ConnectionLost.
 _Answer: TypeAlias = tuple[RedisConnection, Any]
 
 
@@ -325,7 +331,7 @@ T = TypeVar("T")
 
 
 class Runnable(Protocol[T]):
-    """What `run_script` needs to know of a script. `otherwise` is to be run where this one leaves all undone."""
+    """A script for `run_script`. `otherwise`: the script to run if this one did nothing."""
 
     @property
     def reads_only(self) -> bool: ...
@@ -336,63 +342,65 @@ class Runnable(Protocol[T]):
     @property
     def by_text(self) -> bytes: ...
     @property
-    def blamed(self) -> Call:
-        """The command that an error of the whole is said to be of."""
+    def error_call(self) -> Call:
+        """The command that errors of the whole script name."""
 
     def failure(self, reply: Any) -> ReplyError | None: ...
     def outcome(self, reply: list[Any], address: RedisAddress) -> T: ...
 
 
 async def run_script(link: RedisLink, script: Runnable[T], deadline: float, answer: _Answer | None = None) -> T:
-    """Run it where the link leads, again only if it did not run there. `answer`: of one who has sent it already."""
+    """Run the script; retry only if it did not run. `answer`: of a caller that has already sent it."""
     loop = asyncio.get_running_loop()
-    payload = b"" if answer else script.by_digest
+    payload = b""  # empty: by digest
     while True:
-        connection, reply = answer or await _sent(link, payload, deadline)
+        connection, reply = answer or await _send_script(link, payload or script.by_digest, deadline)
         answer = None
-        if isinstance(reply, RedisConnectionLost):
-            if reply.sent and not script.reads_only:
-                raise StoreUnavailable(f"{reply}; what was being written may or may not have been", "unknown")
-            if loop.time() >= deadline:
-                raise StoreUnavailable(str(reply))
-            payload = payload or script.by_digest
+        if isinstance(reply, ConnectionLost):
+            _refuse_retry(reply, script, loop.time() >= deadline)
             continue
         reply = script.failure(reply) or reply
         if isinstance(reply, list):
             return script.outcome(reply, connection.address)
         if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT"):
-            payload = script.by_text  # a new server, or one that was restarted: this also makes it known there
+            payload = script.by_text  # a new or restarted server: EVAL also caches the script there
         elif is_transient(reply) and loop.time() + PAUSE_S < deadline:
             if str(reply).startswith("READONLY"):
                 link.drop(connection, "it is no longer the master")
-            payload = payload or script.by_digest
             await asyncio.sleep(PAUSE_S)
         elif script.otherwise is not None:
-            script = script.otherwise
-            payload = script.by_digest
+            script, payload = script.otherwise, b""
         else:
-            raise error_of(script.blamed, reply, connection.address)
+            raise error_of(script.error_call, reply, connection.address)
 
 
-async def _sent(link: RedisLink, payload: bytes, deadline: float) -> _Answer:
+def _refuse_retry(lost: ConnectionLost, script: Runnable[Any], is_overdue: bool) -> None:
+    """Raise if the script may have written, or if there is no time left."""
+    if lost.sent and not script.reads_only:
+        raise unknown_write(lost)
+    if is_overdue:
+        raise StoreUnavailable(str(lost))
+
+
+async def _send_script(link: RedisLink, payload: bytes, deadline: float) -> _Answer:
     connection = await link.connected(deadline)
     try:
         [reply] = await connection.send_until(deadline, payload, 1)
-    except RedisConnectionLost as lost:
+    except ConnectionLost as lost:
         return connection, lost.with_traceback(None)
     return connection, reply
 
 
 async def require_writable(connection: RedisConnection, key: bytes) -> None:
-    """Say at the start that a server or its user is read-only, by removing a key that nobody has."""
+    """Raise at the start if the server or its user is read-only, by deleting a key that does not exist."""
     [reply, seen] = await call(connection, ("DEL", key), ("EXISTS", key))
     if not isinstance(reply, ReplyError):
         return
     text = str(reply)
     if text.startswith("NOPERM"):
-        # Not "key" alone: the sentence may hold the name of the user, which may be keystead.
+        # Not "key" alone: the message may contain the user's name, which may be keystead.
         if "access" in text and "key" in text.partition("access")[2] and isinstance(seen, ReplyError):
-            return  # this user has keys of its own, and the probe is none of them
+            return  # this user may write certain keys only, and the probe is not one of them
         raise StoreReadOnly(
             f"the user of {connection.address} may not write ({text}); give it the rights of @write and its keys"
         )
@@ -400,22 +408,22 @@ async def require_writable(connection: RedisConnection, key: bytes) -> None:
 
 
 async def stated_guarantees(connection: RedisConnection, atomic: Literal["any keys", "one slot"]) -> Guarantees:
-    """What this server says of itself; where it does not say, the weaker is assumed."""
+    """The guarantees of this server by its own account; where it gives none, the weaker is assumed."""
     try:
         [info, sync] = await call(connection, ("INFO",), ("CONFIG", "GET", "appendfsync"))
-    except RedisConnectionLost as lost:
+    except ConnectionLost as lost:
         raise StoreUnavailable(str(lost)) from None
     text = "" if isinstance(info, ReplyError) else info.decode("utf-8", "replace")
-    said = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
-    version = said.get("redis_version", "")
+    stated = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    version = stated.get("redis_version", "")
     if version and int(version.partition(".")[0]) < OLDEST_VERSION:
         raise StoreRefused(
             f"{connection.address} is Redis {version}; Keystead needs Redis {OLDEST_VERSION} or later, or Valkey"
         )
     durability: Literal["disk", "seconds", "memory"] = "memory"
-    if said.get("aof_enabled") == "1":
+    if stated.get("aof_enabled") == "1":
         durability = "disk" if isinstance(sync, list) and b"always" in sync else "seconds"
-    evicts = said.get("maxmemory", "1") != "0" and said.get("maxmemory_policy") != "noeviction"
+    evicts = stated.get("maxmemory", "1") != "0" and stated.get("maxmemory_policy") != "noeviction"
     return Guarantees(
         atomic=atomic,
         durability=durability,
@@ -426,7 +434,7 @@ async def stated_guarantees(connection: RedisConnection, atomic: Literal["any ke
 
 
 async def master_of(settings: RedisSettings) -> RedisAddress:
-    """Where the sentinels say that the master is."""
+    """The address of the master according to the sentinels."""
     problems: list[str] = []
     for sentinel in settings.addresses:
 
@@ -440,11 +448,11 @@ async def master_of(settings: RedisSettings) -> RedisAddress:
             continue
         try:
             [answer] = await call(connection, ("SENTINEL", "GET-MASTER-ADDR-BY-NAME", settings.service))
-        except RedisConnectionLost as lost:
+        except ConnectionLost as lost:
             problems.append(str(lost))
             continue
         finally:
-            connection.close("it was asked")
+            connection.close("it has answered")
         if isinstance(answer, list) and len(answer) == 2:
             return RedisAddress(answer[0].decode(), int(answer[1]))
         problems.append(f"{sentinel} knows no master {settings.service!r}")

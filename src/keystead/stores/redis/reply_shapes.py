@@ -1,4 +1,4 @@
-"""From what the server sends to what the contract says: RESP3 shapes, and typed errors."""
+"""Converts replies of the server to those of the contract: RESP3 shapes, and typed errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _zpopmin(call: Call, reply: list[bytes]) -> Reply:
     return [reply[0], float(reply[1])] if reply else []
 
 
-# The connection speaks RESP2, in which a script's reply and a plain one look the same. These differ in RESP3.
+# The connection speaks RESP2, in which replies of scripts and of plain commands look the same. These differ in RESP3.
 SHAPES: dict[str, Callable[[Call, Any], Reply]] = {
     "HGETALL": _dict,
     "SMEMBERS": _set,
@@ -82,7 +82,7 @@ _COMMAND_ERRORS: tuple[tuple[str, Callable[[str], CommandError]], ...] = (
 
 
 def error_of(call: Call, error: ReplyError, address: RedisAddress) -> StoreError:
-    """What the server said of this command."""
+    """The error for an error reply to this command."""
     text = str(error)
     if text.startswith("WRONGTYPE"):
         return call.blame(WrongKind(f"the key holds another kind of value than a {call.spec.about}"))
@@ -90,15 +90,15 @@ def error_of(call: Call, error: ReplyError, address: RedisAddress) -> StoreError
         return refusal(address, ReplyError(f"NOPERM {text}"))
     if text.startswith("OOM"):
         return StoreFull(f"{address} has no memory left for this; raise its maxmemory or free some")
-    for mark, make in _COMMAND_ERRORS:
-        if mark in text:
+    for known, make in _COMMAND_ERRORS:
+        if known in text:
             return call.blame(make(text))
     if text.startswith("ERR"):
         return call.blame(BadArgument(text.removeprefix("ERR ")))
     return refusal(address, error)
 
 
-# The command was not run, and may be run later or elsewhere.
+# The command did not run, and can be retried later or on another node.
 TRANSIENT = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY")
 
 

@@ -1,4 +1,4 @@
-"""Messages from a Redis server, over a connection of their own."""
+"""Pub/sub on a Redis server, over a dedicated connection."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _PING = pack_command((b"PING",))
 async def subscription(
     settings: RedisSettings, address: RedisAddress, channels: tuple[str, ...], listeners: set[Listener]
 ) -> AsyncIterator[Mailbox]:
-    """Subscribe, and be told if the connection is lost: then messages may have been missed.
+    """Subscribe. If the connection is lost, the mailbox fails: messages may have been missed.
 
-    It is among `listeners` while it lasts, so that its store can end it.
+    The listener is in `listeners` meanwhile, so that its store can stop it.
     """
     mailbox = Mailbox()
 
@@ -42,7 +42,7 @@ async def subscription(
 
 
 class Listener:
-    """Takes over a connection: from now on it carries messages, and answers to pings that show it is alive."""
+    """Takes over a connection: it carries only messages, and replies to pings, which show that it is alive."""
 
     def __init__(self, connection: RedisConnection, mailbox: Mailbox, channels: int, timeout: float) -> None:
         self._connection = connection
@@ -64,7 +64,7 @@ class Listener:
             raise StoreUnavailable(f"{self._connection.address} did not answer within {self._timeout:g} s") from None
 
     def stop(self, reason: str) -> None:
-        """Whoever still reads, or waits to, gets an error with this reason."""
+        """Readers get an error with this reason."""
         self._timer.cancel()
         self._connection.close(reason)
 

@@ -1,4 +1,4 @@
-"""What the commands mean on tables: one interpretation for every SQL store."""
+"""The commands on SQL tables: one interpreter for every SQL store."""
 
 from keystead.stores.sql.interpreter import Interpreter
 from keystead.stores.sql.key_tables import KeyTables

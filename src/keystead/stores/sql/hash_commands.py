@@ -1,4 +1,4 @@
-"""Hashes, as Redis means them."""
+"""Hashes, with the semantics of Redis."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from keystead.stores.commands import Call, Reply
 from keystead.stores.sql.key_tables import HASH, KeyTables
-from keystead.stores.sql.string_commands import added
+from keystead.stores.sql.string_commands import add_amount
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 def _owner(tables: KeyTables, key: bytes) -> tuple[int, int]:
-    """The id and size of the hash, which is created where it is missing."""
+    """The id and size of the hash, which is created if it does not exist."""
     row = tables.holding(key, HASH)
     return (tables.create(key, HASH), 0) if row is None else (row.id, row.size)
 
@@ -65,7 +65,7 @@ def hdel(tables: KeyTables, call: Call) -> Reply:
 
 
 def remove_fields(tables: KeyTables, key: bytes, owner: int, size: int, fields: list[bytes]) -> int:
-    """Remove fields of a hash or members of a set; the key goes with the last."""
+    """Remove fields of a hash or members of a set; the key is deleted with the last."""
     gone = sum(tables.drop_field(owner, field) for field in fields)
     if gone:
         tables.resize(key, owner, size - gone)
@@ -85,7 +85,7 @@ def hincrby(tables: KeyTables, call: Call) -> Reply:
     key, field, _ = call.args
     row = tables.holding(key, HASH)
     found = None if row is None else tables.field(row.id, field)
-    total = added(None if found is None else found[0], call.options)
+    total = add_amount(None if found is None else found[0], call.options)
     owner = tables.create(key, HASH) if row is None else row.id
     tables.put_field(owner, field, b"%d" % total, new=found is None)
     if found is None:

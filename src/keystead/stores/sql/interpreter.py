@@ -47,14 +47,14 @@ class Interpreter(Generic[T]):
         self.handlers = handlers
 
     def replies(self, calls: list[Call]) -> list[Reply]:
-        """One reply a call; a CommandError in the place of each that failed, which then had no effect."""
+        """One reply per call, with a CommandError in place of each failure, which had no effect."""
         self.tables.now_ms = self.clock()
         if len(calls) == 1:
             return [self.reply(calls[0])]
         return [self.reply(call) for call in calls]
 
     def atomically(self, steps: list[Planned]) -> Outcome:
-        """Run the steps as one: where one stops or fails, the tables are as they were before.
+        """Run the steps as one: if one stops or fails, the tables are unchanged.
 
         After an error of the database itself the transaction is the caller's to roll back: it may be so already.
         """
@@ -82,7 +82,7 @@ class Interpreter(Generic[T]):
         return Outcome(replies)
 
     def reply(self, call: Call) -> Reply:
-        """What this call replies, or the CommandError that it fails with."""
+        """The reply of this call, or its CommandError."""
         try:
             return self.handlers[call.spec.name](self.tables, call)
         except CommandError as error:

@@ -1,4 +1,4 @@
-"""Whole keys of any kind, messages, and what is asked of the store itself."""
+"""Commands on keys of any kind, on messages, and on the store itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keystead.stores.sql.key_tables import KIND_NAMES, KeyTables, StringKeys
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keystead.stores.commands import ExpireOptions, ScanOptions
+    from keystead.stores.command_options import ExpireOptions, ScanOptions
 
 
 def del_(tables: StringKeys, call: Call) -> Reply:

@@ -1,4 +1,4 @@
-"""What the commands need of the tables that a SQL store keeps its keys in.
+"""The interface to the tables of a SQL store.
 
 `keys` has a row for each key, with its kind, deadline and size; a string's value stands in it. What a
 collection holds stands in a table of its kind, under the id of the key. An id is never given twice, so
@@ -34,7 +34,7 @@ class KeyRow(NamedTuple):
 
 
 class Rows(Protocol):
-    """What a statement gave: of sqlite3 its cursor."""
+    """The result of a statement, such as a cursor of sqlite3."""
 
     @property
     def rowcount(self) -> int: ...
@@ -59,7 +59,7 @@ class StringKeys(ABC):
 
     @abstractmethod
     def live(self, key: bytes) -> KeyRow | None:
-        """The row of a key that is there and has not expired."""
+        """The row of a key that exists and has not expired."""
 
     def holding(self, key: bytes, kind: int) -> KeyRow | None:
         """The row of a live key of this kind; WrongKind if it is of another."""
@@ -70,7 +70,7 @@ class StringKeys(ABC):
 
     @abstractmethod
     def value(self, key: bytes, row: KeyRow) -> bytes:
-        """What stands in the row itself: a string, or the last id of a stream. It may be large, so it is asked for."""
+        """The value in the row itself: a string, or the last id of a stream. It may be large: loaded on demand."""
 
     @abstractmethod
     def string(self, key: bytes) -> bytes | None:
@@ -82,20 +82,20 @@ class StringKeys(ABC):
 
     @abstractmethod
     def delete(self, key: bytes) -> bool:
-        """Remove a key, expired or not; True where it was there and had not expired."""
+        """Remove a key, expired or not; True if it existed and had not expired."""
 
     @abstractmethod
     def set_deadline(self, key: bytes, row: KeyRow, expires_at: int | None) -> None: ...
 
     @abstractmethod
     def set_value(self, key: bytes, row: KeyRow, value: bytes) -> None:
-        """Give a string another value, and leave it its deadline."""
+        """Change the value of a string, and keep its deadline."""
 
     # --- one atomic step -----------------------------------------------------------------------------------
 
     @abstractmethod
     def begin_step(self, calls: Sequence[Call]) -> None:
-        """From here on, `undo_step` takes everything back that these calls do."""
+        """From here on, `undo_step` reverts everything that these calls do."""
 
     @abstractmethod
     def keep_step(self) -> None: ...
@@ -124,10 +124,10 @@ class KeyTables(StringKeys):
 
     @abstractmethod
     def set_size(self, key: bytes, owner: int, size: int, last: bytes | None = None) -> None:
-        """Write down how many entries there are now, and of a stream that has a new one, its id."""
+        """Store the number of entries, and the id of a new entry of a stream."""
 
     def resize(self, key: bytes, owner: int, size: int) -> None:
-        """As `set_size`, but a collection without entries is no key (a stream is)."""
+        """`set_size`, but a collection without entries is deleted (a stream is not)."""
         if size:
             self.set_size(key, owner, size)
         else:
@@ -139,28 +139,28 @@ class KeyTables(StringKeys):
 
     @abstractmethod
     def count(self) -> int:
-        """How many live keys there are."""
+        """The number of live keys."""
 
     # --- fields of hashes, members of sets -----------------------------------------------------------------
 
     @abstractmethod
     def field(self, owner: int, field: bytes) -> tuple[bytes] | None:
-        """The value of a field, alone in a tuple."""
+        """The value of a field, in a tuple of one."""
 
     @abstractmethod
     def fields(self, owner: int) -> list[tuple[bytes, bytes]]: ...
 
     @abstractmethod
     def put_field(self, owner: int, field: bytes, value: bytes, *, new: bool | None = None) -> bool:
-        """Set a field; True where it is new. `new`: what the caller knows about that, if anything."""
+        """Set a field; True if it is new. `new`: whether it is, if the caller knows."""
 
     @abstractmethod
     def add_field(self, owner: int, field: bytes, value: bytes | None = None) -> bool:
-        """Set a field if it is not there; True where it was not."""
+        """Set a field if it does not exist; True if it did not."""
 
     @abstractmethod
     def drop_field(self, owner: int, field: bytes) -> bool:
-        """Remove a field; True where it was there."""
+        """Remove a field; True if it existed."""
 
     # --- members of sorted sets ----------------------------------------------------------------------------
 
@@ -176,22 +176,22 @@ class KeyTables(StringKeys):
     def members(
         self, key: bytes, where: str, parameters: Sequence[Any], *, limit: int, offset: int, reverse: bool = False
     ) -> list[tuple[bytes, float]]:
-        """Members and scores that fit a condition, in order: by score, and those of one score by their bytes."""
+        """Members and scores that match a condition, ordered by score, then by the bytes of the member."""
         return self.execute(in_order(where, reverse), (*parameters, limit, offset)).fetchall()
 
-    def coded(self, score: float) -> float | int:
-        """A score as the table holds it; what it holds sorts as scores do."""
+    def encode_score(self, score: float) -> float | int:
+        """A score as stored in the table; it sorts as scores do."""
         return score
 
     def member_of(self, key: bytes) -> str:
-        """What stands for a whole member in a comparison within this sorted set."""
+        """The SQL expression for a whole member of this sorted set."""
         return "member"
 
     # --- messages ------------------------------------------------------------------------------------------
 
     @abstractmethod
     def publish(self, channel: bytes, data: bytes) -> int:
-        """Send a message when all this is committed; how many listen, here or in another process."""
+        """Send a message with the commit; returns the number of subscribers in all processes."""
 
 
 def wrong_kind(held: int, wanted: int) -> WrongKind:
@@ -204,7 +204,7 @@ def in_order(where: str, reverse: bool) -> str:
 
 
 def span(indexes: tuple[int, int], size: int) -> tuple[int, int]:
-    """An index range as Redis counts it (negative: from the end), as the first place and how many."""
+    """An index range of Redis (negative: from the end) as first place and count."""
     start, stop = indexes
     first = max(start + size if start < 0 else start, 0)
     last = min(stop + size if stop < 0 else stop, size - 1)

@@ -1,4 +1,4 @@
-"""Lists, as Redis means them. An item has a place; places have an order, and may have gaps."""
+"""Lists, with the semantics of Redis. An item has a place; places are ordered, and may have gaps."""
 
 from __future__ import annotations
 

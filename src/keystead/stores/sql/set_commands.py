@@ -1,4 +1,4 @@
-"""Sets, as Redis means them. A member is a field without a value."""
+"""Sets, with the semantics of Redis. A member is a field without a value."""
 
 from __future__ import annotations
 

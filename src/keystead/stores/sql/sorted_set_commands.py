@@ -1,4 +1,4 @@
-"""Sorted sets, as Redis means them: by score, and members of one score by their bytes."""
+"""Sorted sets, with the semantics of Redis: ordered by score, then by the bytes of the member."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import math
 from typing import TYPE_CHECKING
 
 from keystead.errors import NotANumber
-from keystead.stores.commands import Call, Reply, ScoreBound
+from keystead.stores.command_options import ScoreBound
+from keystead.stores.commands import Call, Reply
 from keystead.stores.sql.key_tables import ZSET, KeyRow, KeyTables, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keystead.stores.commands import ZAddOptions, ZRangeOptions
+    from keystead.stores.command_options import ZAddOptions, ZRangeOptions
 
 
 def zadd(tables: KeyTables, call: Call) -> Reply:
@@ -42,7 +43,7 @@ def zadd(tables: KeyTables, call: Call) -> Reply:
 
 
 def _next_score(flags: frozenset[bytes], held: float | None, given: float) -> float | None:
-    """The score a member gets, or None where the flags leave it as it is."""
+    """The new score of a member, or None if the flags leave it unchanged."""
     if held is None:
         return None if b"XX" in flags else given
     if b"NX" in flags:
@@ -61,10 +62,10 @@ def zrem(tables: KeyTables, call: Call) -> Reply:
     if row is None:
         return 0
     gone = sum(tables.drop_score(row.id, member) for member in members)
-    return _removed(tables, key, row, gone)
+    return _shrink(tables, key, row, gone)
 
 
-def _removed(tables: KeyTables, key: bytes, row: KeyRow, gone: int) -> int:
+def _shrink(tables: KeyTables, key: bytes, row: KeyRow, gone: int) -> int:
     if gone:
         tables.resize(key, row.id, row.size - gone)
     return gone
@@ -87,9 +88,12 @@ def zcard(tables: KeyTables, call: Call) -> Reply:
 
 
 def _between(tables: KeyTables, low: ScoreBound, high: ScoreBound) -> tuple[str, tuple[float, ...]]:
-    """A condition on scores, in constant words only, and its parameters."""
+    """A condition on scores (constant SQL), and its parameters."""
     above, below = ">" if low.exclusive else ">=", "<" if high.exclusive else "<="
-    return f"owner = ? AND score {above} ? AND score {below} ?", (tables.coded(low.score), tables.coded(high.score))
+    return f"owner = ? AND score {above} ? AND score {below} ?", (
+        tables.encode_score(low.score),
+        tables.encode_score(high.score),
+    )
 
 
 def zcount(tables: KeyTables, call: Call) -> Reply:
@@ -116,7 +120,7 @@ def _rank(tables: KeyTables, call: Call, side: str) -> int | None:
         return None
     before: int = tables.execute(
         f"SELECT count(*) FROM scored WHERE owner = ? AND (score, {tables.member_of(key)}) {side} (?, ?)",  # noqa: S608
-        (row.id, tables.coded(score), member),
+        (row.id, tables.encode_score(score), member),
     ).fetchone()[0]
     return before
 
@@ -147,7 +151,7 @@ def zremrangebyscore(tables: KeyTables, call: Call) -> Reply:
         return 0
     where, bounds = _between(tables, *call.options)
     gone = tables.execute(f"DELETE FROM scored WHERE {where}", (row.id, *bounds)).rowcount  # noqa: S608
-    return _removed(tables, call.args[0], row, gone)
+    return _shrink(tables, call.args[0], row, gone)
 
 
 def _remove_lowest(tables: KeyTables, key: bytes, row: KeyRow, offset: int, count: int) -> list[list[Reply]]:
@@ -155,7 +159,7 @@ def _remove_lowest(tables: KeyTables, key: bytes, row: KeyRow, offset: int, coun
     found = tables.members(key, "owner = ?", (row.id,), limit=min(count, row.size), offset=offset)
     for member, _ in found:
         tables.drop_score(row.id, member)
-    _removed(tables, key, row, len(found))
+    _shrink(tables, key, row, len(found))
     return [[member, score] for member, score in found]
 
 

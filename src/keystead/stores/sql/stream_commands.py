@@ -1,21 +1,22 @@
-"""Streams, as Redis means them. The row of the key remembers the last id, so that ids only ever grow."""
+"""Streams, with the semantics of Redis. The row of the key holds the last id, so that ids only ever grow."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from keystead.errors import BadArgument
-from keystead.stores.commands import UINT64_MAX, Call, Reply
+from keystead.stores.command_options import UINT64_MAX
+from keystead.stores.commands import Call, Reply
 from keystead.stores.sql.key_tables import STREAM, KeyTables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keystead.stores.commands import XAddOptions, XRangeOptions
+    from keystead.stores.command_options import XAddOptions, XRangeOptions
 
 
 def _bytes(entry: int) -> bytes:
-    """An id in the form that sorts as ids do."""
+    """An id as bytes that sort in the order of ids."""
     return entry.to_bytes(16, "big")
 
 

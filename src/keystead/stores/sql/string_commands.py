@@ -1,17 +1,18 @@
-"""Strings and numbers, as Redis means them."""
+"""Strings and numbers, with the semantics of Redis."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from keystead.errors import NotANumber, StoredNotANumber, WrongKind
-from keystead.stores.commands import INT64_MAX, INT64_MIN, PLAIN_SET, Call, Reply, integer
+from keystead.stores.command_options import PLAIN_SET
+from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, Reply, integer
 from keystead.stores.sql.key_tables import STRING, StringKeys, wrong_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from keystead.stores.commands import GetExOptions, SetOptions
+    from keystead.stores.command_options import GetExOptions, SetOptions
 
 
 def get(tables: StringKeys, call: Call) -> Reply:
@@ -23,7 +24,7 @@ def mget(tables: StringKeys, call: Call) -> Reply:
 
 
 def _string_or_none(tables: StringKeys, key: bytes) -> bytes | None:
-    """As GET, which finds a string that it knows in one search; but a key of another kind is as none."""
+    """GET for each key, which finds a cached string in one search; a key of another kind counts as missing."""
     try:
         return tables.string(key)
     except WrongKind:
@@ -75,7 +76,7 @@ def getex(tables: StringKeys, call: Call) -> Reply:
     return tables.value(key, row)
 
 
-def added(held: bytes | None, amount: int) -> int:
+def add_amount(held: bytes | None, amount: int) -> int:
     """A stored number plus an amount, within 64 bits."""
     try:
         total = integer(b"0" if held is None else held) + amount
@@ -89,7 +90,7 @@ def added(held: bytes | None, amount: int) -> int:
 def incrby(tables: StringKeys, call: Call) -> Reply:
     key = call.args[0]
     row = tables.holding(key, STRING)
-    total = added(None if row is None else tables.value(key, row), call.options)
+    total = add_amount(None if row is None else tables.value(key, row), call.options)
     if row is None:
         tables.put(key, b"%d" % total, None)
     else:

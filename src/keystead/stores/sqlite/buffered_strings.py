@@ -1,4 +1,4 @@
-"""The strings of one atomic step: each is read once, and what has changed is written at the end.
+"""The strings of one atomic step: each is read once, and changes are written at the end.
 
 Most atomic steps look at a few strings and change some of them. Run on the tables themselves, every command would
 search for its row again, and a savepoint would have to be ready for a guard that stops behind a write. Here nothing is
@@ -38,7 +38,7 @@ class _Held:
 
 
 class BufferedStrings(StringKeys):
-    """Begin with `begin_step`; then `keep_step` writes what has changed, and `undo_step` forgets it."""
+    """Begin with `begin_step`; then `keep_step` writes the changes, and `undo_step` discards them."""
 
     def __init__(self, tables: SqliteTables) -> None:
         self._tables = tables

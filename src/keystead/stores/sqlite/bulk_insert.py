@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, Final
 
-_PARAMETERS: Final = 999  # a statement of an old SQLite has room for so many
+_PARAMETERS: Final = 999  # the limit per statement in old versions of SQLite
 
 
 def insert_rows(execute: Callable[[str, Sequence[Any]], Any], into: str, rows: Sequence[Sequence[Any]]) -> None:

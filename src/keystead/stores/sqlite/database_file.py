@@ -1,4 +1,4 @@
-"""Opening a database file, and saying in a sentence what is wrong with it."""
+"""Opens a database file, and explains its errors."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ def prepare(path: str, wait_ms: int) -> sqlite3.Connection:
     end = time.monotonic() + wait_ms / 1000
     while True:
         try:
-            return _prepared(path, wait_ms)
+            return _open_prepared(path, wait_ms)
         except sqlite3.Error as error:
-            # SQLite itself does not wait where processes that make a new file switch it to its log together.
+            # SQLite does not wait when several processes switch a new file to WAL at once.
             if not is_locked(error) or time.monotonic() > end:
                 raise explain(error, path) from None
         time.sleep(0.002)
 
 
-def _prepared(path: str, wait_ms: int) -> sqlite3.Connection:
+def _open_prepared(path: str, wait_ms: int) -> sqlite3.Connection:
     if path != ":memory:":
         _peek(path)
     connection = connect(path, wait_ms=wait_ms)
@@ -66,7 +66,7 @@ def _prepared(path: str, wait_ms: int) -> sqlite3.Connection:
             for statement in SCHEMA.split(";")[:-1]:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        # A file that cannot be written is found here, not at the first write: SQLite lets even that one begin.
+        # Detects a read-only file here, not at the first write: BEGIN IMMEDIATE succeeds even then.
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT" if new else "ROLLBACK")
         connection.execute("PRAGMA busy_timeout = 0")
@@ -77,15 +77,15 @@ def _prepared(path: str, wait_ms: int) -> sqlite3.Connection:
 
 
 def _peek(path: str) -> None:
-    """Refuse a file of others without writing to it: to close a connection that may write moves a log into its file."""
+    """Refuse a file of another program without writing to it: closing a writable connection checkpoints its log."""
     url = f"{Path(path).absolute().as_uri()}?mode=ro"
-    # It is no error here if there is no file yet, or if only one who may write can tell what is in it.
+    # Not an error here: there is no file yet, or it cannot be read without write access.
     with suppress(sqlite3.Error), closing(sqlite3.connect(url, uri=True, timeout=0)) as connection:
         _refuse_others(connection, path)
 
 
 def _refuse_others(connection: sqlite3.Connection, path: str) -> None:
-    """Keep off a database that some other program made, and off one of a later Keystead."""
+    """Refuse a database of another program, or of a later Keystead."""
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     version = _pragma(connection, "user_version")
     if (tables or version) and _pragma(connection, "application_id") != APPLICATION_ID:
@@ -106,17 +106,17 @@ def is_locked(error: Exception) -> bool:
 
 
 def explain(error: sqlite3.Error | OverflowError, path: str) -> StoreError:
-    """What SQLite said, as an error a person can act on."""
+    """An error of SQLite as an error of Keystead."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if is_locked(error):
         return StoreUnavailable(f"{path} is locked by another process that does not finish; find it and end it")
-    if code == sqlite3.SQLITE_READONLY or (code == sqlite3.SQLITE_CANTOPEN and not _writable(path)):
+    if code == sqlite3.SQLITE_READONLY or (code == sqlite3.SQLITE_CANTOPEN and not _is_writable(path)):
         return StoreReadOnly(f"{path} cannot be written ({error}); check the rights of the file and of its folder")
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"no room left for {path}; free some space on its disk. What was stored is untouched")
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
         return StoreDamaged(
-            f"{path} is no SQLite database, or is damaged ({error}); choose another file or restore a copy"
+            f"{path} is not a SQLite database, or is damaged ({error}); choose another file or restore a copy"
         )
     if code == sqlite3.SQLITE_CANTOPEN:
         return StoreUnavailable(
@@ -127,6 +127,6 @@ def explain(error: sqlite3.Error | OverflowError, path: str) -> StoreError:
     return StoreUnavailable(f"{path} did not do what was asked: {error}", "unknown")
 
 
-def _writable(path: str) -> bool:
-    """Whether this user may write the file, and make the log beside it."""
+def _is_writable(path: str) -> bool:
+    """Whether this user may write the file, and create the log beside it."""
     return os.access(Path(path).parent, os.W_OK) and (not Path(path).exists() or os.access(path, os.W_OK))

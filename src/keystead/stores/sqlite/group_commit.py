@@ -1,8 +1,8 @@
-"""The one lane all writes of a process go through, in groups that share a commit.
+"""Group commit: all writes of a process go through one queue, in groups that share a commit.
 
-Commands run in the event loop's own thread: they take microseconds, and a thread that ran them would have to
-win Python's lock back after each statement, which under load costs milliseconds each time. What takes long, the
-commit with its sync to disk, is done by a worker thread. What arrives meanwhile forms the next group.
+Commands run in the thread of the event loop: they take microseconds, and another thread would have to reacquire
+Python's lock (GIL) after each statement, which under load costs milliseconds each time. The slow part, the commit with
+its sync to disk, runs in a worker thread. Writes that arrive meanwhile form the next group.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from keystead.stores.sqlite.database_file import explain, is_locked
 from keystead.stores.sqlite.sqlite_interpreter import SqliteInterpreter
 from keystead.stores.worker_thread import WorkerThread
 
-GROUP_COMMANDS = 1_000  # a group holds no more than this, unless one batch alone does
-CALLS_A_TURN = 32  # calls in a row that need not wait, after which other tasks get a turn
-INLINE_COMMANDS = 200  # a larger group runs in the worker, so that the event loop goes on
+GROUP_COMMANDS = 1_000  # per group, unless one batch alone has more
+CALLS_A_TURN = 32  # consecutive calls that do not wait, before other tasks get a turn
+INLINE_COMMANDS = 200  # a larger group runs in the worker, to keep the event loop responsive
 
 
-# Calls, whose result is their replies; or anything else that is to be done in the transaction, and returns its result.
+# Calls, whose result is their replies; or a function to run in the transaction.
 Work: TypeAlias = list[Call] | Callable[[], Any]
 
 
 class Batch:
-    """Work that is to take effect as a whole, and whoever waits for it."""
+    """Work that takes effect as a whole, and the future of its caller."""
 
     __slots__ = ("commands", "deadline", "future", "heavy", "started", "work")
 
@@ -56,13 +56,13 @@ class GroupCommit:
         loop: asyncio.AbstractEventLoop,
         *,
         timeout: float,
-        beginning: Callable[[], None],
-        committed: Callable[[], None],
+        before_group: Callable[[], None],
+        after_commit: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._interpreter = interpreter
-        self._beginning = beginning
-        self._committed = committed
+        self._before_group = before_group
+        self._after_commit = after_commit
         self._path = path
         self._worker = worker
         self._loop = loop
@@ -70,25 +70,25 @@ class GroupCommit:
         self._timeout = timeout
         self._queue: deque[Batch] = deque()
         self._between: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
-        self._group: Sequence[Batch] = ()  # under way; what waits in the queue came later
+        self._group: Sequence[Batch] = ()  # in progress; the batches in the queue came later
         self._timer: asyncio.TimerHandle | None = None
         self._busy = False
         self._closed = False
-        self._alone = 0  # how many batches at the head run each in a group of its own
+        self._alone = 0  # how many batches at the head each run in a group of their own
         self._idle: asyncio.Future[None] | None = None
 
     @property
     def waiting(self) -> int:
-        """How many batches wait for their turn."""
+        """The number of waiting batches."""
         return len(self._queue)
 
     @property
     def busy(self) -> bool:
-        """Whether a group, or something between two, is under way."""
+        """Whether a group, or a job between two, is in progress."""
         return self._busy
 
     def submit(self, work: Work, *, heavy: bool = False) -> asyncio.Future[Any]:
-        """Run `work` inside a write transaction. The future ends when its commit is on disk.
+        """Run `work` inside a write transaction. The future completes when its commit is on disk.
 
         `heavy` work runs in the worker thread. Work whose future is done before its turn is not run.
         """
@@ -102,7 +102,7 @@ class GroupCommit:
             self._timer = self._loop.call_at(deadline, self._overdue)
         if not self._busy:
             self._busy = True
-            # One turn later, so that all tasks that are ready now come into this group.
+            # One turn later, so that all tasks that are ready now join this group.
             self._loop.call_soon(self._next)
         return future
 
@@ -119,7 +119,7 @@ class GroupCommit:
         return future
 
     async def close(self) -> None:
-        """Refuse new work, end what waits with an error, and wait for the commit under way."""
+        """Refuse new work, fail the waiting batches, and wait for the commit in progress."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -136,7 +136,7 @@ class GroupCommit:
                     async with asyncio.timeout(self._timeout):
                         await self._idle
             finally:
-                # Where the disk hangs, nobody waits for it: not who wrote, and not the process.
+                # If the disk hangs, neither callers nor the process wait for it.
                 for batch in self._group:
                     _fail(batch.future, StoreUnavailable("the store was closed while this was written", "unknown"))
 
@@ -147,14 +147,14 @@ class GroupCommit:
             self._drop(self._queue.popleft())
         if self._between and not self._alone:
             job, future = self._between.popleft()
-            self._worker.submit(job, lambda result, error: self._did_between(future, result, error))
+            self._worker.submit(job, lambda result, error: self._finish_between(future, result, error))
         elif self._queue:
-            self._beginning()
+            self._before_group()
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
             except Exception as error:
                 if is_locked(error):
-                    self._worker.submit(self._wait_for_lock, self._locked)
+                    self._worker.submit(self._wait_for_lock, self._after_lock_wait)
                 else:
                     self._finish(self._take()[0], None, error)
             else:
@@ -164,7 +164,7 @@ class GroupCommit:
             if self._idle is not None and not self._idle.done():
                 self._idle.set_result(None)
 
-    def _did_between(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    def _finish_between(self, future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
         if not future.done():
             if error is None:
                 future.set_result(result)
@@ -173,7 +173,7 @@ class GroupCommit:
         self._loop.call_soon(self._next)
 
     def _wait_for_lock(self) -> None:
-        """In the worker. SQLite's own waiting backs off to a tenth of a second; a group is over far sooner."""
+        """In the worker. SQLite's own busy handler backs off to a tenth of a second; a group ends far sooner."""
         end = time.monotonic() + self._timeout
         pause = 0.0002
         while True:
@@ -183,20 +183,20 @@ class GroupCommit:
             except sqlite3.Error as error:
                 if not is_locked(error) or time.monotonic() > end or self._closed:
                     raise
-            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreads processes apart, guards nothing
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, not security
             pause = min(pause * 1.5, 0.005)
 
-    def _locked(self, result: None, error: BaseException | None) -> None:
+    def _after_lock_wait(self, result: None, error: BaseException | None) -> None:
         if error is None:
             self._fill()
         elif isinstance(error, sqlite3.Error) and is_locked(error):
-            # Whose time is up was told so by `_overdue`. Whoever came later has time left, and tries on.
+            # `_overdue` has failed the batches that timed out. Later ones have time left, and retry.
             self._loop.call_soon(self._next)
         else:
             self._finish(self._take()[0], None, error)
 
     def _take(self) -> tuple[list[Batch], bool]:
-        """The batches of the next group, and whether it is one for the worker."""
+        """The batches of the next group, and whether it runs in the worker."""
         group: list[Batch] = []
         commands, heavy, queue = 0, False, self._queue
         while queue and (not group or commands + queue[0].commands <= GROUP_COMMANDS):
@@ -217,7 +217,7 @@ class GroupCommit:
         self._group = group
         if heavy:
             for batch in group:
-                batch.started = True  # here, not there: `_overdue` must not say "not-sent" of what begins that moment
+                batch.started = True  # not in the worker: `_overdue` must not report a starting batch as "not-sent"
             self._worker.submit(
                 lambda: self._commit(self._run(group)), lambda results, error: self._finish(group, results, error)
             )
@@ -268,32 +268,32 @@ class GroupCommit:
                         future.set_exception(result)
                     else:
                         future.set_result(result)
-            self._committed()
+            self._after_commit()
         self._group = ()
-        # After the tasks that wake now have had their turn: what they write next comes into the next group.
+        # After the tasks that wake now have had their turn, so that their next writes join the next group.
         self._loop.call_soon(self._next)
 
     def _roll_back(self, group: list[Batch], error: BaseException) -> None:
         if self._connection.in_transaction:
-            with suppress(sqlite3.Error):  # otherwise it was rolled back already
+            with suppress(sqlite3.Error):  # it was rolled back already
                 self._connection.execute("ROLLBACK")
         if len(group) > 1 and not (isinstance(error, sqlite3.Error) and is_locked(error)):
-            # Nothing of the group took effect. One batch may be at fault: each gets a group of its own.
+            # Nothing took effect. One batch may be at fault: each gets a group of its own.
             self._queue.extendleft(reversed(group))
             self._alone += len(group)
             return
         for batch in group:
-            _fail(batch.future, explained(error, self._path))
+            _fail(batch.future, explain_error(error, self._path))
 
     # --- deadlines -----------------------------------------------------------------------------------------
 
     def _drop(self, batch: Batch) -> None:
-        """Forget a batch that nobody waits for any more."""
+        """Account for a batch whose caller has left."""
         if self._alone:
             self._alone -= 1
 
     def _overdue(self) -> None:
-        """End the waiting of whoever has waited for too long, and set the clock for the next."""
+        """Fail the batches whose deadline has passed, and set the timer for the next."""
         now = self._now()
         self._timer = None
         for batch in chain(self._group, self._queue):  # in the order of their deadlines
@@ -313,24 +313,24 @@ class GroupCommit:
 
 
 class InlineCommit:
-    """The lane of a store in memory: there a commit takes no time, so work is done where it is asked for.
+    """The commits of a store in memory: they take no time, so work runs at once.
 
-    Nothing here ever waits, so every few calls the answer comes a turn later: a loop that writes lets others run.
+    Nothing here ever waits, so every few calls the reply comes one turn later: a loop that writes lets others run.
     """
 
     def __init__(
-        self, connection: sqlite3.Connection, interpreter: SqliteInterpreter, *, committed: Callable[[], None]
+        self, connection: sqlite3.Connection, interpreter: SqliteInterpreter, *, after_commit: Callable[[], None]
     ) -> None:
         self._connection = connection
         self._interpreter = interpreter
-        self._committed = committed
+        self._after_commit = after_commit
         self._loop = asyncio.get_running_loop()
         self._calls = 0
         self.waiting = 0
         self.busy = False
 
     def submit(self, work: Work, *, heavy: bool = False) -> asyncio.Future[Any]:
-        """As `GroupCommit.submit`."""
+        """See `GroupCommit.submit`."""
         future: asyncio.Future[Any] = self._loop.create_future()
         try:
             result = self._do(work)
@@ -345,13 +345,13 @@ class InlineCommit:
         return future
 
     def between(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
-        """As `GroupCommit.between`."""
+        """See `GroupCommit.between`."""
         future: asyncio.Future[Any] = self._loop.create_future()
         future.set_result(job())
         return future
 
     async def close(self) -> None:
-        """Nothing is ever under way."""
+        """Nothing is ever in progress."""
 
     def _do(self, work: Work) -> Any:
         self._connection.execute("BEGIN")
@@ -363,14 +363,14 @@ class InlineCommit:
         except BaseException as error:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            raise explained(error, "memory://") from None
+            raise explain_error(error, "memory://") from None
         self._connection.execute("COMMIT")
-        self._committed()
+        self._after_commit()
         return result
 
 
-def explained(error: BaseException, path: str) -> BaseException:
-    """An error of the driver as one of Keystead's; any other as it is."""
+def explain_error(error: BaseException, path: str) -> BaseException:
+    """Convert an error of the driver; return any other unchanged."""
     return explain(error, path) if isinstance(error, sqlite3.Error | OverflowError) else error
 
 

@@ -1,9 +1,9 @@
 """One read transaction for the reads of one turn of the event loop.
 
-To begin and to end a read transaction takes SQLite about as long as to find a row, so it is kept open until the turn
-is over, for a third of a millisecond at most, and never across a commit of this process. What another process
-has committed is seen from the next turn on: whatever tells of it, a socket, a pipe or a timer, comes with a later turn.
-(The file `-shm` would tell sooner, but must not be opened here: closing it drops the locks that SQLite holds on it.)
+Beginning and ending a read transaction takes SQLite about as long as finding a row, so it is kept open until the turn
+ends, for a third of a millisecond at most, and never across a commit of this process. Commits of other processes are
+seen from the next turn on: any signal of them (a socket, a pipe, a timer) arrives in a later turn. (The `-shm` file
+would show them sooner, but must not be opened here: closing it drops SQLite's locks on it.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Snapshot:
         self._ending = False
 
     def hold(self) -> None:
-        """Let what is read from here to the end of the turn see one state: all that is committed by now."""
+        """Until the end of the turn, reads see one state: everything committed by now."""
         now_ns = time.monotonic_ns()
         if self._held_since_ns:
             if now_ns - self._held_since_ns < LONGEST_NS:
@@ -37,10 +37,10 @@ class Snapshot:
             self._loop.call_soon(self._end)
 
     def release(self) -> None:
-        """End the transaction, if one is held. A log cannot start over while somebody reads from it."""
+        """End the transaction, if one is open. The log cannot restart while a reader uses it."""
         if self._held_since_ns:
             self._held_since_ns = 0
-            with suppress(sqlite3.Error):  # after an error of the disk SQLite has ended it, or it was closed
+            with suppress(sqlite3.Error):  # after a disk error SQLite has ended it, or it was closed
                 self._connection.execute("ROLLBACK")
 
     def _end(self) -> None:

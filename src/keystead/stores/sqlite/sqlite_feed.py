@@ -1,8 +1,8 @@
 """Messages between the processes that use one file.
 
-Who subscribes is written down with a lease; a message is written down only where somebody listens. Publishers in
-this process wake the feed; those of other processes are noticed by SQLite's `data_version`, which costs
-microseconds to look at. Nothing is looked at while nobody here is subscribed.
+Subscribers are rows with a lease; a message is stored only if there are subscribers. Publishers in this process wake
+the feed; those of other processes are detected by polling SQLite's `data_version`, which costs microseconds. There is
+no polling without subscribers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from keystead.stores.sqlite.sqlite_sweep import MESSAGES_KEPT_MS
 from keystead.stores.sqlite.sqlite_tables import SqliteTables
 from keystead.stores.store_contract import Message
 
-LOOK_EVERY_S = 0.01
+POLL_S = 0.01
 LEASE_MS = 30_000
 RENEW_EVERY_MS = 10_000
 
@@ -36,7 +36,7 @@ class SqliteSubscriber:
 
 
 class SqliteFeed:
-    """`write` runs work in a write transaction and waits for its commit; `reader` sees what is committed."""
+    """`write` runs work in a write transaction and waits for its commit; `reader` sees committed data."""
 
     def __init__(
         self,
@@ -66,21 +66,21 @@ class SqliteFeed:
             if not self._subscribers:
                 self._last = subscriber.after
             self._subscribers.add(subscriber)
-            self._look_again()
+            self._schedule_poll()
             yield subscriber.mailbox
         finally:
             self._subscribers.discard(subscriber)
             signed_off = self._write(lambda: self._sign_off(subscriber))
-            signed_off.add_done_callback(_looked_at)
-            with suppress(KeysteadError):  # its lease runs out by itself
-                # Shielded: whoever is cancelled here goes at once, and is still signed off.
+            signed_off.add_done_callback(_ignore_failure)
+            with suppress(KeysteadError):  # its lease expires
+                # Shielded: a caller that is cancelled here leaves at once, and is still unsubscribed.
                 await asyncio.shield(signed_off)
 
     def wake(self) -> None:
         """A message was committed by this process."""
         if self._subscribers:
             self._version = -1
-            self._loop.call_soon(self._look)
+            self._loop.call_soon(self._poll)
 
     def close(self, error: StoreUnavailable) -> None:
         if self._timer is not None:
@@ -110,32 +110,32 @@ class SqliteFeed:
                 "UPDATE subscribers SET expires_at = ? WHERE id = ? AND expires_at > ?",
                 (now_ms + LEASE_MS, subscriber.name, now_ms),
             ).rowcount
-            # A lease that ran out while its renewal waited is not revived: others may have published to nobody.
+            # A lease that expired while its renewal waited is not renewed: messages may have been dropped since.
             subscriber.leased_until_ms = now_ms + LEASE_MS if held == len(subscriber.channels) else 0
 
-    # --- looking -------------------------------------------------------------------------------------------
+    # --- polling -------------------------------------------------------------------------------------------
 
-    def _look_again(self) -> None:
+    def _schedule_poll(self) -> None:
         if self._timer is None and self._subscribers:
-            self._timer = self._loop.call_later(LOOK_EVERY_S if self._shared else RENEW_EVERY_MS / 4_000, self._tick)
+            self._timer = self._loop.call_later(POLL_S if self._shared else RENEW_EVERY_MS / 4_000, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
         self._keep_leases()
-        self._look()
-        self._look_again()
+        self._poll()
+        self._schedule_poll()
 
     def _keep_leases(self) -> None:
         now_ms = self._reader.wall_ms()
         for subscriber in [s for s in self._subscribers if s.leased_until_ms <= now_ms]:
-            # This process stood still for longer than its lease: others may have published to nobody.
+            # This process was suspended for longer than its lease: messages may have been dropped since.
             self._lose(subscriber, "this process did not run for a while")
         due = [s for s in self._subscribers if s.leased_until_ms - now_ms < LEASE_MS - RENEW_EVERY_MS]
         if due and (self._renewing is None or self._renewing.done()):
             self._renewing = self._write(lambda: self._renew(due))
-            self._renewing.add_done_callback(_looked_at)  # a renewal that fails shows as a lease that ran out
+            self._renewing.add_done_callback(_ignore_failure)  # a failed renewal shows as an expired lease
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if not self._subscribers:
             return
         try:
@@ -146,7 +146,7 @@ class SqliteFeed:
                 "SELECT id, channel, data FROM messages WHERE id > ? ORDER BY id LIMIT 1000", (self._last,)
             ).fetchall()
         except sqlite3.Error:
-            return  # looked at again in a moment
+            return  # the next poll retries
         self._version = version if len(rows) < 1000 else -1
         for number, channel, data in rows:
             self._last = number
@@ -154,7 +154,7 @@ class SqliteFeed:
                 if channel in subscriber.channels and number > subscriber.after:
                     subscriber.mailbox.put(Message(subscriber.channels[channel], data))
         if len(rows) == 1000:
-            self._loop.call_soon(self._look)
+            self._loop.call_soon(self._poll)
 
     def _lose(self, subscriber: SqliteSubscriber, why: str) -> None:
         self._subscribers.discard(subscriber)
@@ -165,10 +165,10 @@ class SqliteFeed:
         )
 
 
-def _looked_at(future: asyncio.Future[object]) -> None:
-    """For work whose failure shows in another way."""
+def _ignore_failure(future: asyncio.Future[object]) -> None:
+    """Avoids asyncio's "never retrieved" warning for work whose failure shows in another way."""
     if not future.cancelled():
         future.exception()
 
 
-assert MESSAGES_KEPT_MS > LEASE_MS  # noqa: S101 - a message outlives every lease it was written for
+assert MESSAGES_KEPT_MS > LEASE_MS  # noqa: S101 - a message outlives the leases of its subscribers

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final
 
-from keystead.stores.commands import UINT64_MAX, entry_id, score
+from keystead.stores.command_options import UINT64_MAX
+from keystead.stores.commands import entry_id, score
 from keystead.stores.sql.key_tables import HASH, KIND_NAMES, KIND_NUMBERS, LIST, SET, STRING, ZSET
 from keystead.stores.sql.stream_commands import pack_fields, unpack_fields
 from keystead.stores.sqlite.bulk_insert import insert_rows
@@ -21,7 +22,7 @@ _INSERT: Final = "INSERT INTO keys (id, key, kind, expires_at, size, value)"
 
 
 def read(tables: SqliteTables, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
-    """As `Store.whole_keys`. `now_ms` of the tables says which have expired."""
+    """See `Store.whole_keys`. `now_ms` of the tables decides which keys have expired."""
     found: list[WholeKey] = []
     left: list[bytes] = []
     entries, size_bytes = ENTRIES_AT_ONCE, BYTES_AT_ONCE
@@ -115,6 +116,6 @@ def _entries(kind: int, parts: Sequence[bytes]) -> tuple[str, Sequence[tuple[Any
         end = at + 2 + int(parts[at + 1])
         rows.append((entry_id(parts[at], 0).to_bytes(16, "big"), pack_fields(list(parts[at + 2 : end]))))
         at = end
-    # A log whose entries are all gone is still a key; its next id is greater than 0-1, as on Redis.
+    # A stream without entries is still a key; its next id is greater than 0-1, as on Redis.
     last = rows[-1][0] if rows else (1).to_bytes(16, "big")
     return "INSERT INTO entries (owner, entry, body)", rows, last

@@ -1,10 +1,11 @@
-"""The interpreter on SQLite, with what saves it time there."""
+"""The interpreter on SQLite, with its fast paths."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from keystead.stores.commands import PLAIN_SET, Call, Reply
+from keystead.stores.command_options import PLAIN_SET
+from keystead.stores.commands import Call, Reply
 from keystead.stores.sql import Interpreter
 from keystead.stores.sqlite import sqlite_full_copy
 from keystead.stores.sqlite.buffered_strings import COMMANDS as STRING_COMMANDS
@@ -17,7 +18,7 @@ Change = tuple[bytes, int, bytes]  # value, id, key
 # A read of more entries than this leaves the event loop for a thread.
 INLINE_WIDTH = 256
 INLINE_ENTRIES = 2_048  # in one batch
-INLINE_KEYS = 64  # of one command: each of them is somewhere else in the file
+INLINE_KEYS = 64  # of one command: each is on another page of the file
 
 
 class SqliteInterpreter(Interpreter[SqliteTables]):
@@ -32,7 +33,7 @@ class SqliteInterpreter(Interpreter[SqliteTables]):
         return self._step(self._strings, steps)
 
     def changes(self, works: Iterable[object]) -> list[Change]:
-        """What the first batches change, as long as each is one plain SET of a string that is known to be there."""
+        """The changes of the first batches, as long as each is one plain SET of a string that is known to exist."""
         known, changes = self.tables.string_ids, []
         for work in works:
             if type(work) is not list or len(work) != 1 or work[0].options is not PLAIN_SET:
@@ -45,9 +46,9 @@ class SqliteInterpreter(Interpreter[SqliteTables]):
         return changes
 
     def change(self, changes: list[Change]) -> bool:
-        """Make these changes in one call of SQLite, which takes half the time. Their replies are all OK.
+        """Apply these changes in one call of SQLite, which takes half the time. Their replies are all OK.
 
-        False where one of them found its row gone, or with a deadline: each batch is then to be run on its own. It is
+        False if one of them found its row deleted, or with a deadline: each batch must then run on its own. It is
         no harm that the others were made already: they are made again, in the same order.
         """
         return self.tables.change_lasting(changes) == len(changes)
@@ -61,7 +62,7 @@ class SqliteInterpreter(Interpreter[SqliteTables]):
         return sqlite_full_copy.add(self.tables, keys)
 
     def narrow_replies(self, calls: list[Call]) -> list[Reply]:
-        """As `replies`, of reads only, but raises TooWide rather than read a large collection or many keys."""
+        """`replies` for reads, but raises TooWide instead of reading a large collection or many keys."""
         tables = self.tables
         tables.now_ms = self.clock()
         room = INLINE_ENTRIES
@@ -71,7 +72,7 @@ class SqliteInterpreter(Interpreter[SqliteTables]):
             elif len(call.keys) > INLINE_KEYS:
                 raise TooWide
             else:
-                room -= 8 + len(call.args)  # a look of its own costs more than an entry
+                room -= 8 + len(call.args)  # a separate query costs more than an entry
         if room < 0:
             raise TooWide
         replies = []

@@ -1,7 +1,7 @@
 """The embedded store: `sqlite:///path` and `memory://`.
 
-Reads run where they are called, on a connection of their own: they see the last commit and wait for nobody. Writes go
-through the lane and share commits. Threads: one commits, one checkpoints, one does reads that are large.
+Reads run in the caller's thread, on a connection of their own: they see the last commit and never wait for writers.
+Writes share commits (`group_commit`). Threads: one commits, one runs checkpoints, one runs large reads.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from keystead.stores.sqlite.sqlite_feed import SqliteFeed
 from keystead.stores.sqlite.sqlite_interpreter import SqliteInterpreter
 from keystead.stores.sqlite.sqlite_tables import SqliteTables, TooWide
 from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store, WholeKey
-from keystead.stores.worker_thread import WorkerThread
+from keystead.stores.worker_thread import WorkerThread, ignore_result
 
 MEMORY = ":memory:"
 SWEEP_EVERY_S = 1.0
 SWEEP_TRIES_S = 0.02
 CHECKPOINT_ROWS, CHECKPOINT_BYTES = 16_000, 16 << 20  # written between two checkpoints, at most
-SWEEP_CHECKPOINT_ROWS = 2_000  # of a sweep, whose rows lie everywhere: what is moved at once delays other syncs
-CHECKPOINT_FRAMES = 8_000  # a log longer than this starts over: writing over it syncs faster than making it longer
+SWEEP_CHECKPOINT_ROWS = 2_000  # during a sweep, whose rows are scattered: large checkpoints delay other syncs
+CHECKPOINT_FRAMES = 8_000  # a longer log is restarted: overwriting it syncs faster than extending it
 HEAVY_ARGUMENTS, HEAVY_BYTES = 64, 1 << 16
 _POPS = frozenset({"LPOP", "RPOP", "ZPOPMIN"})
 MAPPED_BYTES = 1 << 30
@@ -60,7 +60,7 @@ class SqliteStore(Store):
     # --- opening and closing -------------------------------------------------------------------------------
 
     async def open(self) -> None:
-        """As every store's. Opening a store that is open does nothing."""
+        """`Store.open`. Opening an open store does nothing."""
         if self._open:
             return
         self._loop = asyncio.get_running_loop()
@@ -73,10 +73,10 @@ class SqliteStore(Store):
             writer: sqlite3.Connection | None = None
             try:
                 self._writer = writer = await self._committer.call(lambda: prepare(self.path, wait_ms))
-                self._reader = self._second_connection()
-                # One key of a large file is found a third faster without a call into the kernel for every page. For
-                # many at once a map is slow: with each commit of another connection SQLite lets go of the whole of it,
-                # and then every page is a fault again. So those are read by a connection without one.
+                self._reader = self._open_reader()
+                # With a memory map, one key of a large file is found a third faster: no system call per page. For many
+                # keys a map is slow: at each commit of another connection SQLite drops all of it, and every page faults
+                # again. So large reads use a connection without one.
                 self._reader.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}")
             except BaseException as error:
                 if writer is not None:
@@ -84,19 +84,19 @@ class SqliteStore(Store):
                 self._committer.stop()
                 raise (explain(error, self.path) if isinstance(error, sqlite3.Error) else error) from None
         self._writing = SqliteInterpreter(SqliteTables(self._writer, wall_ms), self._clock)
-        self._lane: GroupCommit | InlineCommit
+        self._commits: GroupCommit | InlineCommit
         if self._memory:
-            self._lane = InlineCommit(self._writer, self._writing, committed=self._committed)
+            self._commits = InlineCommit(self._writer, self._writing, after_commit=self._after_commit)
         else:
-            self._lane = GroupCommit(
+            self._commits = GroupCommit(
                 self._writer,
                 self._writing,
                 self.path,
                 self._committer,
                 self._loop,
                 timeout=self._timeout,
-                beginning=self._beginning,
-                committed=self._committed,
+                before_group=self._before_group,
+                after_commit=self._after_commit,
             )
         self._reading = (
             self._writing if self._memory else SqliteInterpreter(SqliteTables(self._reader, wall_ms), self._clock)
@@ -122,11 +122,11 @@ class SqliteStore(Store):
         if self._memory:
             self._writer.close()
             return
-        # The writer last: the last connection to a file moves the log into it and removes the log.
+        # The writer last: the last connection to a file checkpoints and removes the log.
         helpers = [(helper[0], helper[1]) for helper in (self._wide, self._checkpointer) if helper is not None]
         helpers.append((self._committer, self._writer))
         try:
-            await self._lane.close()
+            await self._commits.close()
         finally:
             self._snapshot.release()
             self._reader.close()
@@ -135,7 +135,7 @@ class SqliteStore(Store):
                     for worker, connection in helpers:
                         await worker.call(connection.close)
             except TimeoutError:
-                pass  # the disk hangs; the threads are no reason to wait for it
+                pass  # the disk hangs; do not wait for the threads
             finally:
                 for worker, _ in helpers:
                     worker.stop()
@@ -146,10 +146,10 @@ class SqliteStore(Store):
         if not self._memory:
             for helper in ((self._committer, self._writer), self._wide, self._checkpointer):
                 if helper is not None:
-                    helper[0].submit(helper[1].close, _nobody_waits)
+                    helper[0].submit(helper[1].close, ignore_result)
                     helper[0].stop()
 
-    def _second_connection(self, *, wait_ms: int = 0) -> sqlite3.Connection:
+    def _open_reader(self, *, wait_ms: int = 0) -> sqlite3.Connection:
         connection = connect(self.path, wait_ms=wait_ms)
         connection.execute("PRAGMA query_only = ON")
         return connection
@@ -166,23 +166,23 @@ class SqliteStore(Store):
             return self._change(calls, heavy)
         self._reads += 1
         if not self._open or self._memory or self._reads % CALLS_A_TURN == 0:
-            return self._look_up(calls)
-        return self._at_once(calls) or self._read(lambda reading: reading.replies(calls))
+            return self._read_later(calls)
+        return self._fast_replies(calls) or self._read(lambda reading: reading.replies(calls))
 
-    def _at_once(self, calls: list[Call]) -> list[Reply] | None:
-        """The replies to reads that take no time; None for those that belong into a thread."""
+    def _fast_replies(self, calls: list[Call]) -> list[Reply] | None:
+        """The replies of fast reads; None: they need a thread."""
         try:
             self._snapshot.hold()
             return self._reading.narrow_replies(calls)
-        except (TooWide, sqlite3.Error):  # which is explained if it comes again
+        except (TooWide, sqlite3.Error):  # explained if it occurs again
             return None
 
-    async def _look_up(self, calls: list[Call]) -> list[Reply]:
-        """As `_replies` of reads, after others had a turn."""
+    async def _read_later(self, calls: list[Call]) -> list[Reply]:
+        """`_replies` of reads, after other tasks had a turn."""
         await asyncio.sleep(0)
         if self._open and self._memory:
             return self._reading.replies(calls)
-        replies = self._at_once(calls) if self._open else None
+        replies = self._fast_replies(calls) if self._open else None
         if replies is None:
             replies = await self._read(lambda reading: reading.replies(calls))
         return replies
@@ -215,7 +215,7 @@ class SqliteStore(Store):
         return done
 
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
-        """In the order of the keys. A pattern that begins with plain text reads only the keys that begin so."""
+        """In key order. A pattern with a literal prefix reads only the keys with that prefix."""
         glob, prefix = compile_glob(pattern), literal_prefix(pattern)
         after, inclusive = prefix, True
         while True:
@@ -242,7 +242,7 @@ class SqliteStore(Store):
     # --- reading and writing -------------------------------------------------------------------------------
 
     def _weigh(self, call: Call) -> bool:
-        """Whether a write takes so long that the event loop should not wait for it. Counts what goes into the log."""
+        """Whether a write is too slow for the event loop. Also counts the bytes that go into the log."""
         args, spec = call.args, call.spec
         size = sum(map(len, args))
         self._written_bytes += size
@@ -251,7 +251,7 @@ class SqliteStore(Store):
         return spec.name in _POPS and len(args) + (call.options or 0) > HEAVY_ARGUMENTS
 
     async def _read(self, job: Callable[[SqliteInterpreter], Any]) -> Any:
-        """A read that may take long: in a thread of its own, on a connection of its own, as one snapshot."""
+        """A read that may take long: in its own thread, on its own connection, in one snapshot."""
         if not self._open:
             raise self._not_open()
         if self._memory:
@@ -267,7 +267,7 @@ class SqliteStore(Store):
 
         try:
             if self._wide is None:
-                connection = self._second_connection(wait_ms=int(self._timeout * 1000))
+                connection = self._open_reader(wait_ms=int(self._timeout * 1000))
                 reading = SqliteInterpreter(SqliteTables(connection, wall_ms), self._clock)
                 self._wide = WorkerThread("keystead-read", self._loop), connection, reading
             worker, connection, reading = self._wide
@@ -279,19 +279,19 @@ class SqliteStore(Store):
             raise StoreUnavailable(f"{self.url} did not answer a read within {self._timeout:g} s") from None
 
     def _change(self, work: Work, heavy: bool = False) -> asyncio.Future[Any]:
-        """Do this in a write transaction; the future ends when it is committed."""
+        """Run work in a write transaction; the future completes with its commit."""
         if self._open:
-            return self._lane.submit(work, heavy=heavy)
+            return self._commits.submit(work, heavy=heavy)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         future.set_exception(self._not_open())
         return future
 
-    def _beginning(self) -> None:
+    def _before_group(self) -> None:
         """Before each group."""
         self._snapshot.release()
 
-    def _committed(self) -> None:
-        """After each commit, before those who waited for it go on."""
+    def _after_commit(self) -> None:
+        """After each commit, before its callers go on."""
         if not self._open:  # closed while the disk hung
             return
         self._snapshot.release()
@@ -310,8 +310,8 @@ class SqliteStore(Store):
     # --- housekeeping --------------------------------------------------------------------------------------
 
     def _sweep(self) -> None:
-        """Every second a look; while there is something to remove, one small step after another."""
-        if self._checkpointing:  # which keeps the disk busy enough
+        """Check every second; while there is something to remove, run one small step after another."""
+        if self._checkpointing:  # the disk is busy enough
             self._sweep_timer = self._loop.call_later(0.005, self._sweep)
             return
         try:
@@ -323,12 +323,14 @@ class SqliteStore(Store):
                 self._checkpoint()
             self._sweep_timer = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
         else:
-            self._lane.between(self._sweep_step).add_done_callback(
-                lambda future: self._swept(not future.cancelled() and future.exception() is None and future.result())
+            self._commits.between(self._sweep_step).add_done_callback(
+                lambda future: self._after_sweep(
+                    not future.cancelled() and future.exception() is None and future.result()
+                )
             )
 
     def _sweep_step(self) -> bool:
-        """In the worker, between two groups. Beside processes that write it tries for a moment, and again soon."""
+        """In the worker, between two groups. While another process writes it tries briefly, and again soon."""
         began = time.perf_counter()
         while True:
             try:
@@ -350,17 +352,17 @@ class SqliteStore(Store):
         self._sweep_limit = sqlite_sweep.next_limit(self._sweep_limit, time.perf_counter() - began)
         return more
 
-    def _swept(self, more: bool) -> None:
+    def _after_sweep(self, more: bool) -> None:
         if not self._open:
             return
-        self._committed()
+        self._after_commit()
         if not self._memory and self._writer.total_changes - self._checkpointed_rows > SWEEP_CHECKPOINT_ROWS:
             self._checkpoint()
-        # A pause as long as a step leaves the disk to whoever is working.
+        # A pause as long as a step leaves the disk to other callers.
         self._sweep_timer = self._loop.call_later(0.005 if more else SWEEP_EVERY_S, self._sweep)
 
     def _checkpoint(self) -> None:
-        """Move what is in the log into the file, beside the writers. SQLite's own way stalls the commit it falls on."""
+        """Checkpoint the log concurrently with writers. SQLite's automatic checkpoint stalls a commit."""
         if self._checkpointing or not self._open:
             return
         self._checkpointed_rows, self._written_bytes = self._writer.total_changes, 0
@@ -368,37 +370,33 @@ class SqliteStore(Store):
             if self._checkpointer is None:
                 connection = connect(self.path)
                 self._checkpointer = WorkerThread("keystead-checkpoint", self._loop), connection
-        except (sqlite3.Error, RuntimeError):  # no file or thread to be had: the next commit but some tries again
+        except (sqlite3.Error, RuntimeError):  # no file handle or thread left: a later commit tries again
             return
         self._checkpointing = True
         worker, connection = self._checkpointer
-        worker.submit(lambda: _move_log(connection), self._checkpointed)
+        worker.submit(lambda: _run_checkpoint(connection), self._after_checkpoint)
 
-    def _checkpointed(self, log: tuple[int, int] | None, error: BaseException | None) -> None:
+    def _after_checkpoint(self, log: tuple[int, int] | None, error: BaseException | None) -> None:
         self._checkpointing = False
         if error is None and log is not None and log[0] > CHECKPOINT_FRAMES and self._open:
-            # Writers never paused, so the log never came to an end at which it could start over: make one.
-            self._lane.between(lambda: _move_log(self._writer)).add_done_callback(self._start_log_over)
+            # Writers never paused, so the log could not restart: make a pause.
+            self._commits.between(lambda: _run_checkpoint(self._writer)).add_done_callback(self._restart_log)
 
-    def _start_log_over(self, moved: asyncio.Future[tuple[int, int]]) -> None:
-        """Between two groups, when all that is in the log was moved, and while nobody here reads from it."""
+    def _restart_log(self, moved: asyncio.Future[tuple[int, int]]) -> None:
+        """Between two groups, after a complete checkpoint, while this process does not read from the log."""
         if moved.cancelled() or moved.exception() is not None or not self._open:
             return
         frames, done = moved.result()
         if frames == done:
             self._snapshot.release()
-            with suppress(sqlite3.Error):  # another process reads from it: the next time, then
+            with suppress(sqlite3.Error):  # another process reads from it: next time
                 self._writer.execute("PRAGMA wal_checkpoint(RESTART)").fetchone()
 
 
-def _move_log(connection: sqlite3.Connection) -> tuple[int, int]:
-    """How many frames the log holds, and how many of them were moved, now or before."""
+def _run_checkpoint(connection: sqlite3.Connection) -> tuple[int, int]:
+    """The number of frames in the log, and how many of them are checkpointed."""
     _, frames, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     return int(frames), int(done)
-
-
-def _nobody_waits(result: object, error: BaseException | None) -> None:
-    """For what is done when the store is already gone."""
 
 
 def _page(

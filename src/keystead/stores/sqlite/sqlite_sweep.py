@@ -1,6 +1,6 @@
-"""Removing what has expired, in steps so small that nobody waits for them.
+"""Removes expired keys, in steps so small that they delay no caller.
 
-Expired keys are invisible at once; this only gives their room back. It runs by itself while a store is open.
+Expired keys are invisible at once; this only frees their space. It runs in the background while a store is open.
 """
 
 from __future__ import annotations
@@ -10,34 +10,34 @@ from keystead.stores.sqlite.sqlite_tables import SqliteTables
 
 MESSAGES_KEPT_MS = 60_000
 FEWEST, MOST = 16, 2_048
-# What one step may take, its commit included, before the next is made smaller, or larger.
+# If a step, with its commit, takes longer than the first, the next is smaller; if less than the second, larger.
 LONG_S, SHORT_S = 0.008, 0.003
 
 _ENTRY_KEYS = {"fields": "field", "scored": "member", "items": "place", "entries": "entry"}
 
 
 def is_due(tables: SqliteTables, now_ms: int) -> bool:
-    """Whether there is anything to remove: a look at the end of each index, however much there is."""
+    """Whether there is anything to remove. Only looks at the end of each index, so the cost is constant."""
     wall_ms = tables.wall_ms()
     found = tables.execute(
         "SELECT EXISTS (SELECT 1 FROM keys WHERE expires_at <= ?) OR EXISTS (SELECT 1 FROM garbage)"
         " OR EXISTS (SELECT 1 FROM subscribers WHERE expires_at < ?)"
         " OR EXISTS (SELECT 1 FROM (SELECT sent_at FROM messages ORDER BY id LIMIT 1)"
         " WHERE sent_at NOT BETWEEN ? AND ?)",
-        (now_ms, wall_ms, *_kept(wall_ms)),
+        (now_ms, wall_ms, *_retention_ms(wall_ms)),
     ).fetchone()
     return bool(found[0])
 
 
-def _kept(wall_ms: int) -> tuple[int, int]:
-    """When a message was sent that is kept. One from the future was sent before the clock was set back."""
+def _retention_ms(wall_ms: int) -> tuple[int, int]:
+    """The range of times whose messages are kept. A message from the future was sent before the clock was set back."""
     return wall_ms - MESSAGES_KEPT_MS, wall_ms + MESSAGES_KEPT_MS
 
 
 def sweep(tables: SqliteTables, now_ms: int, limit: int) -> bool:
     """Remove up to `limit` expired keys, as many entries and as many messages, inside a transaction.
 
-    True where there may be more.
+    True if there may be more.
     """
     dead = tables.execute(
         "DELETE FROM keys WHERE id IN (SELECT id FROM keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)"
@@ -58,14 +58,14 @@ def sweep(tables: SqliteTables, now_ms: int, limit: int) -> bool:
     messages = tables.execute(
         "DELETE FROM messages WHERE id IN (SELECT id FROM messages ORDER BY id LIMIT ?)"
         " AND sent_at NOT BETWEEN ? AND ?",
-        (limit, *_kept(wall_ms)),
+        (limit, *_retention_ms(wall_ms)),
     ).rowcount
     tables.execute("DELETE FROM subscribers WHERE expires_at < ?", (wall_ms,))
     return len(dead) == limit or entries == 0 or messages == limit
 
 
 def _remove_entries(tables: SqliteTables, owner: int, kind: int, limit: int) -> int:
-    """Remove up to `limit` entries of a key that is gone; how many steps of the limit that took."""
+    """Remove up to `limit` entries of a deleted key; returns how much of the limit that took."""
     table = ENTRY_TABLES[kind]
     key = _ENTRY_KEYS[table]
     gone = tables.execute(
@@ -79,7 +79,7 @@ def _remove_entries(tables: SqliteTables, owner: int, kind: int, limit: int) -> 
 
 
 def next_limit(limit: int, took_s: float) -> int:
-    """More at once while that is quick, less when somebody might have had to wait."""
+    """Larger steps while they are quick, smaller ones when they may have delayed a caller."""
     if took_s > LONG_S:
         return max(FEWEST, limit // 2)
     return min(MOST, limit * 2) if took_s < SHORT_S else limit

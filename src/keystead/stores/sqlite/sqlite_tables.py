@@ -1,4 +1,4 @@
-"""The tables in a SQLite file: each thing is asked for, and changed, where a command needs it."""
+"""The tables in a SQLite file. Commands query and change them directly."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _ADD_FIELD = "INSERT INTO fields (owner, field, value) VALUES (?, ?, ?) ON CONFL
 
 
 class TooWide(Exception):
-    """The command would touch more entries than may be read here; it has done nothing."""
+    """The command would touch too many entries for this thread; it has done nothing."""
 
 
 class SqliteTables(KeyTables):
@@ -71,9 +71,9 @@ class SqliteTables(KeyTables):
         self._published_before = False
 
     def remember(self, key: bytes, row_id: int) -> None:
-        """Keep the id of a string's row: found by it, the row costs one search instead of two.
+        """Cache the id of a string's row: with it, the row is found in one search instead of two.
 
-        What is remembered may be wrong: the row may be gone, or its id, given in a transaction that was rolled
+        The cached row may be stale: it may be deleted, or its id, given in a transaction that was rolled
         back, may belong to another by now. Whoever uses it asks for the key and the kind as well.
         """
         if len(self.string_ids) >= REMEMBERED:
@@ -95,7 +95,7 @@ class SqliteTables(KeyTables):
         return value or b""
 
     def string(self, key: bytes) -> bytes | None:
-        # The hottest read of all: the row is looked at here, not through `holding`.
+        # The hottest read: `holding` is inlined.
         known = self.string_ids.get(key)
         if known is not None:
             found = self.execute(_KNOWN, (known, key)).fetchone()
@@ -116,11 +116,11 @@ class SqliteTables(KeyTables):
             if self.execute(_CHANGE_KNOWN, (value, expires_at, known, key)).rowcount:
                 return
         found = self.execute(_PUT, (key, value, expires_at)).fetchone()
-        # Nothing is found where a collection is in its place.
+        # Finds nothing if the key holds a collection.
         self.remember(key, self._insert(key, STRING, value, expires_at) if found is None else found[0])
 
     def change_lasting(self, changes: list[tuple[bytes, int, bytes]]) -> int:
-        """Give strings that do not expire new values (each with its id and key); how many were found."""
+        """Change the values of strings that do not expire (each with its id and key); returns how many were found."""
         return self.executemany(_CHANGE_LASTING, changes).rowcount
 
     def add_string(self, key: bytes, value: bytes, expires_at: int | None) -> None:
@@ -128,7 +128,7 @@ class SqliteTables(KeyTables):
         self.remember(key, self.execute(_ADD_STRING, (key, value, expires_at)).lastrowid or 0)
 
     def change_string(self, row_id: int, value: bytes, expires_at: int | None) -> None:
-        """Give the string in this row another value and deadline."""
+        """Change the value and deadline of the string in this row."""
         self.execute("UPDATE keys SET value = ?, expires_at = ? WHERE id = ?", (value, expires_at, row_id))
 
     def create(self, key: bytes, kind: int) -> int:
@@ -151,7 +151,7 @@ class SqliteTables(KeyTables):
         return expires_at is None or expires_at > self.now_ms
 
     def discard(self, owner: int, kind: int, size: int) -> None:
-        """Let go of the entries of a key whose row is gone."""
+        """Delete the entries of a key whose row was deleted."""
         if kind == STRING:
             return
         if size <= DELETE_AT_ONCE:
@@ -160,7 +160,7 @@ class SqliteTables(KeyTables):
             self.postpone(owner, kind)
 
     def postpone(self, owner: int, kind: int) -> None:
-        """Leave the entries of a key whose row is gone to the sweep."""
+        """Leave the entries of a deleted key to the sweep."""
         self.execute("INSERT INTO garbage (owner, kind) VALUES (?, ?)", (owner, kind))
 
     def set_deadline(self, key: bytes, row: KeyRow, expires_at: int | None) -> None:
@@ -238,7 +238,7 @@ class SqliteTables(KeyTables):
     # --- messages ------------------------------------------------------------------------------------------
 
     def publish(self, channel: bytes, data: bytes) -> int:
-        """Write the message down where somebody listens; they read it after the commit."""
+        """Store the message if the channel has subscribers; they read it after the commit."""
         now_ms = self.wall_ms()
         listening: int = self.execute(
             "SELECT count(*) FROM subscribers WHERE channel = ? AND expires_at > ?", (channel, now_ms)

@@ -11,13 +11,15 @@ from keystead.stores import Guarantees, Store
 from keystead.stores.commands import KINDS
 from keystead.testing.contract.atomic_contract import Atomic, AtomicOnOneKey
 from keystead.testing.contract.caller_contract import Callers
-from keystead.testing.contract.collection_contract import Hashes, Lists, Sets, SortedSets, Streams
+from keystead.testing.contract.collection_contract import Hashes, Lists, Sets, SortedSets
 from keystead.testing.contract.contract_base import Promises, needs
+from keystead.testing.contract.guard_contract import Guards
 from keystead.testing.contract.lifetime_contract import Lifetimes
 from keystead.testing.contract.message_contract import Messages
 from keystead.testing.contract.race_contract import Cancellation, Races
 from keystead.testing.contract.sample_texts import Texts
 from keystead.testing.contract.scan_contract import Scans
+from keystead.testing.contract.stream_contract import Streams
 from keystead.testing.contract.string_contract import Errors, KeyContract, Strings
 
 __all__ = ["StoreContract", "needs"]
@@ -92,6 +94,7 @@ class StoreContract(
     Streams,
     Lifetimes,
     Atomic,
+    Guards,
     AtomicOnOneKey,
     Races,
     Cancellation,

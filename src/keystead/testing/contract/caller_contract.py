@@ -1,4 +1,4 @@
-"""What a caller may get wrong, and is told alike by every store."""
+"""Mistakes of callers, which every store reports alike."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Callers(Promises):
             assert await store.run(calls) == [{b"x", b"y"}, 1.5, 0]
 
     async def test_a_guard_outside_of_atomically_is_said(self, store: Store) -> None:
-        with pytest.raises(BadArgument, match="belong into `atomically`"):
+        with pytest.raises(BadArgument, match="belong in `atomically`"):
             await store.run([required(("GET", self.key("a")))])  # type: ignore[list-item]
 
     @pytest.mark.parametrize("channels", [(), (b"news",), (["news", "weather"],), ("\ud800",)], ids=repr)
@@ -74,7 +74,7 @@ class Callers(Promises):
 
 
 def _repeated(*commands: Command) -> list[Any]:
-    """Calls of which a store keeps how it sends them."""
+    """Calls whose packed form a store caches."""
     calls = [read(command) for command in commands]
     for call in calls:
         call.packed = b""

@@ -1,4 +1,4 @@
-"""What every group of promises stands on: the fixtures, and what a store may honestly refuse."""
+"""The base of all promises: the fixtures, and what a store may refuse."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SAMPLES: dict[str, Sequence[str]] = {
 class Promises:
     """The fixtures of the contract. A store with a URL overrides `url`; any other, `store` and `other`."""
 
-    # What every key begins with. On a cluster, a hash tag such as `{t}`: an atomic step stays within a slot.
+    # Of every key. On a cluster, a hash tag such as `{t}`: an atomic step stays within a slot.
     prefix = b""
 
     pytestmark = pytest.mark.anyio
@@ -44,7 +44,7 @@ class Promises:
 
     @pytest.fixture
     def url(self) -> str:
-        """Of a store that is empty when the test begins."""
+        """Of a store that is empty at the start of the test."""
         raise NotImplementedError("override the fixture `url`, or `store` and `other`")
 
     @pytest.fixture
@@ -54,34 +54,57 @@ class Promises:
 
     @pytest.fixture
     async def other(self, url: str) -> AsyncIterator[Store | None]:
-        """A second connection to the same data; None where a store can have only one."""
+        """A second connection to the same data; None if a store can have only one."""
         async with connect(url) as store:
             yield store
 
+    async def contents(self, store: Store) -> dict[bytes, Any]:
+        """All keys, with kinds, values, and deadlines to the minute."""
+        found = {}
+        for key in sorted({key async for page in store.scan() for key in page}):
+            kind, left, now_ms = await store.run([("TYPE", key), ("PTTL", key), ("TIME",)])
+            name, rest = READERS[kind]
+            [value] = await store.run([(name, key, *rest)])
+            # Tests put all deadlines on the hour: see `hours_ahead`.
+            deadline = None if left < 0 else round((int(now_ms[0]) * 1000 + left) / 60_000)
+            found[key] = (kind, value, deadline)
+        return found
+
+
+# How to read a whole key of each kind.
+READERS: dict[bytes, tuple[str, tuple[str | int, ...]]] = {
+    b"string": ("GET", ()),
+    b"hash": ("HGETALL", ()),
+    b"set": ("SMEMBERS", ()),
+    b"zset": ("ZRANGE", (0, -1, "WITHSCORES")),
+    b"list": ("LRANGE", (0, -1)),
+    b"stream": ("XRANGE", ("-", "+")),
+}
+
 
 def needs(*powers: str) -> Callable[[Test[P]], Test[P]]:
-    """The kinds of value a promise is about, and what else it takes of a store.
+    """The kinds of value that a promise needs, and other abilities of the store.
 
     `atomic`: atomic steps over several keys; `atomic key`: over one; `scan`: a list and a count of all keys.
 
-    A store that says it lacks one of them has to refuse it: then this is what the test demands.
+    A store without one of them must refuse its use: then the test checks that.
     """
 
     def decorate(test: Test[P]) -> Test[P]:
         @functools.wraps(test)
-        async def held(self: Any, store: Store, *args: P.args, **fixtures: P.kwargs) -> None:
-            lacking = [power for power in powers if not _has(store, power)]
+        async def checked(self: Any, store: Store, *args: P.args, **fixtures: P.kwargs) -> None:
+            lacking = [power for power in powers if not _provides(store, power)]
             for power in lacking:
-                await _refuses(self, store, power)
+                await _expect_refusal(self, store, power)
             if not lacking:
                 await test(self, store, *args, **fixtures)
 
-        return held  # type: ignore[return-value]  # pytest passes fixtures by name
+        return checked  # type: ignore[return-value]  # pytest passes fixtures by name
 
     return decorate
 
 
-def _has(store: Store, power: str) -> bool:
+def _provides(store: Store, power: str) -> bool:
     if power == "atomic":
         return store.guarantees.atomic in ("any keys", "one slot")
     if power == "atomic key":
@@ -91,7 +114,7 @@ def _has(store: Store, power: str) -> bool:
     return power in store.guarantees.kinds
 
 
-async def _refuses(promises: Promises, store: Store, power: str) -> None:
+async def _expect_refusal(promises: Promises, store: Store, power: str) -> None:
     if power == "atomic":
         with pytest.raises(StoreError):
             await store.atomically([("SET", promises.key("refused"), "x"), ("SET", promises.key("too"), "x")])
@@ -111,18 +134,18 @@ async def _refuses(promises: Promises, store: Store, power: str) -> None:
 
 
 async def expect(store: Store, *exchanges: tuple[Command, Any]) -> None:
-    """Send the commands as one batch; each gets its reply, equal in value and type. A class stands for an error."""
+    """Send the commands as one batch, and compare each reply by value and type. A class stands for an error."""
     replies = await replies_of(store, [command for command, _ in exchanges])
     got = [(command, shown(reply)) for (command, _), reply in zip(exchanges, replies, strict=True)]
-    assert got == [(command, _wanted(reply)) for command, reply in exchanges]
+    assert got == [(command, _comparable(reply)) for command, reply in exchanges]
 
 
-def _wanted(reply: Any) -> Any:
+def _comparable(reply: Any) -> Any:
     return f"error {reply.code}" if isinstance(reply, type) and issubclass(reply, StoreError) else shown(reply)
 
 
 async def expect_count(store: Store, keys: int) -> None:
-    """So many keys are there, if the store can count them."""
+    """Check the number of keys, if the store can count them."""
     if store.guarantees.scans:
         await expect(store, (("DBSIZE",), keys))
 

@@ -14,7 +14,7 @@ from keystead.testing.contract.contract_base import Promises, needs
 
 async def take(messages: AsyncIterator[Message], count: int) -> list[tuple[str, bytes]]:
     taken: list[tuple[str, bytes]] = []
-    async with asyncio.timeout(5):  # a message is there at once, not when somebody next looks
+    async with asyncio.timeout(5):  # a message arrives at once
         while len(taken) < count:
             message = await anext(messages)
             taken.append((message.channel, message.data))

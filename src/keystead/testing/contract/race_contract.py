@@ -13,7 +13,7 @@ CALLERS = 24
 
 class Races(Promises):
     def connections(self, store: Store, other: Store | None) -> list[Store]:
-        """Who calls: half of the callers from another connection, where there can be one."""
+        """The callers: half of them on another connection, if there can be one."""
         return [other if other is not None and n % 2 else store for n in range(CALLERS)]
 
     async def test_of_many_that_create_exactly_one_wins(self, store: Store, other: Store | None) -> None:
@@ -171,6 +171,10 @@ class Cancellation(Promises):
             outcome = await store.atomically([holds(key, key), ("SET", other, other, "GET")])
             assert outcome.replies == [1, other]
 
+        async def turns(count: int) -> None:
+            for _ in range(count):
+                await asyncio.sleep(0)
+
         atomic = store.guarantees.atomic in ("any keys", "one slot")
         verbs = [read, write, step] if atomic else [read, write]
         cancelled = finished = 0
@@ -178,8 +182,7 @@ class Cancellation(Promises):
             tasks = [asyncio.create_task(dice.choice(verbs)(key, dice.choice(keys))) for key in keys]
             for task in tasks:
                 if dice.random() < 0.4:
-                    for _ in range(dice.randrange(4)):
-                        await asyncio.sleep(0)
+                    await turns(dice.randrange(4))
                     task.cancel()
             async with asyncio.timeout(30):
                 results = await asyncio.gather(*tasks, return_exceptions=True)

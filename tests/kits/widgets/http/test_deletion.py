@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from keystead.testing import servers
+from tests import servers
 from tests.kits.widgets.http.visiting import BBS, LIKE, RANKING, TOKEN, VISIT, Running, Visitor, data, running
 
 URL = "https://gone.example/a page?x=1&y=é".replace(" ", "%20")

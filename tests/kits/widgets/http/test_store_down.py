@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from keystead.testing import servers
+from tests import servers
 from tests.kits.widgets.http.visiting import BBS, LIKE, RANKING, TOKEN, VISIT, running
 
 ORIGIN = {"origin": "https://blog.example"}

@@ -12,7 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from keystead import Store
 from keystead.errors import BadUrl, CommandError, NotANumber, StoreClosed, UnknownCommand
 from keystead.stores import Guarantees, Message, Outcome
-from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, Reply, ScanOptions, integer
+from keystead.stores.command_options import ScanOptions
+from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, Reply, integer
 from keystead.stores.globs import compile_glob
 from keystead.stores.store_contract import Planned
 

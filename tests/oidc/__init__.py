@@ -9,7 +9,7 @@ revokes the whole family when an old one comes back, and names itself in the cal
 It needs Node 20 or newer and the packages of `package-lock.json`, from the folder that `scripts/node.sh` fills.
 """
 
-from keystead.testing.oidc.browser import cancel_login, log_in
-from keystead.testing.oidc.provider import OidcProvider, RegisteredClient, oidc_provider
+from tests.oidc.browser import cancel_login, log_in
+from tests.oidc.provider import OidcProvider, RegisteredClient, oidc_provider
 
 __all__ = ["OidcProvider", "RegisteredClient", "cancel_login", "log_in", "oidc_provider"]

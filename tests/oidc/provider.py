@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Literal
 
 from keystead.schema.lifetime import duration_ms
-from keystead.testing.servers import MissingProgram, NotReady, free_port, stand_still, wait_until
+from tests.servers import MissingProgram, NotReady, free_port, suspend, wait_until
 
 _HERE = Path(__file__).parent
-_CHECKOUT = _HERE.parents[3]
+_CHECKOUT = _HERE.parents[1]
 _STOP_S = 10.0
 
 
@@ -33,7 +33,7 @@ class RegisteredClient:
 
 
 class OidcProvider:
-    """A provider process of ours. A restart gives it new keys, and it forgets everybody."""
+    """A provider process. A restart gives it new keys and ends all logins."""
 
     def __init__(
         self, port: int, settings: Mapping[str, object], clients: Sequence[RegisteredClient], log: Path
@@ -56,36 +56,36 @@ class OidcProvider:
     @property
     def pid(self) -> int:
         if self._process is None:
-            raise NotReady(f"the provider of port {self.port} does not run")
+            raise NotReady(f"the provider on port {self.port} is not running")
         return self._process.pid
 
     @property
-    def said(self) -> str:
-        """What it wrote to its log."""
+    def log_text(self) -> str:
+        """Its log so far."""
         return self._log.read_text("utf-8", "replace") if self._log.exists() else ""
 
     def start(self) -> None:
         """Start it and wait until it listens."""
         folder = node_folder()
         with self._log.open("ab") as output:
-            self._process = subprocess.Popen(  # noqa: S603 - a program we looked up, with arguments of ours
+            self._process = subprocess.Popen(
                 [str(folder / "bin" / "node"), str(_HERE / "provider.js"), json.dumps(self._settings)],
                 cwd=folder,
                 env={**os.environ, "NODE_ENV": "test", "NO_COLOR": "1"},
-                stdin=subprocess.PIPE,  # it ends with us, even if we are killed: the pipe does
+                stdin=subprocess.PIPE,  # it exits when this pipe closes, even if this process is killed
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
         try:
-            wait_until(self._listens_or_ended, f"the provider of port {self.port} listens")
+            wait_until(self._listens_or_exited, f"the provider on port {self.port} listens")
             if self._process.poll() is not None:
-                raise NotReady(f"the provider of port {self.port} ended at once: {self.said[-2000:]}")
+                raise NotReady(f"the provider on port {self.port} exited at once: {self.log_text[-2000:]}")
         except BaseException:
             self.kill()
             raise
 
     def kill(self) -> None:
-        """End it at once; nothing happens if it does not run."""
+        """Kill it. No error if it is not running."""
         if self._process is None:
             return
         self._process.kill()
@@ -101,13 +101,13 @@ class OidcProvider:
         self.start()
 
     def pause(self) -> None:
-        """Let it stand still: connections are taken, nothing is answered."""
-        stand_still(self.pid)
+        """Suspend it: connections are accepted, but nothing is answered."""
+        suspend(self.pid)
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
-    def _listens_or_ended(self) -> bool:
+    def _listens_or_exited(self) -> bool:
         if self._process is None or self._process.poll() is not None:
             return True
         try:
@@ -122,15 +122,15 @@ def oidc_provider(
     redirect_uris: Sequence[str],
     *,
     accounts: Mapping[str, Mapping[str, str]] | None = None,
-    access_token_lifetime: str = "1h",  # noqa: S107 - how long it lives, not a token
+    access_token_lifetime: str = "1h",
     algorithm: Literal["RS256", "PS256", "ES256", "EdDSA", "Ed25519"] = "RS256",
     client_auth: Literal["basic", "post"] = "basic",
 ) -> Iterator[OidcProvider]:
     """A provider that is ready inside the block, and gone after it.
 
-    `accounts` gives people a `name` and a `picture`; anybody else may log in, too, and is called as they log in.
+    `accounts` maps logins to a `name` and a `picture`; any other login works, too, and is its own name.
     `algorithm` signs the ID tokens. Two clients are registered, with the same redirect URIs: the first is
-    `provider.client_id`, the second is there to be mistaken for it.
+    `provider.client_id`, the second is there to be confused with it.
     """
     clients = [
         RegisteredClient(name, f"secret-of-{name}-in-tests-only", tuple(redirect_uris))
@@ -152,7 +152,7 @@ def oidc_provider(
     }
     folder = Path(tempfile.mkdtemp(prefix="keystead-"))
     try:
-        provider = _started(settings, clients, folder / "output.txt")
+        provider = _start(settings, clients, folder / "output.txt")
         try:
             yield provider
         finally:
@@ -161,14 +161,14 @@ def oidc_provider(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _started(settings: Mapping[str, object], clients: Sequence[RegisteredClient], log: Path) -> OidcProvider:
+def _start(settings: Mapping[str, object], clients: Sequence[RegisteredClient], log: Path) -> OidcProvider:
     for attempt in range(5):
         provider = OidcProvider(free_port(), settings, clients, log)
         try:
             provider.start()
         except NotReady:
-            # Somebody else may have taken the port between our look and the provider's.
-            if attempt == 4 or "EADDRINUSE" not in provider.said:
+            # Another process may have taken the port since it was found free.
+            if attempt == 4 or "EADDRINUSE" not in provider.log_text:
                 raise
         else:
             return provider

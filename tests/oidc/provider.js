@@ -1,4 +1,4 @@
-// A real OpenID Connect provider for tests. It is started by keystead.testing.oidc in the folder that holds
+// A real OpenID Connect provider for tests. It is started by tests.oidc in the folder that holds
 // node_modules, with its settings as the only argument, and ends when its standard input does.
 
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 
 const settings = JSON.parse(process.argv[2]);
-// An import is looked up beside this file, which may stand in an installed package, far from node_modules.
+// node_modules is in the working directory, not beside this file, where an import would be looked up.
 const found = createRequire(join(process.cwd(), 'package.json')).resolve('oidc-provider');
 const { default: Provider } = await import(pathToFileURL(found));
 

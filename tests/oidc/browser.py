@@ -1,4 +1,4 @@
-"""Plays the browser of somebody who logs in: follows redirects, keeps cookies, and fills in the one form."""
+"""A scripted browser login: follows redirects, keeps cookies, and fills in the one form."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
-from keystead.testing.servers import NotReady
+from tests.servers import NotReady
 
 _MOST_STEPS = 10
 
@@ -20,7 +20,7 @@ async def log_in(authorize_url: str, account: str, *, browser: httpx2.AsyncClien
 
 
 async def cancel_login(authorize_url: str, *, browser: httpx2.AsyncClient | None = None) -> str:
-    """Come to the provider and turn back; the URL of the callback, with error, state and iss, not yet visited."""
+    """Cancel at the provider; the URL of the callback, with error, state and iss, not yet visited."""
     return await _play(authorize_url, {"decision": "cancel"}, browser)
 
 
