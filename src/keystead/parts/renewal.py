@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
+from keystead.deprecation import renamed
 from keystead.errors import BadDeclaration, DoesNotFit, StoreError, StoreUnavailable
 from keystead.parts.oauth import Client, OAuthError, ProviderRefused, Tokens
 from keystead.schema import Bound, attempts
@@ -19,6 +20,8 @@ from keystead.schema.lifetime import After, duration_ms, in_words
 from keystead.schema.store_fit import has_atomic_steps
 
 __all__ = ["Fresh", "HeldTokens", "Over", "Renewal", "Unrenewed"]
+
+__getattr__ = renamed(__name__, {"Held": "HeldTokens"})
 
 _log = logging.getLogger("keystead.renewal")
 

@@ -20,6 +20,7 @@ that. `machine_of` plays random commands on your store and on a real server, and
 Needs `pip install "keystead[testing]"`.
 """
 
+from keystead.deprecation import renamed
 from keystead.extras import from_extra
 
 with from_extra("testing", "keystead.testing"):
@@ -32,3 +33,5 @@ with from_extra("testing", "keystead.testing"):
     from keystead.testing.state_machine import StoreUnderTest, machine_of, oracle_on
 
 __all__ = ["StoreContract", "StoreUnderTest", "machine_of", "needs", "oracle_on"]
+
+__getattr__ = renamed(__name__, {"Subject": "StoreUnderTest"})

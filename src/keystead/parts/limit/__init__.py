@@ -1,5 +1,6 @@
 """Limits, as a part: how many requests of one client are let through, counted by the store in one round trip."""
 
+from keystead.deprecation import renamed
 from keystead.parts.limit.bucket import TokenBucket
 from keystead.parts.limit.client_address import client_of, network_of
 from keystead.parts.limit.combined import CombinedLimit
@@ -30,3 +31,5 @@ __all__ = [
     "client_of",
     "network_of",
 ]
+
+__getattr__ = renamed(__name__, {"Together": "CombinedLimit"})

@@ -1,5 +1,6 @@
 """Outbox, as a part: messages that are delivered although the receiver is down or the process is killed."""
 
+from keystead.deprecation import renamed
 from keystead.parts.outbox.delivery import DeliveryCounts
 from keystead.parts.outbox.message import DeliveryFailed, OutboxMessage, Undeliverable
 from keystead.parts.outbox.outbox import Outbox, QueueNow
@@ -19,3 +20,5 @@ __all__ = [
     "Trouble",
     "Undeliverable",
 ]
+
+__getattr__ = renamed(__name__, {"Counts": "DeliveryCounts"})

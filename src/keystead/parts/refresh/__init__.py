@@ -1,5 +1,6 @@
 """Refresh tokens, as a part: good for one use, rotated in one step, safe to retry; a stolen one ends its chain."""
 
+from keystead.deprecation import renamed
 from keystead.parts.refresh.refresh_record import (
     Misuse,
     NewChain,
@@ -23,3 +24,5 @@ __all__ = [
     "Rotated",
     "RotationRefused",
 ]
+
+__getattr__ = renamed(__name__, {"Begun": "NewChain", "Refused": "RotationRefused"})

@@ -13,6 +13,7 @@ own; two processes that start at the same moment must take turns, which Alembic 
 scripts has to be found in an installed package. The stores do the same (`stores/database/database_schema.py`).
 """
 
+from keystead.deprecation import renamed
 from keystead.extras import from_extra
 
 with from_extra("tables", "keystead.parts.tables"):
@@ -40,3 +41,5 @@ __all__ = [
     "table",
     "url_beside",
 ]
+
+__getattr__ = renamed(__name__, {"Change": "TableChange", "Plan": "TableUpgrade"})
