@@ -22,13 +22,13 @@ from keystead.errors import (
     StoreError,
     StoreUnavailable,
     Unreadable,
-    WrongKind,
 )
 from keystead.parts.background_loop import Rounds
 from keystead.parts.schedule import due_runs
-from keystead.parts.schedule.job import Job, Run, checked_result, shortened
-from keystead.parts.schedule.schedule_keys import JobState, Lease, Outcome, RunEntry, ScheduleKeys, StartedRun
-from keystead.schema import Done, Operation, attempts
+from keystead.parts.schedule.job import Job
+from keystead.parts.schedule.job_run import FIRST_RETRY_MS, Claim, JobRun, write_with_history
+from keystead.parts.schedule.schedule_keys import JobState, Lease, Outcome, RunEntry, ScheduleKeys
+from keystead.schema import Operation, attempts
 from keystead.schema.kinds.value import Seen
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.store_fit import require_atomic_steps
@@ -37,9 +37,7 @@ from keystead.schema.unreadable import log_unreadable
 _log = logging.getLogger("keystead.schedule")
 
 _DAY_MS: Final = 86_400_000
-_FIRST_TRY_MS: Final = 1_000  # after which a store that is away is asked again; then twice as long, and so on
 _SPREAD_MS: Final = 100  # so that not all processes ask at the very same moment
-_RENEWALS: Final = 3  # in the time of a lease
 
 
 @dataclass(frozen=True)
@@ -90,22 +88,6 @@ class _Looked(NamedTuple):
     @property
     def lease_left_ms(self) -> int:
         return 0 if self.lease_left is None else self.lease_left // timedelta(milliseconds=1)
-
-
-class _Claim(NamedTuple):
-    """A run that is this schedule's to make."""
-
-    state: JobState
-    lease: Lease
-    good_until_ms: int
-
-
-class _Ending(NamedTuple):
-    """How a run ended, for its entry."""
-
-    outcome: Outcome
-    result: dict[str, int | str] = {}  # noqa: RUF012 - nobody changes it
-    error: str | None = None
 
 
 class Schedule(Rounds[RunEntry | None]):
@@ -209,7 +191,7 @@ class Schedule(Rounds[RunEntry | None]):
             wakes_ms = [await self._attended(*one) for one in zip(jobs, looks, strict=True)]
         except Exception as error:
             self._is_away(error)
-            pause_ms = min(_FIRST_TRY_MS << min(self._away - 1, 10), longest_ms)
+            pause_ms = min(FIRST_RETRY_MS << min(self._away - 1, 10), longest_ms)
         else:
             self._is_back()
             pause_ms = max(0, min([longest_ms, *(wake_ms - self._now_ms() for wake_ms in wakes_ms)]))
@@ -270,7 +252,7 @@ class Schedule(Rounds[RunEntry | None]):
                 forgotten = looked.lease_left == timedelta.max
                 return later_ms if forgotten else now_ms + looked.lease_left_ms
             del self._unanswered[job.name]
-            self._start(job, self._carried_out(job, self._claim(state, now_ms + looked.lease_left_ms)))
+            self._start(job, self._carry_out(job, self._claim(state, now_ms + looked.lease_left_ms)))
             return later_ms
         if not due_runs.is_sound(state, job, now_ms):
             if await self._mended(job, looked, since_ms):
@@ -310,7 +292,7 @@ class Schedule(Rounds[RunEntry | None]):
 
     async def _rewritten(self, job: Job, looked: _Looked, state: JobState, entry: RunEntry | None = None) -> bool:
         """Write the state of a job that nobody runs, unless somebody else was faster."""
-        return await self._with_history(partial(self._keys.rewrite, job.name, looked.seen, state), entry)
+        return await write_with_history(self._keys, partial(self._keys.rewrite, job.name, looked.seen, state), entry)
 
     # --- a run ---------------------------------------------------------------------------------------------
 
@@ -340,120 +322,21 @@ class Schedule(Rounds[RunEntry | None]):
         if not claimed:
             self._woken.set()
             return None
-        return await self._carried_out(job, claim)
+        return await self._carry_out(job, claim)
 
-    def _claim(self, state: JobState, good_until_ms: int) -> _Claim:
-        return _Claim(state, Lease(by=self.by, number=state.number), good_until_ms)
+    def _claim(self, state: JobState, good_until_ms: int) -> Claim:
+        return Claim(state, Lease(by=self.by, number=state.number), good_until_ms)
 
-    async def _carried_out(self, job: Job, claim: _Claim) -> RunEntry | None:
-        """Run the job while its lease is renewed, and write down how it went."""
-        begun = claim.state.begun
-        if begun is None:  # pragma: no cover - a lease is taken and a run begun in one step
+    async def _carry_out(self, job: Job, claim: Claim) -> RunEntry | None:
+        if claim.state.begun is None:  # pragma: no cover - taking the lease and starting the run are one step
             return None
-        run = Run(job.name, begun.due_ms, begun.number, fence=claim.state.fence, now_ms=self._now_ms)
-        work = asyncio.create_task(_worked(job, run), name=f"keystead job {job.name}, run {run.number}")
-        keeping = asyncio.create_task(self._kept(job, claim))
-        stopping = False
-        try:
-            try:
-                await asyncio.wait({work, keeping}, return_when=asyncio.FIRST_COMPLETED)
-            except asyncio.CancelledError:
-                stopping = True
-            cut_off = not work.done()
-            if cut_off:
-                work.cancel()
-                await asyncio.wait({work})
-            if cut_off and not stopping:
-                _log.error("%s: run %d lost its lease and was cancelled", job.name, run.number)
-                entry = due_runs.lost_entry(begun, self._now_ms())
-            else:
-                entry = await self._recorded(job, claim, run, _ending(work, cut_off), insist=not stopping)
-        finally:
-            work.cancel()
-            keeping.cancel()
-            await asyncio.gather(work, keeping, return_exceptions=True)
+        run = JobRun(self._keys, job, claim, claim.state.begun, self._wait, self._look_every_ms)
+        entry = await run.carry_out()
         self._on_run(job.name, entry.outcome)
         self._woken.set()
-        if stopping:
+        if run.is_stopping:
             raise asyncio.CancelledError
         return entry
-
-    async def _kept(self, job: Job, claim: _Claim) -> None:
-        """Renew the lease again and again; ends when it is lost."""
-        good_until_ms = claim.good_until_ms
-        while True:
-            pause_ms = min(job.lease_ms // _RENEWALS, max(0, good_until_ms - self._now_ms()))
-            await self._wait(pause_ms / 1000)
-            asked_ms = self._now_ms()
-            try:
-                if not await self._keys.renew(job.name, claim.lease, job.lease_ms):
-                    return
-                good_until_ms = asked_ms + job.lease_ms
-            except StoreError as error:
-                _log.warning("%s: its lease was not renewed: %s", job.name, error)
-                if self._now_ms() >= good_until_ms:
-                    return
-
-    async def _recorded(
-        self,
-        job: Job,
-        claim: _Claim,
-        run: Run,
-        ending: _Ending,
-        *,
-        insist: bool,
-    ) -> RunEntry:
-        """Write how the run went, and give the lease back: one atomic step, which only the holder can make.
-
-        While the store is away it is tried again, unless the schedule is being stopped.
-        """
-        begun, now_ms = claim.state.begun, self._now_ms()
-        if begun is None:  # pragma: no cover - as above
-            raise AssertionError("only a run that has begun ends")
-        try:
-            entry, state = self._ended(job, claim, begun, ending, run.again_ms)
-        except Exception as error:
-            # Whatever a job does to its Run: a run that nobody can record would be made again and again.
-            _log.exception("%s: how run %d went cannot be written", job.name, run.number)
-            entry, state = self._ended(job, claim, begun, _failed(error), None)
-        pause_ms, tried = _FIRST_TRY_MS, False
-        while True:
-            try:
-                if await self._with_history(partial(self._keys.end, job.name, claim.lease, state), entry):
-                    break
-            except StoreError as away:
-                _log.warning("%s: how run %d went cannot be recorded: %s", job.name, run.number, away)
-                if not insist:
-                    return due_runs.lost_entry(begun, now_ms)
-                tried = True
-                await self._wait(pause_ms / 1000)
-                pause_ms = min(2 * pause_ms, self._look_every_ms)
-                continue
-            if tried:
-                # An answer was lost, or the lease meanwhile: what the store says of this run is what counts.
-                break
-            _log.error("%s: run %d ended after it had lost its lease; nothing was recorded", job.name, run.number)
-            return due_runs.lost_entry(begun, now_ms)
-        return entry
-
-    async def _with_history(
-        self, change: Callable[[RunEntry | None], Awaitable[Done[None]]], entry: RunEntry | None
-    ) -> bool:
-        """Make this change with an entry in the history; without it, where the history is of another kind."""
-        try:
-            return bool(await change(entry))
-        except WrongKind as error:
-            if error.key is None or self._keys.history.parse(error.key) is None:
-                raise
-            return bool(await change(None))
-
-    def _ended(
-        self, job: Job, claim: _Claim, begun: StartedRun, ending: _Ending, again_ms: int | None
-    ) -> tuple[RunEntry, JobState]:
-        """The entry of a run, and the state of the job after it."""
-        now_ms = self._now_ms()
-        entry = RunEntry(ended_ms=now_ms, **ending._asdict(), **begun.model_dump())
-        return entry, due_runs.ended_state(job, claim.state, ending.outcome, now_ms, again_ms)
 
     def _job(self, name: str) -> Job:
         if name not in self._jobs:
@@ -462,29 +345,6 @@ class Schedule(Rounds[RunEntry | None]):
 
     def _now_ms(self) -> int:
         return self._keys.now_ms()
-
-
-async def _worked(job: Job, run: Run) -> _Ending:
-    """How the job went. Whatever it raises is a failure, except that it was cancelled."""
-    try:
-        return _Ending("done", checked_result(job.name, await job.run(run)))
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # a sys.exit, too, which would end the process and be run again in the next one
-        _log.exception("%s: run %d failed", job.name, run.number)
-        return _failed(error)
-
-
-def _failed(error: BaseException) -> _Ending:
-    # The text of a foreign error may hold anything, a secret, too. The log has all of it.
-    return _Ending("failed", error=shortened(str(error) if isinstance(error, KeysteadError) else type(error).__name__))
-
-
-def _ending(work: asyncio.Task[_Ending], cut_off: bool) -> _Ending:
-    if cut_off:
-        return _Ending("stopped")
-    # Nobody here cancelled it, so the job did that to itself.
-    return _Ending("failed", error="CancelledError") if work.cancelled() else work.result()
 
 
 def _looked(found: Sequence[Any]) -> _Looked | Exception:
