@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from keystead.deprecation import renamed
 from keystead.errors import BadDeclaration, DoesNotFit, StoreError, StoreUnavailable
@@ -21,7 +21,8 @@ from keystead.schema.store_fit import has_atomic_steps
 
 __all__ = ["Fresh", "HeldTokens", "Over", "Renewal", "Unrenewed"]
 
-__getattr__ = renamed(__name__, {"Held": "HeldTokens"})
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(__name__, {"Held": "HeldTokens"})
 
 _log = logging.getLogger("keystead.renewal")
 

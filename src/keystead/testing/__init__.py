@@ -20,6 +20,8 @@ that. `machine_of` plays random commands on your store and on a real server, and
 Needs `pip install "keystead[testing]"`.
 """
 
+from typing import TYPE_CHECKING
+
 from keystead.deprecation import renamed
 from keystead.extras import from_extra
 
@@ -34,4 +36,5 @@ with from_extra("testing", "keystead.testing"):
 
 __all__ = ["StoreContract", "StoreUnderTest", "machine_of", "needs", "oracle_on"]
 
-__getattr__ = renamed(__name__, {"Subject": "StoreUnderTest"})
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(__name__, {"Subject": "StoreUnderTest"})

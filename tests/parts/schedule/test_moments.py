@@ -343,10 +343,10 @@ async def test_of_moments_that_are_to_be_run_each_the_last_thousand_are(store: S
     job = Job("a.job", "* * * * *", Work(), missed="each")
     await seen(store, time, job)
     time.pass_ms(365 * DAY)
-    turn = due_runs.turn(job, await state_of(store, "a.job"), time.now_ms)
+    turn = due_runs.next_step(job, await state_of(store, "a.job"), time.now_ms)
     assert isinstance(turn, JobState)
     assert turn.next_ms == ms("2027-01-01T00:00Z") - 999 * MINUTE
-    first = due_runs.turn(job, turn, time.now_ms)
+    first = due_runs.next_step(job, turn, time.now_ms)
     assert isinstance(first, due_runs.DueRun)
     assert first.due_ms == turn.next_ms
 

@@ -1,5 +1,7 @@
 """Cache, as a part: what a provider said, for a while, and one question to it at a time."""
 
+from typing import TYPE_CHECKING
+
 from keystead.deprecation import renamed
 from keystead.parts.cache.cache import Cache
 from keystead.parts.cache.load_markers import LoadMarker, LoadMarkers
@@ -7,13 +9,14 @@ from keystead.parts.cache.load_results import CacheCounts, CacheLookup, CacheRes
 
 __all__ = ["Cache", "CacheCounts", "CacheLookup", "CacheResult", "LoadFailed", "LoadMarker", "LoadMarkers", "TryLater"]
 
-__getattr__ = renamed(
-    __name__,
-    {
-        "Answer": "CacheResult",
-        "Counts": "CacheCounts",
-        "Look": "CacheLookup",
-        "Mark": "LoadMarker",
-        "Marks": "LoadMarkers",
-    },
-)
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(
+        __name__,
+        {
+            "Answer": "CacheResult",
+            "Counts": "CacheCounts",
+            "Look": "CacheLookup",
+            "Mark": "LoadMarker",
+            "Marks": "LoadMarkers",
+        },
+    )

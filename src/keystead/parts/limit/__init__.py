@@ -1,5 +1,7 @@
 """Limits, as a part: how many requests of one client are let through, counted by the store in one round trip."""
 
+from typing import TYPE_CHECKING
+
 from keystead.deprecation import renamed
 from keystead.parts.limit.bucket import TokenBucket
 from keystead.parts.limit.client_address import client_of, network_of
@@ -32,4 +34,5 @@ __all__ = [
     "network_of",
 ]
 
-__getattr__ = renamed(__name__, {"Together": "CombinedLimit"})
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(__name__, {"Together": "CombinedLimit"})

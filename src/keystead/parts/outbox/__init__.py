@@ -1,5 +1,7 @@
 """Outbox, as a part: messages that are delivered although the receiver is down or the process is killed."""
 
+from typing import TYPE_CHECKING
+
 from keystead.deprecation import renamed
 from keystead.parts.outbox.delivery import DeliveryCounts
 from keystead.parts.outbox.message import DeliveryFailed, OutboxMessage, Undeliverable
@@ -21,4 +23,5 @@ __all__ = [
     "Undeliverable",
 ]
 
-__getattr__ = renamed(__name__, {"Counts": "DeliveryCounts"})
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(__name__, {"Counts": "DeliveryCounts"})

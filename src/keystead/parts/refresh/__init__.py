@@ -1,5 +1,7 @@
 """Refresh tokens, as a part: good for one use, rotated in one step, safe to retry; a stolen one ends its chain."""
 
+from typing import TYPE_CHECKING
+
 from keystead.deprecation import renamed
 from keystead.parts.refresh.refresh_record import (
     Misuse,
@@ -25,4 +27,5 @@ __all__ = [
     "RotationRefused",
 ]
 
-__getattr__ = renamed(__name__, {"Begun": "NewChain", "Refused": "RotationRefused"})
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(__name__, {"Begun": "NewChain", "Refused": "RotationRefused"})

@@ -8,7 +8,7 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -298,20 +298,20 @@ class Schedule(Rounds[RunEntry | None]):
 
     # --- a run ---------------------------------------------------------------------------------------------
 
-    def _start(self, job: Job, next_step: Any) -> asyncio.Task[RunEntry | None]:
-        task: asyncio.Task[RunEntry | None] = asyncio.create_task(next_step, name=f"keystead job {job.name}")
+    def _start(self, job: Job, run: Coroutine[Any, Any, RunEntry | None]) -> asyncio.Task[RunEntry | None]:
+        task: asyncio.Task[RunEntry | None] = asyncio.create_task(run, name=f"keystead job {job.name}")
         self._turns[task] = job.name
         task.add_done_callback(self._turns.pop)
         return task
 
-    async def _claim_and_run(self, job: Job, looked: _JobRead, next_step: due_runs.DueRun) -> RunEntry | None:
+    async def _claim_and_run(self, job: Job, looked: _JobRead, due: due_runs.DueRun) -> RunEntry | None:
         """Claim a run and carry it out. None: another process was faster, or the store does not answer."""
         now_ms = self._now_ms()
-        claim = self._claim(due_runs.started_state(next_step, self.by, now_ms), now_ms + job.lease_ms)
+        claim = self._claim(due_runs.started_state(due, self.by, now_ms), now_ms + job.lease_ms)
         try:
             claimed = await self._keys.claim(job.name, looked.seen, claim.state, claim.lease, job.lease_ms)
         except StoreError as error:
-            if next_step.by_hand:
+            if due.by_hand:
                 raise
             # The next poll shows whether it took effect.
             self._unconfirmed[job.name] = claim.state.fence

@@ -16,7 +16,7 @@ from keystead.errors import BadKey, BadValue, CapReached, KeysteadError, StoreUn
 from keystead.parts.audit import Audit
 from keystead.parts.sessions.session_declaration import check_lifetimes, default_policy, index_relation, user_field
 from keystead.parts.sessions.session_policy import Policy
-from keystead.parts.sessions.session_record import Act, Ended, Live, Reason, S
+from keystead.parts.sessions.session_record import Act, Ended, Gone, Live, Reason, S
 from keystead.schema import Bound, Operation, Steps, procedure
 from keystead.schema.kinds import Seen, SetKey, ValueKey
 from keystead.schema.listing import PRUNE_FROM
@@ -66,6 +66,13 @@ class SessionIndex(Generic[S]):
         self._run = family.keyspace.run
         self._now_ms = family.now_ms
 
+    async def list_for(self, user: str) -> list[Live[S]]:
+        """The live sessions of a user, latest login first. Sessions that have ended are taken off the list."""
+        listed = self._index(user)
+        found = await self._classify(user, self._ids(listed, await listed.see()))
+        await self._remove_ended(user, found.dead)
+        return sorted(found.alive, key=lambda live: (-epoch_ms(live.session.created_at), live.id))
+
     # --- the list of a user --------------------------------------------------------------------------------
 
     def _ids(self, listed: SetKey[str], entries: Sequence[Seen[str | None]]) -> list[str]:
@@ -114,6 +121,12 @@ class SessionIndex(Generic[S]):
             else:
                 (found.unreadable if isinstance(record, Unreadable) else found.dead).append(sid)
         return found
+
+    def _check_live(self, user: str, sid: str, session: S, aged: bool = False) -> Live[S] | Gone:
+        if getattr(session, self._user_field) != user:
+            return Gone("unknown")
+        ends_at_ms = self._deadline_ms(session)
+        return Live(sid, user, session, ends_at_ms, aged) if self._now_ms() < ends_at_ms else Gone("expired")
 
     async def _records(self, ids: Sequence[str]) -> list[tuple[str, S | Unreadable | None]]:
         """The record of each id: None if it is gone, the error if it is unreadable."""

@@ -273,13 +273,6 @@ class Sessions(SessionIndex[S]):
         for entry in self._audit_entries("everyone-revoked", "", act, [""], why=total):
             await entry
 
-    async def list_for(self, user: str) -> list[Live[S]]:
-        """The live sessions of a user, latest login first. Sessions that have ended are taken off the list."""
-        listed = self._index(user)
-        found = await self._classify(user, self._ids(listed, await listed.see()))
-        await self._remove_ended(user, found.dead)
-        return sorted(found.alive, key=lambda live: (-epoch_ms(live.session.created_at), live.id))
-
     # --- one session ---------------------------------------------------------------------------------------
 
     async def _read(self, query: SessionQuery) -> Live[S] | Gone:
@@ -349,12 +342,6 @@ class Sessions(SessionIndex[S]):
         if successor is not None and self._now_ms() >= epoch_ms(successor.until):
             successor = None
         return (None if successor is None else successor.sid), end
-
-    def _check_live(self, user: str, sid: str, session: S, aged: bool = False) -> Live[S] | Gone:
-        if getattr(session, self._user_field) != user:
-            return Gone("unknown")
-        ends_at_ms = self._deadline_ms(session)
-        return Live(sid, user, session, ends_at_ms, aged) if self._now_ms() < ends_at_ms else Gone("expired")
 
     async def _touch(self, live: Live[S], raw: bytes) -> Live[S] | Gone | None:
         """Set `last_seen_at` to now. None: the session was changed, rotated or ended since it was read."""

@@ -13,6 +13,8 @@ own; two processes that start at the same moment must take turns, which Alembic 
 scripts has to be found in an installed package. The stores do the same (`stores/database/database_schema.py`).
 """
 
+from typing import TYPE_CHECKING
+
 from keystead.deprecation import renamed
 from keystead.extras import from_extra
 
@@ -42,4 +44,5 @@ __all__ = [
     "url_beside",
 ]
 
-__getattr__ = renamed(__name__, {"Change": "TableChange", "Plan": "TableUpgrade"})
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(__name__, {"Change": "TableChange", "Plan": "TableUpgrade"})
