@@ -1,4 +1,4 @@
-"""Cache, as a part: what a provider said, for a while, and one question to it at a time."""
+"""Cache with single flight (no cache stampede), stale copies, negative caching and immediate invalidation."""
 
 from typing import TYPE_CHECKING
 

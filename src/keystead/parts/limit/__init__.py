@@ -1,4 +1,4 @@
-"""Limits, as a part: how many requests of one client are let through, counted by the store in one round trip."""
+"""Rate limits: fixed window, sliding window, token bucket; counted by the store in one round trip."""
 
 from typing import TYPE_CHECKING
 

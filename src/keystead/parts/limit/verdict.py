@@ -1,4 +1,4 @@
-"""What a limit says of a request."""
+"""The verdict of a rate limit, and its HTTP headers."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from keystead.errors import KeysteadError
 _TELLS: Final = "too many requests; wait a minute"
 
 
-@dataclass(slots=True)  # to freeze it would take longer than all else that is done with the answer of the store
+@dataclass(slots=True)  # not frozen: that would cost more than all other work on a reply
 class Verdict:
-    """Whether a request is let through, and what is left. It is true where it is.
+    """Whether a request is allowed, and what is left. It is truthy if the request is allowed.
 
-    limit            how many are let through in a window
-    remaining        how many more would be let through now
-    retry_after_ms   how long to wait until the same request would be; 0: it is let through; None: it never will be,
-                     because it asks for more than the limit
-    reset_ms         how long until nothing is used up any more, if nobody asks; of a sliding window, at most
+    limit            the number of requests allowed per window
+    remaining        how many more are allowed now
+    retry_after_ms   how long to wait before the same request is allowed; 0: it is allowed; None: never, because it
+                     costs more than the limit
+    reset_ms         how long until the limit is fully reset without further requests; for a sliding window, at most
     window_ms        the window of the limit
     name             of the limit, for `RateLimit-Policy`
-    store_is_down    the store did not answer, and this is what the limit says then
-    each             of several limits, what each of them says; it is the one that lets the least through
+    store_is_down    the store did not answer, and this is the outage policy
+    each             for a CombinedLimit, the verdict of each limit; this one is the strictest
     """
 
     allowed: bool
@@ -52,21 +52,23 @@ class Verdict:
         return _seconds(self.reset_ms)
 
     def headers(self, *, x_ratelimit: bool = False, now_s: float | None = None) -> dict[str, str]:
-        """What an answer tells its client, by lower-case name.
+        """The response headers, by lower-case name.
 
         `ratelimit-policy` and `ratelimit` are those of draft-ietf-httpapi-ratelimit-headers-10; `ratelimit-limit`,
         `-remaining` and `-reset` those of its drafts up to 06, which most clients read; `retry-after` (RFC 9110)
-        stands only where the request was refused and may come again. `x_ratelimit` adds the `x-ratelimit-*` of older
-        APIs, whose reset is a moment in seconds since 1970. A limit whose store is down knows nothing of what is
-        left, and says only when to try again.
+        is present only if the request was refused and can be retried. `x_ratelimit` adds the `x-ratelimit-*` of older
+        APIs, whose reset is a time in seconds since 1970. During a store outage the remaining amount is unknown, so
+        there is only `retry-after`.
         """
         wait = {"retry-after": str(max(1, self.retry_after))} if self.retry_after and not self.allowed else {}
         if self.store_is_down:
             return wait
-        told = self.each or (self,)
+        verdicts = self.each or (self,)
         headers = {
-            "ratelimit-policy": ", ".join(f'"{one.name}";q={one.limit};w={_seconds(one.window_ms)}' for one in told),
-            "ratelimit": ", ".join(f'"{one.name}";r={one.remaining};t={one.reset}' for one in told),
+            "ratelimit-policy": ", ".join(
+                f'"{one.name}";q={one.limit};w={_seconds(one.window_ms)}' for one in verdicts
+            ),
+            "ratelimit": ", ".join(f'"{v.name}";r={v.remaining};t={v.reset}' for v in verdicts),
             "ratelimit-limit": str(self.limit),
             "ratelimit-remaining": str(self.remaining),
             "ratelimit-reset": str(self.reset),
@@ -82,20 +84,20 @@ class Verdict:
 
 
 def least_of(verdicts: Sequence[Verdict]) -> Verdict:
-    """What several limits say together: what the one says that lets the least through."""
+    """The verdict of several limits: that of the strictest."""
     return verdicts[0] if len(verdicts) == 1 else replace(min(verdicts, key=_room), each=tuple(verdicts))
 
 
 def _room(verdict: Verdict) -> tuple[bool, float, float]:
-    """Refusals first, of these the one that lasts longest; else the one of which the least is left."""
+    """Sort key: refusals first, the longest wait first; then the least remaining."""
     wait_ms = math.inf if verdict.retry_after_ms is None else verdict.retry_after_ms
     return verdict.allowed, -wait_ms, verdict.remaining / verdict.limit
 
 
 class LimitReached(KeysteadError):
-    """A client has asked too often. `retry_after_s` says when it may ask again; `verdict` says all, where there is one.
+    """The rate limit is reached. Retry after `retry_after_s`; `verdict` has the details, if there is one.
 
-    Where it asks for more than the limit at once it may never, and `retry_after_s` is the window.
+    A request that costs more than the limit is never allowed; then `retry_after_s` is the window.
     """
 
     code = "limit-reached"
@@ -113,10 +115,10 @@ class LimitReached(KeysteadError):
 
 def _sentence(verdict: Verdict) -> str:
     if verdict.store_is_down:
-        return "how often you may ask is not known at the moment; try again"
+        return "the rate limit cannot be checked at the moment; try again"
     after = verdict.retry_after
     if after is None:
-        return f"this asks for more than the {verdict.limit} that are let through at once; ask for less"
+        return f"this asks for more than the {verdict.limit} that are allowed at once; ask for less"
     return f"too many requests; wait {max(1, after)} s"
 
 
