@@ -1,4 +1,4 @@
-"""Outbox, as a part: messages that are delivered although the receiver is down or the process is killed."""
+"""Transactional outbox: at-least-once delivery, even if the receiver is down or the process is killed."""
 
 from typing import TYPE_CHECKING
 
