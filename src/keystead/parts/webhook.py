@@ -14,7 +14,6 @@ import re
 import secrets
 import socket
 import ssl
-import time
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,7 @@ from typing import Final, NamedTuple, TypeAlias
 from keystead.errors import BadValue
 from keystead.extras import from_extra
 from keystead.parts.outbox import DeliveryFailed, Undeliverable
+from keystead.schema import times
 
 with from_extra("oauth", "keystead.parts.webhook"):
     import httpx2
@@ -112,10 +112,6 @@ class Webhook:
     secret: str = field(repr=False)
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 # --- signatures ---------------------------------------------------------------------------------------------------
 
 
@@ -143,7 +139,7 @@ def verify(secret: str, id: str, timestamp: str, signatures: str, body: bytes, *
     is_time = timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= _LONGEST_TIME
     moment_s = int(timestamp) if is_time else 0
     expected = signature(secret, id, moment_s, body).encode()
-    now_s = (_now_ms() if now_ms is None else now_ms) // 1000
+    now_s = (times.now_ms() if now_ms is None else now_ms) // 1000
     if not is_time or abs(now_s - moment_s) > _TOLERANCE_S:
         return False
     given = [one.encode() for one in signatures.split(" ")[:_MOST_SIGNATURES]]
@@ -298,7 +294,7 @@ class WebhookSender:
         *,
         allow_private: bool = False,
         timeout_s: float = 5.0,
-        now_ms: Callable[[], int] = _now_ms,
+        now_ms: Callable[[], int] = times.now_ms,
         resolve: Resolve = resolve,
         tls: ssl.SSLContext | None = None,
     ) -> None:

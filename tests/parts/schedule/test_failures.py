@@ -161,7 +161,7 @@ async def test_a_job_that_returns_what_cannot_be_kept_has_failed(store: Store, t
     told = await schedule_of(store, time, Job("a.job", "0 15 * * *", Work(returns=returned))).run_now("a.job")
     assert told
     assert told.outcome == "failed"
-    assert "no mapping of names to counts or texts" in str(told.error)
+    assert "did not return a mapping of names to counts or texts" in str(told.error)
 
 
 @here

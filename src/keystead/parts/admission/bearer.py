@@ -1,4 +1,4 @@
-"""Bearer tokens in requests (RFC 6750): where the token is, and what is answered where it does not count."""
+"""Bearer tokens in HTTP requests (RFC 6750): read the token, or return the challenge."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _security = logging.getLogger("keystead.security")
 
 _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*) *", re.IGNORECASE)
 _SCHEME = re.compile(r"bearer(?: |$)", re.IGNORECASE)
-_REALM = re.compile(r"[ !#-\[\]-~]+")  # what stands between quotes without being escaped
-_ROUTINE: Final = frozenset({"expired", "revoked"})  # what honest clients come with
+_REALM = re.compile(r"[ !#-\[\]-~]+")  # allowed in a quoted string without escaping
+_ROUTINE: Final = frozenset({"expired", "revoked"})  # normal for honest clients
 
 
 @dataclass(frozen=True)
 class Challenge:
-    """What is answered to whoever is not let in. It is false where `Admitted` is true.
+    """The response to a refused request. It is falsy; `Admitted` is truthy.
 
-    status     401; 400 for a request that is wrong in itself; 503 while nobody can say whether the token counts
+    status     401; 400 for a malformed request; 503 if the token cannot be checked
     code       for programs; it never changes
-    sentence   for people. It tells neither which check failed nor whether there is such a user
+    sentence   for people. It reveals neither which check failed nor whether the user exists
     headers    `WWW-Authenticate`, or `Retry-After`, and `Cache-Control: no-store`
-    came       whether there was a token at all
+    came       whether the request had a token
     """
 
     status: int
@@ -51,13 +51,13 @@ class Challenge:
 async def admit(
     admission: Admission[T], authorization: Sequence[str], *, realm: str = "api", client: str | None = None
 ) -> Admitted[T] | Challenge:
-    """Who sends a request with these `Authorization` headers, or what to answer.
+    """Admit a request with these `Authorization` headers, or return the challenge.
 
-    realm    what the token is asked for, in the challenge
-    client   the address of who asks, for the log
+    realm    the realm in the challenge
+    client   the address of the client, for the log
 
-    A token is taken from the header and from nowhere else: not from the address, which ends up in logs, and not from a
-    body. Tokens that are forged or malformed are told to the logger `keystead.security`, without the token.
+    The token is read from the header only: not from the URL, which ends up in logs, and not from a body. Forged and
+    malformed tokens are logged to `keystead.security`, without the token.
     """
     if len(authorization) > 1:
         return _challenge(400, "BAD_REQUEST", "Send one Authorization header.", realm, "invalid_request")
@@ -68,7 +68,7 @@ async def admit(
     try:
         found = Denied("malformed") if token is None else await admission.admitted(token[1])
     except LoadFailed as failed:
-        # Its own words name the family; the error that caused it is in the log of the cache.
+        # Its message names the family; the cause is in the log of the cache.
         wait_s = max(RETRY_AFTER_S, ceil(failed.retry_after.total_seconds()))
         return _later("USER_UNAVAILABLE", "Who you are cannot be looked up now; try again later.", wait_s)
     except StoreError as error:
@@ -87,7 +87,7 @@ async def admit(
 
 
 def check_realm(realm: str) -> str:
-    """The realm, where it can stand in a header. Raises BadDeclaration."""
+    """The realm, if it is valid in a header. Raises BadDeclaration."""
     if not _REALM.fullmatch(realm):
         raise BadDeclaration(f"a realm is a text of plain characters without quotes, such as 'api', not {realm!r}")
     return realm

@@ -1,4 +1,4 @@
-"""Refresh tokens, as a part: good for one use, rotated in one step, safe to retry; a stolen one ends its chain."""
+"""Refresh token rotation with reuse detection: single use, safe to retry; a stolen token ends its chain."""
 
 from typing import TYPE_CHECKING
 

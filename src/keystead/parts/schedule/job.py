@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ from keystead.errors import BadDeclaration, BadValue
 from keystead.parts.sanitize import visible
 from keystead.parts.schedule.cron import Cron
 from keystead.schema.lifetime import duration_ms, in_words
+from keystead.schema.times import now_ms
 
 Missed: TypeAlias = Literal["once", "each", "skip"]
 
@@ -21,10 +21,6 @@ LONGEST_LEASE: Final = "1d"
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[.-][a-z0-9]+)*")
 _LONGEST_NAME: Final = 100
 _LEASES_MS: Final = (1_000, duration_ms(LONGEST_LEASE))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Run:
@@ -39,7 +35,7 @@ class Run:
     """
 
     def __init__(
-        self, name: str, due_ms: int, number: int, *, fence: int = 0, now_ms: Callable[[], int] = _now_ms
+        self, name: str, due_ms: int, number: int, *, fence: int = 0, now_ms: Callable[[], int] = now_ms
     ) -> None:
         self.name = name
         self.due_ms = due_ms
