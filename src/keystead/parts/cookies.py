@@ -1,4 +1,4 @@
-"""Cookies that hold secrets: strict attributes, the same ones when they are set and when they are taken away."""
+"""Session cookies: `__Host-`, Secure, HttpOnly, SameSite; the same attributes to set and to clear them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from keystead.errors import BadValue
 
-NAME_AND_VALUE_MAX_BYTES = 4096  # beyond that, browsers drop a cookie without a word
+NAME_AND_VALUE_MAX_BYTES = 4096  # browsers silently drop longer cookies
 
 _VALUE = re.compile(r"[A-Za-z0-9._~-]*")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -15,11 +15,11 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class Cookie:
-    """A cookie for this host alone, that no script can read.
+    """A cookie for one host, which scripts cannot read.
 
-    `secure`: browsers come by https. Then its name gets the prefix `__Host-`, with which browsers themselves see to it
-    that it is Secure, has no Domain and counts for the whole host, so that no other host of the same domain can set it.
-    Without, for development on plain http, it has neither prefix nor Secure.
+    `secure`: for https. The name gets the prefix `__Host-`, so that browsers enforce Secure, no Domain and Path=/, and
+    no other host of the same domain can set it. Without it, for development on plain http, it has neither prefix nor
+    Secure.
     """
 
     base_name: str
@@ -27,7 +27,7 @@ class Cookie:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.base_name):
-            raise BadValue(f"{self.base_name!r} is no name of a cookie; use letters, digits, - and _")
+            raise BadValue(f"{self.base_name!r} is not a cookie name; use letters, digits, - and _")
         if self.base_name.startswith("__"):
             raise BadValue(f"{self.base_name!r}: browsers read a prefix in it; write the name alone, such as 'sid'")
 
@@ -45,20 +45,20 @@ class Cookie:
         return f"{self.name}={value}{age}{self._attributes}"
 
     def clear(self) -> str:
-        """The value of a Set-Cookie header that takes it away: the same attributes, or the browser would keep it."""
+        """The value of a Set-Cookie header that clears it, with the same attributes, or the browser would keep it."""
         return f"{self.name}=; Max-Age=0{self._attributes}"
 
     def read(self, header: str) -> str | None:
-        """Its value in a Cookie header, which is decoded as latin-1; None: it is not there.
+        """Its value in a Cookie header, which is decoded as latin-1; None: it is missing.
 
-        Of several without the prefix, the first, which is the most specific. With it a browser has one at most: two
-        that differ come from somebody who got past that, and count as none.
+        Of several without the prefix, the first, which is the most specific. With the prefix a browser has at most one:
+        two different values are an attack, and count as none.
         """
         if self.name + "=" not in header:
             return None
         found: list[str] = []
         for pair in header.split(";"):
-            # Only what HTTP calls white space: for a browser `\xa0__Host-sid` has no prefix, so other hosts can set it.
+            # Strip only HTTP white space: for a browser `\xa0__Host-sid` has no prefix, so other hosts can set it.
             name, _, value = pair.strip(" \t").partition("=")
             if name == self.name:
                 found.append(value.strip('"'))

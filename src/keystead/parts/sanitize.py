@@ -1,4 +1,4 @@
-"""Text of a stranger, as it may be kept and shown: on one line, and nothing in it that a terminal obeys."""
+"""Sanitize untrusted text for logs and terminals: one line, control characters escaped."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import unicodedata
 
 
 def visible(text: str, longest: int) -> str:
-    """The text on one line, with what cannot be seen written out, and no longer than this. UTF-8 can hold it."""
+    """The text on one line, invisible characters escaped, cut to `longest`, and valid UTF-8."""
     seen = "".join(
-        character if character.isprintable() or unicodedata.category(character) == "Zs" else _written_out(character)
+        character if character.isprintable() or unicodedata.category(character) == "Zs" else _escape(character)
         for character in text[: longest + 1]
     )
     return seen if len(seen) <= longest else f"{seen[: longest - 1]}…"
 
 
-def _written_out(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape", "surrogatepass").decode("ascii")
