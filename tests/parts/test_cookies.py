@@ -117,7 +117,7 @@ def test_a_value_that_a_cookie_does_not_keep_is_refused_and_not_shown(value: str
 
 @pytest.mark.parametrize("name", ["", "a b", "a=b", "a;b", "é", "sid\n", "a.b"])
 def test_a_name_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(BadValue, match="is no name of a cookie"):
+    with pytest.raises(BadValue, match="is not a cookie name"):
         Cookie(name)
 
 

@@ -1,4 +1,4 @@
-"""From a URL to blobs."""
+"""Open blob storage from a URL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def open_blobs(
     session_token: str | None = None,
     make: bool = True,
 ) -> Blobs:
-    """The blobs of this place. Raises BadUrl at once; nothing is asked over the network yet.
+    """Open blob storage. Raises BadUrl at once; there is no network access yet.
 
     `./files` or `file:///absolute/path`: a folder, made where it is missing, for its owner alone; without `make`, one
     that is missing is a BadUrl.
@@ -81,7 +81,7 @@ def _folder(folder: Path, make: bool) -> Blobs:
 def _s3(url: str, access_key_id: str | None, secret_access_key: str | None, session_token: str | None) -> Blobs:
     place, _, query = url.partition("?")
     bucket, _, prefix = place.removeprefix(place[:5]).partition("/")
-    # Not shown again: what stands before an @ is a secret.
+    # Not shown: the part before an @ is a secret.
     if "@" in bucket:
         raise BadUrl("credentials have no place in the URL of blobs; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     if not _BUCKET.fullmatch(bucket):

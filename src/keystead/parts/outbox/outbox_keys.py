@@ -120,8 +120,8 @@ class OutboxKeys(Keyspace):
         # After the last message its process still has the lease for a moment.
         owns=(link("lease", optional=True), "trouble"),
         tag="name",
-        doc="The messages that wait, the oldest first. They are written in one step with what they tell of: in a "
-        "cluster a queue lies in the slot of its `name`.",
+        doc="The waiting messages, oldest first. They are written in one step with the change they report: in a "
+        "cluster a queue is in the slot of its `name`.",
         used_by=_USED_BY,
     )
     lease = Value(
@@ -129,7 +129,7 @@ class OutboxKeys(Keyspace):
         QueueLease,
         lifetime=until("lease_ends", at_most=LONGEST_LEASE),
         tag="name",
-        doc="Who delivers a queue now. It is renewed while that works; only its holder takes messages out.",
+        doc="The lease of the process that delivers a queue. Only its holder, who renews it, removes messages.",
         used_by=_USED_BY,
     )
     trouble = Value(
@@ -137,7 +137,7 @@ class OutboxKeys(Keyspace):
         Trouble,
         lifetime=sliding("30d", touch_every="1d"),
         tag="name",
-        doc="Since when a queue is not delivered, why, and when it is tried again. It goes with the next success.",
+        doc="Since when the delivery of a queue fails, why, and when it is retried. Deleted by the next success.",
         used_by=_USED_BY,
     )
     given_up = Log(
@@ -146,15 +146,15 @@ class OutboxKeys(Keyspace):
         keep=KEPT_GIVEN_UP,
         lifetime=sliding("30d", touch_every="1d"),
         tag="name",
-        doc="Messages that were given up, for people who ask where they are.",
+        doc="Dead letters: messages that were given up.",
         used_by=_USED_BY,
     )
     waiting = SortedSet(
         "outbox:waiting",
         packed(QueueName, "{topic:slug}/{name:token}"),
-        score="when to look at the queue, in ms; with half a millisecond, it was empty and is then taken out",
+        score="when to poll the queue, in ms; with half a millisecond, it was empty and is then removed",
         lifetime=never("a queue is taken out when it is empty"),
-        doc="The queues that may have messages. One that is empty is harmless, and taken out when it is met.",
+        doc="The queues that may have messages. An empty one is harmless, and removed at the next poll.",
         used_by=_USED_BY,
     )
 

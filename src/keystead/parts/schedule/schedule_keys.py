@@ -106,7 +106,7 @@ class ScheduleKeys(Keyspace):
         role="durable",
         owns=("lease", "history"),
         tag="name",
-        doc="Where a job stands: its next moment and the number of its last run, which only grows.",
+        doc="The state of a job: its next scheduled time and the number of its last run, which only grows.",
         used_by=_USED_BY,
     )
     lease = Value(
@@ -115,8 +115,8 @@ class ScheduleKeys(Keyspace):
         lifetime=until("lease_ends", at_most=LONGEST_LEASE),
         role="durable",
         tag="name",
-        doc="Who runs a job now. It lives as long as the job's `lease`, by the store's clock, and is renewed while the "
-        "job runs. Whoever has it writes how the run went; nobody else can.",
+        doc="The lease of the process that runs a job. It expires after the job's `lease`, by the store's clock, and "
+        "is renewed while the job runs. Only its holder can record the outcome of the run.",
         used_by=_USED_BY,
     )
     history = Log(
@@ -126,7 +126,7 @@ class ScheduleKeys(Keyspace):
         lifetime=_KEPT,
         role="durable",
         tag="name",
-        doc="How the last runs of a job went.",
+        doc="The last runs of a job and their outcomes.",
         used_by=_USED_BY,
     )
 
