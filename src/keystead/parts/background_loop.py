@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import secrets
+import socket
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
@@ -11,6 +14,11 @@ from typing import Any, Generic, NoReturn, Self, TypeVar
 from keystead.errors import KeysteadError
 
 T = TypeVar("T")
+
+
+def process_name() -> str:
+    """A unique name for the holder of leases: host, process id and 32 random bits."""
+    return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
 
 
 class Rounds(Generic[T]):

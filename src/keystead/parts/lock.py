@@ -73,7 +73,7 @@ class LockLost(KeysteadError):
     code = "lock-lost"
 
     def __init__(self, by: str) -> None:
-        super().__init__(f"{by} lost the lock before the work was done; somebody else may have begun meanwhile")
+        super().__init__(f"{by} lost the lock before the work was done; another holder may have begun meanwhile")
 
 
 class Lock:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import unicodedata
 
+from keystead.errors import KeysteadError
+
 
 def visible(text: str, longest: int) -> str:
     """The text on one line, invisible characters escaped, cut to `longest`, and valid UTF-8."""
@@ -12,6 +14,16 @@ def visible(text: str, longest: int) -> str:
         for character in text[: longest + 1]
     )
     return seen if len(seen) <= longest else f"{seen[: longest - 1]}…"
+
+
+def one_line(text: str, longest: int) -> str:
+    """As `visible`, with each run of white space as one space."""
+    return visible(" ".join(text.split()), longest)
+
+
+def error_text(error: BaseException, longest: int) -> str:
+    """The message of a Keystead error, otherwise the class name: the text of a foreign error may contain a secret."""
+    return one_line(str(error) if isinstance(error, KeysteadError) else type(error).__name__, longest)
 
 
 def _escape(character: str) -> str:

@@ -125,7 +125,7 @@ def _options(query: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         if name not in _OPTIONS:
-            # A name is shown, a value never: somebody may have written a secret there.
+            # Show names, never values: they may contain a secret.
             raise BadUrl(f"the option {name[:40]!r} is not known here; there are: {', '.join(_OPTIONS)}")
         options[name] = text
     return options

@@ -171,7 +171,7 @@ class Feed(Generic[T]):
         last      a place up to which messages were put, where something else than the log knows it: it may lag behind
                   the log. So a reader is told of what they missed also where the whole log has expired
         was_lost  asked, of the first and the last of places that are not in the log, whether there is something to
-                  miss: messages that were withdrawn before they were put leave places that nobody misses
+                  miss: messages that were withdrawn before they were put leave gaps that do not matter
 
         A log that began anew (see `begin_anew`), or has lost its end, is `Missed`, too. So is an entry that cannot be
         read, once a later one comes.

@@ -178,13 +178,13 @@ class RevokedTokens:
             await asyncio.sleep(0.001)
 
     async def _handle_outage(self, access: Access, error: StoreError) -> Access | Denied:
-        _log.warning("jwt: nobody can say whether a token was revoked (%s): %s", self._when_down, error.code)
+        _log.warning("jwt: revocation cannot be checked (%s): %s", self._when_down, error.code)
         if self._when_down == "deny" or self._tell is None:
             return Denied("unavailable")
         try:
             await self._tell(UncheckedToken(access.sub, access.jti, error.code))
         except Exception as failure:
-            _log.warning("jwt: nobody could be told of an unchecked token: %s", type(failure).__name__)
+            _log.warning("jwt: reporting an unchecked token failed: %s", type(failure).__name__)
         return access
 
 

@@ -38,8 +38,8 @@ class _Registry(jws.JWSRegistry):
 class IssuerKeys:
     """The public keys of an issuer, cached for ten minutes.
 
-    A key id that is not among them is looked for once more, for issuers change their keys; but not more often than
-    every 30 seconds, so that nobody can make us ask without end. Nobody whose key is at hand waits for that.
+    An unknown key id triggers a new fetch, because issuers rotate their keys; but at most every 30 seconds, so that
+    forged tokens cannot cause endless requests. Logins whose key is known do not wait for it.
     """
 
     def __init__(self, provider: str, endpoints: Endpoints, now_ms: Callable[[], int]) -> None:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Shared(Generic[T]):
     """At most one call is in progress. Concurrent callers get its result or its failure.
 
-    So a provider that hangs costs each login one timeout, and not one after another. Whoever is cancelled does not
+    So a provider that hangs costs each login one timeout, and not one after another. Cancelling a caller does not
     cancel it for the others.
     """
 

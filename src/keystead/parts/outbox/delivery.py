@@ -26,7 +26,7 @@ from keystead.parts.outbox.outbox_keys import (
 )
 from keystead.parts.outbox.queue_index import QueueIndex
 from keystead.parts.outbox.retry_policy import OutboxPolicy
-from keystead.parts.sanitize import visible
+from keystead.parts.sanitize import error_text
 from keystead.schema.doctor.quarantine import set_entries_aside
 from keystead.schema.unreadable import log_unreadable
 
@@ -131,7 +131,7 @@ class Delivery:
             return await self._step(head)
         self._count("failed")
         if isinstance(error, Undeliverable):
-            return await self._drop(head, "undeliverable", message, _sentence(error))
+            return await self._drop(head, "undeliverable", message, error_text(error, _MAX_ERROR))
         return await self._back_off(head, message, error)
 
     async def _set_aside(self, raw: bytes) -> None:
@@ -200,7 +200,7 @@ class Delivery:
             failures=failures,
             since_ms=now_ms if before is None else before.since_ms,
             next_ms=now_ms + policy.wait_ms(failures, asked_ms),
-            error=_sentence(error),
+            error=error_text(error, _MAX_ERROR),
             id=message.id,
             attempts=message.attempts + 1,
         )
@@ -289,9 +289,3 @@ async def _try_send(send: Send, message: OutboxMessage) -> BaseException | None:
             _log.debug("%s/%s: its sender raised %s", message.topic, message.name, type(error).__name__)
         return error
     return None
-
-
-def _sentence(error: BaseException) -> str:
-    # The text of a foreign error may contain a secret.
-    text = str(error) if isinstance(error, KeysteadError) else type(error).__name__
-    return visible(" ".join(text.split()), _MAX_ERROR)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import secrets
-import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from keystead.errors import BadValue, CommandError, StoreError, Unreadable
-from keystead.parts.background_loop import Rounds
+from keystead.parts.background_loop import Rounds, process_name
 from keystead.parts.outbox.delivery import Deliverer, Delivery, DeliveryCounts, Said, Send
 from keystead.parts.outbox.outbox_keys import KEPT_GIVEN_UP, GivenUp, OutboxKeys, QueueName, StoredMessage, Trouble
 from keystead.parts.outbox.queue_index import ANNOUNCED_FOR_MS, Due, QueueIndex, QueueMark
@@ -97,7 +95,7 @@ class Outbox(Rounds[None]):
         self._keys = keys
         self._store = keys.queue.store
         require_atomic_steps(self._store, "the outbox", "a message is written in one atomic step with what it tells of")
-        self.by: Final = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self.by: Final = process_name()
         self._marks = QueueIndex(keys, topics)
         self._deliverer = Deliverer(keys, self._marks, send, self._policy, self.by, wait, on_outcome)
         self._announced: dict[QueueName, int] = {}  # when, in a cluster; the earliest first

@@ -206,7 +206,7 @@ class OutboxKeys(Keyspace):
             first,
         ).giving(first)
 
-    @procedure(ordered="the mark says when the lease would be over; then somebody looks")
+    @procedure(ordered="the mark says when the lease would expire; then a process polls the queue")
     def give_back(self, topic: str, name: str, lease: QueueLease, look_ms: int, trouble: Trouble | None) -> Steps[None]:
         """Release the lease of a queue with messages, which is polled again at `look_ms`."""
         return Steps(

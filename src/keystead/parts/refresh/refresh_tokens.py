@@ -265,7 +265,7 @@ class RefreshTokens(Generic[R]):
         try:
             await self._tell(RefreshEvent(event, refused.why, user, chain, client))
         except Exception as error:  # a failing callback must not let a stolen token in
-            _log.warning("refresh: nobody could be told of a misuse: %s", type(error).__name__)
+            _log.warning("refresh: reporting a misuse failed: %s", type(error).__name__)
 
 
 def _base_fields(record: Any) -> RefreshRecord:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Final, Literal, TypeAlias, get_args
 
 from keystead.errors import BadDeclaration, BadValue
-from keystead.parts.sanitize import visible
+from keystead.parts.sanitize import one_line, visible
 from keystead.parts.schedule.cron import Cron
 from keystead.schema.lifetime import duration_ms, in_words
 from keystead.schema.times import now_ms
@@ -111,7 +111,7 @@ class Job:
         return duration_ms(self.lease, "a lease")
 
 
-_LONGEST_TEXT: Final = 500
+MAX_TEXT: Final = 500
 _LONGEST_RESULT_NAME: Final = 100
 _MOST_RESULTS: Final = 50
 _LARGEST_COUNT: Final = 2**63 - 1
@@ -138,12 +138,7 @@ def checked_result(name: str, returned: object) -> dict[str, int | str]:
 
 def _checked_value(name: str, value: int | str) -> int | str:
     if isinstance(value, str):
-        return shortened(value)
+        return one_line(value, MAX_TEXT)
     if not -_LARGEST_COUNT <= value <= _LARGEST_COUNT:
         raise BadValue(f"{name} ran, and returned a count of more than 64 bits; return it as a text")
     return int(value)
-
-
-def shortened(text: str) -> str:
-    """A text for the history: on one line, cut to 500 characters, terminal control characters escaped."""
-    return visible(" ".join(text.split()), _LONGEST_TEXT)

@@ -8,9 +8,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from keystead.errors import KeysteadError, StoreError, WrongKind
+from keystead.errors import StoreError, WrongKind
+from keystead.parts.sanitize import error_text
 from keystead.parts.schedule import due_runs
-from keystead.parts.schedule.job import Job, Run, checked_result, shortened
+from keystead.parts.schedule.job import MAX_TEXT, Job, Run, checked_result
 from keystead.parts.schedule.schedule_keys import JobState, Lease, Outcome, RunEntry, ScheduleKeys, StartedRun
 from keystead.schema import Done
 
@@ -158,8 +159,7 @@ async def _work(job: Job, run: Run) -> _Result:
 
 
 def _failure(error: BaseException) -> _Result:
-    # The text of a foreign error may contain a secret. The log has all of it.
-    return _Result("failed", error=shortened(str(error) if isinstance(error, KeysteadError) else type(error).__name__))
+    return _Result("failed", error=error_text(error, MAX_TEXT))  # the log has all of it
 
 
 def _result_of(work: asyncio.Task[_Result], was_cut_off: bool) -> _Result:

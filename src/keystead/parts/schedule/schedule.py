@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import secrets
-import socket
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +20,7 @@ from keystead.errors import (
     StoreUnavailable,
     Unreadable,
 )
-from keystead.parts.background_loop import Rounds
+from keystead.parts.background_loop import Rounds, process_name
 from keystead.parts.schedule import due_runs
 from keystead.parts.schedule.job import Job
 from keystead.parts.schedule.job_run import FIRST_RETRY_MS, Claim, JobRun, write_with_history
@@ -124,7 +121,7 @@ class Schedule(Rounds[RunEntry | None]):
         self._jobs = _by_name(jobs)
         self._store = keys.job.store
         require_atomic_steps(self._store, "the schedule", "a run begins and ends with one atomic step on several keys")
-        self.by: Final = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self.by: Final = process_name()
         self._look_every_ms = duration_ms(look_every, "look_every")
         self._on_run = on_run
         self._unconfirmed: dict[str, int] = {}  # by job: the fencing token of a claim that may have taken effect

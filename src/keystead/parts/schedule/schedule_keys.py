@@ -169,7 +169,7 @@ class ScheduleKeys(Keyspace):
         """Write the state of a job that is not running, unless it has changed since it was read."""
         return Steps(
             self.job(name).holds(seen).otherwise("the state changed"),
-            self.lease(name).absent().otherwise("somebody runs it"),
+            self.lease(name).absent().otherwise("it is running"),
             self.job(name).set(state),
             *([] if entry is None else [self.history(name).append(entry)]),
         )
