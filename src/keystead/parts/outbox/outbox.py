@@ -27,7 +27,7 @@ _log = logging.getLogger("keystead.outbox")
 
 _FIRST_TRY_MS: Final = 1_000  # the first pause during a store outage; it doubles from then on
 _LONGEST_TRY_MS: Final = 30_000
-_SPREAD_MS: Final = 50  # jitter, so that processes do not poll at the same moment
+_JITTER_MS: Final = 50  # jitter, so that processes do not poll at the same moment
 _CUT_TOGETHER: Final = 200
 _AFTER_TROUBLE_MS: Final = 3_600_000
 _MOST_ANNOUNCED: Final = 10_000
@@ -243,15 +243,15 @@ class Outbox(Rounds[None]):
                 self._is_back()
         for task in started:
             task.add_done_callback(self._turn_ended)
-        spread = random.random()  # noqa: S311 - jitter
+        jitter = random.random()  # noqa: S311 - jitter
         if self._away:
             return min(_FIRST_TRY_MS << min(self._away - 1, 10), _LONGEST_TRY_MS) / 1000
         if due is not None and not due.all and self._free > 0:
             return 0
         left_ms = look_every_ms if due is None or due.next_ms is None else due.next_ms - self._keys.now_ms()
         if left_ms >= look_every_ms:
-            return look_every_ms * (1 - spread / 4) / 1000
-        return (max(0.0, left_ms) + spread * _SPREAD_MS) / 1000
+            return look_every_ms * (1 - jitter / 4) / 1000
+        return (max(0.0, left_ms) + jitter * _JITTER_MS) / 1000
 
     def _turn_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
@@ -269,17 +269,17 @@ class Outbox(Rounds[None]):
         Each mark is moved to when there may be something to do next, so that no process polls it in vain.
         """
         due = await self._marks.due(self._keys.now_ms(), self._free)
-        for mark, looked in zip(due.marks, await self._read(due.marks), strict=True):
-            if isinstance(looked, Exception):
-                await self._set_aside(mark, looked)
+        for mark, stored in zip(due.marks, await self._read(due.marks), strict=True):
+            if isinstance(stored, Exception):
+                await self._set_aside(mark, stored)
                 continue
             self._reported.discard(mark.queue)
             now_ms = self._keys.now_ms()
-            own, left = looked.is_own, looked.lease_left
-            if not looked.waiting:
+            own, left = stored.is_own, stored.lease_left
+            if not stored.waiting:
                 await self._marks.found_empty(mark, now_ms)
-            elif looked.next_ms > now_ms:
-                await self._marks.move(mark, looked.next_ms)
+            elif stored.next_ms > now_ms:
+                await self._marks.move(mark, stored.next_ms)
             elif left is not None and (not own or mark.queue in self._turns.values()):
                 left_ms = self._policy.lease_ms if left == timedelta.max else left // timedelta(milliseconds=1)
                 await self._marks.move(mark, now_ms + max(1, left_ms))
@@ -296,11 +296,11 @@ class Outbox(Rounds[None]):
 
     async def _read(self, marks: Sequence[QueueMark]) -> Sequence[_QueueRead | Exception]:
         """Read the state of each queue; an error in place of a damaged one."""
-        asked: list[Operation[Any]] = []
+        operations: list[Operation[Any]] = []
         for queue, _ in marks:
             lease, trouble = self._keys.lease(*queue), self._keys.trouble(*queue)
-            asked += [self._keys.queue(*queue).count(), lease.get(), lease.remaining(), trouble.get()]
-        found = await self._keys.run_each(*asked)
+            operations += [self._keys.queue(*queue).count(), lease.get(), lease.remaining(), trouble.get()]
+        found = await self._keys.run_each(*operations)
         return [self._queue_read(*found[4 * place : 4 * place + 4]) for place in range(len(marks))]
 
     def _queue_read(self, waiting: Any, lease: Any, left: Any, trouble: Any) -> _QueueRead | Exception:

@@ -12,8 +12,8 @@ from keystead.schema.lifetime import duration_ms, in_words
 
 SHORTEST_LEASE: Final = "1s"  # a busy process must be able to renew it in time
 LONGEST_LEASE: Final = "1d"
-_SPREAD: Final = 0.2  # jitter: the fraction of a wait, so that failed queues are not all retried together
-_MOST_DOUBLINGS: Final = 40
+_JITTER: Final = 0.2  # jitter: the fraction of a wait, so that failed queues are not all retried together
+_MAX_DOUBLINGS: Final = 40
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,6 @@ class OutboxPolicy:
 
     def wait_ms(self, failures: int, asked_ms: int | None = None) -> int:
         """The back-off after this many failures in a row; longer if the receiver asks for it, up to `longest_retry`."""
-        doubled = self.first_retry_ms << min(failures - 1, _MOST_DOUBLINGS)
-        spread = 1 - _SPREAD * random.random()  # noqa: S311 - jitter
-        return max(round(min(doubled, self.longest_retry_ms) * spread), min(asked_ms or 0, self.longest_retry_ms))
+        doubled = self.first_retry_ms << min(failures - 1, _MAX_DOUBLINGS)
+        jitter = 1 - _JITTER * random.random()  # noqa: S311 - jitter
+        return max(round(min(doubled, self.longest_retry_ms) * jitter), min(asked_ms or 0, self.longest_retry_ms))

@@ -34,7 +34,7 @@ from keystead.schema.unreadable import log_unreadable
 _log = logging.getLogger("keystead.schedule")
 
 _DAY_MS: Final = 86_400_000
-_SPREAD_MS: Final = 100  # jitter, so that processes do not poll at the same moment
+_JITTER_MS: Final = 100  # jitter, so that processes do not poll at the same moment
 
 
 @dataclass(frozen=True)
@@ -137,19 +137,19 @@ class Schedule(Rounds[RunEntry | None]):
         """
         job = self._job(name)
         async for _ in attempts(f"the job {name}"):
-            [looked] = await self._read([job])
-            if isinstance(looked, Exception):
-                if isinstance(looked, Unreadable):
-                    log_unreadable(self._store, looked)
-                raise looked
-            if looked.lease is not None:
-                return Busy(looked.lease.by, _since_ms(looked))
+            [stored] = await self._read([job])
+            if isinstance(stored, Exception):
+                if isinstance(stored, Unreadable):
+                    log_unreadable(self._store, stored)
+                raise stored
+            if stored.lease is not None:
+                return Busy(stored.lease.by, _since_ms(stored))
             now_ms = self._now_ms()
-            if not due_runs.is_current(looked.state, job, now_ms):
-                await self._repair_state(job, looked, now_ms)
+            if not due_runs.is_current(stored.state, job, now_ms):
+                await self._repair_state(job, stored, now_ms)
                 continue
             entry = await self._start(
-                job, self._claim_and_run(job, looked, due_runs.DueRun(now_ms, looked.state, by_hand=True))
+                job, self._claim_and_run(job, stored, due_runs.DueRun(now_ms, stored.state, by_hand=True))
             )
             if entry is not None:
                 return entry
@@ -163,20 +163,20 @@ class Schedule(Rounds[RunEntry | None]):
         """The current state of each job; an unreadable one does not hide the others. Two concurrent round trips."""
         jobs = [*self._jobs.values()]
         last_runs = self._keys.run_each(*(self._keys.history(job.name).newest(1) for job in jobs))
-        looks, lasts = await asyncio.gather(self._read(jobs), last_runs)
-        return [self._describe(*one) for one in zip(jobs, looks, lasts, strict=True)]
+        reads, lasts = await asyncio.gather(self._read(jobs), last_runs)
+        return [self._describe(*one) for one in zip(jobs, reads, lasts, strict=True)]
 
-    def _describe(self, job: Job, looked: _JobRead | Exception, last: Sequence[RunEntry] | Exception) -> JobNow:
-        trouble = next((str(one) for one in (looked, last) if isinstance(one, Exception)), None)
+    def _describe(self, job: Job, stored: _JobRead | Exception, last: Sequence[RunEntry] | Exception) -> JobNow:
+        trouble = next((str(one) for one in (stored, last) if isinstance(one, Exception)), None)
         last_run = last[0] if not isinstance(last, Exception) and last else None
-        if isinstance(looked, Exception):
+        if isinstance(stored, Exception):
             return JobNow(job, None, None, last_run, 0, trouble)
-        state, now_ms = looked.state, self._now_ms()
+        state, now_ms = stored.state, self._now_ms()
         if state is None or not due_runs.has_same_cron(job, state):
             state = due_runs.first_state(job, now_ms)
         elif due_runs.needs_replanning(job, state, now_ms):
             state = due_runs.replan(job, state, now_ms)
-        running = None if looked.lease is None else Busy(looked.lease.by, _since_ms(looked))
+        running = None if stored.lease is None else Busy(stored.lease.by, _since_ms(stored))
         return JobNow(job, due_runs.wakes_at_ms(state), running, last_run, state.failures, trouble)
 
     # --- polling -------------------------------------------------------------------------------------------
@@ -186,28 +186,28 @@ class Schedule(Rounds[RunEntry | None]):
         longest_ms = self._look_every_ms
         try:
             jobs = [*self._jobs.values()]
-            looks = await self._read(jobs, touch=True)
-            wakes_ms = [await self._attend(*one) for one in zip(jobs, looks, strict=True)]
+            reads = await self._read(jobs, touch=True)
+            wakes_ms = [await self._attend(*one) for one in zip(jobs, reads, strict=True)]
         except Exception as error:
             self._is_away(error)
             pause_ms = min(FIRST_RETRY_MS << min(self._away - 1, 10), longest_ms)
         else:
             self._is_back()
             pause_ms = max(0, min([longest_ms, *(wake_ms - self._now_ms() for wake_ms in wakes_ms)]))
-        spread = random.random()  # noqa: S311 - jitter
+        jitter = random.random()  # noqa: S311 - jitter
         if pause_ms == longest_ms:
-            return pause_ms * (1 - spread / 4) / 1000
-        return (pause_ms + spread * _SPREAD_MS) / 1000 if pause_ms else 0
+            return pause_ms * (1 - jitter / 4) / 1000
+        return (pause_ms + jitter * _JITTER_MS) / 1000 if pause_ms else 0
 
     async def _read(self, jobs: Sequence[Job], *, touch: bool = False) -> Sequence[_JobRead | Exception]:
         """Read the state and lease of each job; an error in place of an unreadable one. One round trip."""
-        asked: list[Operation[Any]] = []
+        operations: list[Operation[Any]] = []
         for job in jobs:
             lease = self._keys.lease(job.name)
-            asked += [self._keys.job(job.name).see(), lease.get(), lease.remaining()]
+            operations += [self._keys.job(job.name).see(), lease.get(), lease.remaining()]
         # The state of a job that runs every few years must not expire between runs.
-        touched = [*self._touch_operations(jobs)] if touch else []
-        found = await self._keys.run_each(*asked, *touched)
+        touches = [*self._touch_operations(jobs)] if touch else []
+        found = await self._keys.run_each(*operations, *touches)
         return [_job_read(found[3 * place : 3 * place + 3]) for place in range(len(jobs))]
 
     def _touch_operations(self, jobs: Sequence[Job]) -> Iterable[Operation[bool]]:
@@ -218,12 +218,12 @@ class Schedule(Rounds[RunEntry | None]):
                 yield self._keys.job(job.name).touch()
                 yield self._keys.history(job.name).touch()
 
-    async def _attend(self, job: Job, looked: _JobRead | Exception) -> int:
+    async def _attend(self, job: Job, stored: _JobRead | Exception) -> int:
         """Start the job if it is due. Returns when to look again. A broken job does not stop the others."""
         try:
-            if isinstance(looked, Exception):
-                raise looked
-            wakes_ms = await self._start_if_due(job, looked)
+            if isinstance(stored, Exception):
+                raise stored
+            wakes_ms = await self._start_if_due(job, stored)
         except StoreUnavailable:
             raise
         except Exception as error:
@@ -232,66 +232,66 @@ class Schedule(Rounds[RunEntry | None]):
                 if isinstance(error, Unreadable):
                     log_unreadable(self._store, error)
                 known = isinstance(error, KeysteadError)
-                said = error if known else type(error).__name__
-                _log.error("%s is not run: %s", job.name, said, exc_info=None if known else error)
+                reason = error if known else type(error).__name__
+                _log.error("%s is not run: %s", job.name, reason, exc_info=None if known else error)
             return self._now_ms() + self._look_every_ms
         self._reported.discard(job.name)
         return wakes_ms
 
-    async def _start_if_due(self, job: Job, looked: _JobRead) -> int:
+    async def _start_if_due(self, job: Job, stored: _JobRead) -> int:
         now_ms = self._now_ms()
         later_ms = now_ms + self._look_every_ms
         since_ms = self._looked_ms.setdefault(job.name, now_ms)
         if job.name in self._turns.values():
             return later_ms
-        state = looked.state
-        if looked.lease is not None:
+        state = stored.state
+        if stored.lease is not None:
             # The read may be older than what has happened here since: resume only a claim whose reply was lost.
-            if state is None or looked.lease.by != self.by or self._unconfirmed.get(job.name) != state.fence:
-                has_no_ttl = looked.lease_left == timedelta.max
-                return later_ms if has_no_ttl else now_ms + looked.lease_left_ms
+            if state is None or stored.lease.by != self.by or self._unconfirmed.get(job.name) != state.fence:
+                has_no_ttl = stored.lease_left == timedelta.max
+                return later_ms if has_no_ttl else now_ms + stored.lease_left_ms
             del self._unconfirmed[job.name]
-            self._start(job, self._carry_out(job, self._claim(state, now_ms + looked.lease_left_ms)))
+            self._start(job, self._carry_out(job, self._claim(state, now_ms + stored.lease_left_ms)))
             return later_ms
         if not due_runs.is_current(state, job, now_ms):
-            if await self._repair_state(job, looked, since_ms):
+            if await self._repair_state(job, stored, since_ms):
                 self._looked_ms[job.name] = now_ms
             return now_ms
         self._looked_ms[job.name] = now_ms
         due = due_runs.next_step(job, state, now_ms)
         if isinstance(due, JobState):
             if job.missed == "each":
-                _log.warning("%s: only the last %d missed moments are run", job.name, due_runs.MAX_CAUGHT_UP)
-            await self._rewrite(job, looked, due)
+                _log.warning("%s: only the last %d missed runs are made up for", job.name, due_runs.MAX_CAUGHT_UP)
+            await self._rewrite(job, stored, due)
             return now_ms
         if due is None:
             return due_runs.wakes_at_ms(state)
-        self._start(job, self._claim_and_run(job, looked, due))
+        self._start(job, self._claim_and_run(job, stored, due))
         return later_ms
 
-    async def _repair_state(self, job: Job, looked: _JobRead, since_ms: int) -> bool:
+    async def _repair_state(self, job: Job, stored: _JobRead, since_ms: int) -> bool:
         """Repair the state of a job: create it, end a lost run, adopt a new cron expression, or replan.
 
         False: another process was faster. `since_ms` is when this schedule last planned the job. While two programs
         with different cron expressions run side by side, each finds the other's expression, and must not lose a
         scheduled time of its own in between.
         """
-        state, now_ms = looked.state, self._now_ms()
+        state, now_ms = stored.state, self._now_ms()
         if state is None:
-            return await self._rewrite(job, looked, due_runs.first_state(job, now_ms))
+            return await self._rewrite(job, stored, due_runs.first_state(job, now_ms))
         if state.begun is not None:
             entry = due_runs.lost_entry(state.begun, now_ms)
             _log.warning("%s: run %d was lost with its process, %s", job.name, entry.number, entry.by)
             ended = due_runs.ended_state(job, state, "lost", now_ms)
-            return await self._rewrite(job, looked, ended, entry)
+            return await self._rewrite(job, stored, ended, entry)
         if not due_runs.has_same_cron(job, state):
-            return await self._rewrite(job, looked, due_runs.state_for_new_cron(job, state, since_ms))
-        _log.warning("%s is planned anew: it waits longer than its cron text says; is a clock wrong?", job.name)
-        return await self._rewrite(job, looked, due_runs.replan(job, state, now_ms))
+            return await self._rewrite(job, stored, due_runs.state_for_new_cron(job, state, since_ms))
+        _log.warning("%s is replanned: it waits longer than its cron expression says; is a clock wrong?", job.name)
+        return await self._rewrite(job, stored, due_runs.replan(job, state, now_ms))
 
-    async def _rewrite(self, job: Job, looked: _JobRead, state: JobState, entry: RunEntry | None = None) -> bool:
+    async def _rewrite(self, job: Job, stored: _JobRead, state: JobState, entry: RunEntry | None = None) -> bool:
         """Write the state of a job that is not running, unless another process was faster."""
-        return await write_with_history(self._keys, partial(self._keys.rewrite, job.name, looked.seen, state), entry)
+        return await write_with_history(self._keys, partial(self._keys.rewrite, job.name, stored.seen, state), entry)
 
     # --- a run ---------------------------------------------------------------------------------------------
 
@@ -301,12 +301,12 @@ class Schedule(Rounds[RunEntry | None]):
         task.add_done_callback(self._turns.pop)
         return task
 
-    async def _claim_and_run(self, job: Job, looked: _JobRead, due: due_runs.DueRun) -> RunEntry | None:
+    async def _claim_and_run(self, job: Job, stored: _JobRead, due: due_runs.DueRun) -> RunEntry | None:
         """Claim a run and carry it out. None: another process was faster, or the store does not answer."""
         now_ms = self._now_ms()
         claim = self._claim(due_runs.started_state(due, self.by, now_ms), now_ms + job.lease_ms)
         try:
-            claimed = await self._keys.claim(job.name, looked.seen, claim.state, claim.lease, job.lease_ms)
+            claimed = await self._keys.claim(job.name, stored.seen, claim.state, claim.lease, job.lease_ms)
         except StoreError as error:
             if due.by_hand:
                 raise
@@ -351,8 +351,8 @@ def _job_read(found: Sequence[Any]) -> _JobRead | Exception:
     return next((one for one in found if isinstance(one, Exception)), None) or _JobRead(*found)
 
 
-def _since_ms(looked: _JobRead) -> int | None:
-    return looked.state.begun.began_ms if looked.state is not None and looked.state.begun is not None else None
+def _since_ms(stored: _JobRead) -> int | None:
+    return stored.state.begun.began_ms if stored.state is not None and stored.state.begun is not None else None
 
 
 def _by_name(jobs: Iterable[Job]) -> dict[str, Job]:

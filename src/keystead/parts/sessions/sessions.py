@@ -150,9 +150,9 @@ class Sessions(SessionIndex[S]):
             found = await self._lookup_token(token)
             if isinstance(found, Gone):
                 return False
-            noted = await self._touch(*found)
-            if noted is not None:
-                return bool(noted)
+            touched = await self._touch(*found)
+            if touched is not None:
+                return bool(touched)
         raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
     async def change(self, token: str, function: Callable[[S], S]) -> Live[S] | Gone:
@@ -282,9 +282,9 @@ class Sessions(SessionIndex[S]):
         live, raw = cast("tuple[Live[S], bytes]", found)
         if self._now_ms() - epoch_ms(live.session.last_seen_at) < self._touch_every_ms or live.aged:  # type: ignore[attr-defined]
             return live
-        noted = await self._touch(live, raw)
-        if noted is not None:
-            return noted
+        touched = await self._touch(live, raw)
+        if touched is not None:
+            return touched
         # A concurrent request changed, rotated or ended it. If it is alive, the next request touches it.
         again = await self._lookup(query)
         return again if isinstance(again, Gone) else again[0]
@@ -333,12 +333,12 @@ class Sessions(SessionIndex[S]):
 
     async def _read_traces(self, sid: str) -> tuple[str | None, Ended | None]:
         """For a session that is not listed: the id it was rotated to, and why it ended."""
-        asked = [
+        reads = [
             self._successors(sid).get() if self._successors else None,
             self._ends(sid).get() if self._ends else None,
         ]
-        answers = iter(await self._run(*(one for one in asked if one is not None)))
-        successor, end = (next(answers) if one is not None else None for one in asked)
+        results = iter(await self._run(*(one for one in reads if one is not None)))
+        successor, end = (next(results) if one is not None else None for one in reads)
         if successor is not None and self._now_ms() >= epoch_ms(successor.until):
             successor = None
         return (None if successor is None else successor.sid), end
