@@ -222,7 +222,7 @@ def _parse_target(url: str, allow_private: bool) -> _Target:
         read = httpx2.URL(url)
         host, port = read.raw_host.decode("ascii"), read.port
     except (httpx2.InvalidURL, ValueError, UnicodeError):  # their messages contain the URL
-        raise BadWebhook("this is no URL; write one such as https://example.com/hook") from None
+        raise BadWebhook("this is not a URL; write one such as https://example.com/hook") from None
     if read.scheme not in (("https", "http") if allow_private else ("https",)):
         raise BadWebhook("the URL of a webhook begins with https://")
     if "@" in re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]:
@@ -230,7 +230,7 @@ def _parse_target(url: str, allow_private: bool) -> _Target:
     if not host or len(host) > _MAX_NAME or "%" in host or any(not label for label in host.rstrip(".").split(".")):
         raise BadWebhook("the URL of a webhook has the name of a host in it, as in https://example.com/hook")
     if port is not None and not 0 < port <= _LAST_PORT:
-        raise BadWebhook("the URL of a webhook has a port that there is not")
+        raise BadWebhook("the URL of a webhook has an invalid port")
     target = _Target(read, host, port or (_HTTPS if read.scheme == "https" else 80))
     if not allow_private:
         _refuse_private(target)

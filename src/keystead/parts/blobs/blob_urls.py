@@ -64,7 +64,7 @@ def open_blobs(
         case "s3":
             return _s3(text, access_key_id, secret_access_key, session_token)
     shown = scheme if re.fullmatch(r"[a-z0-9+.-]{1,20}", scheme, re.IGNORECASE) else "this"
-    raise BadUrl(f"{shown}:// is no place of blobs: {_WRITE}")
+    raise BadUrl(f"{shown}:// is not a location of blobs: {_WRITE}")
 
 
 def _folder(folder: Path, make: bool) -> Blobs:

@@ -105,7 +105,7 @@ class RefreshTokens(Generic[R]):
             first = self._mint.first(self._new_secret())
             if await self._family(first.id).add(record):
                 return NewChain(first.text, first.id, record, _base_fields(record).scope)
-        raise Contended("there is a chain for each secret that was made; is the source of random numbers broken?")
+        raise Contended("every new secret collided with an existing chain; is the random number generator broken?")
 
     async def rotate(
         self, token: str, *, client: str | None = None, scope: str | None = None, audience: str | None = None
