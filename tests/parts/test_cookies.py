@@ -1,4 +1,4 @@
-"""Cookies that hold secrets: strict attributes, taken away as they were set, and read back as browsers send them."""
+"""Session cookies: strict attributes, cleared as they were set, and parsed as browsers send them."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Limits on every store: never more than the limit, whoever asks at the same time, and nothing left behind."""
+"""Rate limits on every store: never more than the limit under concurrency, and nothing left behind."""
 
 import asyncio
 from typing import Any

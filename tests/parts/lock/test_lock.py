@@ -1,4 +1,4 @@
-"""The lock: one holder at a time, an end by itself, and a number that only grows."""
+"""The lock: one holder at a time, a lease that expires, and a fencing token that only grows."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Delivery: in order, each at least once, by one process at a time, and nothing is left behind."""
+"""Delivery: in order, at least once, by one process at a time, and nothing is left behind."""
 
 import asyncio
 from typing import Any

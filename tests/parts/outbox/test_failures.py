@@ -1,4 +1,4 @@
-"""Failures: a queue waits longer and longer, holds up nobody else, and a message that cannot be sent ends."""
+"""Failures: exponential back-off, independent queues, and dead letters."""
 
 import asyncio
 import logging

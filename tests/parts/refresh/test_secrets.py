@@ -1,4 +1,4 @@
-"""Nothing that opens anything is in the store, in a log or in an error; and nothing that was made up is taken."""
+"""No credential is in the store, a log or an error; and forged tokens are refused."""
 
 from __future__ import annotations
 

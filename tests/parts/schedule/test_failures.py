@@ -1,4 +1,4 @@
-"""Failures: recorded without secrets, and tried again with back-off, never later than the next moment."""
+"""Failures: recorded without secrets, and retried with back-off, never later than the next scheduled time."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Jobs: what is wrong with one is said where it is made."""
+"""Jobs: invalid arguments are reported when the job is created."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Moments: each is run once, also around a change of clocks; those that were missed are caught up with as stated."""
+"""Scheduled times: each is run once, also around daylight saving changes; missed runs are caught up as declared."""
 
 import pytest
 

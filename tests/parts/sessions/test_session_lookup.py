@@ -1,4 +1,4 @@
-"""What is lookups for a token, and what of it stays in memory."""
+"""Session lookups: the query for a token, and what stays in memory."""
 
 from collections.abc import Awaitable, Callable
 from functools import partial
