@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "keystead"
 
 # What each room of the package may import besides itself. The empty name is the package's own face
 # (`import keystead`), which every layer above the stores may use.
-STORES = {"errors", "extras"}
+STORES = {"deprecation", "errors", "extras"}
 SCHEMA = STORES | {"stores", ""}
 PARTS = SCHEMA | {"schema"}
 HTTP = PARTS | {"parts"}
@@ -19,8 +19,9 @@ SERVER = KITS | {"kits"}
 TOP = SERVER | {"server"}
 MAY_IMPORT = {
     "": SCHEMA | {"schema", "parts"},
-    "errors": set[str](),
-    "extras": {"errors"},
+    "deprecation": set[str](),
+    "errors": {"deprecation"},
+    "extras": {"deprecation", "errors"},
     "stores": STORES,
     "schema": SCHEMA,
     "parts": PARTS,
@@ -28,7 +29,7 @@ MAY_IMPORT = {
     "kits": KITS,
     "server": SERVER,
     "cli": TOP,
-    "__main__": {"cli", "errors", "extras"},
+    "__main__": {"cli", "deprecation", "errors", "extras"},
     "console": TOP,
     "integrations": TOP,
     "testing": SCHEMA | {"schema"},

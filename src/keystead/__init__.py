@@ -4,10 +4,10 @@ This is what an application needs on its first day. Errors are in `keystead.erro
 `keystead.schema`, guards and messages in `keystead.stores`, and every part in a module of its own: `keystead.parts`.
 """
 
-import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from keystead.deprecation import renamed
 from keystead.errors import KeysteadError
 from keystead.schema import (
     Channel,
@@ -98,12 +98,13 @@ _MOVED: Final = {
 }
 
 
+_moved = renamed(
+    __name__, {name: f"{module}.{name}" for module, names in _MOVED.items() for name in names.split()}, stacklevel=3
+)
+
+
 def __getattr__(name: str) -> Any:
-    if name in _PARTS:
-        found = globals()[name] = getattr(import_module(_PARTS[name]), name)
-        return found
-    for module, names in _MOVED.items():
-        if name in names.split():
-            warnings.warn(f"write `from {module} import {name}`", DeprecationWarning, stacklevel=2)
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _PARTS:
+        return _moved(name)
+    found = globals()[name] = getattr(import_module(_PARTS[name]), name)
+    return found

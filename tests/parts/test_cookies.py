@@ -1,4 +1,4 @@
-"""Cookies that hold secrets: strict attributes, taken away as they were set, and read back as browsers send them."""
+"""Session cookies: strict attributes, cleared as they were set, and parsed as browsers send them."""
 
 from dataclasses import dataclass, field
 
@@ -117,7 +117,7 @@ def test_a_value_that_a_cookie_does_not_keep_is_refused_and_not_shown(value: str
 
 @pytest.mark.parametrize("name", ["", "a b", "a=b", "a;b", "é", "sid\n", "a.b"])
 def test_a_name_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(BadValue, match="is no name of a cookie"):
+    with pytest.raises(BadValue, match="is not a cookie name"):
         Cookie(name)
 
 

@@ -1,4 +1,4 @@
-"""Webhooks: what is signed, where they may lead, and what each answer means. Against real servers on this machine."""
+"""Webhooks: signatures, SSRF protection, and the meaning of each response. Against real servers on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bearer tokens in requests (RFC 6750): where the token is, and what is answered where it does not count."""
+"""Bearer tokens in HTTP requests (RFC 6750): read the token, or return the challenge."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ def check_realm(realm: str) -> str:
 class Challenge:
     """The response to a request that is not admitted. It is false where `Admitted` is true.
 
-    status     401; 400 for a request that is wrong in itself; 503 while nobody can say whether the token counts
+    status     401; 400 for a malformed request; 503 if the token cannot be checked
     code       for programs; it never changes
-    sentence   for people. It tells neither which check failed nor whether there is such a user
+    sentence   for people. It reveals neither which check failed nor whether the user exists
     headers    `WWW-Authenticate`, or `Retry-After`, and `Cache-Control: no-store`
-    came       whether there was a token at all
+    came       whether the request had a token
     """
 
     status: int
@@ -94,13 +94,13 @@ class Challenge:
 async def admit(
     admission: Admission[T], authorization: Sequence[str], *, realm: str = "api", client: str | None = None
 ) -> Admitted[T] | Challenge:
-    """Who sends a request with these `Authorization` headers, or what to answer.
+    """Admit a request with these `Authorization` headers, or return the challenge.
 
     realm    what the token is asked for, in the challenge
     client   the address of the client, for the log
 
-    A token is taken from the header and from nowhere else: not from the address, which ends up in logs, and not from a
-    body. Tokens that are forged or malformed are told to the logger `keystead.security`, without the token.
+    The token is read from the header only: not from the URL, which ends up in logs, and not from a body. Forged and
+    malformed tokens are logged to `keystead.security`, without the token.
     """
     if len(authorization) > 1:
         return _challenge(400, "BAD_REQUEST", "Send one Authorization header.", realm, "invalid_request")

@@ -20,11 +20,11 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class Cookie:
-    """A cookie for this host alone, that no script can read.
+    """A cookie for one host, which scripts cannot read.
 
-    `secure`: browsers come by https. Then its name gets the prefix `__Host-`, with which browsers themselves see to it
-    that it is Secure, has no Domain and counts for the whole host, so that no other host of the same domain can set it.
-    Without, for development on plain http, it has neither prefix nor Secure.
+    `secure`: for https. The name gets the prefix `__Host-`, so that browsers enforce Secure, no Domain and Path=/, and
+    no other host of the same domain can set it. Without it, for development on plain http, it has neither prefix nor
+    Secure.
     """
 
     base_name: str
@@ -32,7 +32,7 @@ class Cookie:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.base_name):
-            raise BadValue(f"{self.base_name!r} is no name of a cookie; use letters, digits, - and _")
+            raise BadValue(f"{self.base_name!r} is not a cookie name; use letters, digits, - and _")
         if self.base_name.startswith("__"):
             raise BadValue(f"{self.base_name!r}: browsers read a prefix in it; write the name alone, such as 'sid'")
 
@@ -50,7 +50,7 @@ class Cookie:
         return f"{self.name}={value}{age}{self._attributes}"
 
     def clear(self) -> str:
-        """The value of a Set-Cookie header that takes it away: the same attributes, or the browser would keep it."""
+        """The value of a Set-Cookie header that clears it, with the same attributes, or the browser would keep it."""
         return f"{self.name}=; Max-Age=0{self._attributes}"
 
     def find(self, headers: Headers) -> str | None:

@@ -1,4 +1,4 @@
-"""API keys, as a part: what programs show instead of a login. Issued, listed, revoked; known by their digest."""
+"""API keys for programs: issue, list, revoke. The store has only their digest."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _LONGEST_NAME: Final = 100
 
 
 class ApiKey(BaseModel):
-    """An API key, as it is stored. It holds a digest of the secret, not the secret."""
+    """An API key, as it is stored: with a digest of the secret, not the secret."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
 
     user_id: int
-    """who acts with it"""
+    """the user it acts for"""
     name: str
-    """what for, for people"""
+    """the purpose, for people"""
     made_ms: int
     digest: str
     """of the whole token"""
 
 
 class IssuedApiKey(NamedTuple):
-    """A new API key. The token is shown once; nobody can read it again."""
+    """A new API key. The token is shown once, and cannot be read again."""
 
     id: str
     token: str
@@ -44,7 +44,7 @@ class IssuedApiKey(NamedTuple):
 
 @dataclass(frozen=True)
 class ListedApiKey:
-    """An API key as people may see it. The id is no secret: it names the key for `revoke`."""
+    """An API key without its secret. The id is not a secret: it names the key for `revoke`."""
 
     id: str
     user_id: int
@@ -58,8 +58,8 @@ class ApiKeys:
         token = (await api_keys.issue(42, "nightly import")).token    # ks_{id}_{secret}
         user_id = await api_keys.user_of(token)                       # 42, or None
 
-    A key lives until it is revoked, and is never changed: so nothing in flight revives it. Where the store is down,
-    every verb raises its error; nobody is let in meanwhile.
+    A key lives until it is revoked, and is never changed: so no write under way resurrects it. During a store outage
+    every method raises the store's error; no key is accepted.
     """
 
     def __init__(self, keys: Bound[ValueKey[ApiKey]], index: SortedSetKey[str]) -> None:
@@ -70,7 +70,7 @@ class ApiKeys:
         self._index = index
 
     async def issue(self, user_id: int, name: str) -> IssuedApiKey:
-        """Make a key for a user; its token, which is not stored. One round trip. Raises BadValue without a name."""
+        """Issue a key for a user. The token is not stored. One round trip. Raises BadValue without a name."""
         if not name.strip():
             raise BadValue("an API key has a name that says what it is for")
         while True:
@@ -83,9 +83,9 @@ class ApiKeys:
                 return IssuedApiKey(key_id, token)
 
     async def of(self, token: str) -> ListedApiKey | None:
-        """The key of this token; None: it is none that was issued, or it was revoked. At most one round trip.
+        """The key of this token; None: it was never issued, or was revoked. At most one round trip.
 
-        What does not look like a token is not looked for. A key whose record cannot be read lets nobody in.
+        A malformed token costs no round trip. A key with an unreadable record is refused.
         """
         found = _TOKEN.fullmatch(token)
         if found is None:
@@ -96,13 +96,12 @@ class ApiKeys:
         return ListedApiKey(found[1], key.user_id, key.name, key.made_ms)
 
     async def user_of(self, token: str) -> int | None:
-        """Who acts with this token; None as in `of`."""
+        """The user of this token; None as in `of`."""
         key = await self.of(token)
         return None if key is None else key.user_id
 
     async def list(self) -> list[ListedApiKey]:
-        """All keys, the oldest first. A key that is revoked meanwhile is left out, and so is one
-        whose record cannot be read. Three round trips, or four."""
+        """All keys, oldest first, without revoked and unreadable ones. Three round trips, or four."""
         ids = await self._index.live()
         found = await self._keys.keyspace.run(*(self._keys(key_id).get().if_readable() for key_id in ids))
         return [
@@ -112,11 +111,11 @@ class ApiKeys:
         ]
 
     async def revoke(self, key_id: str) -> bool:
-        """End a key, for good: the next request with it is refused. False: there is no such key. One round trip."""
+        """Revoke a key: the next request with it is refused. False: there is no such key. One round trip."""
         return await self._keys(key_id).delete() if re.fullmatch("[0-9a-f]{16}", key_id) else False
 
 
 def id_of(given: str) -> str:
-    """The id in a token, by its form alone; of what is no token, that itself. For people who have to name a key."""
+    """The id in a token, by its format alone; any other text is returned unchanged. For people who name a key."""
     found = _TOKEN.fullmatch(given.strip())
     return given if found is None else found[1]

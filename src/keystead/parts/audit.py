@@ -1,4 +1,4 @@
-"""Audit, as a part: who did what, when and from where, in a log that keeps its size. Never the secret."""
+"""Audit log: who did what, when and from where, with a bounded size. Never a secret."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONGEST: Final = {"who": 200, "what": 200, "where": 100, "why": 500}
 
 
 class AuditEntry(BaseModel):
-    """One thing that was done, or refused. What is not known is left out of the stored JSON."""
+    """One action, done or refused. Unknown fields are left out of the stored JSON."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -37,14 +37,14 @@ class AuditEntry(BaseModel):
     where: OmittedIfNone[str] = None
     """from where: an address"""
     why: OmittedIfNone[str] = None
-    """the reason, where there is one to tell"""
+    """the reason, if there is one"""
 
 
 class Audit:
-    """The audit of one log: `Audit(keys.audit())`, where `audit` is a family `Log("audit:app", AuditEntry, keep=…)`.
+    """An audit log: `Audit(keys.audit())`, where `audit` is a family `Log("audit:app", AuditEntry, keep=…)`.
 
-    The family says how much is kept and for how long. Where the store is down, `note` raises as every operation does:
-    what is noted in one step with what it records is done and noted, or neither.
+    The family says how much is kept and for how long. During a store outage `note` raises as every operation does: an
+    entry in the same step as its action is written together with it, or neither is.
     """
 
     def __init__(self, log: LogKey[AuditEntry]) -> None:
@@ -67,16 +67,15 @@ class Audit:
     ) -> Operation[str]:
         """An operation that writes an entry; its result is the id of the entry. One round trip, atomic.
 
-        Await it, or put it into `atomically` with what it records: then both take effect, or neither does. On a cluster
-        an atomic step needs its keys in one slot; where they are not, note it in a step of its own.
+        Await it, or put it into `atomically` with the action it records: then both take effect, or neither. On a
+        cluster an atomic step needs its keys in one slot; otherwise write the entry in a step of its own.
 
-        `what` is a public id or a digest: whoever reads the log must not be able to use what stands there. Long texts
-        are cut, and control characters are written out, so that no text of a stranger looks like another entry.
-        `now` is a datetime or in ms; without it, it is the clock of the keyspace. Raises BadValue for an event that is
-        no word.
+        `what` is a public id or a digest: readers of the log must not be able to use it as a credential. Long texts are
+        cut and control characters escaped, which prevents log injection. `now` is a datetime or in ms; by default the
+        clock of the keyspace. Raises BadValue for an invalid event name.
         """
         if len(event) > _LONGEST_EVENT or not _EVENT.fullmatch(event):
-            raise BadValue("an event of an audit is a word such as link-issued: small letters, digits and hyphens")
+            raise BadValue("an audit event is a word such as link-issued: lower-case letters, digits and hyphens")
         texts = {"who": who, "what": what, "where": where, "why": why}
         entry = AuditEntry(
             at=moment(self._log.bound.now_ms() if now is None else deadline_ms(now)),
@@ -86,5 +85,5 @@ class Audit:
         return self._log.append(entry)
 
     def latest(self, limit: int) -> Operation[list[AuditEntry]]:
-        """The newest entries, newest first. One round trip. Raises Unreadable where one of them is no entry."""
+        """The newest entries, newest first. One round trip. Raises Unreadable if one of them cannot be read."""
         return self._log.newest(limit)

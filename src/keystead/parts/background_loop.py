@@ -1,9 +1,12 @@
-"""Rounds: whatever works by itself looks for something to do again and again, until it is stopped."""
+"""Background loops: poll for work in rounds until stopped."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import secrets
+import socket
 from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
@@ -13,14 +16,19 @@ from keystead.errors import KeysteadError
 T = TypeVar("T")
 
 
+def process_name() -> str:
+    """A unique name for the holder of leases: host, process id and 32 random bits."""
+    return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+
+
 class Rounds(Generic[T]):
-    """Rounds in the background of a block: `async with` begins them, and its end stops them.
+    """A background loop: `async with` starts it, and the end of the block stops it.
 
-    A store that is away is waited for, and said once. A stop waits `stop_within_ms` for the turns that are under way,
-    then cancels them, which may take half as long. `wait` is for tests.
+    During a store outage it waits, and logs that once. Stopping waits `stop_within_ms` for the tasks in progress, then
+    cancels them, which may take half as long. `wait` is for tests.
 
-    name    what people call it in a log, as in `outbox`
-    so_far  what becomes of a turn that goes on although it was cancelled, for the log
+    name    its name in the log, as in `outbox`
+    so_far  what becomes of a task that ignores its cancellation, for the log
     """
 
     def __init__(
@@ -36,17 +44,17 @@ class Rounds(Generic[T]):
         self._log = log
         self._stop_within_ms = stop_within_ms
         self._wait = wait
-        self._turns: dict[asyncio.Task[T], object] = {}  # what is under way here, with what it is called in a log
-        self._woken = asyncio.Event()  # to look now, and not when the pause is over
-        self._away = 0  # how often in a row the store did not answer
+        self._turns: dict[asyncio.Task[T], object] = {}  # the tasks in progress, with their names for the log
+        self._woken = asyncio.Event()  # poll now instead of at the end of the pause
+        self._away = 0  # store failures in a row
         self._looping: asyncio.Task[NoReturn] | None = None
 
     async def _round(self) -> float:
-        """Begin what is due; how many seconds there is nothing more to do."""
+        """Start the work that is due. Returns the seconds until the next round."""
         raise NotImplementedError
 
     async def run(self) -> NoReturn:
-        """Round after round, until it is cancelled; then stop as the class says."""
+        """Run rounds until cancelled; then stop as described above."""
         try:
             while True:
                 self._woken.clear()
@@ -88,7 +96,7 @@ class Rounds(Generic[T]):
         if self._turns:
             await self._first_of(self._stop_within_ms / 2000, asyncio.wait({*self._turns}))
         for called in self._turns.values():
-            # Its lease must end by itself: it would be done twice at once.
+            # Its lease is not released: the work would be done twice at once. It expires.
             self._log.error("%s goes on although it was cancelled; %s", called, self._so_far)
 
     async def _first_of(self, seconds: float, other: Awaitable[Any]) -> None:

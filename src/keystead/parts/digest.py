@@ -1,4 +1,4 @@
-"""The digest that stands in a store, or is shown to strangers, in the place of a secret; and how secrets compare."""
+"""Digests of secrets, for stores and logs, and constant-time comparison."""
 
 import hmac
 from binascii import b2a_base64
@@ -8,15 +8,15 @@ _TO_URL = bytes.maketrans(b"+/", b"-_")
 
 
 def digest(secret: str) -> str:
-    """SHA-256 in base64url without padding: 43 characters. It opens nothing."""
+    """SHA-256 in base64url without padding: 43 characters. It is not a credential."""
     return base64url(sha256(secret.encode()).digest())
 
 
 def same(one: str, other: str) -> bool:
-    """Whether two secrets are one, in a time that does not tell how much of them is."""
+    """Constant-time comparison of two secrets."""
     return hmac.compare_digest(one.encode(), other.encode())
 
 
 def base64url(data: bytes) -> str:
-    """As `base64.urlsafe_b64encode`, without padding, at a fifth of its price: each request of a session needs it."""
+    """As `base64.urlsafe_b64encode` without padding, five times as fast: each session request needs it."""
     return b2a_base64(data, newline=False).translate(_TO_URL).rstrip(b"=").decode()

@@ -1,4 +1,4 @@
-"""Lock, as a part: one holder at a time, a number that only grows, and an end where the holder is gone."""
+"""Distributed lock with a lease and fencing tokens: one holder at a time; the lock expires if its holder dies."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from keystead.schema.slots import spans_keys
 
 __all__ = ["HeldBy", "Hold", "Holder", "Lock", "LockHeld", "LockLost"]
 
-_LONGEST_BY: Final = 200
-_LONGEST_COMMENT: Final = 500
+_MAX_BY: Final = 200
+_MAX_COMMENT: Final = 500
 
 
 class Holder(BaseModel):
@@ -30,22 +30,22 @@ class Holder(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
 
     id: str
-    """made anew for each hold, so that nobody refreshes or releases the hold of another, or one that is over"""
+    """unique for each hold, so that only this hold can be refreshed or released with it"""
     by: str
     """who: `user:42`, `import/7`"""
     since_ms: int
     """since when, by the clock of the holder"""
     comment: OmittedIfNone[str] = None
-    """what for, for people"""
+    """the purpose, for people"""
 
 
 @dataclass(frozen=True)
 class HeldBy:
-    """The lock is held already. It is false where a hold is true.
+    """The lock is already held. It is falsy; a `Hold` is truthy.
 
-    by         who holds it
+    by         the holder
     since_ms   since when, by the clock of the holder
-    comment    what for, where the holder says so
+    comment    the purpose, if the holder gave one
     """
 
     by: str
@@ -57,7 +57,7 @@ class HeldBy:
 
 
 class LockHeld(KeysteadError):
-    """Somebody else holds the lock. `held` says who, since when and what for."""
+    """The lock is held by another holder. `held` says by whom, since when and what for."""
 
     code = "lock-held"
 
@@ -68,12 +68,12 @@ class LockHeld(KeysteadError):
 
 
 class LockLost(KeysteadError):
-    """The lock was not refreshed in time, or was taken away: somebody else may hold it by now."""
+    """The lock expired or was taken away: another holder may have it now."""
 
     code = "lock-lost"
 
     def __init__(self, by: str) -> None:
-        super().__init__(f"{by} lost the lock before the work was done; somebody else may have begun meanwhile")
+        super().__init__(f"{by} lost the lock before the work was done; another holder may have begun meanwhile")
 
 
 class Lock:
@@ -83,14 +83,14 @@ class Lock:
             lock = Value("lock:{site:int}", Holder, lifetime=sliding("120s", touch_every="30s"), tag="site", …)
             lock_fence = Counter("lock:{site:int}:fence", lifetime=sliding("400d", touch_every="1d"), tag="site", …)
 
-    holder   says who holds it. Its lifetime says that the lock is free 120 s after the last refresh, by the clock of
-             the store, and that a refresh is due every 30 s
-    fence    the number of the last hold. It only grows, over releases and over holders that vanished; it outlives
-             both, and where it was forgotten it begins at the time in ms, which is beyond what it was
+    holder   the key of the holder. Its lifetime is the lease: it expires 120 s after the last refresh, by the clock of
+             the store, and a refresh is due every 30 s
+    fence    the fencing token of the last hold. It only grows, across releases and holders that died; it outlives
+             both, and if the counter is lost it restarts at the time in ms, which is higher than it was
 
     Acquiring, refreshing and releasing are one atomic step and one round trip each. The clock of the keyspace tells
     when a refresh is due; `wait` is for tests. Raises BadDeclaration for families of another shape, and DoesNotFit for
-    a store that has no atomic step on two keys. On a cluster both keys need one slot: give both families that `tag`.
+    a store without atomic steps on two keys. On a cluster both keys need one slot: give both families that `tag`.
     """
 
     def __init__(
@@ -100,77 +100,77 @@ class Lock:
         *,
         wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
-        self._lifetime = _checked(holder, fence)
+        self._lifetime = _check_lifetime(holder, fence)
         self._holder = holder
         self._fence = fence
         self._now_ms = holder.bound.now_ms
         self._wait = wait
 
     async def acquire(self, by: str, comment: str = "") -> Hold | HeldBy:
-        """Take the lock, or learn who has it. Of several callers one gets a hold. One round trip, atomic.
+        """Acquire the lock, or return its holder. Of several callers one gets a hold. One round trip, atomic.
 
-        Whoever gets it refreshes it, and releases it in the end: `holding` does both. Where the answer of the store is
-        lost (StoreUnavailable), the lock may be held by nobody who knows; it is free 120 s later. `by` and `comment`
-        are for people: long texts are cut, and what cannot be seen is written out.
+        The caller must refresh and release the hold; `holding` does both. If the store's reply is lost
+        (StoreUnavailable), the lock may be held without its holder knowing; it is free 120 s later. `by` and `comment`
+        are for people: long texts are cut, invisible characters escaped.
         """
         if not by:
-            raise BadValue("who takes a lock says who it is, as in acquire('user:42')")
+            raise BadValue("a lock needs the name of its holder, as in acquire('user:42')")
         asked_ms = self._now_ms()
         holder = Holder(
             id=secrets.token_hex(16),
-            by=visible(by, _LONGEST_BY),
+            by=visible(by, _MAX_BY),
             since_ms=asked_ms,
-            comment=visible(comment, _LONGEST_COMMENT) if comment else None,
+            comment=visible(comment, _MAX_COMMENT) if comment else None,
         )
         seen = self._holder.as_seen(holder)
         try:
             done = await self._take(holder)
         except asyncio.CancelledError:
-            with suppress(KeysteadError):  # it may have taken effect, and nobody would know
+            with suppress(KeysteadError):  # it may have taken effect without a holder
                 await self._release(seen)
             raise
         return Hold(self, seen, done.value, asked_ms) if done else _held_by(done.before[0])
 
     async def holder(self) -> HeldBy | None:
-        """Who holds it; None: nobody does. It may be another a moment later. One round trip."""
+        """The current holder, or None. It may change a moment later. One round trip."""
         found = await self._holder.get()
         return None if found is None else _held_by(found)
 
     @asynccontextmanager
     async def holding(self, by: str, comment: str = "") -> AsyncIterator[Hold]:
-        """Hold the lock for a block of work: it is refreshed every 30 s meanwhile, and released at the end.
+        """Hold the lock for a block of work: refresh it every 30 s, and release it at the end.
 
-        Raises LockHeld where somebody else has it. A hold that is lost in the midst cancels the block and raises
-        LockLost; a block that ends without an error has held the lock to its end. While the store is away the block
-        goes on until the lock would be free.
+        Raises LockHeld if another holder has it. If the lock is lost, the block is cancelled and LockLost is raised; a
+        block that ends without an error has held the lock to its end. During a store outage the block continues until
+        the lock would expire.
         """
         hold = await self.acquire(by, comment)
         if isinstance(hold, HeldBy):
             raise LockHeld(hold)
-        keeper = _Keeper(hold, self._wait)
+        refresher = _Refresher(hold, self._wait)
         try:
             yield hold
         except BaseException as error:
-            lost = await keeper.stop()
-            if lost and isinstance(error, asyncio.CancelledError) and not keeper.is_cancelled_by_others:
+            lost = await refresher.stop()
+            if lost and isinstance(error, asyncio.CancelledError) and not refresher.is_cancelled_by_others:
                 raise LockLost(hold.by) from None
-            with suppress(KeysteadError):  # what happened in the block is what counts; the lock ends by itself
+            with suppress(KeysteadError):  # the error of the block matters more; the lock expires
                 await hold.release()
             raise
-        if await keeper.stop() or not await hold.release():
+        if await refresher.stop() or not await hold.release():
             raise LockLost(hold.by)
 
     @procedure
     def _take(self, holder: Holder) -> Steps[int]:
         up = self._fence.increment()
         return Steps(
-            self._holder.get(),  # who has it, where the next step stops the whole
+            self._holder.get(),  # the holder, for when the next step stops the whole
             self._holder.add(holder).otherwise("held"),
             self._fence.start_at(holder.since_ms),
             up,
         ).giving(up)
 
-    # The value says whose hold it is, so nobody refreshes or releases that of another.
+    # The stored value identifies the hold, so it cannot refresh or release another one.
     @procedure
     def _refresh(self, seen: Seen[Holder]) -> Steps[None]:
         return Steps(self._holder.holds(seen), self._holder.touch().required())
@@ -181,11 +181,11 @@ class Lock:
 
 
 class Hold:
-    """A lock that is held, until it is released or was not refreshed in time.
+    """A lock that is held, until it is released or expires.
 
     by, comment, since_ms   as others see them
-    fence                   higher than that of every hold before: give it to whatever the lock protects, and let that
-                            refuse a lower one than it has seen, because a holder that was asleep does not know that it
+    fence                   fencing token, higher than that of every earlier hold: pass it to the protected resource,
+                            which refuses tokens lower than it has seen, because a paused holder does not know that it
                             lost the lock
     """
 
@@ -201,7 +201,7 @@ class Hold:
 
     @property
     def good_until_ms(self) -> int:
-        """Until when it is surely held, by the clock of the keyspace, if nobody takes it away."""
+        """Until when it is certainly held, by the clock of the keyspace, unless it is taken away."""
         return self._refreshed_ms + self._lock._lifetime.ms
 
     @property
@@ -209,7 +209,7 @@ class Hold:
         return self._refreshed_ms + self._lock._lifetime.touch_every_ms
 
     async def refresh(self) -> bool:
-        """Hold it for another 120 s. False: it is over, and somebody else may hold it. One round trip, atomic."""
+        """Extend the lease by 120 s. False: the hold has ended, another may have begun. One round trip, atomic."""
         asked_ms = self._lock._now_ms()
         if self._over or not await self._lock._refresh(self._seen):
             self._over = True
@@ -218,14 +218,14 @@ class Hold:
         return True
 
     async def keep(self) -> bool:
-        """Refresh it if the last time is 30 s ago, so that a loop can call this each time round.
+        """Refresh if the last refresh was 30 s ago; call it in each iteration of a loop.
 
-        False: it is over. In between it asks nobody, and says what it knows.
+        False: the hold has ended. In between it makes no round trip and returns the last known state.
         """
         return await self.refresh() if self._lock._now_ms() >= self.refresh_due_ms else not self._over
 
     async def release(self) -> bool:
-        """Give it back. False: it was over already, and whoever holds it now goes on. One round trip, atomic."""
+        """Release the lock. False: the hold had already ended; a later holder keeps it. One round trip, atomic."""
         if self._over or not await self._lock._release(self._seen):
             self._over = True
             return False
@@ -233,14 +233,14 @@ class Hold:
         return True
 
     def guard(self) -> Operation[bool]:
-        """For `atomically`: where the lock is not held by this hold any more, nothing of the whole takes effect.
+        """For `atomically`: if this hold has lost the lock, the whole step has no effect.
 
-        So a write to the store of the lock needs no fencing number. On a cluster it must be in the slot of the lock.
+        So a write to the same store needs no fencing token. On a cluster it must be in the slot of the lock.
         """
         return self._lock._holder.holds(self._seen)
 
 
-class _Keeper:
+class _Refresher:
     """Refreshes a hold beside the task that made it, and cancels that task when the hold is lost."""
 
     def __init__(self, hold: Hold, wait: Callable[[float], Awaitable[Any]]) -> None:
@@ -252,28 +252,28 @@ class _Keeper:
         self._work = task
         self._cancelled_before = task.cancelling()
         self._lost = False
-        self._keeping = asyncio.create_task(self._kept(), name="keystead lock")
+        self._refreshing = asyncio.create_task(self._refresh_until_lost(), name="keystead lock")
 
-    async def _kept(self) -> None:
-        while await self._refreshed():
+    async def _refresh_until_lost(self) -> None:
+        while await self._wait_and_refresh():
             pass
         self._lost = True
         self._work.cancel()
 
-    async def _refreshed(self) -> bool:
+    async def _wait_and_refresh(self) -> bool:
         now_ms, hold = self._hold._lock._now_ms, self._hold
         pause_ms = min(hold.refresh_due_ms - hold._refreshed_ms, max(0, hold.good_until_ms - now_ms()))
         await self._wait(pause_ms / 1000)
         try:
             return await hold.refresh()
-        except KeysteadError:  # a store that is away, and one that was closed, too: the block has to learn of it
+        except KeysteadError:  # an outage, or a closed store: the block has to learn of it
             return now_ms() < hold.good_until_ms
 
     async def stop(self) -> bool:
-        """Refresh no more; whether the hold was lost, and the task cancelled for that."""
-        self._keeping.cancel()
+        """Stop refreshing. True: the hold was lost, and the task cancelled."""
+        self._refreshing.cancel()
         if self._lost:
-            with suppress(asyncio.CancelledError):  # it may not have arrived yet, and must not hit what comes after
+            with suppress(asyncio.CancelledError):  # it may not have arrived yet, and must not hit later code
                 await asyncio.sleep(0)
             self._work.uncancel()
         return self._lost
@@ -287,26 +287,26 @@ def _held_by(holder: Holder) -> HeldBy:
     return HeldBy(holder.by, holder.since_ms, holder.comment)
 
 
-def _checked(holder: Any, fence: Any) -> Sliding:
-    """The lifetime of a hold. Raises BadDeclaration or DoesNotFit where a lock cannot be made of these keys."""
+def _check_lifetime(holder: Any, fence: Any) -> Sliding:
+    """The lifetime of a hold. Raises BadDeclaration or DoesNotFit if these keys do not fit a lock."""
     if not isinstance(holder, ValueKey) or holder.bound.family.codec.type is not Holder:
-        raise BadDeclaration("a lock is held in a key of a family Value(…, Holder, …), as in Lock(keys.lock(7), …)")
+        raise BadDeclaration("a lock needs a key of a family Value(…, Holder, …), as in Lock(keys.lock(7), …)")
     if not isinstance(fence, CounterKey):
-        raise BadDeclaration("the fencing number of a lock is a key of a family Counter(…), as in keys.lock_fence(7)")
+        raise BadDeclaration("the fencing token of a lock needs a key of a family Counter(…), as in keys.lock_fence(7)")
     lifetime = holder.bound.family.lifetime
     if not isinstance(lifetime, Sliding):
         raise BadDeclaration(
-            f"{holder.bound.family.place}: the lifetime of a lock says when it is free and how often it is refreshed, "
+            f"{holder.bound.family.place}: the lifetime of a lock is its lease and how often it is refreshed, "
             'as in sliding("120s", touch_every="30s")'
         )
     if not isinstance(fence.bound.family.lifetime, Never | Sliding):
         raise BadDeclaration(
-            f"{fence.bound.family.place}: a fencing number outlives every hold, as in never(…) or "
+            f"{fence.bound.family.place}: a fencing token outlives every hold, as in never(…) or "
             'sliding("400d", touch_every="1d")'
         )
     store = holder.bound.store
     if fence.bound.store is not store:
-        raise DoesNotFit("a lock and its fencing number live in one store; give their families one role")
+        raise DoesNotFit("a lock and its fencing token live in one store; give their families one role")
     if not spans_keys(store):
         raise DoesNotFit(f"a lock does not fit {store.url}: it is taken in one atomic step on two keys")
     return lifetime

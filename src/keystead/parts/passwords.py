@@ -1,4 +1,4 @@
-"""Passwords, as a part: kept as a slow hash with a salt, and compared in constant time."""
+"""Password hashing: salted scrypt, with constant-time comparison."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _SALT_BYTES = 16
 _MAX = 256
 _WAITING_MAX = 32
 
-# Of their own: what waits for a hash must not keep files waiting. Each takes 16 MB of memory.
+# A separate pool: waiting for a hash must not block file access. Each hash takes 16 MB of memory.
 _threads = ThreadPoolExecutor(2, "keystead-passwords")
 _waiting = 0
 
 
 class PasswordsBusy(KeysteadError):
-    """More passwords wait to be hashed in this process than it can serve soon."""
+    """Too many passwords wait to be hashed in this process."""
 
     code = "passwords-busy"
 
@@ -33,7 +33,7 @@ def is_password(text: str) -> bool:
 
 
 async def hashed(password: str) -> str:
-    """`scrypt.{salt}.{hash}`, in hex. It takes a thread of its own for some tens of milliseconds."""
+    """`scrypt.{salt}.{hash}`, in hex. It takes some tens of milliseconds in a thread."""
     salt = secrets.token_bytes(_SALT_BYTES)
     return f"scrypt.{salt.hex()}.{(await _scrypt(password, salt)).hex()}"
 
@@ -44,7 +44,7 @@ async def matches(password: str, kept: str) -> bool:
 
 
 async def _scrypt(password: str, salt: bytes) -> bytes:
-    """Raises PasswordsBusy where too many wait already."""
+    """Raise PasswordsBusy if too many are waiting."""
     global _waiting
     if _waiting >= _WAITING_MAX:
         raise PasswordsBusy

@@ -1,4 +1,4 @@
-"""Renewal, as a part: a provider's tokens in a record, renewed before they expire, once across all processes."""
+"""OAuth token renewal: a provider's tokens in a record, refreshed before they expire, once across all processes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
+from keystead.deprecation import renamed
 from keystead.errors import BadDeclaration, DoesNotFit, StoreError, StoreUnavailable
 from keystead.parts.oauth import Client, OAuthError, ProviderRefused, Tokens
 from keystead.schema import Bound, attempts
@@ -20,23 +21,26 @@ from keystead.schema.store_fit import has_atomic_steps
 
 __all__ = ["Fresh", "HeldTokens", "Over", "Renewal", "Unrenewed"]
 
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(__name__, {"Held": "HeldTokens"})
+
 _log = logging.getLogger("keystead.renewal")
 
 _PAUSE_S: Final = 0.1
-_ATTEMPTS: Final = 8  # to store tokens that the provider gave, and that nobody else has
+_ATTEMPTS: Final = 8  # to store new tokens, which exist nowhere else
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Why: TypeAlias = Literal["unavailable", "misconfigured", "busy"]
-_Failed: TypeAlias = Literal["unavailable", "misconfigured", "refused"]
+_FailureReason: TypeAlias = Literal["unavailable", "misconfigured", "refused"]
 
-# In the place of the holder of a claim: nobody renews now, and nobody should for a while.
-_FAILURES: Final[tuple[_Failed, ...]] = get_args(_Failed)
+# Stored in place of the holder of a claim: the renewal failed, and must not be retried for a while.
+_FAILURES: Final[tuple[_FailureReason, ...]] = get_args(_FailureReason)
 
 
 @dataclass(frozen=True)
 class HeldTokens:
-    """The tokens that a record holds. Without a refresh token they end when they expire."""
+    """The tokens in a record. Without a refresh token they cannot be renewed."""
 
     access_token: str = field(repr=False)
     refresh_token: str | None = field(repr=False)
@@ -45,7 +49,7 @@ class HeldTokens:
 
 @dataclass(frozen=True)
 class Fresh(Generic[T_co]):
-    """The access token is good now. `was_renewed`: this very call brought it."""
+    """The access token is valid now. `was_renewed`: by this call."""
 
     value: T_co = field(repr=False)
     was_renewed: bool = False
@@ -72,11 +76,11 @@ class Unrenewed(Generic[T_co]):
 
 @dataclass(frozen=True)
 class Over:
-    """There is nothing to renew any more.
+    """The tokens cannot be renewed any more.
 
-    reason   `refused`: the provider says that the refresh token counts no more (`invalid_grant`), or there is none: the
-             user has to log in there again
-             `gone`: the record is not there; what the provider gave meanwhile was given back
+    reason   `refused`: the provider rejects the refresh token (`invalid_grant`), or there is none: the user has to log
+             in there again
+             `gone`: the record does not exist; tokens issued meanwhile were revoked at the provider
     """
 
     reason: Literal["refused", "gone"]
@@ -96,20 +100,20 @@ class Renewal(Generic[T]):
         )
         found = await renewal.fresh(keys.session(sid))
 
-    claims    one key for each record, with the same placeholders: who renews it. It lives longer than `within`, and
-              for that long nobody asks a provider again that failed
-    held      reads the tokens out of a record
-    renewed   puts new ones into it. It may be called several times, and leaves the rest as it is
-    refused   notes in a record that the provider takes its refresh token no more, as after a renewal whose answer was
-              lost; `held` gives none then. Without it, the provider is asked again each time that a claim has ended
-    before    so long before its end an access token is renewed. Meanwhile the old one is still good, and nobody waits
-    within    how long the provider may take
-    wait      how long others wait for the one that renews, where the old token has expired
+    claims    one key for each record, with the same placeholders: the claim of the request that renews it. It lives
+              longer than `within`; after a failure the provider is not called again for that long
+    held      reads the tokens from a record
+    renewed   puts new ones into it. It may be called several times, and leaves the other fields alone
+    refused   marks a record whose refresh token the provider rejects, as after a renewal whose response was lost;
+              `held` then returns no refresh token. Without it, the provider is called again each time a claim expires
+    before    how long before its expiry a token is renewed. Meanwhile the old one is still valid, and no request waits
+    within    the time limit for the provider
+    wait      how long other requests wait for the one that renews, if the old token has expired
 
-    A provider may give a new refresh token with each use, and count the use of an old one as theft. So no two ask at
-    the same moment; what came is stored before anybody uses it, with a compare-and-set on the tokens that were spent;
-    and a caller that goes away does not stop that. What cannot be had: where the process dies between the answer of the
-    provider and the write, the new refresh token is lost. `pause` is for tests.
+    A provider may issue a new refresh token with each use, and treat the use of an old one as theft. So only one
+    request at a time calls it; new tokens are stored before they are used, with a compare-and-set on the spent ones;
+    and cancelling the caller does not stop that. One thing is impossible: if the process dies between the provider's
+    response and the write, the new refresh token is lost. `pause` is for tests.
     """
 
     def __init__(
@@ -139,44 +143,44 @@ class Renewal(Generic[T]):
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def fresh(self, key: ValueKey[T]) -> Fresh[T] | Unrenewed[T] | Over:
-        """The record with tokens that are good. One round trip where they are; else the provider is asked, by one.
+        """The record with valid tokens. One round trip if they are; otherwise one request calls the provider.
 
-        Raises the error of a store that is down, BadKey for a record that the claims cannot name.
+        Raises the store's error during an outage, and BadKey for a record that the claims cannot name.
         """
         value = await key.get()
         if value is None:
             return Over("gone")
         if not self._is_due(value):
             return Over("refused") if self._is_expired(value) else Fresh(value)
-        # The provider may have spent the old refresh token already: a caller that goes away must not lose the new one.
-        task = asyncio.ensure_future(self._claimed(key, value))
+        # The provider may have spent the old refresh token: cancelling the caller must not lose the new one.
+        task = asyncio.ensure_future(self._claim_and_renew(key, value))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
     async def finish(self) -> None:
-        """Wait for what is under way, before the program ends."""
+        """Wait for renewals in progress, before the program ends."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _claimed(self, key: ValueKey[T], value: T) -> Fresh[T] | Unrenewed[T] | Over:
+    async def _claim_and_renew(self, key: ValueKey[T], value: T) -> Fresh[T] | Unrenewed[T] | Over:
         claim, holder = self._claims(**key.values), secrets.token_hex(16)
-        # From before the claim is there: so whatever takes long, nobody asks who does not hold it any more.
+        # Measured from before the claim exists: so no request calls the provider after its claim has expired.
         until_s = asyncio.get_running_loop().time() + self._within_s
         if not await claim.add(holder):
-            return await self._waited(key, value, claim)
-        failed: _Failed | None = None
+            return await self._wait_for_other(key, value, claim)
+        failed: _FailureReason | None = None
         try:
-            found = await self._asked(key, until_s)
+            found = await self._renew(key, until_s)
             if not isinstance(found, _Failure):
                 return found
             failed = found.reason
-            return self._without(found.value, failed)
+            return self._result_without_renewal(found.value, failed)
         finally:
-            with suppress(StoreError):  # it ends by itself
-                await self._released(claim, holder, failed)
+            with suppress(StoreError):  # it expires
+                await self._release(claim, holder, failed)
 
-    async def _asked(self, key: ValueKey[T], until_s: float) -> Fresh[T] | _Failure[T] | Over:
-        """Ask the provider. Nobody else does meanwhile, so what stands in the record now is what counts."""
+    async def _renew(self, key: ValueKey[T], until_s: float) -> Fresh[T] | _Failure[T] | Over:
+        """Call the provider. No other request does meanwhile, so read the record again first."""
         value = await key.get()
         if value is None:
             return Over("gone")
@@ -188,10 +192,10 @@ class Renewal(Generic[T]):
                 tokens = await self._client.refresh(spent.refresh_token)
         except ProviderRefused as error:
             if error.error == "invalid_grant":
-                again = await key.get()  # a new login may have brought others meanwhile
+                again = await key.get()  # a new login may have stored other tokens
                 if again is not None and self._held(again) != spent:
                     return Fresh(again)
-                await self._note_refused(key, spent)
+                await self._mark_refused(key, spent)
                 return _Failure(value, "refused")
             _log.error("renewal: %s refuses us: %s", self._client.provider.name, error.error or "no reason given")
             return _Failure(value, "misconfigured")
@@ -199,10 +203,10 @@ class Renewal(Generic[T]):
             code = error.code if isinstance(error, OAuthError) else "timeout"
             _log.warning("renewal: %s gave no new tokens: %s", self._client.provider.name, code)
             return _Failure(value, "unavailable")
-        return await self._stored(key, spent, tokens)
+        return await self._store(key, spent, tokens)
 
-    async def _note_refused(self, key: ValueKey[T], spent: HeldTokens) -> None:
-        """Note it in the record, unless others have put new tokens there: asked again, the provider says the same."""
+    async def _mark_refused(self, key: ValueKey[T], spent: HeldTokens) -> None:
+        """Mark the record, unless it has new tokens: the provider would reject the old ones again."""
         if self._refused is None:
             return
         async for _ in attempts("a record with the tokens of a provider"):
@@ -212,34 +216,34 @@ class Renewal(Generic[T]):
             if await key.replace_seen(seen, self._refused(seen.value)):
                 return
 
-    async def _stored(self, key: ValueKey[T], spent: HeldTokens, tokens: Tokens) -> Fresh[T] | Over:
-        """Put new tokens into the record, whatever else is changed in it meanwhile, unless it is gone."""
+    async def _store(self, key: ValueKey[T], spent: HeldTokens, tokens: Tokens) -> Fresh[T] | Over:
+        """Store new tokens in the record with compare-and-set, unless the record is gone."""
         async for attempt in attempts("a record with the tokens of a provider", most=_ATTEMPTS):
             try:
                 seen = await key.see()
                 if seen is None:
                     break
-                if self._held(seen.value) != spent:  # ours, by a write whose answer was lost; or those of a new login
+                if self._held(seen.value) != spent:  # ours, by a write whose reply was lost; or those of a new login
                     return Fresh(seen.value, was_renewed=True)
                 value = self._renewed(seen.value, tokens)
                 if await key.replace_seen(seen, value):
                     return Fresh(value, was_renewed=True)
-            except StoreUnavailable:  # nobody else has these tokens, so it is worth trying again
+            except StoreUnavailable:  # these tokens exist nowhere else, so retry
                 if attempt == _ATTEMPTS - 1:
                     raise
                 await self._pause(_PAUSE_S * 2**attempt)
-        with suppress(OAuthError):  # the user logged out: nobody should have tokens that still work
+        with suppress(OAuthError):  # the user logged out: revoke tokens that still work
             await self._client.revoke(tokens.refresh_token or tokens.access_token)
         return Over("gone")
 
-    async def _waited(self, key: ValueKey[T], value: T, claim: ValueKey[str]) -> Fresh[T] | Unrenewed[T] | Over:
-        """Another request renews: the old tokens while they are good, then what it brings."""
+    async def _wait_for_other(self, key: ValueKey[T], value: T, claim: ValueKey[str]) -> Fresh[T] | Unrenewed[T] | Over:
+        """Another request is renewing: return the old tokens while they are valid, then the new ones."""
         left_s = self._wait_s
         while self._is_expired(value):
             state = await claim.get()
             for failed in _FAILURES:
                 if state == failed:
-                    return self._without(value, failed)
+                    return self._result_without_renewal(value, failed)
             if left_s <= 0:
                 return Unrenewed(value, "busy")
             await self._pause(min(_PAUSE_S, left_s))
@@ -250,16 +254,16 @@ class Renewal(Generic[T]):
             value = found
         return Fresh(value)
 
-    async def _released(self, claim: ValueKey[str], holder: str, failed: _Failed | None) -> None:
-        """Give the claim back if it is still ours.
+    async def _release(self, claim: ValueKey[str], holder: str, failed: _FailureReason | None) -> None:
+        """Release the claim if it is still ours.
 
-        After a failure it stays: so a provider that is down is not asked by every request, and none waits for it.
+        After a failure it stays: so requests neither call nor wait for a provider that is down.
         """
         mark = claim.delete() if failed is None else claim.replace(failed)
         await claim.bound.keyspace.atomically(claim.holds(holder), mark)
 
-    def _without(self, value: T, failed: _Failed) -> Fresh[T] | Unrenewed[T] | Over:
-        """What there is where no new tokens came."""
+    def _result_without_renewal(self, value: T, failed: _FailureReason) -> Fresh[T] | Unrenewed[T] | Over:
+        """The result without new tokens."""
         if failed == "refused":
             return Over("refused")
         return Unrenewed(value, failed) if self._is_expired(value) else Fresh(value)
@@ -275,7 +279,7 @@ class Renewal(Generic[T]):
 @dataclass(frozen=True)
 class _Failure(Generic[T_co]):
     value: T_co = field(repr=False)
-    reason: _Failed
+    reason: _FailureReason
 
 
 def _check(claims: Any, within_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Sizes as people write them: a number of bytes, or a number with its unit."""
+"""Parse sizes such as `1MB` or `64KiB`."""
 
 from __future__ import annotations
 

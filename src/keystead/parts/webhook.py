@@ -1,7 +1,7 @@
-"""Webhook, as a part: one signed HTTP POST to an address that a stranger chose, and never into one's own network.
+"""Webhooks: signed HTTP POSTs to URLs that users enter, with SSRF protection.
 
-Signed by the Standard Webhooks scheme. The URL of a webhook is itself a secret with Discord, Slack and others: neither
-it nor any part of it stands in an error, in a log or in the text of an object.
+Signatures follow the Standard Webhooks scheme. The URL of a webhook is itself a secret with Discord, Slack and others:
+neither it nor any part of it appears in an error, a log or a repr.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import re
 import secrets
 import socket
 import ssl
-import time
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +28,7 @@ from typing import Final, NamedTuple, TypeAlias
 from keystead.errors import BadValue
 from keystead.extras import from_extra
 from keystead.parts.outbox import DeliveryFailed, Undeliverable
+from keystead.schema import times
 
 with from_extra("oauth", "keystead.parts.webhook"):
     import httpx2
@@ -50,24 +50,24 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _PREFIX: Final = "whsec_"
 _SECRET_BYTES: Final = 32
-_FEWEST_SECRET_BYTES: Final = 16
+_MIN_SECRET_BYTES: Final = 16
 _TOLERANCE_S: Final = 5 * 60
-_LONGEST_TIME: Final = 12  # digits
-_MOST_SIGNATURES: Final = 10  # that one header may hold, while a secret is replaced
-_LONGEST_URL: Final = 2_048
-_LONGEST_NAME: Final = 253
-_MOST_ADDRESSES: Final = 4  # that are tried, of one name
+_MAX_TIME_DIGITS: Final = 12  # digits
+_MAX_SIGNATURES: Final = 10  # per header, while a secret is rotated
+_MAX_URL: Final = 2_048
+_MAX_NAME: Final = 253
+_MAX_ADDRESSES: Final = 4  # tried per name
 _HTTPS: Final = 443
 _LAST_PORT: Final = 65_535
-_FIRST_FREE_PORT: Final = 1_024  # below it live mail, shells and name servers, which nobody is to be made to talk to
+_FIRST_FREE_PORT: Final = 1_024  # lower ports belong to mail, shells and name servers
 _TRY_LATER: Final = frozenset({429, 503})
-_LONGEST_ASKED_S: Final = 86_400
+_MAX_RETRY_AFTER_S: Final = 86_400
 
-# Names that lead nowhere public, wherever they are looked up.
-_OWN_NAMES: Final = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "home.arpa")
+# Names that are never public.
+_PRIVATE_NAMES: Final = ("localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "home.arpa")
 
-# What is no public address, by the registries of special purposes (IANA), and the one public address at which a cloud
-# (Azure) answers its own machines only. All other addresses of that kind lie within these.
+# Addresses that are not public, by the special-purpose registries of IANA, and the one public address at which a cloud
+# (Azure) serves metadata to its machines. All other metadata addresses are within these networks.
 _NOT_PUBLIC_4: Final = tuple(
     map(
         IPv4Network,
@@ -91,62 +91,58 @@ _NOT_PUBLIC_4: Final = tuple(
         ),
     )
 )
-_UNICAST_6: Final = IPv6Network("2000::/3")  # all that is given out
+_UNICAST_6: Final = IPv6Network("2000::/3")  # all that is allocated
 _NOT_PUBLIC_6: Final = tuple(
     map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20"))
 )
-_NAT64: Final = IPv6Network("64:ff9b::/96")  # an address of IPv4 in its last 32 bits
+_NAT64: Final = IPv6Network("64:ff9b::/96")  # with an IPv4 address in its last 32 bits
 
 
 class BadWebhook(BadValue):
-    """A URL that no webhook can have. The sentence says why, and never shows the URL."""
+    """A URL that is not allowed for a webhook. The message says why, and never shows the URL."""
 
     code = "bad-webhook"
 
 
 @dataclass(frozen=True)
 class Webhook:
-    """Where to send, and what to sign with. Both are secrets, and not shown."""
+    """The URL and the signing secret. Both are secrets, and not in the repr."""
 
     url: str = field(repr=False)
     secret: str = field(repr=False)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 # --- signatures ---------------------------------------------------------------------------------------------------
 
 
 def new_secret() -> str:
-    """A secret to sign with: `whsec_` and 256 bits in base64."""
+    """A new signing secret: `whsec_` and 256 bits in base64."""
     return _PREFIX + b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()
 
 
 def signature(secret: str, id: str, timestamp: int, body: bytes) -> str:
-    """What `webhook-signature` says of a message: `v1,` and an HMAC of its id, its time in seconds and its body.
+    """The `webhook-signature` of a message: `v1,` and an HMAC of its id, its time in seconds and its body.
 
-    Raises BadValue for a secret that is none.
+    Raises BadValue for an invalid secret.
     """
     signed = hmac.digest(_key(secret), b"%s.%d.%s" % (id.encode(), timestamp, body), sha256)
     return f"v1,{b64encode(signed).decode()}"
 
 
 def verify(secret: str, id: str, timestamp: str, signatures: str, body: bytes, *, now_ms: int | None = None) -> bool:
-    """For a receiver: whether the headers `webhook-id`, `webhook-timestamp` and `webhook-signature` fit this body.
+    """For a receiver: whether the headers `webhook-id`, `webhook-timestamp` and `webhook-signature` match this body.
 
-    False, too, where the time is more than five minutes from now: what was seen once cannot be sent again later. What
-    comes twice within them has the same id. A header may hold several signatures, while a secret is replaced. The
-    comparison takes the same time wherever they differ. Raises BadValue for a secret that is none.
+    Also False if the time is more than five minutes from now, which prevents replay. Repeats within that time have the
+    same id. A header may contain several signatures, while a secret is rotated. The comparison takes constant time.
+    Raises BadValue for an invalid secret.
     """
-    is_time = timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= _LONGEST_TIME
+    is_time = timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= _MAX_TIME_DIGITS
     moment_s = int(timestamp) if is_time else 0
     expected = signature(secret, id, moment_s, body).encode()
-    now_s = (_now_ms() if now_ms is None else now_ms) // 1000
+    now_s = (times.now_ms() if now_ms is None else now_ms) // 1000
     if not is_time or abs(now_s - moment_s) > _TOLERANCE_S:
         return False
-    given = [one.encode() for one in signatures.split(" ")[:_MOST_SIGNATURES]]
+    given = [one.encode() for one in signatures.split(" ")[:_MAX_SIGNATURES]]
     return any([hmac.compare_digest(expected, one) for one in given])  # noqa: C419 - each of them is compared
 
 
@@ -155,7 +151,7 @@ def _key(secret: str) -> bytes:
         key = b64decode(secret.removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError):
         key = b""
-    if len(key) < _FEWEST_SECRET_BYTES:
+    if len(key) < _MIN_SECRET_BYTES:
         raise BadValue("the secret of a webhook is whsec_ and at least 16 bytes in base64; make one with new_secret()")
     return key
 
@@ -164,14 +160,14 @@ def _key(secret: str) -> bytes:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the public Internet. What is no address is not."""
+    """Whether this is an address of the public Internet. False for anything that is not an address."""
     try:
         read = ip_address(address)
     except ValueError:
         return False
     if isinstance(read, IPv6Address):
         if read.scope_id is not None:
-            return False  # a zone is a wire of this very machine
+            return False  # a zone id is local to this machine
         within = read.ipv4_mapped or (IPv4Address(int(read) & 0xFFFFFFFF) if read in _NAT64 else None)
         if within is None:
             return read in _UNICAST_6 and not any(read in network for network in _NOT_PUBLIC_6)
@@ -179,34 +175,34 @@ def is_public(address: str) -> bool:
     return not any(read in network for network in _NOT_PUBLIC_4)
 
 
-# Of their own: a name server that does not answer must not keep files waiting. A thread ends when its answer comes,
-# whether anybody still waits for that or not; so those that hang are counted.
+# A separate pool: a slow name server must not block file access. A thread ends when its reply arrives, even if the
+# caller has gone; so hanging threads are counted.
 _THREADS: Final = 16
 _threads = ThreadPoolExecutor(_THREADS, "keystead-names")
-_looking = BoundedSemaphore(_THREADS)
+_lookup_slots = BoundedSemaphore(_THREADS)
 
 
 async def resolve(name: str, port: int) -> Sequence[str]:
-    """The addresses of a name, as this machine finds them. Raises OSError, also where too many are looked for."""
-    if not _looking.acquire(blocking=False):
+    """Resolve a name with the resolver of this machine. Raises OSError, also for too many concurrent lookups."""
+    if not _lookup_slots.acquire(blocking=False):
         raise OSError("too many names are looked for at once")
     looked_up = _threads.submit(socket.getaddrinfo, name, port, type=socket.SOCK_STREAM)
-    looked_up.add_done_callback(lambda _: _looking.release())
+    looked_up.add_done_callback(lambda _: _lookup_slots.release())
     found = await asyncio.wrap_future(looked_up)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
 def check_url(url: str, *, allow_private: bool = False) -> None:
-    """Refuse a URL that no webhook can have, when it is set. Raises BadWebhook with a sentence that says why.
+    """Check the URL of a webhook when it is set. Raises BadWebhook with the reason.
 
-    It looks at the text only, and asks no name server: where a name leads is looked at each time that something is
-    sent. `allow_private` lets plain http, any port and addresses of one's own network through.
+    It checks the text only, without DNS: addresses are checked each time something is sent. `allow_private` allows
+    plain http, any port and private addresses.
     """
-    _target(url, allow_private)
+    _parse_target(url, allow_private)
 
 
 class _Target(NamedTuple):
-    """A URL that was taken apart."""
+    """A parsed URL."""
 
     url: httpx2.URL
     host: str  # a name, or an address without brackets
@@ -217,32 +213,32 @@ class _Target(NamedTuple):
         return _as_address(self.host) is not None
 
 
-def _target(url: str, allow_private: bool) -> _Target:
-    if not url or len(url) > _LONGEST_URL:
-        raise BadWebhook(f"a webhook is a URL such as https://example.com/hook, of at most {_LONGEST_URL:,} characters")
+def _parse_target(url: str, allow_private: bool) -> _Target:
+    if not url or len(url) > _MAX_URL:
+        raise BadWebhook(f"a webhook is a URL such as https://example.com/hook, of at most {_MAX_URL:,} characters")
     if "\\" in url or any(character.isspace() or not character.isprintable() for character in url):
         raise BadWebhook("the URL of a webhook has no spaces, backslashes or control characters in it")
     try:
         read = httpx2.URL(url)
         host, port = read.raw_host.decode("ascii"), read.port
-    except (httpx2.InvalidURL, ValueError, UnicodeError):  # their words show the URL
-        raise BadWebhook("this is no URL; write one such as https://example.com/hook") from None
+    except (httpx2.InvalidURL, ValueError, UnicodeError):  # their messages contain the URL
+        raise BadWebhook("this is not a URL; write one such as https://example.com/hook") from None
     if read.scheme not in (("https", "http") if allow_private else ("https",)):
         raise BadWebhook("the URL of a webhook begins with https://")
     if "@" in re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]:
         raise BadWebhook("the URL of a webhook has no user name and no password in it")
-    if not host or len(host) > _LONGEST_NAME or "%" in host or any(not label for label in host.rstrip(".").split(".")):
+    if not host or len(host) > _MAX_NAME or "%" in host or any(not label for label in host.rstrip(".").split(".")):
         raise BadWebhook("the URL of a webhook has the name of a host in it, as in https://example.com/hook")
     if port is not None and not 0 < port <= _LAST_PORT:
-        raise BadWebhook("the URL of a webhook has a port that there is not")
+        raise BadWebhook("the URL of a webhook has an invalid port")
     target = _Target(read, host, port or (_HTTPS if read.scheme == "https" else 80))
     if not allow_private:
-        _refuse_own(target)
+        _refuse_private(target)
     return target
 
 
-def _refuse_own(target: _Target) -> None:
-    """Refuse what can be told from the text alone. It spares people a surprise; what is safe is decided on sending."""
+def _refuse_private(target: _Target) -> None:
+    """Refuse private targets by the text alone, as early feedback; the real check happens when sending."""
     name = target.host.rstrip(".")
     if target.is_address:
         if not is_public(target.host):
@@ -251,7 +247,7 @@ def _refuse_own(target: _Target) -> None:
             )
     elif _is_number(name.rpartition(".")[2]):
         raise BadWebhook("an address of IPv4 is written as four numbers with dots between them")
-    elif "." not in name or any(name == own or name.endswith(f".{own}") for own in _OWN_NAMES):
+    elif "." not in name or any(name == own or name.endswith(f".{own}") for own in _PRIVATE_NAMES):
         raise BadWebhook("a webhook leads to the public Internet, and this name is one of a private network")
     if target.port != _HTTPS and target.port < _FIRST_FREE_PORT:
         raise BadWebhook("the port of a webhook is 443, or 1024 and above")
@@ -265,32 +261,32 @@ def _as_address(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def _is_number(label: str) -> bool:
-    """Whether a name whose last label is this is read as an address, as in 2130706433, 0x7f000001 or 127.1."""
+    """Whether a name with this last label is parsed as an address, as in 2130706433, 0x7f000001 or 127.1."""
     return label.isdigit() or (label[:2] == "0x" and all(digit in "0123456789abcdef" for digit in label[2:]))
 
 
 # --- sending ------------------------------------------------------------------------------------------------------
 
 
-# Who looks for an error with DEBUG has the headers of all answers in the log, and a redirect repeats the URL there.
+# At level DEBUG the library logs response headers, and a redirect contains the URL.
 _sending: ContextVar[bool] = ContextVar("a webhook is being sent", default=False)
 for _name in ("httpcore2.connection", "httpcore2.http11"):
     logging.getLogger(_name).addFilter(lambda record: not _sending.get())
 
 
 class WebhookSender:
-    """Sends webhooks.
+    """Sends webhooks, with SSRF protection.
 
-    allow_private   whether they may lead to one's own network, and by plain http: for development and tests
-    timeout_s       within which all of it is over: the name, the connection, the answer
-    now_ms          the clock that signs
-    resolve         the addresses of a name
-    tls             whom to trust; without it, the certificate authorities that httpx2 trusts
+    allow_private   allow private addresses and plain http: for development and tests
+    timeout_s       the time limit for everything: DNS, connection, response
+    now_ms          the clock for signatures
+    resolve         resolves a name to addresses
+    tls             the trusted certificate authorities; by default those of httpx2
 
-    **The name is resolved once, each of its addresses is looked at, and the connection is made to one of those**: a
-    name that leads elsewhere a moment later gains nothing by it. Where one address of several is not public, none is
-    used. The certificate is checked against the name. No redirect is followed, no proxy and no `.netrc` of the
-    environment is used, no connection is shared, and the body of the answer is not read.
+    **The name is resolved once, each address is checked, and the connection is made to one of them**: DNS rebinding has
+    no effect. If any address is not public, none is used. The certificate is checked against the name. Redirects are
+    not followed, proxies and `.netrc` of the environment are ignored, connections are not shared, and the response body
+    is not read.
     """
 
     def __init__(
@@ -298,7 +294,7 @@ class WebhookSender:
         *,
         allow_private: bool = False,
         timeout_s: float = 5.0,
-        now_ms: Callable[[], int] = _now_ms,
+        now_ms: Callable[[], int] = times.now_ms,
         resolve: Resolve = resolve,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -309,14 +305,14 @@ class WebhookSender:
         self._given_tls = tls
 
     async def send(self, webhook: Webhook, id: str, body: bytes) -> None:
-        """Post a body, which is JSON, to a webhook. It returns where the receiver answered with a status 2xx.
+        """POST a JSON body to a webhook. Returns if the receiver answered with a 2xx status.
 
-        `id` is the same each time the same message is sent. Raises DeliveryFailed where it is worth another try, and
-        Undeliverable where it is not: the receiver says that it is gone (410), or the URL is none that is sent to.
+        `id` is the same for each attempt. Raises DeliveryFailed if a retry makes sense, and Undeliverable if not: the
+        receiver is gone (410), or the URL is not allowed.
         """
         timestamp = self._now_ms() // 1000
         try:
-            target = _target(webhook.url, self._allow_private)
+            target = _parse_target(webhook.url, self._allow_private)
             headers = {
                 "content-type": "application/json",
                 "user-agent": "keystead",
@@ -329,19 +325,19 @@ class WebhookSender:
         except BadValue as error:
             raise Undeliverable(str(error)) from None
         try:
-            # The library's own limits are on each wait, and who sends a byte now and then never meets them.
+            # The library's timeouts apply to each read, so a slow trickle of bytes never reaches them.
             async with asyncio.timeout(self._timeout_s):
                 addresses = await self._addresses(target)
                 status, asked_s = await self._post(target, addresses, headers, body)
-        # `from None`, here and below: the errors of libraries carry the request, and with it the URL.
+        # `from None`, here and below: library errors carry the request, and with it the URL.
         except (TimeoutError, httpx2.TimeoutException):
             raise DeliveryFailed(f"the receiver did not answer within {self._timeout_s:g} seconds") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             raise DeliveryFailed(f"the receiver cannot be reached ({type(error).__name__})") from None
-        _judge(status, asked_s)
+        _raise_for_status(status, asked_s)
 
     async def _addresses(self, target: _Target) -> Sequence[str]:
-        """Where to connect to. All of them were looked at."""
+        """The addresses to connect to, all of them checked."""
         if target.is_address:
             return [target.host]
         try:
@@ -352,12 +348,12 @@ class WebhookSender:
             raise DeliveryFailed("the name of the receiver is not found")
         if not self._allow_private and not all(map(is_public, found)):
             raise DeliveryFailed("the name of the receiver leads to an address of a private or special network")
-        return found[:_MOST_ADDRESSES]
+        return found[:_MAX_ADDRESSES]
 
     async def _post(
         self, target: _Target, addresses: Sequence[str], headers: dict[str, str], body: bytes
     ) -> tuple[int, str]:
-        """The status of the answer, and what it says of when to come again."""
+        """The status of the response, and its `Retry-After`."""
         *others, last = addresses
         share_s = self._timeout_s / len(addresses)
         for address in others:
@@ -381,8 +377,8 @@ class WebhookSender:
         )
         quiet = _sending.set(True)
         try:
-            # A transport of its own: a client would write the URL to the log, and one that is shared would use a
-            # connection that was made for one name for another at the same address.
+            # A transport per request: a client would log the URL, and a shared one would reuse a connection for another
+            # name at the same address.
             async with httpx2.AsyncHTTPTransport(verify=self._tls, trust_env=False) as transport:
                 answer = await transport.handle_async_request(request)
                 try:
@@ -397,19 +393,19 @@ class WebhookSender:
         return self._given_tls or httpx2.create_ssl_context(trust_env=False)
 
 
-def _judge(status: int, asked: str) -> None:
+def _raise_for_status(status: int, asked: str) -> None:
     if 200 <= status < 300:
         return
     if status == 410:
         raise Undeliverable("the receiver says that it is gone for good (status 410)")
     if 300 <= status < 400:
         raise DeliveryFailed(f"the receiver answered with a redirect, which is not followed (status {status})")
-    raise DeliveryFailed(f"the receiver refused (status {status})", _asked_ms(status, asked))
+    raise DeliveryFailed(f"the receiver refused (status {status})", _retry_after_ms(status, asked))
 
 
-def _asked_ms(status: int, asked: str) -> int | None:
-    """How long the receiver asks for, in ms. Some write seconds with a fraction; a date is not read."""
+def _retry_after_ms(status: int, asked: str) -> int | None:
+    """`Retry-After` in ms. Some receivers send fractions of seconds; dates are ignored."""
     whole, _, rest = asked.partition(".")
     if status not in _TRY_LATER or not (whole + rest).isascii() or not (whole + rest).isdigit() or len(asked) > 12:
         return None
-    return round(min(float(asked), _LONGEST_ASKED_S) * 1000)
+    return round(min(float(asked), _MAX_RETRY_AFTER_S) * 1000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Coroutine, Iterable
 from difflib import get_close_matches
 from typing import Any, ClassVar, Final, Literal, TypeVar, overload
@@ -16,6 +15,7 @@ from keystead.schema.procedure import Procedure
 from keystead.schema.relation import resolve, resolve_subject
 from keystead.schema.seal import KeyRing
 from keystead.schema.store_fit import misfits
+from keystead.schema.times import now_ms
 from keystead.schema.unreadable import remember
 from keystead.stores import Store
 
@@ -27,10 +27,6 @@ E = TypeVar("E")
 
 
 NAMING: Final = "domain:entity:scope"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class Keyspace:
@@ -79,7 +75,7 @@ class Keyspace:
         *,
         seal: KeyRing | None = None,
         needs_seal: bool = True,
-        now_ms: Callable[[], int] = _now_ms,
+        now_ms: Callable[[], int] = now_ms,
         **roles: Store,
     ) -> None:
         _check_arguments(type(self), default, seal, roles)

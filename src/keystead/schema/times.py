@@ -8,6 +8,7 @@ the JSON form, as web frameworks pass it on; a naive datetime is refused everywh
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -18,7 +19,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from keystead.errors import BadValue
 
-__all__ = ["BigInt", "EpochMs", "EpochSeconds", "IsoSeconds", "IsoTime", "deadline_ms", "moment"]
+__all__ = ["BigInt", "EpochMs", "EpochSeconds", "IsoSeconds", "IsoTime", "deadline_ms", "moment", "now_ms"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -28,6 +29,11 @@ _ISO = re.compile(r"[0-9W-]+[T ][0-9:.,]+(?:Z|[+-][0-9:]+)")
 
 TIME_ERROR = "keystead_time"  # types of the validation errors below, whose messages never contain the value
 INTEGER_ERROR = "keystead_integer"
+
+
+def now_ms() -> int:
+    """The time of this machine's clock, in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def moment(ms: int) -> datetime:

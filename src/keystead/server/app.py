@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -23,6 +22,7 @@ from keystead.errors import StoreUnavailable
 from keystead.http.pages import PAGE_HEADERS
 from keystead.kits.identity import page_header
 from keystead.kits.kit import Kit, Site, StandIn
+from keystead.schema.times import now_ms
 from keystead.server.api_page import add_api_page
 from keystead.server.demo_provider import demo_patreon, demo_patreon_router, demo_provider, demo_router
 from keystead.server.error_responses import ERROR_RESPONSES, add_error_responses
@@ -54,10 +54,6 @@ if TYPE_CHECKING:
 _STATIC: Final = Path(__file__).parent / "pages" / "static"
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 @lru_cache(maxsize=8)
 def _routes_of(kits: tuple[tuple[str, Callable[[], APIRouter]], ...]) -> Sequence[BaseRoute]:
     """The routes of each kit, in their order. All applications with these kits share them.
@@ -74,9 +70,7 @@ def _routes_of(kits: tuple[tuple[str, Callable[[], APIRouter]], ...]) -> Sequenc
     return included.routes
 
 
-def create_app(
-    settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms: Callable[[], int] = _now_ms
-) -> FastAPI:
+def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms: Callable[[], int] = now_ms) -> FastAPI:
     """The application for these settings, with these kits, or those that the settings name and configure.
 
     Stores and kits are opened when the application starts and closed when it ends; an error in opening one is raised
@@ -172,7 +166,7 @@ def create_app(
     return app
 
 
-def site_of(settings: Settings, now_ms: Callable[[], int] = _now_ms, metrics: Metrics | None = None) -> Site:
+def site_of(settings: Settings, now_ms: Callable[[], int] = now_ms, metrics: Metrics | None = None) -> Site:
     """What kits are told of a server with these settings."""
     site = Site(settings.origin, settings.internal_url, settings.development, now_ms, render)
     if settings.development and _is_alone(settings):

@@ -20,6 +20,9 @@ A kind of value or an atomic step that `store.guarantees` does not promise must 
 Needs `pip install "keystead[testing]"`.
 """
 
+from typing import TYPE_CHECKING
+
+from keystead.deprecation import renamed
 from keystead.extras import from_extra
 
 with from_extra("testing", "keystead.testing"):
@@ -32,3 +35,6 @@ with from_extra("testing", "keystead.testing"):
     from keystead.testing.state_machine import StoreUnderTest, machine_of, oracle_on
 
 __all__ = ["StoreContract", "StoreUnderTest", "machine_of", "needs", "oracle_on"]
+
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(__name__, {"Subject": "StoreUnderTest"})

@@ -1,4 +1,4 @@
-"""What the tests of admission share: tokens, users in a cache, and a database of users that counts its questions."""
+"""Shared by the admission tests: tokens, a cache of users, and a user database that counts its queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who comes with a token: what is asked for it, what is not, and that what was ended is over."""
+"""Admission: the round trips of a token check, and that revoked tokens are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bearer tokens in requests: where the token is looked for, and what whoever is not let in is told."""
+"""Bearer tokens in requests: where the token is read from, and the challenge for refused requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""API keys: a token opens until it is revoked, and nothing that is stored opens anything."""
+"""API keys: a token works until it is revoked, and the store contains no credential."""
 
 import pytest
 

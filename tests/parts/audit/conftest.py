@@ -1,4 +1,4 @@
-"""An empty store of each kind, for the tests of the audit."""
+"""An empty store of each kind, for the audit log tests."""
 
 import pytest
 

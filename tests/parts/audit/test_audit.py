@@ -1,4 +1,4 @@
-"""The audit: an entry for what was done, and for nothing else."""
+"""The audit log: an entry for each action, and for nothing else."""
 
 import json
 from datetime import UTC, datetime

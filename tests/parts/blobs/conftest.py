@@ -1,4 +1,4 @@
-"""Blobs in every place: a folder, memory, and a real server that speaks S3."""
+"""Blobs in every kind of storage: a folder, memory, and a real S3 server."""
 
 import itertools
 from pathlib import Path

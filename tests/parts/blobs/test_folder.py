@@ -1,4 +1,4 @@
-"""Blobs in a folder: what is on the disk, and what a crash leaves there."""
+"""Blobs in a folder: the files on disk, and what a crash leaves there."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Blobs on a real server that speaks S3: what it holds, and what is said when it is away."""
+"""Blobs on a real S3 server: what is stored, and the errors during an outage."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Where blobs may be kept, as it is written."""
+"""URLs of blob storage."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the tests of the cache share: caches on stores of every kind, and a provider that does as it is told."""
+"""Shared by the cache tests: caches on every kind of store, and a scripted provider."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache: what was said is said again, the provider is asked once, and what is dropped is gone."""
+"""The cache: hits, single flight, and immediate invalidation."""
 
 import asyncio
 import json

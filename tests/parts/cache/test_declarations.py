@@ -1,4 +1,4 @@
-"""What a cache is made of, and which stores can keep it."""
+"""The families of a cache, and the stores it fits."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""A provider that is down, slow, busy or talks nonsense, callers that give up, and a store that is away."""
+"""A provider that is down, slow or talks nonsense, cancelled callers, and store outages."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Every order in which a load and a change can meet: what was read before the change is never found after it."""
+"""Every interleaving of a load and a change: a value read before the change is never found after it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Real processes: of all of them one asks the provider, and another takes over where that one is gone."""
+"""Real processes: one of them loads, and another takes over if it dies."""
 
 from __future__ import annotations
 

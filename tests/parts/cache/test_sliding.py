@@ -1,4 +1,4 @@
-"""Entries that live as long as they are used, and hashes that are changed field by field."""
+"""Sliding expiration, and hashes that are changed field by field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How old an answer may be: the declared number, measured."""
+"""Staleness: the declared bound, measured."""
 
 import asyncio
 from datetime import timedelta

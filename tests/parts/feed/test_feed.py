@@ -1,4 +1,4 @@
-"""A feed: what was put is followed once and in order, from any place, and what is gone is said to be."""
+"""Feeds: messages are followed once and in order, from any place, and missed ones are reported."""
 
 import asyncio
 from collections.abc import AsyncIterator

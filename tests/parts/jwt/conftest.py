@@ -1,4 +1,4 @@
-"""What the tests of access tokens share: keys of each algorithm, a clock that stands, and tokens by hand."""
+"""Shared by the JWT tests: keys of each algorithm, a frozen clock, and hand-made tokens."""
 
 from __future__ import annotations
 

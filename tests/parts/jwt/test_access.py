@@ -1,4 +1,4 @@
-"""Access tokens are believed only where every part of them is as it must be."""
+"""Access tokens are accepted only if every part of them is valid."""
 
 from __future__ import annotations
 

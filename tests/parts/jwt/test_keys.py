@@ -1,4 +1,4 @@
-"""Keys: how they are written down, rotated and retired; and that they are seen nowhere."""
+"""Signing keys: format, rotation, retirement; and that they appear in no output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any history of logins, logouts and requests, beside a model that keeps everything in sets."""
+"""Any history of logins, logouts and requests, compared with a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real processes and real restarts: what one process ended is over in all, from the next request on, for good."""
+"""Real processes and restarts: a revoked token is refused by all of them from the next request on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens that were revoked before their time, one by one or all of a user, and what holds while nobody can say."""
+"""JWT revocation: single tokens, all tokens of a user, and store outages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of limits share: limits of each kind on stores of each kind, and a clock that a test moves."""
+"""Shared by the rate limit tests: limits of each kind on stores of each kind, and a clock that a test moves."""
 
 from __future__ import annotations
 

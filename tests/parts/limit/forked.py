@@ -1,4 +1,4 @@
-"""A program whose process divides after its first hit: both halves hit one sliding window. It prints what is left."""
+"""A program that forks after its first hit: both processes hit one sliding window. It prints what is left."""
 
 import asyncio
 import os

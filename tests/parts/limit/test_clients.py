@@ -1,4 +1,4 @@
-"""Who counts as one client."""
+"""Which addresses count as one client."""
 
 from keystead.parts.limit import client_of, network_of
 

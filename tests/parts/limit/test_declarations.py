@@ -1,4 +1,4 @@
-"""What a limit is made of, and what is said of what it cannot be made of."""
+"""The families of a rate limit, and the errors for those that do not fit."""
 
 import asyncio
 import re

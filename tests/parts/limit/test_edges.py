@@ -1,4 +1,4 @@
-"""The edges of windows, to the millisecond, and buckets against plain arithmetic with fractions."""
+"""The edges of windows, to the millisecond, and token buckets against exact arithmetic."""
 
 from fractions import Fraction
 

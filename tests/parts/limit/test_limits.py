@@ -1,4 +1,4 @@
-"""Limits on every store: never more than the limit, whoever asks at the same time, and nothing left behind."""
+"""Rate limits on every store: never more than the limit under concurrency, and nothing left behind."""
 
 import asyncio
 from typing import Any
@@ -171,7 +171,7 @@ async def test_who_requires_it_is_told_by_an_error(keys: LimitKeys, kind: Kind) 
         await limit.require("ann")
     assert reached.value.verdict is not None
     assert reached.value.retry_after_s == reached.value.verdict.retry_after
-    with pytest.raises(LimitReached, match="more than the 10 that are let through at once"):
+    with pytest.raises(LimitReached, match="more than the 10 that are allowed at once"):
         await limit.require("ann", by=11)
 
 

@@ -1,4 +1,4 @@
-"""Limits: how many requests of one client are let through in a minute, alone and in one step with what they ask for."""
+"""Named rate limits: requests per client and minute, alone and in one step with the work of the request."""
 
 import asyncio
 

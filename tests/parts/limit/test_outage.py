@@ -1,4 +1,4 @@
-"""While the store is down each limit says what it was told to say."""
+"""Rate limits during a store outage: deny, allow or raise."""
 
 import asyncio
 import logging

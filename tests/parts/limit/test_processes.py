@@ -1,4 +1,4 @@
-"""Several processes keep one limit: with clocks two seconds apart, and where one became two."""
+"""Several processes share one limit: with a clock skew of two seconds, and after a fork."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What the tests of the lock share: locks on stores of every kind, and a time that stands."""
+"""Shared by the lock tests: locks on every kind of store, and a frozen clock."""
 
 from __future__ import annotations
 

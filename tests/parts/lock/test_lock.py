@@ -1,4 +1,4 @@
-"""The lock: one holder at a time, an end by itself, and a number that only grows."""
+"""The lock: one holder at a time, a lease that expires, and a fencing token that only grows."""
 
 import asyncio
 import json
@@ -166,7 +166,7 @@ async def test_what_is_stored_says_who_since_when_and_what_for(keys: LockKeys, s
 
 @here
 async def test_nobody_takes_it_without_saying_who(keys: LockKeys) -> None:
-    with pytest.raises(BadValue, match="says who it is"):
+    with pytest.raises(BadValue, match="needs the name of its holder"):
         await lock_of(keys).acquire("")
 
 

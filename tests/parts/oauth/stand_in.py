@@ -1,4 +1,4 @@
-"""A provider that misbehaves as it is told to: what a strict one never does. Real sockets, scripted answers."""
+"""A scripted provider that misbehaves, over real sockets."""
 
 from __future__ import annotations
 

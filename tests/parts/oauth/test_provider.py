@@ -1,4 +1,4 @@
-"""Providers as data, PKCE, and what is refused before anything is sent."""
+"""Provider settings, PKCE, and what is refused before anything is sent."""
 
 import time
 from urllib.parse import urlsplit

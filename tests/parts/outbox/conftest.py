@@ -1,4 +1,4 @@
-"""What the tests of the outbox share: an empty store of each kind, a time that stands, and a receiver."""
+"""Shared by the outbox tests: an empty store of each kind, a frozen clock, and a receiver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delivery: in order, each at least once, by one process at a time, and nothing is left behind."""
+"""Delivery: in order, at least once, by one process at a time, and nothing is left behind."""
 
 import asyncio
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from keystead import Store
 from keystead.errors import BadKey, BadValue, DoesNotFit
 from keystead.parts.outbox import DeliveryCounts, Outbox, OutboxKeys, OutboxMessage, OutboxPolicy
-from keystead.parts.outbox.delivery import MOST_IN_A_TURN
+from keystead.parts.outbox.delivery import MAX_PER_DELIVERY
 from keystead.schema.check import check
 from keystead.schema.doctor import examine
 from keystead.schema.procedure_tracing import traced
@@ -169,12 +169,12 @@ async def test_a_queue_that_never_ends_lets_others_have_their_turn(
     store: Store, time: Time, receiver: Receiver
 ) -> None:
     outbox = outbox_of(store, time, receiver, at_once=1)
-    await add(outbox, store, *range(MOST_IN_A_TURN + 50))
+    await add(outbox, store, *range(MAX_PER_DELIVERY + 50))
     await add(outbox, store, 1, name="b")
     time.pass_ms(1)
     await outbox.deliver_due()
-    assert receiver.numbers("a") == [*range(MOST_IN_A_TURN + 50)]
-    assert [message.name for message in receiver.got].index("b") == MOST_IN_A_TURN
+    assert receiver.numbers("a") == [*range(MAX_PER_DELIVERY + 50)]
+    assert [message.name for message in receiver.got].index("b") == MAX_PER_DELIVERY
 
 
 @everywhere

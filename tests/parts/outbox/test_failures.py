@@ -1,4 +1,4 @@
-"""Failures: a queue waits longer and longer, holds up nobody else, and a message that cannot be sent ends."""
+"""Failures: exponential back-off, independent queues, and dead letters."""
 
 import asyncio
 import logging
@@ -244,7 +244,7 @@ async def test_what_is_no_message_is_given_up_and_holds_up_no_other(
     await add(outbox, store, 1)
     assert await outbox.deliver_due() == DeliveryCounts(delivered=1, given_up=2)
     assert [entry.why for entry in (await outbox.state("counter", "a")).given_up] == ["unreadable"] * 2
-    assert "is no message" in caplog.text
+    assert "is not a message" in caplog.text
     set_aside = [key async for page in store.scan("keystead:quarantine:*") for key in page]
     assert len(set_aside) == 2  # as they were found, for `keystead doctor --restore`
 

@@ -1,4 +1,4 @@
-"""Whatever is interrupted, wherever: a message is repeated, and never lost."""
+"""Interruptions anywhere: a message is repeated, and never lost."""
 
 import asyncio
 import logging

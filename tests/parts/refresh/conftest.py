@@ -1,4 +1,4 @@
-"""What the tests of refresh tokens share: a keyspace with sessions, stores of every kind, and a time that stands."""
+"""Shared by the refresh token tests: a keyspace with sessions, every kind of store, and a frozen clock."""
 
 from __future__ import annotations
 

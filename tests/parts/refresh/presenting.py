@@ -1,4 +1,4 @@
-"""A process of its own that comes with one token, many times at once: `python -m … URL TOKEN COUNT`."""
+"""A process that sends one token many times at once: `python -m … URL TOKEN COUNT`."""
 
 import asyncio
 import sys

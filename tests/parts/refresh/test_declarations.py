@@ -1,4 +1,4 @@
-"""What refresh tokens can be kept in, and what is refused where the program starts."""
+"""The families of refresh tokens, and what is refused at startup."""
 
 from __future__ import annotations
 

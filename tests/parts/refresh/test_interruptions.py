@@ -1,4 +1,4 @@
-"""Two programs at once in every order, programs that are killed, and stores that go away: dead stays dead."""
+"""Two programs in every interleaving, killed programs, and store outages: dead stays dead."""
 
 from __future__ import annotations
 

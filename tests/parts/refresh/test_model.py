@@ -1,4 +1,4 @@
-"""Any sequence of uses, lost answers, waits, logouts and thefts, beside a model of what should come of it."""
+"""Any sequence of uses, lost responses, waits, logouts and thefts, compared with a model."""
 
 from __future__ import annotations
 

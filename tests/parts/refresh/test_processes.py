@@ -1,4 +1,4 @@
-"""Real processes that come with one token at the same moment."""
+"""Real processes that use one token at the same moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rotation: each token is good for one use, a lost answer can be asked for again, and a stolen token ends it all."""
+"""Refresh token rotation: single use, safe to retry, and reuse detection."""
 
 from __future__ import annotations
 

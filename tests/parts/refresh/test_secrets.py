@@ -1,4 +1,4 @@
-"""Nothing that opens anything is in the store, in a log or in an error; and nothing that was made up is taken."""
+"""No credential is in the store, a log or an error; and forged tokens are refused."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def test_a_token_is_refused_although_nobody_can_be_told(
     clock.pass_ms(GRACE_MS)
     assert await app.tokens.rotate(begun.token) == RotationRefused("reused", "late")
     assert await app.tokens.rotate(first.token) == RotationRefused("reused", "ended")
-    assert "nobody could be told of a misuse: RuntimeError" in caplog.text
+    assert "reporting a misuse failed: RuntimeError" in caplog.text
     silent = App(store, clock, tell=None)
     assert await silent.tokens.rotate(first.token) == RotationRefused("reused", "ended")
 

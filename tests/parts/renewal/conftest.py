@@ -1,4 +1,4 @@
-"""What the tests of renewal share: a provider that gives a new refresh token with each use, and records with tokens."""
+"""Shared by the renewal tests: a provider that rotates refresh tokens, and records with tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A provider's tokens are renewed before they expire: once, stored before they are used, and lost by no failure."""
+"""A provider's tokens are renewed before they expire: once, stored before use, and lost by no failure."""
 
 from __future__ import annotations
 

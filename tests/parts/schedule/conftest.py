@@ -1,4 +1,4 @@
-"""What the tests of the schedule share: an empty store of each kind, a time that stands, jobs that note their runs."""
+"""Shared by the schedule tests: an empty store of each kind, a frozen clock, jobs that record their runs."""
 
 from __future__ import annotations
 

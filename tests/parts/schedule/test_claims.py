@@ -1,4 +1,4 @@
-"""Claims: whoever begins a run does it in one step, and of any number one gets through."""
+"""Claims: a run starts in one atomic step, and of any number of processes one succeeds."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Failures: recorded without secrets, and tried again with back-off, never later than the next moment."""
+"""Failures: recorded without secrets, and retried with back-off, never later than the next scheduled time."""
 
 import asyncio
 import json
@@ -161,7 +161,7 @@ async def test_a_job_that_returns_what_cannot_be_kept_has_failed(store: Store, t
     told = await schedule_of(store, time, Job("a.job", "0 15 * * *", Work(returns=returned))).run_now("a.job")
     assert told
     assert told.outcome == "failed"
-    assert "no mapping of names to counts or texts" in str(told.error)
+    assert "did not return a mapping of names to counts or texts" in str(told.error)
 
 
 @here
@@ -266,11 +266,11 @@ def test_a_job_that_takes_one_process_after_the_other_with_it_waits_longer_and_l
     state = due_runs.first_state(job, time.now_ms)
     waits = []
     for _ in range(8):
-        begun = due_runs.begun_state(due_runs.DueRun(time.now_ms, state), "a process", time.now_ms)
+        begun = due_runs.started_state(due_runs.DueRun(time.now_ms, state), "a process", time.now_ms)
         state = due_runs.ended_state(job, begun, "lost", time.now_ms)
         waits.append((due_runs.wakes_at_ms(state) - time.now_ms) // MINUTE)
     assert waits == [0, 2, 4, 8, 16, 32, 60, 60]
-    begun = due_runs.begun_state(due_runs.DueRun(time.now_ms, state), "a process", time.now_ms)
+    begun = due_runs.started_state(due_runs.DueRun(time.now_ms, state), "a process", time.now_ms)
     assert due_runs.ended_state(job, begun, "done", time.now_ms).failures == 0
 
 

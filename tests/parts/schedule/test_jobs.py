@@ -1,4 +1,4 @@
-"""Jobs: what is wrong with one is said where it is made."""
+"""Jobs: invalid arguments are reported when the job is created."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def test_a_job_is_called_by_words_in_lower_case(name: str) -> None:
     "name", ["", "Clean", "clean up", "clean:up", "clean_up", ".a", "a.", "a..b", "9", "é", "a\n", "x" * 101, None]
 )
 def test_another_name_is_refused(name: Any) -> None:
-    with pytest.raises(BadDeclaration, match="words in lower case"):
+    with pytest.raises(BadDeclaration, match="lower-case words"):
         Job(name, "0 15 * * *", Work())
 
 

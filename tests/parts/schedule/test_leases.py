@@ -1,4 +1,4 @@
-"""Leases: who runs a job keeps it while it runs; who lost it is stopped, and writes nothing."""
+"""Leases: renewed while a job runs; a run that loses its lease is stopped and writes nothing."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Moments: each is run once, also around a change of clocks; those that were missed are caught up with as stated."""
+"""Scheduled times: each is run once, also around daylight saving changes; missed runs are caught up as declared."""
 
 import pytest
 
@@ -290,7 +290,7 @@ async def test_a_machine_whose_clock_was_a_year_ahead_stops_the_job_for_nobody(
             time.pass_until(f"2026-01-0{day}T15:00:00Z")
             await time.rested(1)
     assert work.due[-2:] == ["2026-01-02T15:00Z", "2026-01-03T15:00Z"]
-    assert caplog.text.count("planned anew") == 1
+    assert caplog.text.count("is replanned") == 1
 
 
 @here
@@ -343,10 +343,10 @@ async def test_of_moments_that_are_to_be_run_each_the_last_thousand_are(store: S
     job = Job("a.job", "* * * * *", Work(), missed="each")
     await seen(store, time, job)
     time.pass_ms(365 * DAY)
-    turn = due_runs.turn(job, await state_of(store, "a.job"), time.now_ms)
+    turn = due_runs.next_step(job, await state_of(store, "a.job"), time.now_ms)
     assert isinstance(turn, JobState)
     assert turn.next_ms == ms("2027-01-01T00:00Z") - 999 * MINUTE
-    first = due_runs.turn(job, turn, time.now_ms)
+    first = due_runs.next_step(job, turn, time.now_ms)
     assert isinstance(first, due_runs.DueRun)
     assert first.due_ms == turn.next_ms
 

@@ -1,4 +1,4 @@
-"""Real processes: they share the moments, and one takes over what another one left."""
+"""Real processes: they share the runs, and one takes over from another."""
 
 from __future__ import annotations
 

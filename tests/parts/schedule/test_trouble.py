@@ -1,4 +1,4 @@
-"""Trouble: a store that is away is waited for, a state that cannot be read stops one job and no other."""
+"""Trouble: the schedule waits during a store outage; an unreadable state stops one job and no other."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""What the tests of sessions share: an empty store of each kind, a clock, and a keyspace with all four families."""
+"""Shared by the session tests: an empty store of each kind, a clock, and a keyspace with all four families."""
 
 from collections.abc import AsyncIterator
 from typing import Any

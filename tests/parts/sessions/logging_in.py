@@ -1,4 +1,4 @@
-"""A process of its own that logs a user in, many times at once: `python -m … URL evict|refuse COUNT`."""
+"""A process that logs a user in many times at once: `python -m … URL evict|refuse COUNT`."""
 
 import asyncio
 import sys

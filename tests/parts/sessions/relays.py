@@ -1,4 +1,4 @@
-"""Stores that pass everything on to a real one, and watch, stop or order what goes through."""
+"""Stores that forward everything to a real one, and watch, stop or order the calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is noted of sessions, and what is done when one ends: in the step in which it ends, and once."""
+"""The audit entries and farewells of sessions: in the step that ends a session, and once."""
 
 from __future__ import annotations
 

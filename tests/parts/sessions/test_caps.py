@@ -1,4 +1,4 @@
-"""The cap: however many logins come at once, exactly so many sessions are alive afterwards."""
+"""The cap: after any number of concurrent logins exactly `cap` sessions are alive."""
 
 import asyncio
 from contextlib import ExitStack

@@ -1,4 +1,4 @@
-"""Changes: two requests that write different fields both succeed, and a read never holds anybody up."""
+"""Changes: two requests that write different fields both succeed, and a read blocks no one."""
 
 import asyncio
 from collections.abc import Sequence

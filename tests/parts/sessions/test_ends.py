@@ -1,4 +1,4 @@
-"""Dead stays dead: what was logged out, revoked or has expired is not brought back by anything under way."""
+"""Dead stays dead: nothing under way resurrects a session that was logged out, was revoked or has expired."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Lifetimes: both deadlines hold to the millisecond, use is noted without a write each time, and TTLs are declared."""
+"""Lifetimes: both deadlines hold to the millisecond, most reads write nothing, and TTLs are as declared."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime

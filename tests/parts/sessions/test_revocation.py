@@ -1,4 +1,4 @@
-"""Revocation: a logout, one session, the others, all of a user or of everybody; and the list of who is alive."""
+"""Revocation: a logout, one session, the others, all of a user or of everyone; and the list of live sessions."""
 
 import asyncio
 import time

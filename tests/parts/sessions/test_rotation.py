@@ -1,4 +1,4 @@
-"""Rotation: a new token for the same session, in one step, and the old one counts no more."""
+"""Rotation: a new token for the same session, in one step; the old one stops working."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The token of a session: new, long, never chosen by a client, and never in the store."""
+"""Session tokens: new, long, never chosen by a client, and never in the store."""
 
 import base64
 import secrets

@@ -1,4 +1,4 @@
-"""Trouble: records that cannot be read, a store that is away, what a crash left, and declarations that do not fit."""
+"""Trouble: unreadable records, store outages, leftovers of a crash, and declarations that do not fit."""
 
 from dataclasses import replace
 from time import time_ns

@@ -1,4 +1,4 @@
-"""What the tests of tables share."""
+"""Shared by the table tests."""
 
 from tests.every_database import database_url, mariadb_server, postgres_server
 

@@ -1,4 +1,4 @@
-"""Tables are brought from each version to the next, once, and never back."""
+"""Schema migrations: from each version to the next, once, and never back."""
 
 import pytest
 from sqlalchemy import Connection, inspect, text

@@ -1,4 +1,4 @@
-"""A database that does not answer is said in time, and keeps no process from exiting."""
+"""Database outages: reported in time, and no process is kept from exiting."""
 
 import asyncio
 import sqlite3

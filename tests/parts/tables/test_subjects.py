@@ -1,4 +1,4 @@
-"""What belongs to a subject: counted, deleted in one transaction, beside those who write at the same moment."""
+"""A subject's rows: counted, and deleted in one transaction, next to concurrent writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables hold what they are given, all of a transaction or nothing, on every database."""
+"""Tables: transactions are all or nothing, on every database."""
 
 import asyncio
 import sys

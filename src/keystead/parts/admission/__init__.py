@@ -1,4 +1,4 @@
-"""Admission, as a part: whether a bearer token counts, and whose it is, in one round trip."""
+"""Admission: check a bearer token and load its user, in one round trip."""
 
 from keystead.parts.admission.admission import Admission, Admitted
 

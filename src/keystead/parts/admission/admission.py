@@ -1,4 +1,4 @@
-"""Who comes with a token: whether it counts and who that is, asked in one round trip."""
+"""Admission: check an access token, its revocation and its user in one round trip."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True)
 class Admitted(Generic[T_co]):
-    """Somebody whose token counts. It is true where `Denied` is false.
+    """A request with a valid token. It is truthy; `Denied` is falsy.
 
-    access   the token, checked: whom it is for, its id, until when, and its claims
-    user     who that is, as the cache or the loader says; None where no users were given
+    access   the verified token: subject, id, expiry and claims
+    user     the user from the cache or the loader; None if there is no cache of users
     """
 
     access: Access
@@ -39,23 +39,23 @@ class Admitted(Generic[T_co]):
 
 
 class Admission(Generic[T]):
-    """Lets in who comes with a token that counts.
+    """Admits requests with a valid token.
 
         admission = Admission(
             tokens, users, key=lambda access: keys.user_session(int(access.sub)), load=lambda access: find(access.sub)
         )
         who = await admission.admitted(token)     # Admitted(access, user) or Denied(reason)
 
-    tokens   checks tokens, and says where revoked ones are kept
-    users    a cache of users. The look at it leaves in the round trip that asks whether the token was revoked
-    key      the key of a user in it. What it raises as BadKey or ValueError is a token of no user of ours
-    load     who a user is, for the cache to keep; None: there is no such user (any more), and the token is denied
+    tokens   verifies tokens, and has the denylist
+    users    a cache of users. Its lookup shares the round trip of the revocation check
+    key      the cache key of a user. BadKey or ValueError means that the token names none of our users
+    load     loads a user for the cache; None: there is no such user (any more), and the token is denied
 
-    A good token of a user who is in the cache costs one round trip to each store in use, all at the same moment, and
-    where the cache slides one more each `touch_every`. A token that was revoked is no use of the cache: nothing is
-    loaded or touched for it. A token that is malformed, forged or expired costs none.
+    A valid token of a cached user costs one round trip to each store in use, concurrently, and with a sliding cache one
+    more each `touch_every`. A revoked token does not touch the cache: nothing is loaded or touched for it. A malformed,
+    forged or expired token costs none.
 
-    While the store is away: what `when_down` of the revoked tokens says, then what `store_down` of the cache says.
+    During a store outage `when_down` of the denylist applies, then `store_down` of the cache.
     """
 
     @overload
@@ -78,9 +78,9 @@ class Admission(Generic[T]):
         self._load = load
 
     async def admitted(self, token: str) -> Admitted[T] | Denied:
-        """Who comes with this token, or why it does not count.
+        """The user of this token, or why it is refused.
 
-        Raises LoadFailed where nobody can say who the user is, and the error of the store where the cache says so.
+        Raises LoadFailed if the user cannot be loaded, and the store's error if the cache is declared to raise it.
         """
         access = self.tokens.check(token)
         if isinstance(access, Denied):
@@ -88,8 +88,8 @@ class Admission(Generic[T]):
         users = self._users
         if users is None:
             found, _ = await self.tokens.decided(access)
-            nobody: Any = None
-            return found if isinstance(found, Denied) else Admitted(found, nobody)
+            no_user: Any = None
+            return found if isinstance(found, Denied) else Admitted(found, no_user)
         try:
             key = self._key(access)
         except (BadKey, ValueError):

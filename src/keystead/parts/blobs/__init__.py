@@ -1,4 +1,4 @@
-"""Blobs, as a part: files in a folder, in memory, or in whatever speaks S3, behind five verbs."""
+"""Blob storage: files in a folder, in memory, or in S3-compatible storage, with five methods."""
 
 from keystead.extras import from_extra
 

@@ -1,4 +1,4 @@
-"""What goes wrong with blobs. No sentence holds a credential, or what a server wrote."""
+"""Blob errors. No message contains a credential or the text of a server."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _CODE = re.compile(r"<Code>([A-Za-z]{1,40})</Code>")
 
 
 class BlobError(KeysteadError):
-    """The root of what can go wrong with blobs."""
+    """The base class of blob errors."""
 
     code = "blob"
 
 
 class BlobUnavailable(BlobError):
-    """The place of the blobs cannot be reached, did not answer in time, or does not let us do this. Try again later.
+    """The blob storage is unreachable, timed out, or denies access. Try again later.
 
-    A `put` may have taken effect where its answer was lost; nothing is ever visible half written.
+    A `put` whose reply was lost may have taken effect; a half-written blob is never visible.
     """
 
     code = "blob-unavailable"
@@ -38,7 +38,7 @@ class BlobGone(BlobError):
 
 
 class BlobTooLarge(BlobError):
-    """A stream that is longer than `max_bytes`. Nothing of it was kept, and what was there before is as it was."""
+    """A stream is longer than `max_bytes`. Nothing was written, and the previous blob is unchanged."""
 
     code = "blob-too-large"
 
@@ -49,19 +49,19 @@ class BlobTooLarge(BlobError):
 
 
 class BadBlobPath(BadArgument):
-    """A path that no blob can have, such as one that leads out of its folder. Nothing was touched."""
+    """An invalid path, such as a path traversal. Nothing was touched."""
 
     code = "bad-blob-path"
 
 
 def is_missing_bucket(error: Exception) -> bool:
-    """Whether "not found" was said of the bucket, and so nothing was said of the blob."""
+    """Whether "not found" refers to the bucket, not the blob."""
     found = _CODE.search(str(error))
     return found is not None and found[1] == "NoSuchBucket"
 
 
 def reason(error: Exception) -> str:
-    """Why, in words of ours: the library's own text shows requests, and what a server answered to them."""
+    """The reason in our own words: the library's text contains requests and responses."""
     said = str(error)
     if found := _OS_ERROR.search(said):
         return os.strerror(int(found[1]))

@@ -1,4 +1,4 @@
-"""Paths of blobs: segments between slashes. What could lead elsewhere is refused before anything is touched."""
+"""Blob paths: path traversal is refused before anything is touched."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ MAX_SEGMENT_BYTES = 240
 
 
 def checked(path: str) -> str:
-    """The path itself. Raises BadBlobPath for whatever is no plain path below the place of the blobs.
+    """The path itself. Raises BadBlobPath for anything but a plain relative path.
 
-    Everything else is taken as it is and stays itself: spaces, `#`, `?`, `%`, any Unicode. No two paths are one blob.
+    Everything else is allowed as it is: spaces, `#`, `?`, `%`, any Unicode. No two paths are the same blob.
     """
     if not isinstance(path, str):
         raise BadBlobPath(f"the path of a blob is text, not {type(path).__name__}")

@@ -1,4 +1,4 @@
-"""From a URL to blobs."""
+"""Open blob storage from a URL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def open_blobs(
     session_token: str | None = None,
     make: bool = True,
 ) -> Blobs:
-    """The blobs of this place. Raises BadUrl at once; nothing is asked over the network yet.
+    """Open blob storage. Raises BadUrl at once; there is no network access yet.
 
     `./files` or `file:///absolute/path`: a folder, made where it is missing, for its owner alone; without `make`, one
     that is missing is a BadUrl.
@@ -64,7 +64,7 @@ def open_blobs(
         case "s3":
             return _s3(text, access_key_id, secret_access_key, session_token)
     shown = scheme if re.fullmatch(r"[a-z0-9+.-]{1,20}", scheme, re.IGNORECASE) else "this"
-    raise BadUrl(f"{shown}:// is no place of blobs: {_WRITE}")
+    raise BadUrl(f"{shown}:// is not a location of blobs: {_WRITE}")
 
 
 def _folder(folder: Path, make: bool) -> Blobs:
@@ -81,7 +81,7 @@ def _folder(folder: Path, make: bool) -> Blobs:
 def _s3(url: str, access_key_id: str | None, secret_access_key: str | None, session_token: str | None) -> Blobs:
     place, _, query = url.partition("?")
     bucket, _, prefix = place.removeprefix(place[:5]).partition("/")
-    # Not shown again: what stands before an @ is a secret.
+    # Not shown: the part before an @ is a secret.
     if "@" in bucket:
         raise BadUrl("credentials have no place in the URL of blobs; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     if not _BUCKET.fullmatch(bucket):
@@ -125,7 +125,7 @@ def _options(query: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         if name not in _OPTIONS:
-            # A name is shown, a value never: somebody may have written a secret there.
+            # Show names, never values: they may contain a secret.
             raise BadUrl(f"the option {name[:40]!r} is not known here; there are: {', '.join(_OPTIONS)}")
         options[name] = text
     return options

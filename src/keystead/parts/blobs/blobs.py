@@ -1,4 +1,4 @@
-"""Blobs in any place that obstore reaches, and the streams in and out of it."""
+"""Blob storage on obstore: S3, memory, a folder; streams in and out."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ _PIECE_BYTES: Final = 256 * 1024
 
 
 class Blobs:
-    """Files by path. Made by `open_blobs`; it holds nothing that must be closed, and any number of tasks may use it.
+    """Files by path. Created by `open_blobs`; it need not be closed, and any number of tasks may use it.
 
-    A path is text with slashes, such as `2026/ab12/report.pdf`. One that could lead elsewhere is a BadBlobPath, before
-    anything is touched. Whatever else goes wrong with the place of the blobs is a BlobUnavailable.
+    A path is text with slashes, such as `2026/ab12/report.pdf`. A path traversal is a BadBlobPath, before
+    anything is touched. Any other failure of the storage is a BlobUnavailable.
     """
 
-    outlives_the_process = True  # False: what is kept is gone with the process
+    outlives_the_process = True  # False: the blobs are lost with the process
 
     def __init__(self, store: ObjectStore, url: str, timeout_s: float) -> None:
         self._store = store
         self._timeout_s = timeout_s
-        self.url = url  # for people: it holds no credential
+        self.url = url  # for people, without credentials
 
     def __repr__(self) -> str:
         return f"<blobs in {self.url}>"
 
     async def put(self, path: str, stream: AsyncIterable[bytes], *, max_bytes: int) -> int:
-        """Keep a stream under a path, in the place of what is there; returns its size.
+        """Write a stream to a path, replacing any blob there; returns its size.
 
-        The blob is seen when all of it is there, and not before. Of puts of one path at the same moment, one wins, and
-        is whole. A stream that is longer than `max_bytes` (BlobTooLarge), that raises, or whose put is cancelled
-        leaves nothing, and what was there before stays; cancelled at its very end, it may have taken effect. What a
-        process that is killed leaves is not visible, and `delete` removes it (not from S3; see docs/blobs.md).
+        The write is atomic: the blob is visible only when it is complete. Of concurrent puts of one path one wins, and
+        is complete. A stream that is longer than `max_bytes` (BlobTooLarge), that raises, or whose put is cancelled
+        leaves nothing, and the previous blob stays; cancelled at its very end, it may have taken effect. What a killed
+        process leaves is not visible, and `delete` removes it (not from S3; see docs/blobs.md).
         """
         name = self._name(checked(path))
         if type(max_bytes) is not int or max_bytes < 0:
@@ -70,10 +70,10 @@ class Blobs:
         return len(first)
 
     async def add(self, path: str, data: bytes) -> bool:
-        """Keep a few bytes under a path where there is no blob yet. False: there is one, and it stays as it is.
+        """Write a few bytes to a path without a blob. False: there is one, and it is not overwritten.
 
-        Of several at the same moment one gets True; where S3 is spoken without conditional writes, all of them may, and
-        the last one counts.
+        Of several concurrent calls one gets True; on S3 without conditional writes all of them may, and the last one
+        wins.
         """
         name = self._name(checked(path))
         if await self.size(path) is not None:
@@ -85,21 +85,21 @@ class Blobs:
         return True
 
     async def size(self, path: str) -> int | None:
-        """How many bytes it has; None: there is no such blob."""
+        """Its size in bytes; None: there is no such blob."""
         name = self._name(checked(path))
         if not await self._may_be_there(path):
             return None
         with suppress(FileNotFoundError):
             return (await self._answer(obstore.head_async(self._store, name)))["size"]
-        # The answer to a HEAD cannot say that the bucket is what is missing, so that every blob would look gone.
+        # A HEAD response cannot say that the bucket is missing, so every blob would look gone.
         with suppress(FileNotFoundError):
             return (await self._answer(obstore.get_async(self._store, name))).meta["size"]
         return None
 
     async def read(self, path: str, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
-        """Its bytes in pieces of at most 256 KiB, or those from `start` up to `end`; nothing where it has none there.
+        """Its bytes in pieces of at most 256 KiB, or those from `start` up to `end`; nothing for an empty range.
 
-        Raises BlobGone where there is no such blob, before the first piece. One round trip; with a range two.
+        Raises BlobGone if there is no such blob, before the first piece. One round trip; with a range two.
         """
         name = self._name(checked(path))
         if min(start, 0 if end is None else end) < 0:
@@ -125,9 +125,9 @@ class Blobs:
                 yield piece[at : at + _PIECE_BYTES]
 
     async def delete(self, path: str) -> bool:
-        """Delete it, and what an interrupted put of this path left. False: it was gone already, which is success.
+        """Delete it, and the leftovers of interrupted puts of this path. False: it was already gone, which is success.
 
-        Of several at the same moment more than one may say True. A put of this path that is under way may fail.
+        Of several concurrent calls more than one may return True. A concurrent put of this path may fail.
         """
         if await self.size(path) is None:
             return False
@@ -138,15 +138,15 @@ class Blobs:
         return True
 
     def _name(self, path: str) -> str:
-        """What the blob of a path is called in its place."""
+        """The name of the blob in the storage."""
         return path
 
     async def _may_be_there(self, path: str) -> bool:
-        """False: there is no such blob, and nobody needs to be asked."""
+        """False: there is certainly no such blob."""
         return True
 
     async def _put_parts(self, name: str, first: bytes, rest: AsyncIterator[bytes], part_bytes: int) -> int:
-        """Send a stream part by part. The stream is read by the task of the caller, as its scopes and locks expect."""
+        """Upload a stream in parts. The stream is read in the caller's task, as its scopes and locks expect."""
         given: asyncio.Queue[bytes | None] = asyncio.Queue(1)
 
         async def handed() -> AsyncIterator[bytes]:
@@ -170,8 +170,8 @@ class Blobs:
                 part = await anext(rest, b"")
             await asyncio.wait([upload])
         except BaseException:
-            # What was sent is taken back only by the upload itself, and only when its source fails: not when it is
-            # cancelled, which would leave the parts in a bucket for ever.
+            # Only the upload itself removes its parts, and only if its source fails: not if it is cancelled, which
+            # would leave the parts in the bucket forever.
             while not given.empty():
                 given.get_nowait()
             given.put_nowait(None)
@@ -183,11 +183,11 @@ class Blobs:
         return size
 
     async def _answer(self, asked: Awaitable[T]) -> T:
-        """What is answered within the time limit. FileNotFoundError: there is no such blob."""
+        """Await a reply within the time limit. FileNotFoundError: there is no such blob."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await asked
-        # `from None`: the library's errors show requests.
+        # `from None`: library errors contain requests.
         except TimeoutError:
             raise BlobUnavailable(f"{self.url} did not answer within {self._timeout_s:g} seconds") from None
         except (PermissionDeniedError, UnauthenticatedError) as error:
@@ -205,17 +205,17 @@ class Blobs:
 
 
 class MemoryBlobs(Blobs):
-    """Blobs in this process, and gone with it."""
+    """Blobs in the memory of this process."""
 
     outlives_the_process = False
 
 
 class _GivenUp(Exception):
-    """Tells an upload that nothing more comes, and that nothing shall be kept."""
+    """Tells an upload to abort and to keep nothing."""
 
 
 def _forget(upload: asyncio.Future[Any]) -> None:
-    """Look at how it ended, so that nobody is told that nobody did."""
+    """Retrieve the exception: avoids asyncio's "never retrieved" warning."""
     if not upload.cancelled():
         upload.exception()
 
@@ -228,7 +228,7 @@ async def _next(pieces: AsyncIterator[Any]) -> bytes | None:
 
 
 async def _put_or_end(given: asyncio.Queue[bytes | None], part: bytes, upload: asyncio.Future[Any]) -> None:
-    """Hand over a part; return also where the upload ended, and nobody takes it."""
+    """Hand over a part, or return if the upload has ended."""
     handing = asyncio.ensure_future(given.put(part))
     try:
         await asyncio.wait([handing, upload], return_when=asyncio.FIRST_COMPLETED)
@@ -239,7 +239,7 @@ async def _put_or_end(given: asyncio.Queue[bytes | None], part: bytes, upload: a
 async def _parts(
     path: str, stream: AsyncIterable[bytes], max_bytes: int, part_bytes: int
 ) -> AsyncGenerator[bytes, None]:
-    """The stream in parts of one size; only the last one is shorter. Raises BlobTooLarge as soon as it is."""
+    """The stream in parts of one size; only the last one is shorter. Raises BlobTooLarge as early as possible."""
     size, part = 0, bytearray()
     async for piece in stream:
         size += len(piece)

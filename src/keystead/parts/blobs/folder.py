@@ -24,7 +24,7 @@ _FOLDER_TRIES = 100
 
 
 class FolderBlobs(Blobs):
-    """Blobs in a folder, each in a file of its path. When `put` returns, the blob survives a loss of power.
+    """Blobs in a folder, each in a file of its path. When `put` returns, the blob survives a power failure.
 
     No symbolic link below the folder is followed: a path with one on its way is a BlobUnavailable, and stays as it is.
     The folder is looked at first; who can write to it can change it between the two, and can read every blob anyhow.
@@ -75,7 +75,7 @@ class FolderBlobs(Blobs):
         return await asyncio.to_thread(self._look_now, checked(path))
 
     def _look_now(self, path: str) -> os.stat_result | None:
-        """What is there; None: nothing. Raises BlobUnavailable where a link is on the way, or the folder is away."""
+        """The stat of a path; None: nothing. Raises BlobUnavailable for a symbolic link or a missing folder."""
         try:
             found = os.stat(self._folder)
             here = self._folder
@@ -88,7 +88,7 @@ class FolderBlobs(Blobs):
                 if stat.S_ISLNK(found.st_mode):
                     raise BlobUnavailable(f"{self.url}: there is a symbolic link on the way to {shown(path)}")
         except OSError as error:
-            # A folder that is away, such as a disk that is not mounted, must not look like blobs that are gone.
+            # A missing folder, such as an unmounted disk, must not look like missing blobs.
             raise BlobUnavailable(f"{self.url} cannot be looked at: {error.strerror}") from None
         return found
 
@@ -124,7 +124,7 @@ class FolderBlobs(Blobs):
         self._remove_empty_folders(file)
 
     def _sync(self, file: Path) -> None:
-        """See that the file and the names that lead to it are on the disk."""
+        """Flush the file and its folders to disk."""
         try:
             for path in (file, *self._folders_above(file), self._folder):
                 opened = os.open(path, os.O_RDONLY)
@@ -138,7 +138,7 @@ class FolderBlobs(Blobs):
             raise BlobUnavailable(f"{self.url} cannot be written to the disk: {error.strerror}") from None
 
     def _tidy(self, file: Path) -> None:
-        """Remove what interrupted puts of this file left, and folders that are empty now."""
+        """Remove the leftovers of interrupted puts of this file, and empty folders."""
         try:
             number, missing = 1, 0
             # Each put takes the lowest number that is free. A folder with many files is too long to be listed.

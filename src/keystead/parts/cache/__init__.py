@@ -1,7 +1,22 @@
-"""Cache, as a part: what a provider said, for a while, and one question to it at a time."""
+"""Cache with single flight (no cache stampede), stale copies, negative caching and immediate invalidation."""
 
+from typing import TYPE_CHECKING
+
+from keystead.deprecation import renamed
 from keystead.parts.cache.cache import Cache
 from keystead.parts.cache.load_markers import LoadMarker, LoadMarkers
 from keystead.parts.cache.load_results import CacheCounts, CacheLookup, CacheResult, LoadFailed, TryLater
 
 __all__ = ["Cache", "CacheCounts", "CacheLookup", "CacheResult", "LoadFailed", "LoadMarker", "LoadMarkers", "TryLater"]
+
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(
+        __name__,
+        {
+            "Answer": "CacheResult",
+            "Counts": "CacheCounts",
+            "Look": "CacheLookup",
+            "Mark": "LoadMarker",
+            "Marks": "LoadMarkers",
+        },
+    )

@@ -1,4 +1,4 @@
-"""Cache, as a part: what a provider said, for a while, and one question to it at a time."""
+"""The cache: concurrent misses trigger one load (single flight); stale copies are served when the provider fails."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ class Cache(Generic[T]):
             membership_mark = LoadMarkers("membership:{id}:mark", loading="10s", retry="5s", nothing="1m", …)
             membership_stale = Value("membership:{id}:stale", Membership, lifetime=after("1d"), role="cache", …)
 
-    entries      a family of values or of hashes. It says how long an entry counts: a fixed time, or with `sliding` as
-                 long as it is used
-    marks        its marks, which say who loads and how long that may take
-    stale        a family of the same values that live longer: what is answered when the provider cannot be asked
-    store_down   when the store cannot be asked: `load` asks the provider, once at a time for each key in this process;
-                 `raise` raises the error of the store
+    entries      a family of values or hashes. Its lifetime is that of an entry: a fixed time, or with `sliding` as long
+                 as it is used
+    marks        its load markers, which say who loads and how long that may take
+    stale        a family of the same values that live longer, served when the provider fails
+    store_down   policy for store outages: `load` calls the provider, one load at a time for each key in this process;
+                 `raise` raises the store's error
 
-    An entry that is dropped (`invalidate`) is gone for all processes at once, and no load that began before writes it
-    again. `longest_staleness` is how old an answer may be where nobody drops anything.
+    `invalidate` drops an entry for all processes at once, and no load that started earlier writes it again.
+    `longest_staleness` is how old an answer may be without invalidation.
 
-    Raises BadDeclaration for families of another shape, and DoesNotFit for a store that has no atomic steps. On a
-    cluster all families need one slot: give them one `tag`. On Memcached, where an atomic step is about one key, marks
-    stand in the place of the entries, and there are no stale copies. `wait` is for tests.
+    Raises BadDeclaration for families of another shape, and DoesNotFit for a store without atomic steps. On a cluster
+    all families need one slot: give them one `tag`. On Memcached, where an atomic step covers one key, markers take the
+    place of the entries, and there are no stale copies. `wait` is for tests.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class Cache(Generic[T]):
         wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
         _check_declared(entries, marks, stale)
-        inside = _stand_inside(entries, marks, stale)
+        inside = _markers_inside(entries, marks, stale)
         if store_down not in ("load", "raise"):
             raise BadDeclaration(f'store_down is "load" or "raise", not {store_down!r}')
         self._entries: Bound[Any] = entries
         self._marks = marks
         self._stale = stale
-        self._loads_anyway = store_down == "load"
+        self._loads_without_store = store_down == "load"
         self._wait = wait
         self._with_marks = entries.holding(EntriesWithMarks(entries)) if inside else None
         self._marks_inside = entries.holding(MarksInside(marks), marks.family.lifetime) if inside else None
@@ -84,90 +84,90 @@ class Cache(Generic[T]):
 
     @property
     def longest_staleness(self) -> timedelta:
-        """How old an answer may be, counted from when the provider was asked, where nobody drops the entry.
+        """How old an answer may be, counted from the start of its load, without invalidation.
 
-        It is the lifetime of the stale copy, or of the entry where there is none. When they end is decided by the clock
-        of the store; how long a load took by that of the process that loaded, which can be wrong by `loading` at most.
-        An entry that lives on by use is dropped by `invalidate` and by nothing else: it is `timedelta.max`.
+        It is the lifetime of the stale copy, or of the entry if there is none. They expire by the store's clock; the
+        duration of a load follows the clock of its process, which can be wrong by `loading` at most. With a sliding
+        lifetime only `invalidate` bounds the age: it is `timedelta.max`.
         """
         return self.longest_freshness if self._stale is None else self._longest(self._stale)
 
     @property
     def longest_freshness(self) -> timedelta:
-        """The same while the provider answers: then no answer comes from a stale copy."""
+        """The same while the provider answers, so that no stale copy is served."""
         return self._longest(self._entries)
 
     def _longest(self, bound: Bound[Any]) -> timedelta:
         if self._sliding is not None:
             return timedelta.max
-        loading_ms: int = self._marks.family.marked.loading_ms  # what was just loaded is answered in any case
+        loading_ms: int = self._marks.family.marked.loading_ms  # a value that was just loaded is returned in any case
         return timedelta(milliseconds=max(loading_ms, bound.family.lifetime.longest_ms))
 
     @property
     def counts(self) -> CacheCounts:
-        """What this cache has done in this process so far: a copy."""
+        """The counts of this cache in this process so far: a copy."""
         return replace(self._counts)
 
-    # --- asking --------------------------------------------------------------------------------------------
+    # --- reading -------------------------------------------------------------------------------------------
 
     async def get(self, key: Key[T], load: Load[T]) -> T | None:
-        """The value; where there is no entry, `load()` is asked, by one caller at a time across all processes.
+        """The value. On a miss `load()` is called, by one caller at a time across all processes (single flight).
 
-        None: the provider says that there is nothing. A hit is one round trip. Whoever comes while it is loaded waits
-        for that load, and where that caller is cancelled, the load goes on. Where the load fails, the stale copy is
-        answered, or LoadFailed raised; then nobody asks the provider for as long as the marks say (`retry`). Raises
-        the error of the store where that is away and `store_down` is `raise`.
+        None: the provider says that there is nothing. A hit is one round trip. Concurrent callers wait for the same
+        load, which continues if a caller is cancelled. If the load fails, the stale copy is returned or LoadFailed is
+        raised, and no process calls the provider again for `retry` of the markers. Raises the store's error during an
+        outage if `store_down` is `raise`.
         """
         if key.bound is not self._entries:
-            raise self._stranger(key)
+            raise self._wrong_family(key)
         if self._sliding is not None:
             return (await self.answer(key, load)).value
         try:
             value: T | None = await self._entry(key).get()
         except (Unreadable, StoreError) as error:
-            return (await self._missed(key, load, error)).value
+            return (await self._handle_miss(key, load, error)).value
         if value is None:
-            return (await self._missed(key, load)).value
+            return (await self._handle_miss(key, load)).value
         self._counts.hits += 1
         return value
 
     async def answer(self, key: Key[T], load: Load[T]) -> CacheResult[T]:
-        """As `get`, and how the answer was found."""
-        [look] = await self._looks([key])
+        """As `get`, with how the value was found."""
+        [look] = await self._look_up([key])
         return await self.answer_to(look, load)
 
     def look(self, key: Key[T]) -> Operation[CacheLookup[T]]:
-        """A look at the entry as an operation, so that it leaves in one round trip with others:
+        """A lookup of the entry as an operation, to share a round trip with others:
 
             look, is_revoked = await keys.run(cache.look(key), access.is_revoked(found))
             answer = await cache.answer_to(look, load)
 
-        It says whether there is an entry, loads nothing, and does not count as a use.
+        It only reads: it loads nothing, and does not count as a use.
         """
         if key.bound is not self._entries:
-            raise self._stranger(key)
+            raise self._wrong_family(key)
         read, *left = self._reads(key)
-        return combine("look", [read.or_error(), *left], lambda *found: _look_of(key, *found), atomic=False)
+        return combine("look", [read.or_error(), *left], lambda *found: _lookup_result(key, *found), atomic=False)
 
     async def answer_to(self, look: CacheLookup[T], load: Load[T]) -> CacheResult[T]:
-        """The answer to a look. Where it found an entry this costs nothing, but for a touch each `touch_every` where
-        the lifetime is sliding; where it did not, this is what `answer` does then.
+        """The result for a lookup. A hit costs nothing more, except a touch each `touch_every` if the lifetime is
+        sliding; a miss continues as in `answer`.
 
-        Where the look itself failed, as in `keys.run`, give it the error: `CacheLookup(key, error=error)`.
+        If the lookup itself failed, as in `keys.run`, pass the error: `CacheLookup(key, error=error)`.
         """
         if look.value is None or look.error is not None:
-            return await self._missed(look.key, load, look.error)
+            return await self._handle_miss(look.key, load, look.error)
         self._counts.hits += 1
         if self._sliding is not None and look.left_ms is not None and self._sliding.is_due(look.left_ms):
             await self._touch(look.key)
         return CacheResult(look.value, "hit")
 
     async def get_many(self, keys: Iterable[Key[T]], load: Callable[[Key[T]], Awaitable[T | None]]) -> list[T | None]:
-        """The values of several keys in their order: one round trip for all that are there.
+        """The values of several keys, in order: one round trip for all hits.
 
-        For each other `load(key)` is asked, all at once. Where some fail, the first error is raised when all are done.
+        For each miss `load(key)` is called, concurrently. If some fail, the first error is raised when all are done.
         """
-        looks = await self._looks(list(keys))
+        looks = await self._look_up(list(keys))
 
         async def one(look: CacheLookup[T]) -> T | None:
             return (await self.answer_to(look, lambda: load(look.key))).value
@@ -179,58 +179,58 @@ class Cache(Generic[T]):
         return [end for end in ends if not isinstance(end, BaseException)]
 
     async def refresh(self, key: Key[T], load: Load[T]) -> T | None:
-        """Ask the provider now, whether there is an entry or not, and write what it says.
+        """Load now, whether there is an entry or not, and write the result.
 
-        The answer comes from a load that began after this call. Callers at the same time share one; where a load is
-        under way already, it is waited for first. After a failure the same is answered as by `get`, and for as long
-        as the marks say nobody asks again, not even this.
+        The value comes from a load that started after this call. Concurrent calls share one; a load already under way
+        is waited for first. A failure gives the same as in `get`, and until `retry` of the markers is over
+        there is no new load, not even by this method.
         """
         if key.bound is not self._entries:
-            raise self._stranger(key)
+            raise self._wrong_family(key)
         task = self._refreshes.get(key.key)
         if task is None:
-            task = self._started(self._refreshes, key, load, refreshes=True)
+            task = self._start_flight(self._refreshes, key, load, refreshes=True)
         else:
             self._counts.waits += 1
-        return (await self._landed(task)).value
+        return (await self._wait_for(task)).value
 
-    # --- changing ------------------------------------------------------------------------------------------
+    # --- writing -------------------------------------------------------------------------------------------
 
     def put(self, key: Key[T], value: T) -> Operation[None]:
-        """Write a value that is known, in one atomic step. Loads that began before write nothing any more.
+        """Write a known value, in one atomic step. Loads that started earlier write nothing.
 
-        Await it, or give it to `atomically` together with what it tells of.
+        Await it, or give it to `atomically` together with the change it reflects.
         """
-        return self._place_of(key).put(value)
+        return self._storage_of(key).put(value)
 
     async def change(self, key: Key[T], fields: Mapping[str, Any]) -> bool:
-        """Change these fields of an entry that is there, and no others; None takes a field out. For hashes.
+        """Change these fields of an existing entry, and no others; None removes a field. For hashes.
 
-        False: there is no entry, and none is made: what was dropped or has expired stays so. In either case no load
-        that began before writes anything after this, and a stale copy is gone. One round trip; two where there is
-        no entry. As with `invalidate`, change first what the loader reads.
+        False: there is no entry, and none is created: a dropped or expired entry stays so. In either case no load
+        that started earlier writes anything afterwards, and the stale copy is deleted. One round trip; two if there is
+        no entry. As with `invalidate`, change the data that the loader reads first.
         """
-        place = self._place_of(key)
+        place = self._storage_of(key)
         if not isinstance(self._entries.family, Hash):
-            raise BadDeclaration(f"{self._entries.family.place} is no Hash, so it has no fields to change; use put")
-        with suppress(WrongKind):  # the key of the entry holds something else altogether
+            raise BadDeclaration(f"{self._entries.family.place} is not a Hash, so it has no fields to change; use put")
+        with suppress(WrongKind):  # the key holds another kind of value
             if await place.change(fields):
                 return True
-        # Who may come between: a load that read before the change, and writes now. So it is dropped with its mark.
+        # A load that read before the change may interleave and write now. So drop the entry and its marker.
         await place.drop()
         return False
 
     def invalidate(self, key: Key[T]) -> Operation[bool]:
-        """Drop the entry, its stale copy and its mark, for all processes at once. False: there was no entry.
+        """Drop the entry, its stale copy and its marker, for all processes at once. False: there was no entry.
 
-        No load that began before writes anything after this, and whoever asks after this gets what is loaded after
-        this. Await it, or give it to `atomically` together with the write that makes the entry wrong: then nobody sees
-        one without the other. To delete the key of the entry alone does not do this.
+        No load that started earlier writes anything afterwards, and later reads get a value loaded afterwards. Await
+        it, or give it to `atomically` together with the write that makes the entry wrong: then no reader sees one
+        without the other. Deleting only the key of the entry does not do this.
         """
-        return self._place_of(key).drop()
+        return self._storage_of(key).drop()
 
     async def close(self) -> None:
-        """Stop the loads that are under way, so that others may load at once. Whoever waits for one gets LoadFailed."""
+        """Stop the loads in progress, so that other processes may load at once. Their callers get LoadFailed."""
         running = list(self._running)
         for task in running:
             task.cancel()
@@ -248,50 +248,52 @@ class Cache(Generic[T]):
     # --- inside --------------------------------------------------------------------------------------------
 
     def _entry(self, key: Key[T]) -> Any:
-        """The key as it is read here: for a mark that stands in its place there is no entry."""
+        """The key as it is read here: a marker in its place counts as no entry."""
         return key if self._with_marks is None else type(key)(self._with_marks, key.key)
 
     def _reads(self, key: Key[T]) -> list[Operation[Any]]:
-        """What reads an entry, and how long it lives where that is to be known."""
+        """The operations that read an entry, and its TTL if the lifetime is sliding."""
         read = self._entry(key).get()
         return [read] if self._sliding is None else [read, key.left_ms()]
 
-    async def _looks(self, keys: Sequence[Key[T]]) -> list[CacheLookup[T]]:
-        """A look at each key, in one round trip."""
+    async def _look_up(self, keys: Sequence[Key[T]]) -> list[CacheLookup[T]]:
+        """Look up each key, in one round trip."""
         for key in keys:
             if key.bound is not self._entries:
-                raise self._stranger(key)
+                raise self._wrong_family(key)
         reads = [read for key in keys for read in self._reads(key)]
         try:
             found: Sequence[Any] = await self._entries.keyspace.run(*reads)
         except (StoreError, Unreadable) as error:
             found = error.results or [error] * len(reads)
         each = 1 if self._sliding is None else 2
-        return [_look_of(key, *found[at * each : (at + 1) * each]) for at, key in enumerate(keys)]
+        return [_lookup_result(key, *found[at * each : (at + 1) * each]) for at, key in enumerate(keys)]
 
     async def _touch(self, key: Key[T]) -> None:
-        """Let an entry live on. What was dropped meanwhile stays so; and it was read, whether this succeeds or not."""
+        """Extend the TTL of an entry. A dropped entry stays dropped. Failure is only logged: the value was read."""
         try:
             await key.touch()
         except StoreError as error:
             _log.warning("%s was used, and could not be touched: %s", self._entries.family.place, error.code)
 
-    async def _missed(self, key: Key[T], load: Load[T], error: Unreadable | StoreError | None = None) -> CacheResult[T]:
-        """There is no entry, or it could not be read."""
-        over = isinstance(error, Unreadable)
+    async def _handle_miss(
+        self, key: Key[T], load: Load[T], error: Unreadable | StoreError | None = None
+    ) -> CacheResult[T]:
+        """Handle a miss, an unreadable entry or a store outage."""
+        is_unreadable = isinstance(error, Unreadable)
         if isinstance(error, Unreadable):
             log_unreadable(self._entries.store, error)
-        away = error is not None and not over
-        if error is not None and away and (isinstance(error, CommandError) or not self._loads_anyway):
+        away = error is not None and not is_unreadable
+        if error is not None and away and (isinstance(error, CommandError) or not self._loads_without_store):
             raise error
         task = self._flights.get(key.key)
         if task is None:
-            task = self._started(self._flights, key, load, over=over, away=away)
+            task = self._start_flight(self._flights, key, load, over=is_unreadable, away=away)
         else:
             self._counts.waits += 1
-        return await self._landed(task, away=away)
+        return await self._wait_for(task, away=away)
 
-    def _started(
+    def _start_flight(
         self, flights: dict[str, asyncio.Task[Any]], key: Key[T], load: Load[T], **options: bool
     ) -> asyncio.Task[Any]:
         """A load for all who join. It is a task of its own, so that no caller who is cancelled takes it along."""
@@ -308,13 +310,13 @@ class Cache(Generic[T]):
 
         name, marks = key.key, self._marks.family
         flight = Flight(
-            self._place_of(key),
+            self._storage_of(key),
             marks,
             load,
             self._counts,
             self._wait,
             close,
-            loads_anyway=self._loads_anyway,
+            loads_anyway=self._loads_without_store,
             before=self._latest.get(name),
             **options,
         )
@@ -324,8 +326,8 @@ class Cache(Generic[T]):
         task.add_done_callback(landed)
         return task
 
-    async def _landed(self, task: asyncio.Task[Any], *, away: bool = False) -> CacheResult[T]:
-        """The answer of a flight, counted. It does not end with whoever waits for it."""
+    async def _wait_for(self, task: asyncio.Task[Any], *, away: bool = False) -> CacheResult[T]:
+        """Wait for the result of a flight, and count it. Cancelling the caller does not cancel the flight."""
         await asyncio.wait((task,))
         counts = self._counts
         end = LoadFailure("LoadCancelled", 0) if task.cancelled() else task.result()
@@ -345,22 +347,22 @@ class Cache(Generic[T]):
                 raise LoadFailed(self._entries.family.place, why, retry_ms) from cause
         raise AssertionError("a flight ends in one of these ways")  # pragma: no cover
 
-    def _place_of(self, key: Key[T]) -> EntryStorage:
+    def _storage_of(self, key: Key[T]) -> EntryStorage:
         if key.bound is not self._entries:
-            raise self._stranger(key)
+            raise self._wrong_family(key)
         if self._marks_inside is not None:
             return EntryStorage(self._entry(key), ValueKey(self._marks_inside, key.key), None, self._marks.family)
         values = key.values
         stale = None if self._stale is None else self._stale(**values)
         return EntryStorage(key, self._marks(**values), stale, self._marks.family)
 
-    def _stranger(self, key: Any) -> BadKey:
+    def _wrong_family(self, key: Any) -> BadKey:
         place = self._entries.family.place
         return BadKey(f"this is a cache of {place}, and takes keys of that family as its keyspace makes them")
 
 
-def _look_of(key: Any, *found: Any) -> CacheLookup[Any]:
-    """A look that found this: an entry, how long it lives, or an error in the place of either."""
+def _lookup_result(key: Any, *found: Any) -> CacheLookup[Any]:
+    """The lookup result from an entry, its TTL, or an error in place of either."""
     for one in found:
         if isinstance(one, StoreError | Unreadable):
             return CacheLookup(key, error=one)
@@ -368,7 +370,7 @@ def _look_of(key: Any, *found: Any) -> CacheLookup[Any]:
 
 
 def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
-    """Raises BadDeclaration where a cache cannot be made of these families."""
+    """Raise BadDeclaration if these families do not make a cache."""
     for bound, lifetimes in (
         (entries, After | Spread | Sliding),
         *(() if stale is None else ((stale, After | Spread),)),
@@ -407,8 +409,8 @@ def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
         raise BadDeclaration(f"{stale.family.place} is for when an entry is gone, so it lives longer than one")
 
 
-def _stand_inside(entries: Bound[Any], marks: Bound[Any], stale: Bound[Any] | None) -> bool:
-    """Whether marks stand in the place of entries in this store. Raises DoesNotFit where neither can be done."""
+def _markers_inside(entries: Bound[Any], marks: Bound[Any], stale: Bound[Any] | None) -> bool:
+    """Whether markers take the place of entries in this store. Raises DoesNotFit if the store does not fit."""
     store, place = entries.store, entries.family.place
     families = [entries.family, marks.family, *(() if stale is None else (stale.family,))]
     if marks.store is not store or (stale is not None and stale.store is not store):

@@ -1,4 +1,4 @@
-"""Marks: why there is no entry. Somebody loads it, the last load has failed, or there is nothing to load."""
+"""Load markers: why there is no entry. A load is in progress, the last load failed, or there is nothing to load."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class LoadMarker(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
 
     state: Literal["loading", "failed", "nothing"]
-    """`loading`: somebody asks the provider now; `failed`: it did not answer; `nothing`: it has no such thing"""
+    """`loading`: a load is in progress; `failed`: the last load failed; `nothing`: the provider has no such thing"""
     id: OmittedIfNone[str] = None
-    """made anew for each load: only who made it writes what was loaded, and only while it stands"""
+    """unique for each load: only that load may write its result, and only while the marker exists"""
     why: OmittedIfNone[str] = None
-    """the name of the error's class, where the load failed"""
+    """the name of the exception class, if the load failed"""
     retry_ms: OmittedIfNone[int] = None
-    """how long after a failure nobody asks again"""
+    """the pause after a failure"""
 
 
 @dataclass(frozen=True)
 class _MarkLifetime(After):
-    """How long each mark stands. Whoever writes one says which it is; `ms` is the longest."""
+    """The lifetimes of the markers; `ms` is the longest."""
 
     loading_ms: int
     retry_ms: int
@@ -42,7 +42,7 @@ class _MarkLifetime(After):
 
     @property
     def load_s(self) -> float:
-        """How long a load may take: the rest is for writing down that it failed."""
+        """The time limit of a load; the rest of `loading` is for recording a failure."""
         return self.loading_ms * 0.9 / 1000
 
     @property
@@ -56,15 +56,15 @@ class _MarkLifetime(After):
 
 
 class LoadMarkers(Value[LoadMarker]):
-    """The family of the marks of one cache: `LoadMarkers("membership:{id}:mark", nothing="1m", tag="id")`.
+    """The family of the markers of one cache: `LoadMarkers("membership:{id}:mark", nothing="1m", tag="id")`.
 
-    It has the placeholders of the family of the entries, and says how long each mark stands:
+    It has the placeholders of the family of the entries, and sets how long each marker lives:
 
-    loading        while somebody asks the provider. It is the longest time until another may ask where that one is
-                   gone; a load that takes nine tenths of it is stopped, and has failed
-    retry          after a failure, when nobody asks
-    retry_at_most  the same where the provider itself says when to ask again (`TryLater`); `retry` if not given
-    nothing        where the provider said that there is nothing; not given: that is not remembered
+    loading        during a load. It is the longest time until another process may load if this one dies; a load that
+                   takes nine tenths of it is stopped, and has failed
+    retry          the pause after a failure
+    retry_at_most  the longest pause if the provider itself says when to retry (`TryLater`); by default `retry`
+    nothing        negative caching: how long "there is nothing" is cached; by default not at all
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a cache answers, what it counts, and what it raises."""
+"""Results, counts and errors of a cache."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class CacheResult(Generic[T_co]):
-    """What `answer` found.
+    """The result of `answer`.
 
     value   the value; None: the provider says that there is nothing
-    how     `hit`: it was there; `loaded`: the provider was asked for this, by us or by another; `nothing`: it was
-            remembered that there is nothing; `stale`: the provider could not be asked, and this is what it said last
+    how     `hit`: from the cache; `loaded`: just loaded, here or in another process; `nothing`: a cached "there is
+            nothing"; `stale`: the provider failed, and this is its last value
     """
 
     value: T_co | None
@@ -27,10 +27,10 @@ class CacheResult(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class CacheLookup(Generic[T_co]):
-    """What one look at an entry found, for `answer_to`.
+    """The result of looking up an entry, for `answer_to`.
 
     value     the value; None: there is none, or `error` says why it could not be read
-    left_ms   how long it lives if nobody uses it, where its lifetime is sliding
+    left_ms   its TTL, if the lifetime is sliding
     """
 
     key: Any
@@ -41,19 +41,19 @@ class CacheLookup(Generic[T_co]):
 
 @dataclass(slots=True)
 class CacheCounts:
-    """What a cache has done in this process since it was made. Of a question one of the first four counts one.
+    """Counts of a cache in this process. Each request counts as one of the first four.
 
-    hits         answers from the store
-    nothings     answers that there is nothing, from the store
-    misses       questions for which there was no entry
-    away         questions for which the store could not be asked
-    waits        how often somebody waited for a load that another had begun, here or in another process
-    loads        how often the provider was asked
-    failures     how often it did not answer, answered too late or with nonsense
-    stale        answers from a stale copy
-    refused      loads whose result was not written, because the entry was dropped or put meanwhile
-    unreadable   entries that could not be read, and were loaded again
-    unwritten    loads whose result could not be written, because the store was away
+    hits         values from the cache
+    nothings     cached answers that there is nothing
+    misses       requests without an entry
+    away         requests during a store outage
+    waits        requests that waited for a load of another caller, here or in another process
+    loads        calls of the provider
+    failures     calls that failed, timed out or returned nonsense
+    stale        stale copies that were served
+    refused      loads that were not written, because the entry was dropped or put meanwhile
+    unreadable   unreadable entries that were loaded again
+    unwritten    loads that could not be written, because of a store outage
     """
 
     hits: int = 0
@@ -70,10 +70,10 @@ class CacheCounts:
 
 
 class LoadFailed(KeysteadError):
-    """The provider could not be asked, and there is no stale copy. It is asked again in `retry_after` at the earliest.
+    """The load failed, and there is no stale copy. The next load happens after `retry_after` at the earliest.
 
-    why           the name of the error's class. Where this process asked, the error itself is the `__cause__`
-    retry_after   0 where the very next question asks again
+    why           the name of the exception class. In the process that ran the load, the exception is the `__cause__`
+    retry_after   0 if the next request loads again
     """
 
     code = "load-failed"
@@ -86,9 +86,9 @@ class LoadFailed(KeysteadError):
 
 
 class TryLater(KeysteadError):
-    """For a loader to raise: the provider says when to ask again, as with 429 and `Retry-After`.
+    """Raised by a loader when the provider says when to retry, as with 429 and `Retry-After`.
 
-    Nobody asks before that, as far as `retry_at_most` of the family of marks allows.
+    No process loads before that, up to `retry_at_most` of the markers.
     """
 
     code = "try-later"

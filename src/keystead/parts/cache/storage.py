@@ -1,7 +1,7 @@
-"""Places: where the entry of a cache, its mark and its stale copy are, and the atomic steps on them.
+"""Storage of a cache entry, its load marker and its stale copy, and the atomic steps on them.
 
-Every write of a loader is guarded by its own mark. Whatever drops an entry drops the mark in the same step, so a load
-that began before can write nothing after it: its mark is gone, or is another one's.
+Every write of a load is guarded by its own marker. Dropping an entry drops the marker in the same step, so a load that
+started earlier cannot write afterwards: its marker is gone, or belongs to another load.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from keystead.schema.lifetime import Sliding
 from keystead.schema.operation import combine
 from keystead.schema.unreadable import log_unreadable
 
-# In front of a mark that stands in the place of an entry. No JSON begins so, and no other value is let in that does.
+# The prefix of a marker in the place of an entry. No JSON starts with it, and other values that do are refused.
 INSIDE = b"\x00keystead mark\x00"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """What one atomic look found.
+    """The result of one atomic lookup.
 
-    taken   our mark stands: it is for us to load
-    entry   the entry, or the error where it cannot be read; None: there is none, or it does not count
-    mark    what stands in the place of our mark; its value is None or False where it is no mark that can be read
-    stale   the stale copy, or the error where it cannot be read
+    taken   our marker was written: we load
+    entry   the entry, or the error if it is unreadable; None: there is none, or it does not count
+    mark    the marker that is there instead of ours; its value is None or False if it is not a readable marker
+    stale   the stale copy, or the error if it is unreadable
     """
 
     taken: bool
@@ -40,12 +40,12 @@ class StoredEntry:
 
 
 class EntryStorage:
-    """One entry of a cache, and what stands beside it.
+    """One cache entry with its marker and its stale copy.
 
-    entry    its key, of whichever kind
-    mark     the key of its mark. Where an atomic step is about one key (Memcached) it is the same key: the mark stands
-             in the place of the entry, and dropping one drops the other. Then there is no stale copy
-    stale    the key of its stale copy, where there is one
+    entry    its key, of any kind
+    mark     the key of its marker. If an atomic step covers one key (Memcached) it is the same key: the marker takes
+             the place of the entry, and dropping one drops the other. Then there is no stale copy
+    stale    the key of its stale copy, if there is one
     """
 
     def __init__(self, entry: Any, mark: ValueKey[Any], stale: Any, marks: LoadMarkers) -> None:
@@ -57,12 +57,12 @@ class EntryStorage:
         self._ours: Seen[Any] | None = None
 
     async def look(self, *, over: bool, instead_of: Seen[Any] | None) -> StoredEntry:
-        """Read everything, and put up our mark where there is no entry and no mark: one atomic step.
+        """Read everything, and write our marker if there is no entry and no marker: one atomic step.
 
-        over         whether an entry that is there does not count
-        instead_of   take the place of exactly this, which was seen before
+        over         ignore an existing entry
+        instead_of   replace exactly this marker, which was read before
         """
-        # A mark whose answer was lost, or that was taken down, is ours no more: so each look has another.
+        # A marker whose reply was lost, or that was removed, is not ours any more: so each lookup has a new one.
         mark = LoadMarker(state="loading", id=secrets.token_hex(16))
         self._ours = self._mark.as_seen(mark)
         done = await self._look(mark, over, instead_of)
@@ -76,7 +76,7 @@ class EntryStorage:
 
     @procedure
     def _look(self, ours: LoadMarker, over: bool, instead_of: Seen[Any] | None) -> Steps[None]:
-        # An entry that does not count may be of another kind, so it is not read.
+        # An ignored entry may be of another kind, so it is not read.
         entry = self.entry.exists() if over else self.entry.get().or_error()
         reads = [entry, self._mark.see().or_error(), *self._stale_read()]
         guards = [] if over or self._inside else [self.entry.absent()]
@@ -86,14 +86,14 @@ class EntryStorage:
         return Steps(*reads, *guards, mark.holds(instead_of), mark.set(ours))
 
     def check(self, value: Any) -> None:
-        """Raises BadValue where it is no value of the family."""
+        """Raise BadValue if it is not a value of the family."""
         self.entry.set(value).close()
 
     def filled(self, value: Any, age_ms: int) -> list[Operation[Any]]:
-        """What writes a value that was loaded, if our mark stands. Raises BadValue where it is none of the family.
+        """The operations that write a loaded value if our marker exists. Raises BadValue for a value of another type.
 
-        age_ms   how long ago the provider was asked: so much less it lives, so that no entry is older than its
-                 lifetime. One that lives on by use begins with its first use, which is now
+        age_ms   how long ago the load started: the TTL is that much shorter, so that no entry gets older than its
+                 lifetime. A sliding lifetime starts now
         """
         written = self._written(value)
         for copy in self._copies:
@@ -103,17 +103,17 @@ class EntryStorage:
         return [self._mark.holds(self._ours), *written]
 
     def nothing(self, lifetime_ms: int | None) -> list[Operation[Any]]:
-        """What remembers for so long that there is nothing, if our mark stands; None: forgets that we asked."""
+        """The operations that cache "there is nothing" if our marker exists; None: only remove the marker."""
         mark = LoadMarker(state="nothing")
         remembered = [] if lifetime_ms is None else [self._mark.lasting(lifetime_ms).set(mark)]
         return [self._mark.holds(self._ours), *self._dropped(), *remembered]
 
     async def written(self, operations: list[Operation[Any]]) -> bool:
-        """Do all of this; False: our mark stands no more, and nothing was written."""
+        """Run the operations. False: our marker is gone, and nothing was written."""
         return bool(await self._mark.bound.keyspace.atomically(*operations))
 
     async def failed(self, why: str, retry_ms: int) -> StoredEntry:
-        """Remember that it failed, if our mark still stands (`taken`), and read the stale copy in any case."""
+        """Record the failure if our marker still exists (`taken`), and read the stale copy in any case."""
         failure = LoadMarker(state="failed", why=why, retry_ms=retry_ms)
         done = await self._mark.bound.keyspace.atomically(
             *self._stale_read(), self._mark.holds(self._ours), self._mark.lasting(retry_ms).set(failure)
@@ -122,23 +122,23 @@ class EntryStorage:
         return StoredEntry(bool(done), None, None, *stale)
 
     async def give_back(self) -> None:
-        """Take our mark down, if it still stands: somebody else may load."""
+        """Remove our marker if it still exists: another process may load."""
         await self.written([self._mark.holds(self._ours), self._mark.delete()])
 
     def put(self, value: Any) -> Operation[None]:
-        """Write a value, whatever was there. Loads that began before write nothing any more."""
+        """Write a value unconditionally. Loads that started earlier write nothing."""
         return combine("put", self._written(value), lambda *_: None)
 
     @procedure
     def change(self, fields: Mapping[str, Any]) -> Steps[None]:
-        """Change some fields of an entry that is there. Loads that began before write nothing any more."""
+        """Change some fields of an existing entry. Loads that started earlier write nothing."""
         return Steps(self.entry.update(fields), *(copy.delete() for copy in self._copies[1:]), self._mark.delete())
 
     def drop(self) -> Operation[bool]:
-        """Delete everything. Loads that began before write nothing any more. Whether there was an entry."""
+        """Delete everything. Loads that started earlier write nothing. Returns whether there was an entry."""
         if not self._inside:
             return combine("drop", self._dropped(), lambda deleted, *_: bool(deleted))
-        # Whether there was an entry or only a mark, a delete cannot say: so it is looked at in the same step.
+        # A delete cannot tell an entry from a marker: so read it in the same step.
         reads = [self.entry.get().or_error(), *self._dropped()]
         return combine("drop", reads, lambda found, *_: found is not None)
 
@@ -156,7 +156,7 @@ class EntryStorage:
 
 
 class EntriesWithMarks(Codec[Any]):
-    """Entries in whose place a mark may stand. For whoever reads an entry there is none then."""
+    """Codec for entries that a marker may replace. A marker reads as no entry."""
 
     def __init__(self, entries: Bound[Any]) -> None:
         self._inner: Codec[Any] = entries.family.codec
@@ -180,7 +180,7 @@ class EntriesWithMarks(Codec[Any]):
 
 
 class MarksInside(EntriesWithMarks):
-    """The marks that stand there. For whoever reads a mark, an entry is False."""
+    """Codec for markers in the place of entries. An entry reads as False."""
 
     def encode(self, value: Any, key: str, ring: Any = None, name: str = "") -> bytes:
         return INSIDE + self._inner.encode(value, key)

@@ -1,4 +1,4 @@
-"""Feed, as a part: messages to many readers, each in an order of its own, and what was missed is replayed."""
+"""Feeds: ordered messages for many readers, with replay of missed ones."""
 
 from keystead.parts.feed.feed import Feed, FeedItem, Missed, Pause
 

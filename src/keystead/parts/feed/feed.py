@@ -1,4 +1,4 @@
-"""A feed: a log for each reader, and a way to follow it from any place."""
+"""Feeds: a message log for each reader, which can be followed live and resumed from any position."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _LONGEST_PAUSE_S: Final = 5.0
 
 
 class FeedItem(NamedTuple, Generic[T]):
-    """A message, and its place: 1 is a reader's first, and there are no gaps."""
+    """A message and its place (sequence number): starts at 1, without gaps."""
 
     place: int
     item: T
 
 
 class Missed(NamedTuple):
-    """Messages before this place are not in the log any more, and were not followed."""
+    """Messages before this place were trimmed from the log before they were read."""
 
     first: int
 
 
 class Pause(NamedTuple):
-    """Nothing came for so long: a moment to show that the reader is still there."""
+    """No message for a while: time to send a heartbeat."""
 
 
 WasLost: TypeAlias = Callable[[int, int], Awaitable[bool]]
@@ -44,7 +44,7 @@ Followed: TypeAlias = "list[FeedItem[T]] | Missed | Pause"
 
 
 class Feed(Generic[T]):
-    """Messages to readers, as they come.
+    """Streams messages to readers, with resume after a disconnect.
 
         class AppKeys(Keyspace):
             log = Log("notices:{user}:log", Notice, keep=1000, lifetime=sliding("7d", touch_every="1h"), tag="user", …)
@@ -55,15 +55,15 @@ class Feed(Generic[T]):
             await feed.put(keys.log("ann"), {17: notice}, keys.notices("ann").publish(notice))
             async for messages in feed.follow(keys.log("ann"), after=12): …
 
-    logs    a log for each reader, with `keep`: what can be followed from a place in the past
-    wakes   one channel for all of them, with the name of a log as its message. So each process has one subscription,
+    logs    a log for each reader, with `keep`: how far back a reader can resume
+    wakes   one pub/sub channel for all of them; its messages are names of logs. So each process has one subscription,
             however many readers it serves
 
-    What a reader sees comes out of the log, in its order; a message on the channel only says that there is something
-    to look at. So a reader who is slow holds up nobody and fills no memory; whoever falls behind what the log keeps is
-    told. `Pause` comes after each `pause_s` without a message. While the store is away, readers stay and wait.
+    Readers read from the log, in order; a message on the channel is only a wake-up. So a slow reader neither blocks
+    others nor fills memory; one that falls behind the log gets `Missed`. `Pause` comes after each `pause_s` without a
+    message. During a store outage readers stay and wait.
 
-    Raises BadDeclaration where the log has no `keep`.
+    Raises BadDeclaration if the log has no `keep`.
     """
 
     def __init__(self, logs: Bound[LogKey[T]], wakes: ChannelKey[str], *, pause_s: float = 15.0) -> None:
@@ -89,12 +89,12 @@ class Feed(Generic[T]):
         await self.close()
 
     def stop(self) -> None:
-        """End all who follow: their iterators stop, and so do those that begin from now on."""
+        """Stop all readers: current and future iterators end."""
         self._closing = True
         self._wake_all()
 
     async def close(self) -> None:
-        """End all who follow, and listen no more."""
+        """Stop all readers, and unsubscribe."""
         self.stop()
         if self._listener is not None:
             self._listener.cancel()
@@ -109,21 +109,21 @@ class Feed(Generic[T]):
 
     @property
     def readers(self) -> int:
-        """How many follow something here."""
+        """The number of readers in this process."""
         return sum(map(len, self._readers.values()))
 
     def readers_of(self, log: LogKey[T]) -> int:
-        """How many follow this log here."""
+        """The number of readers of this log in this process."""
         return len(self._readers.get(log.key, ()))
 
     # --- putting ---------------------------------------------------------------------------------------------
 
     async def put(self, log: LogKey[T], messages: Mapping[int, T], *more: Operation[Any]) -> bool:
-        """Add messages at their places, the lowest first, and do `more`, all in one atomic step.
+        """Add messages at their places, lowest first, and run `more`, all in one atomic step.
 
-        False: the log is at the first of these places or beyond, and nothing was done. Places grow by one from 1 on. So
-        a message that is put again, after a crash or by another process, is in the log once, and `more` takes effect
-        once.
+        False: the log already has the first of these places, and nothing was done. Places grow by one from 1. So this
+        is idempotent: a message put again, after a crash or by another process, is in the log once, and `more` takes
+        effect once.
         """
         appended = _appended(log, messages)
         try:
@@ -135,15 +135,15 @@ class Feed(Generic[T]):
         return True
 
     async def begin_anew(self, log: LogKey[T], messages: Mapping[int, T], *more: Operation[Any]) -> bool:
-        """Drop a log whose source has forgotten what is in it, and put messages as its first. As `put` otherwise.
+        """Replace a log whose source was lost, and put messages as its first. Otherwise as `put`.
 
-        Whoever follows it is told (`Missed`). False: another has done so just now, or it has gone on.
+        Its readers get `Missed`. False: another process has just done so, or the log has new messages.
         """
         latest = await log.latest(1)
         if not latest:
             return await self.put(log, messages, *more)
         done = await self._logs.keyspace.atomically(
-            log.remove(latest[0].id).required(),  # of two who see the same log, one drops it
+            log.remove(latest[0].id).required(),  # of two processes that read the same log, one drops it
             log.delete(),
             _appended(log, messages),
             *more,
@@ -152,12 +152,12 @@ class Feed(Generic[T]):
         return bool(done)
 
     async def messages(self, log: LogKey[T], first: int, count: int) -> dict[int, T]:
-        """What is in the log from a place on, by place. Entries that cannot be read are left out."""
+        """The messages from a place on, by place, without unreadable ones."""
         found = await log.entries(after=f"{first - 1}-0", limit=count).if_readable()
         return {_place(one): one.item for one in found}
 
     async def last_place(self, log: LogKey[T]) -> int:
-        """The place of the newest message; 0 where there is none."""
+        """The place of the newest message; 0 if there is none."""
         latest = await log.latest(1)
         return _place(latest[0]) if latest else 0
 
@@ -171,7 +171,7 @@ class Feed(Generic[T]):
         last      a place up to which messages were put, where something else than the log knows it: it may lag behind
                   the log. So a reader is told of what they missed also where the whole log has expired
         was_lost  asked, of the first and the last of places that are not in the log, whether there is something to
-                  miss: messages that were withdrawn before they were put leave places that nobody misses
+                  miss: messages that were withdrawn before they were put leave gaps that do not matter
 
         A log that began anew (see `begin_anew`), or has lost its end, is `Missed`, too. So is an entry that cannot be
         read, once a later one comes.
@@ -180,12 +180,12 @@ class Feed(Generic[T]):
             at = max(0, after) if after is not None else await self.last_place(log)
             looked = False
             while not self._closing:
-                # Before the look: whatever is put after it sets this again, and is looked for at once.
+                # Clear it before reading: a later message sets it again, and is read at once.
                 wake.clear()
                 try:
                     entries = await log.entries(after=f"{at}-0", limit=PAGE).if_readable()
                 except StoreUnavailable:
-                    # The listener wakes all when the store is back. Who stays need not come again, all at once.
+                    # The listener wakes all readers when the store is back. Staying avoids a reconnect storm.
                     await self._woken(wake)
                     yield Pause()
                     continue
@@ -206,7 +206,7 @@ class Feed(Generic[T]):
                     yield Pause()
 
     async def _end_before(self, log: LogKey[T], at: int) -> int:
-        """Where a log ends that a reader is beyond; 0: it does not, or nobody can say now."""
+        """The end of a log that is behind its reader; 0: it is not, or this is unknown."""
         try:
             newest = await self.last_place(log)
         except StoreUnavailable:
@@ -236,7 +236,7 @@ class Feed(Generic[T]):
     # --- waking ----------------------------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        """Wake readers, for ever. While the store is away they look after each pause; then all look at once."""
+        """Wake readers, forever. During a store outage they poll after each pause."""
         pause_s = _FIRST_PAUSE_S
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Access tokens, as a part: JWTs with keys that rotate, checked to the letter, and revoked before their time."""
+"""JWT access tokens: strict verification, key rotation and revocation."""
 
 from keystead.extras import from_extra
 

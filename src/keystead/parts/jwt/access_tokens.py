@@ -1,11 +1,10 @@
-"""Access tokens: issued for a user and for an hour, and believed only where every claim is as it must be."""
+"""JWT access tokens: issue and verify, with strict checks of header, signature and claims."""
 
 from __future__ import annotations
 
 import json
 import re
 import secrets
-import time
 from binascii import Error, a2b_base64
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from keystead.parts.jwt.signing_keys import SigningKey, SigningKeys
 from keystead.schema import Operation
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.operation_batch import run
+from keystead.schema.times import now_ms
 
 if TYPE_CHECKING:
     from keystead.parts.jwt.revoked_tokens import RevokedTokens
@@ -57,7 +57,7 @@ DeniedReason: TypeAlias = Literal[
 
 @dataclass(frozen=True)
 class NewAccess:
-    """A token that was issued. `expires_in_s` is what an OAuth answer says."""
+    """A new token. `expires_in_s` is the `expires_in` of an OAuth response."""
 
     token: str = field(repr=False)
     jti: str
@@ -67,12 +67,12 @@ class NewAccess:
 
 @dataclass(frozen=True)
 class Access:
-    """A token that is good. It is true where `Denied` is false.
+    """A valid token. It is truthy; `Denied` is falsy.
 
-    sub, jti         whom it is for, and its own id
+    sub, jti         its subject (the user), and its own id
     issued_at_ms     when it was issued, to the millisecond
-    expires_at_ms    until when it is good; `leeway` beyond that, it is let pass
-    claims           all claims, those of the application, too
+    expires_at_ms    when it expires; it is accepted for `leeway` longer
+    claims           all claims, including those of the application
     """
 
     sub: str
@@ -87,14 +87,14 @@ class Access:
 
 @dataclass(frozen=True)
 class Denied:
-    """A token that is not good. The reason is for logs: whoever came with it is told no more than that.
+    """A refused token. The reason is for logs: do not send it to the client.
 
-    reason   `malformed`, `header`, `claims`: it is none of ours
-             `key`, `algorithm`, `type`, `signature`: it is not signed by one of our keys, as an access token
+    reason   `malformed`, `header`, `claims`: it is not one of our tokens
+             `key`, `algorithm`, `type`, `signature`: it is not an access token signed by one of our keys
              `issuer`, `audience`: it was issued by or for others
-             `early`, `expired`: its time has not come, or is over
-             `revoked`; `unavailable`: nobody can say whether it was revoked
-             `user`: there is no such user any more (see `keystead.parts.admission`)
+             `early`, `expired`: it is not valid yet, or no longer
+             `revoked`; `unavailable`: revocation cannot be checked because of a store outage
+             `user`: the user does not exist any more (see `keystead.parts.admission`)
     """
 
     reason: DeniedReason
@@ -108,16 +108,15 @@ class AccessTokens:
 
         access = AccessTokens(keys, issuer="https://example.com", audience="desktop")
         new = access.issue("42", plan="Pro")
-        found = access.check(new.token)          # Access or Denied; asks nobody
-        found = await access.admitted(new.token)   # and asks whether it was revoked
+        found = access.check(new.token)          # Access or Denied; no round trip
+        found = await access.admitted(new.token)   # also checks revocation
 
-    leeway    how far the clocks of two servers may be apart: so long after its end a token is let pass, and so long
-              before its beginning
-    revoked   where revoked tokens are kept; without it a token is good until it expires, whatever happens
+    leeway    tolerated clock skew: a token is accepted this long after its expiry, and this long before its start
+    revoked   the denylist; without it a token is valid until it expires
     now_ms    the clock
 
     A token has the claims `iss`, `aud`, `sub`, `jti`, `iat` and `exp`, and those of the application. Its `jti` is a
-    UUID of version 7, which tells to the millisecond when it was issued. Its header has `alg`, `kid` and `typ`, and one
+    UUID version 7, which contains the time of issue in ms. Its header has `alg`, `kid` and `typ`, and one
     with anything else in it (`crit`, `jwk`, `jku`, …) is refused: no key ever comes from a token.
     """
 
@@ -130,7 +129,7 @@ class AccessTokens:
         lifetime: str | timedelta = "1h",
         leeway: str | timedelta = "5s",
         revoked: RevokedTokens | None = None,
-        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         if not issuer or not audience:
             raise BadDeclaration("access tokens name their issuer and their audience, as in issuer='https://…'")
@@ -147,9 +146,9 @@ class AccessTokens:
         self._now_ms = now_ms
 
     def issue(self, sub: str, /, **claims: Any) -> NewAccess:
-        """A new token for a user, with claims of the application: `issue("42", plan="Pro")`.
+        """Issue a token for a user, with claims of the application: `issue("42", plan="Pro")`.
 
-        Raises BadValue for a claim that is kept here, that is no JSON, or for a token that became too long.
+        Raises BadValue for a reserved claim, for one that is not JSON, or if the token gets too long.
         """
         kept = claims.keys() & _KEPT
         if kept:
@@ -174,7 +173,7 @@ class AccessTokens:
         return NewAccess(token, jti, expires_s * 1000, self.lifetime_ms // 1000)
 
     def check(self, token: str) -> Access | Denied:
-        """Whether a token is one of ours, for our audience, and good now. It asks nobody, so not if it was revoked."""
+        """Verify a token: our key, our audience, valid now. No round trip, so revocation is not checked."""
         header = _header(token)
         if header is None:
             return Denied("malformed")
@@ -190,18 +189,18 @@ class AccessTokens:
         return self._opened(token, key)
 
     async def admitted(self, token: str) -> Access | Denied:
-        """As `check`, and whether it was revoked: one round trip, and none for a token that is no good anyway."""
+        """As `check`, plus revocation: one round trip, or none for an invalid token."""
         found = self.check(token)
         if self._revoked is None or isinstance(found, Denied):
             return found
         return await self._revoked.admitted(found)
 
     async def admitted_with(self, token: str, beside: Callable[[Access], Operation[R]]) -> tuple[Access, R] | Denied:
-        """As `admitted`, and what is read for whoever came, in the same round trip:
+        """As `admitted`, with one more read in the same round trip:
 
             found = await access.admitted_with(token, lambda who: keys.user(who.sub).get())
 
-        Raises the error of that read for a token that is good.
+        Raises the error of that read if the token is valid.
         """
         found = self.check(token)
         if isinstance(found, Denied):
@@ -215,9 +214,9 @@ class AccessTokens:
         return admitted, read
 
     async def decided(self, access: Access, *beside: Operation[Any]) -> tuple[Access | Denied, list[Any]]:
-        """Whether a token that was checked was revoked, and what these operations found: one round trip for all.
+        """Check revocation of a verified token, and run these operations: one round trip for all.
 
-        An error stands in the place of each operation that failed: see RevokedTokens.decided.
+        A failed operation gives its error in place of its result: see RevokedTokens.decided.
         """
         if self._revoked is None:
             return access, await each_of(*beside)
@@ -228,14 +227,14 @@ class AccessTokens:
         return self._revoking.is_revoked(access)
 
     def revoke(self, access: Access) -> Operation[bool]:
-        """End one token before its time, until nobody would take it: to its end, and `leeway` beyond. One round trip.
+        """Revoke one token until it expires and `leeway` beyond. One round trip.
 
-        False: that is past, and nothing is written. Await it, or give it to `run` or `atomically`.
+        False: it has expired, and nothing is written. Await it, or give it to `run` or `atomically`.
         """
         return self._revoking.revoke(access, access.expires_at_ms + self.leeway_ms)
 
     async def revoke_all(self, sub: str) -> None:
-        """End all tokens of a user that were issued until now, known or not. Two round trips."""
+        """Revoke all tokens of a user issued until now, known or not. Two round trips."""
         await self._revoking.revoke_all(sub)
 
     @property
@@ -270,7 +269,7 @@ class AccessTokens:
 
 
 async def each_of(*operations: Operation[Any]) -> list[Any]:
-    """What each operation found, all in one round trip; an error of ours in the place of each that failed."""
+    """The result of each operation, in one round trip; its Keystead error if it failed."""
     try:
         return list(await run(operations))
     except KeysteadError as error:
@@ -280,13 +279,13 @@ async def each_of(*operations: Operation[Any]) -> list[Any]:
 
 
 def _uuid7(now_ms: int) -> UUID:
-    """RFC 9562: 48 bits of the time in ms, and 74 at random."""
+    """A UUID version 7 (RFC 9562): 48 bits of the time in ms, and 74 random bits."""
     random = secrets.randbits(74)
     return UUID(int=now_ms << 80 | 0x7 << 76 | (random >> 62) << 64 | 0b10 << 62 | random & (1 << 62) - 1)
 
 
 def _issued_ms(jti: str, issued_s: int) -> int:
-    """What the id says to the millisecond, where it agrees with `iat`."""
+    """The time in the id, to the millisecond, if it agrees with `iat`."""
     try:
         id_ms = UUID(jti).int >> 80
     except ValueError:
@@ -302,7 +301,7 @@ def _header(token: str) -> dict[str, Any] | None:
 
 
 def _decoded(part: str) -> bytes | None:
-    """Base64url, in the one spelling that it has: no two texts are one token."""
+    """Decode canonical base64url only: no two texts are the same token."""
     try:
         data = a2b_base64(part.encode().translate(_FROM_URL) + b"=" * (-len(part) % 4))
     except Error:
@@ -311,7 +310,7 @@ def _decoded(part: str) -> bytes | None:
 
 
 def _object(data: bytes) -> dict[str, Any] | None:
-    """A JSON object in which no name stands twice, so that nobody else reads it otherwise; None: it is none."""
+    """Parse a JSON object without duplicate names, which parsers read differently. None: it is not one."""
     try:
         found = json.loads(data.decode(), object_pairs_hook=_once, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -331,7 +330,7 @@ def _refuse(text: str) -> None:
 
 
 def _is_name(value: object) -> TypeGuard[str]:
-    """Whether this can name a user or a token: in a key, in a row, and in a line of a log."""
+    """Whether this can name a user or a token in a key, a row and a log line."""
     return isinstance(value, str) and 0 < len(value) <= _LONGEST_SUBJECT and value.isprintable()
 
 

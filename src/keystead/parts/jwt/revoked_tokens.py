@@ -1,4 +1,4 @@
-"""Access tokens that were revoked before their time: one by one, or all of a user."""
+"""JWT revocation: a denylist of single tokens, and "log out everywhere" for all tokens of a user."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from keystead.schema.unreadable import log_unreadable
 
 _log = logging.getLogger("keystead.jwt")
 
-_TICKS: Final = 8  # looks at a clock that goes: a millisecond passes in one or two
+_TICKS: Final = 8  # reads of a running clock: a millisecond passes in one or two
 
 WhenDown: TypeAlias = Literal["deny", "allow"]
 
 
 @dataclass(frozen=True)
 class UncheckedToken:
-    """A token was let pass although nobody could say whether it was revoked: the event of `when_down="allow"`."""
+    """A token was admitted without a revocation check: the event of `when_down="allow"`."""
 
     sub: str
     jti: str
@@ -44,23 +44,23 @@ class UncheckedToken:
 
 
 class RevokedTokens:
-    """Which tokens count no more.
+    """The denylist of revoked tokens.
 
         revoked = Value("jwt:blacklist:{jti}", str, lifetime=until("expires_at"), role="durable", doc="a revoked token")
         since = Value("jwt:since:{sub}", int, lifetime=after("2h"), role="durable", doc="when all of a user ended")
 
         RevokedTokens(keys.revoked, keys.since)
 
-    tokens      one key for each token that was revoked, until nobody would take the token any more. It holds `1`
-    since       for each user the moment, in ms, up to which tokens do not count. It lives longer than any token
-    when_down   what is told of a token while the store is away: `deny`, or `allow`, of which `tell` hears each time
-    may_forget  that a restart of the store may make revoked tokens good again. Without it, a store that keeps nothing
-                when it stops is refused
+    tokens      one key for each revoked token, until the token would have expired. It holds `1`
+    since       for each user the time, in ms, up to which tokens are revoked. It lives longer than any token
+    when_down   policy for store outages: `deny`, or `allow`, which calls `tell` for each token
+    may_forget  allow a store that does not survive a restart, after which revoked tokens would work again. Without it
+                such a store is refused
 
-    A token was issued at a millisecond, which its `jti` tells (see AccessTokens). One that was issued in the very
-    millisecond of `revoke_all` counts as issued before it. A token of another issuer, whose `jti` tells no time, has
-    only the whole second of `iat`: it counts as issued at the beginning of that second, so `revoke_all` ends what was
-    issued in the same second after it, too, and never leaves anything from before it.
+    The `jti` of a token contains the millisecond when it was issued (see AccessTokens). A token issued in the same
+    millisecond as `revoke_all` counts as issued before it. A token of another issuer, whose `jti` contains no time, has
+    only the whole second of `iat`: it counts as issued at the start of that second. So `revoke_all` also revokes tokens
+    issued later in the same second, and never misses an earlier one.
 
     Raises BadDeclaration for families of another shape and for the role cache, DoesNotFit for a store that may forget.
     """
@@ -78,14 +78,14 @@ class RevokedTokens:
             raise BadDeclaration(f"when_down is deny or allow, not {when_down!r}")
         if when_down == "allow" and tell is None:
             raise BadDeclaration('when_down="allow" lets tokens pass unchecked; pass tell=… to hear of each')
-        self._since_ms = _checked(tokens, since, may_forget=may_forget)
+        self._since_ms = _check_families(tokens, since, may_forget=may_forget)
         self._tokens: Bound[Any] = tokens
         self._since = since
         self._when_down = when_down
         self._tell = tell
 
     def check_lifetimes(self, token_ms: int) -> None:
-        """Raises BadDeclaration where a token, with its leeway, could outlive what revoked it."""
+        """Raise BadDeclaration if a token, with its leeway, could outlive its revocation."""
         if self._since_ms < token_ms:
             raise BadDeclaration(
                 f"{self._since.family.place}: it lives {in_words(self._since_ms)}, and tokens are taken for "
@@ -99,50 +99,49 @@ class RevokedTokens:
             )
 
     def is_revoked(self, access: Access) -> Operation[bool]:
-        """Whether this token was revoked, or all of its user's were: one operation for both questions.
+        """Whether this token, or all tokens of its user, were revoked: one operation for both checks.
 
             is_revoked, user = await keys.run(revoked.is_revoked(access), keys.user(access.sub).get())
 
-        So it leaves in the round trip of whatever else a request asks for. Raises BadKey where no key can name the
-        token, so that nobody could ever revoke it. Its answer raises Unreadable where the moment cannot be read; then
-        let nobody in.
+        So it shares the round trip of other reads. Raises BadKey if no key can name the token, so that it could never
+        be revoked. Its result raises Unreadable if the record cannot be read; then refuse the token.
         """
 
         def is_revoked(itself: bool, until_ms: int | None) -> bool:
             return itself or (until_ms is not None and access.issued_at_ms <= until_ms)
 
-        asked = self._tokens(access.jti).exists(), self._since(access.sub).get()
-        return combine("is_revoked", asked, is_revoked, atomic=False)
+        reads = self._tokens(access.jti).exists(), self._since(access.sub).get()
+        return combine("is_revoked", reads, is_revoked, atomic=False)
 
     async def admitted(self, access: Access) -> Access | Denied:
-        """The token, unless it was revoked, or all of its user's were. One round trip for both questions."""
+        """The token, unless it or all tokens of its user were revoked. One round trip for both checks."""
         found, _ = await self.decided(access)
         return found
 
     async def decided(self, access: Access, *beside: Operation[Any]) -> tuple[Access | Denied, list[Any]]:
-        """As `admitted`, and what these operations found, in the same round trip (one a store, at the same moment).
+        """As `admitted`, with the results of these operations, in the same round trip (one per store, concurrently).
 
-        An error stands in the place of each that failed: it must not let in, nor keep out, whoever came.
+        A failed operation gives its error in place of its result: it must neither admit nor refuse the token.
         """
         try:
-            question = self.is_revoked(access)
-        except BadKey:  # no key can name it, so nobody could ever revoke it
+            check = self.is_revoked(access)
+        except BadKey:  # no key can name it, so it could never be revoked
             return Denied("claims"), []
-        answer, *found = await each_of(question, *beside)
-        if isinstance(answer, StoreError) and not isinstance(answer, CommandError):
-            return await self._unknown(access, answer), found
-        if isinstance(answer, Unreadable):  # something is there, so it may have been revoked
-            log_unreadable(self._tokens.store, answer)
+        result, *found = await each_of(check, *beside)
+        if isinstance(result, StoreError) and not isinstance(result, CommandError):
+            return await self._handle_outage(access, result), found
+        if isinstance(result, Unreadable):  # something is there, so it may have been revoked
+            log_unreadable(self._tokens.store, result)
             return Denied("unreadable"), found
-        if isinstance(answer, KeysteadError):
-            _log.error("jwt: whether a token was revoked cannot be asked: %s", answer.code)
+        if isinstance(result, KeysteadError):
+            _log.error("jwt: whether a token was revoked cannot be checked: %s", result.code)
             return Denied("unavailable"), found
-        if isinstance(answer, BaseException):
-            raise answer
-        return Denied("revoked") if answer else access, found
+        if isinstance(result, BaseException):
+            raise result
+        return Denied("revoked") if result else access, found
 
     def revoke(self, access: Access, until_ms: int) -> Operation[bool]:
-        """End one token, which nobody takes after `until_ms`. False: that is past, and nothing is written.
+        """Revoke one token, which expires at `until_ms`. False: it has expired, and nothing is written.
 
         One round trip; await it, or give it to `run` or `atomically` with what else a logout does.
         """
@@ -154,42 +153,42 @@ class RevokedTokens:
         return combine("revoke", [written], lambda _: True, atomic=False)
 
     async def revoke_all(self, sub: str) -> None:
-        """End all tokens of a user that were issued until now. It never goes back. Two round trips.
+        """Revoke all tokens of a user issued until now. The time never goes back. Two round trips.
 
-        It returns in a later millisecond, so that a token which is issued after it by the same clock is good.
+        It returns in a later millisecond, so that a token issued afterwards by the same clock is valid.
         """
         key = self._since(sub)
         async for _ in attempts("the moment until which the tokens of a user do not count"):
             try:
                 seen = await key.see()
-            except Unreadable:  # while it stood there nobody was let in; this is how that ends
+            except Unreadable:  # it refused all tokens; overwriting it ends that
                 await key.set(now_ms := self._since.now_ms())
                 break
             now_ms = self._since.now_ms()
-            # Another server's clock may be ahead: what it ended must not come back by this.
+            # Another server's clock may be ahead: the tokens it revoked must stay revoked.
             until_ms = now_ms if seen is None else max(now_ms, seen.value)
             if await self._since.keyspace.atomically(key.holds(seen), key.set(until_ms)):
                 break
-        await self._later_than(now_ms)
+        await self._wait_past(now_ms)
 
-    async def _later_than(self, ms: int) -> None:
+    async def _wait_past(self, ms: int) -> None:
         for _ in range(_TICKS):
             if self._since.now_ms() > ms:
                 return
             await asyncio.sleep(0.001)
 
-    async def _unknown(self, access: Access, error: StoreError) -> Access | Denied:
-        _log.warning("jwt: nobody can say whether a token was revoked (%s): %s", self._when_down, error.code)
+    async def _handle_outage(self, access: Access, error: StoreError) -> Access | Denied:
+        _log.warning("jwt: revocation cannot be checked (%s): %s", self._when_down, error.code)
         if self._when_down == "deny" or self._tell is None:
             return Denied("unavailable")
         try:
             await self._tell(UncheckedToken(access.sub, access.jti, error.code))
         except Exception as failure:
-            _log.warning("jwt: nobody could be told of an unchecked token: %s", type(failure).__name__)
+            _log.warning("jwt: reporting an unchecked token failed: %s", type(failure).__name__)
         return access
 
 
-def _checked(tokens: Any, since: Any, *, may_forget: bool) -> int:
+def _check_families(tokens: Any, since: Any, *, may_forget: bool) -> int:
     for given, what, types in ((tokens, "keys.revoked", (str, int)), (since, "keys.since", (int,))):
         is_value = isinstance(given, Bound) and isinstance(given.family, Value) and given.family.codec.type in types
         if not is_value or len(given.family.pattern.names) != 1 or given.family.has_relations:
@@ -198,7 +197,7 @@ def _checked(tokens: Any, since: Any, *, may_forget: bool) -> int:
                 f"Value(…, int, …) for each user; {what} is none"
             )
     if tokens.store is not since.store:
-        raise BadDeclaration(f"{tokens.family.place} and {since.family.place} are asked together; give both one role")
+        raise BadDeclaration(f"{tokens.family.place} and {since.family.place} are read together; give both one role")
     lifetime = since.family.lifetime
     if not isinstance(tokens.family.lifetime, Until):
         raise BadDeclaration(

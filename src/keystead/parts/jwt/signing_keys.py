@@ -1,4 +1,4 @@
-"""The keys that sign access tokens, and those that are published so that others can check them."""
+"""JWT signing keys, key rotation, and the JWKS of their public halves."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SECRET_BYTES: Final = 32
 _RSA_BITS: Final = 2048  # the least that RFC 7518 allows
 _NEW_RSA_BITS: Final = 3072
 _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
-_SECRET_IDS: Final = b"keystead: id of a secret that signs\0"  # so that the id is no plain digest of the secret
+_SECRET_IDS: Final = b"keystead: id of a secret that signs\0"  # so that the id is not a plain digest of the secret
 _DERIVED, _DERIVED_IDS = "access tokens", "ids of access token keys"
 
 
@@ -59,7 +59,7 @@ class SigningKey:
 
     @property
     def is_published(self) -> bool:
-        """A secret that signs and checks at once is never shown to anybody."""
+        """Whether the key may be published: never a symmetric key."""
         return self.algorithm != "HS256"
 
     def published(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class SigningKey:
 
 
 class SigningKeys:
-    """The keys of an issuer: the last one signs, all of them check.
+    """The keys of an issuer: the last one signs, all of them verify.
 
         KEYSTEAD_JWT_KEYS="2026a:EdDSA:{key},2026b:EdDSA:{key}"
 
@@ -173,7 +173,7 @@ def _made(key_id: object, algorithm: str, data: object) -> SigningKey:
 
 
 def _has_length(algorithm: str, length: int) -> bool:
-    """An RSA key is looked at when it is read. HS256 takes a longer secret (RFC 7518, 3.2), Ed25519 has one length."""
+    """An RSA key is checked when it is read. HS256 takes a longer secret (RFC 7518, 3.2), Ed25519 has one length."""
     match algorithm:
         case "HS256":
             return length >= _SECRET_BYTES

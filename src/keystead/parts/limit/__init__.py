@@ -1,5 +1,8 @@
-"""Limits, as a part: how many requests of one client are let through, counted by the store in one round trip."""
+"""Rate limits: fixed window, sliding window, token bucket; counted by the store in one round trip."""
 
+from typing import TYPE_CHECKING
+
+from keystead.deprecation import renamed
 from keystead.parts.limit.bucket import TokenBucket
 from keystead.parts.limit.client_address import client_of, network_of
 from keystead.parts.limit.combined import CombinedLimit
@@ -30,3 +33,6 @@ __all__ = [
     "client_of",
     "network_of",
 ]
+
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(__name__, {"Together": "CombinedLimit"})

@@ -1,4 +1,4 @@
-"""Token bucket: a steady rate, and a burst now and then."""
+"""Token bucket rate limit: a steady rate, with bursts."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ _LONGEST_MS: Final = 366 * 86_400_000
 
 
 class TokenBucket(Limit):
-    """A bucket of tokens that fills up steadily; a hit takes one, or as many as it counts.
+    """Token bucket: it refills at a steady rate; a hit takes one token, or `by` tokens.
 
         bucket = SortedSet("limit:{client}", str, lifetime=sliding("2m", touch_every="1s"))  # at least until it is full
         limit = TokenBucket(keys.bucket, "10/minute", burst=20)
 
-    burst   how many tokens the bucket holds; as many as the rate has, if nothing is said
+    burst   the size of the bucket; by default the amount of the rate
 
-    Only the moment is kept at which the bucket will be full, as the score of one member, in the time of the store
-    (this is the generic cell rate algorithm). So it costs one number for each client whatever the limit. A token may
-    take as little as 0.01 ms; its time is rounded up to 1/2048 ms, which no sum of them is.
+    Only the time when the bucket will be full is stored, as the score of one member, by the store's clock (the generic
+    cell rate algorithm, GCRA). So it costs one number per client, whatever the limit. A token may take as little as
+    0.01 ms; its time is rounded up to 1/2048 ms, and sums of it are exact.
     """
 
     def __init__(
@@ -55,13 +55,13 @@ class TokenBucket(Limit):
         self._fills_ms = math.ceil(self.burst * self._token_ms)
         super().__init__(family, rate, when_down=when_down, name=name)
 
-    def _described(self) -> Rate:
+    def _local_rate(self) -> Rate:
         return Rate(self.burst, self._fills_ms)
 
-    def _checked(self) -> None:
+    def _check_family(self) -> None:
         family = self.family.family
         if not isinstance(family, SortedSet) or family.member.type is not str:
-            self._refuse("a bucket is kept in a SortedSet(…) of texts, as the score of one member")
+            self._refuse("a token bucket needs a SortedSet(…) of texts, where it is the score of one member")
         if self._fills_ms > _LONGEST_MS:
             self._refuse(f"its bucket is full after {in_words(self._fills_ms)}; a year is the longest")
         if not isinstance(family.lifetime, Sliding) or family.lifetime.ms < self._fills_ms:
@@ -70,19 +70,19 @@ class TokenBucket(Limit):
                 f'sliding("{2 * self._fills_ms}ms", touch_every="{self._fills_ms}ms")'
             )
 
-    def _asked_of(self, key: Any, by: int, hit: str) -> LimitCheck:
-        # Nothing is lower than now - room where there is no room for it at all.
+    def _check_for(self, key: Any, by: int, hit: str) -> LimitCheck:
+        # -1: a hit larger than the bucket never fits.
         latest = store_ms(self._room_ms(by)) if by <= self.burst else -1
         return LimitCheck(
             (key.clock(), key.score(_FULL_AT)),
             key.score_at_most(_FULL_AT, latest),
-            # One that is full is full from now on.
+            # A bucket that is already full counts as full from now.
             (key.raise_to(_FULL_AT, store_ms()), key.increment(_FULL_AT, by * self._token_ms)),
             self._judge,
         )
 
     def _room_ms(self, by: int) -> float:
-        """How far from full the bucket may be before a hit."""
+        """How far from full, in ms of refill, the bucket may be before a hit."""
         return (self.burst - by) * self._token_ms
 
     def _judge(self, found: Sequence[Any], by: int, counted: bool) -> Verdict:

@@ -1,4 +1,4 @@
-"""Who counts as one client."""
+"""Which addresses count as one client: an IPv4 address, an IPv6 /64."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from ipaddress import IPv6Address, IPv6Network
 
 
 def client_of(address: str) -> str:
-    """Who asks, as a key may name them: the beginning of a digest of their network."""
+    """A client id for keys: the beginning of a digest of the network of an address."""
     return sha256(network_of(address).encode()).hexdigest()[:16]
 
 
 def network_of(address: str) -> str:
-    """What counts as one client: an IPv4 address, and in IPv6 the network of 64 bits that one household has.
+    """What counts as one client: an IPv4 address, or the /64 network of an IPv6 address, which one household has.
 
-    An IPv4 address that is written as IPv6 (`::ffff:192.0.2.1`) is that IPv4 address. What is no address stays as it
-    is: it is one client, too.
+    An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`) is that IPv4 address. Any other text is returned unchanged, as one
+    client.
     """
-    if ":" not in address:  # most are; to be told by an error takes longer than all else here
+    if ":" not in address:  # most are IPv4, and an exception is slower than all else here
         return address
     try:
         read = IPv6Address(address.partition("%")[0])

@@ -1,4 +1,4 @@
-"""Several limits at once: ten a second and a hundred a minute."""
+"""Combined rate limits: ten per second and a hundred per minute."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from keystead.schema.slots import spans_keys
 
 
 class CombinedLimit(Limits):
-    """Limits that a request has to meet all, counted in all of them or in none. One atomic step, one round trip.
+    """Several limits that must all allow a request; counted in all of them or in none. One atomic step and round trip.
 
         limit = CombinedLimit(FixedWindow(keys.seconds, "10/second"), SlidingWindow(keys.minutes, "100/minute"))
 
-    The verdict is that of the limit that lets the least through; `each` holds all of them, and the headers name them.
-    While the store is down, each says what its own `when_down` says. On a cluster the families need one `tag`. Raises
-    DoesNotFit for limits in different stores, or in one whose atomic steps are about one key.
+    The verdict is that of the strictest limit; `each` has all of them, and the headers name them. During a store outage
+    each limit applies its own `when_down`. On a cluster the families need one `tag`. Raises DoesNotFit for limits in
+    different stores, or in a store whose atomic steps cover one key.
     """
 
     def __init__(self, *limits: Limit) -> None:

@@ -1,4 +1,4 @@
-"""What all limits have in common: one call, one round trip, one verdict."""
+"""The base of all rate limits: one call, one round trip, one verdict."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from keystead.schema.unreadable import log_unreadable
 
 _POLICIES: Final = ("deny", "allow", "raise")
 
-# What the looks of a hit found, as how many it counts, and whether it is counted where they allow it.
+# Takes the results of the reads, the cost of the hit, and whether an allowed hit is counted.
 Judge: TypeAlias = Callable[[Sequence[Any], int, bool], Verdict]
 
 
 @dataclass(frozen=True, slots=True)
 class LimitCheck:
-    """A hit on one key: what is read, what must hold, what is written if it does, and what it all means."""
+    """A hit on one key: the reads, the guard, the writes if the guard holds, and how to judge the reads."""
 
     looks: Sequence[Operation[Any]]
     guard: Operation[bool]
@@ -37,24 +37,24 @@ class LimitCheck:
 
 
 class Limits:
-    """One limit, or several that count as one."""
+    """One rate limit, or several combined."""
 
-    family: Bound[Any]  # the first one
+    family: Bound[Any]  # of the first limit
 
     def __init__(self, *limits: Limit) -> None:
         self.limits = limits
         self.family = limits[0].family
         self.store = self.family.store
-        self._usual: tuple[Prepared, Judge] | None = None
+        self._prepared_hit: tuple[Prepared, Judge] | None = None
         self._keeps_hits = any(limit.keeps_hits for limit in limits)
 
     async def hit(self, *client: Any, by: int = 1) -> Verdict:
-        """Count a request of a client, or one that counts as several, and learn whether it is let through.
+        """Count a request of a client at cost `by`, and return whether it is allowed.
 
-        One atomic step and one round trip. What is refused is not counted, and nothing is granted in part. `client`:
-        the values of the placeholders of the family, in their order. While the store is down, what `when_down` says.
-        Raises Unreadable where the counter cannot be read, whatever `when_down` says: damage is no way past a limit.
-        Raises BadValue for a request that counts as less than one.
+        One atomic step and one round trip. Refused requests are not counted, and nothing is granted in part. `client`:
+        the values of the family's placeholders, in order. During a store outage `when_down` applies. Raises Unreadable
+        if the counter cannot be read, whatever `when_down` says: damage must not bypass a limit. Raises BadValue for a
+        cost below one.
         """
         if type(by) is not int or by != 1:
             _check(by)
@@ -72,69 +72,71 @@ class Limits:
         return verdict
 
     async def require(self, *client: Any, by: int = 1) -> Verdict:
-        """As `hit`, but raises LimitReached where the request is refused."""
+        """As `hit`, but raises LimitReached if the request is refused."""
         verdict = await self.hit(*client, by=by)
         if not verdict:
             raise LimitReached.of(verdict)
         return verdict
 
     async def peek(self, *client: Any, by: int = 1) -> Verdict:
-        """Whether a hit would be let through now, and what is left without it. Nothing is counted. One round trip.
+        """Whether a hit would be allowed now, and what is left. Nothing is counted. One round trip.
 
-        While the store is down, the error of the store is raised.
+        Raises the store's error during an outage.
         """
         _check(by)
-        asked = self._asked(self._keys(client), by)
-        for one in _counts(asked):
+        checks = self._checks(self._keys(client), by)
+        for one in _counts(checks):
             one.close()
-        return await _look("peek", asked, by, counted=False)
+        return await _look("peek", checks, by, counted=False)
 
     def in_steps(self, *client: Any, by: int = 1) -> tuple[Operation[Verdict], Operation[bool]]:
-        """A hit as two operations, for whoever shares one `atomically` with it:
+        """A hit as two operations, to combine with others in one `atomically`:
 
             look, count = limit.in_steps(client)
             done = await keys.atomically(look, count, keys.order(7).add(order))
             verdict = done.values[0] if done else done.before[0]
 
-        `look` gives the verdict; `count` stops the whole where that is no. Put both first. Nothing is sent before they
-        are awaited, and `when_down` does not apply: the error of the store is raised.
+        `look` gives the verdict; `count` stops the whole step if the verdict is a refusal. Put both first. Nothing is
+        sent until they are awaited, and `when_down` does not apply: the store's error is raised.
         """
         _check(by)
-        asked = self._asked(self._keys(client), by)
-        return _look("in_steps", asked, by, counted=True), combine("in_steps", _counts(asked), _true, stopped=False)
+        checks = self._checks(self._keys(client), by)
+        return _look("in_steps", checks, by, counted=True), combine(
+            "in_steps", _counts(checks), _always_true, stopped=False
+        )
 
     async def reset(self, *client: Any) -> None:
-        """Forget what a client has used up. One round trip."""
+        """Reset the limit of a client. One round trip."""
         await self.family.keyspace.run(*[key.delete() for key in self._keys(client)])
 
     async def _hit(self, client: tuple[Any, ...], by: int) -> Verdict:
-        if by == 1:  # with every request: so it is prepared
-            usual, judge = self._usual or self._prepare()
+        if by == 1:  # the hot path: prepared once
+            prepared, judge = self._prepared_hit or self._prepare()
             names = [limit.family.render(*client).encode() for limit in self.limits]
             if self._keeps_hits:
-                names.append(_hits.new())
-            outcome = await usual.ask(*names)
-            return as_counted(judge(usual.found(outcome, names), 1, True), outcome.stopped_at is None)
+                names.append(_hit_names.new())
+            outcome = await prepared.ask(*names)
+            return with_outcome(judge(prepared.found(outcome, names), 1, True), outcome.stopped_at is None)
         done = await self.family.keyspace.atomically(*self.in_steps(*client, by=by))
-        return as_counted(done.values[0] if done else done.before[0], bool(done))
+        return with_outcome(done.values[0] if done else done.before[0], bool(done))
 
     def _prepare(self) -> tuple[Prepared, Judge]:
-        """The usual hit, of which all but the names is the same each time."""
+        """Prepare the usual hit: only the key names differ from call to call."""
         judges: list[Judge] = []
 
         def make(*given: Any) -> tuple[list[Operation[Any]], list[Operation[Any]]]:
-            asked = self._asked(given[: len(self.limits)], 1, given[-1] if self._keeps_hits else "")
-            judges[:] = [_judge_for(asked)]
-            return _looks(asked), _counts(asked)
+            checks = self._checks(given[: len(self.limits)], 1, given[-1] if self._keeps_hits else "")
+            judges[:] = [_judge_for(checks)]
+            return _looks(checks), _counts(checks)
 
         count = Prepared([limit.family for limit in self.limits], make, texts=int(self._keeps_hits))
-        self._usual = count, judges[0]
-        return self._usual
+        self._prepared_hit = count, judges[0]
+        return self._prepared_hit
 
-    def _asked(self, keys: Sequence[Any], by: int, hit: str = "") -> list[LimitCheck]:
-        """What is to be done for a hit; `hit` is a name that no other has."""
-        hit = hit or _hits.new().decode()
-        return [limit._asked_of(key, by, hit) for limit, key in zip(self.limits, keys, strict=True)]
+    def _checks(self, keys: Sequence[Any], by: int, hit: str = "") -> list[LimitCheck]:
+        """The checks for a hit; `hit` is its unique name."""
+        hit = hit or _hit_names.new().decode()
+        return [limit._check_for(key, by, hit) for limit, key in zip(self.limits, keys, strict=True)]
 
     def _keys(self, client: tuple[Any, ...]) -> list[Any]:
         return [limit._key(client) for limit in self.limits]
@@ -146,15 +148,15 @@ class Limits:
 class Limit(Limits, ABC):
     """One limit on one family of keys.
 
-    rate        how many are let through in which time: `"10/minute"`, `"100 per 60s"`
-    when_down   what is said while the store does not answer: `deny` (the default), `allow` (each process counts by
-                itself, in its memory) or `raise`
-    name        what `RateLimit-Policy` calls it; the name of the family if none is given
+    rate        the amount and the window: `"10/minute"`, `"100 per 60s"`
+    when_down   policy for store outages: `deny` (the default), `allow` (each process counts by itself, in memory) or
+                `raise`
+    name        the name in `RateLimit-Policy`; by default that of the family
 
     Raises BadDeclaration for a family of another shape, and DoesNotFit for a store that cannot do it in one step.
     """
 
-    keeps_hits: ClassVar[bool] = False  # whether each hit has an entry of its own, by its name
+    keeps_hits: ClassVar[bool] = False  # whether each hit has its own entry
 
     def __init__(
         self, family: Bound[Any], rate: str | Rate, *, when_down: WhenDown = "deny", name: str | None = None
@@ -167,23 +169,23 @@ class Limit(Limits, ABC):
         self.name = _checked_name(family, name)
         self.family = family
         super().__init__(self)
-        self._checked()
-        self._window_ms = self._described().window_ms
-        self._outage = Outage(when_down, self.name, self._described(), family.now_ms)
+        self._check_family()
+        self._window_ms = self._local_rate().window_ms
+        self._outage = Outage(when_down, self.name, self._local_rate(), family.now_ms)
 
-    def _described(self) -> Rate:
-        """How many in which time a process lets through by itself."""
+    def _local_rate(self) -> Rate:
+        """The rate that a process enforces by itself during an outage."""
         return self.rate
 
     @abstractmethod
-    def _checked(self) -> None:
-        """Raise BadDeclaration or DoesNotFit where this limit cannot be made of this family."""
+    def _check_family(self) -> None:
+        """Raise BadDeclaration or DoesNotFit if the family does not fit this limit."""
 
     def _refuse(self, why: str) -> NoReturn:
         raise BadDeclaration(f"{self.family.family.place}: {why}")
 
     @abstractmethod
-    def _asked_of(self, key: Any, by: int, hit: str) -> LimitCheck: ...
+    def _check_for(self, key: Any, by: int, hit: str) -> LimitCheck: ...
 
     def _key(self, client: tuple[Any, ...]) -> Any:
         return self.family(*client)
@@ -209,8 +211,8 @@ def _checked_name(family: Bound[Any], given: str | None) -> str:
     return given
 
 
-class _Hits:
-    """Names for hits that no other has: 72 bits by chance for each process, and a number."""
+class _HitNames:
+    """Unique names for hits: 72 random bits per process, and a counter."""
 
     def __init__(self) -> None:
         self.begin()
@@ -222,47 +224,47 @@ class _Hits:
         return b"%b%x" % (self._process, next(self._numbers))
 
 
-_hits = _Hits()
+_hit_names = _HitNames()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_hits.begin)  # or both would go on with the same names
+    os.register_at_fork(after_in_child=_hit_names.begin)  # or parent and child would use the same names
 
 
-def _look(verb: str, asked: Sequence[LimitCheck], by: int, *, counted: bool) -> Operation[Verdict]:
-    judge = _judge_for(asked)
-    return combine(verb, _looks(asked), lambda *found: judge(found, by, counted))
+def _look(verb: str, checks: Sequence[LimitCheck], by: int, *, counted: bool) -> Operation[Verdict]:
+    judge = _judge_for(checks)
+    return combine(verb, _looks(checks), lambda *found: judge(found, by, counted))
 
 
-def as_counted(verdict: Verdict, is_counted: bool) -> Verdict:
-    """What the store did is what counts."""
+def with_outcome(verdict: Verdict, is_counted: bool) -> Verdict:
+    """The verdict, corrected by what the store actually did."""
     return verdict if verdict.allowed is is_counted else replace(verdict, allowed=is_counted)
 
 
-def _looks(asked: Sequence[LimitCheck]) -> list[Operation[Any]]:
-    # Everything is read before the first guard, so that a refusal tells all, too.
-    return [look for one in asked for look in one.looks]
+def _looks(checks: Sequence[LimitCheck]) -> list[Operation[Any]]:
+    # All reads come before the first guard, so that a refusal has their results too.
+    return [look for one in checks for look in one.looks]
 
 
-def _counts(asked: Sequence[LimitCheck]) -> list[Operation[Any]]:
-    return [*(one.guard for one in asked), *(write for one in asked for write in one.writes)]
+def _counts(checks: Sequence[LimitCheck]) -> list[Operation[Any]]:
+    return [*(one.guard for one in checks), *(write for one in checks for write in one.writes)]
 
 
-def _judge_for(asked: Sequence[LimitCheck]) -> Judge:
-    """What is said of a hit on several limits: what the one says that lets the least through."""
-    if len(asked) == 1:
-        return asked[0].judge
-    judges = [(one.judge, len(one.looks)) for one in asked]
+def _judge_for(checks: Sequence[LimitCheck]) -> Judge:
+    """The judge for a hit on several limits: the strictest verdict."""
+    if len(checks) == 1:
+        return checks[0].judge
+    judges = [(one.judge, len(one.looks)) for one in checks]
 
     def judge(found: Sequence[Any], by: int, counted: bool) -> Verdict:
         verdicts, at = [], 0
         for one, looks in judges:
             verdicts.append(one(found[at : at + looks], by, counted))
             at += looks
-        if counted and not all(verdicts) and any(verdicts):  # where one refuses, the others have not counted it either
+        if counted and not all(verdicts) and any(verdicts):  # if one refuses, none has counted it
             return judge(found, by, False)
         return least_of(verdicts)
 
     return judge
 
 
-def _true(*results: Any) -> bool:
+def _always_true(*results: Any) -> bool:
     return True

@@ -1,4 +1,4 @@
-"""Limits by name, as the kits have them: so many requests of one client in each minute, by what they ask for."""
+"""Named rate limits for kits: requests per client and minute, for each kind of request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WINDOW_MS = 60_000
 
 @dataclass(frozen=True)
 class Counting:
-    """A request that is to be counted. Each of its operations is made when it is asked for."""
+    """A request to be counted. Each property creates a new operation."""
 
     counter: Any
     by: int
@@ -24,32 +24,32 @@ class Counting:
 
     @property
     def count(self) -> Operation[int]:
-        """Adds it; the result is how many there are."""
+        """Counts the request; the result is the total."""
         added: Operation[int] = self.counter.increment(self.by)
         return added
 
     @property
     def within(self) -> Operation[bool]:
-        """A guard for what the request asks for, in a step that leaves together with the count and after it.
+        """A guard for the work of the request, in a step sent together with the count and after it.
 
-        Of the requests of a minute no more than the limit pass it.
+        At most `limit` requests per minute pass it.
         """
         guard: Operation[bool] = self.counter.at_most(self.limit)
         return guard
 
     @property
     def room(self) -> Operation[bool]:
-        """Whether fewer than the limit have been counted; it adds nothing."""
+        """Whether fewer than the limit have been counted; it counts nothing."""
         guard: Operation[bool] = self.counter.at_most(self.limit - 1)
         return guard
 
 
 class NamedLimits:
-    """Counts the requests of each client in each minute of `now_ms`, by what they ask for.
+    """Counts the requests of each client per name and minute of `now_ms`.
 
     counters  a family of counters with `name`, `window` and `client` in its pattern, which live a little longer
               than a minute
-    limits    how many requests of a name are let through; 0: any number
+    limits    the limit for each name; 0: unlimited
     """
 
     def __init__(self, counters: Bound[Any], limits: Mapping[str, int], now_ms: Callable[[], int]) -> None:
@@ -58,26 +58,26 @@ class NamedLimits:
         self._now_ms = now_ms
 
     async def count(self, name: str, address: str, *, by: int = 1) -> None:
-        """Count a request, or one that counts as several. Raises LimitReached beyond the limit.
+        """Count a request at cost `by`. Raises LimitReached beyond the limit.
 
-        One round trip, in which the lifetime is set, too. Where the store is down, so is whatever the request is for:
-        the error of the store is raised.
+        One round trip, which also sets the lifetime. Raises the store's error during an outage: the work of the request
+        needs the store too.
         """
         counting = self.counting(name, address, by=by)
         if counting is not None and await counting.count > counting.limit:
             raise counting.reached
 
     async def refuse_reached(self, name: str, address: str) -> None:
-        """Raises LimitReached where so many requests were counted already; this one is not. One round trip.
+        """Raise LimitReached if the limit is used up, without counting this request. One round trip.
 
-        For what is counted only when it has gone wrong, as a guess has.
+        For requests that are counted only when they fail, such as guesses.
         """
         counting = self.counting(name, address)
         if counting is not None and not await counting.room:
             raise counting.reached
 
     def counting(self, name: str, address: str, *, by: int = 1) -> Counting | None:
-        """The same in steps, for whoever shares a round trip with it; None: there is no limit."""
+        """The same as operations, to share a round trip; None: there is no limit."""
         limit = self._limits[name]
         if limit == 0:
             return None

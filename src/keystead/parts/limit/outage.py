@@ -1,4 +1,4 @@
-"""What a limit says while its store does not answer."""
+"""Rate limits during a store outage: deny, allow or raise."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from keystead.errors import StoreError
 from keystead.parts.limit.rate import Rate
 from keystead.parts.limit.verdict import Verdict
 
-# deny    nobody is let through; safe for what guards secrets, and the default
-# allow   each process lets through what the limit allows, counted in its own memory
-# raise   the error of the store is raised
+# deny    refuse every request; safe for protecting secrets, and the default
+# allow   each process applies the limit by itself, counted in memory
+# raise   raise the store's error
 WhenDown: TypeAlias = Literal["deny", "allow", "raise"]
 
 RETRY_MS: Final = 1_000
@@ -22,9 +22,9 @@ _log = logging.getLogger("keystead.parts.limit")
 
 
 class Outage:
-    """The policy of one limit, and what it counts by itself meanwhile.
+    """The outage policy of one limit, and its local counters.
 
-    The beginning and the end of an outage are logged, once each, without the name of any client.
+    The start and the end of an outage are logged once each, without client names.
     """
 
     def __init__(self, policy: WhenDown, name: str, rate: Rate, now_ms: Callable[[], int]) -> None:
@@ -33,7 +33,7 @@ class Outage:
         self._rate = rate
         self._now_ms = now_ms
         self._is_down = False
-        self._local: dict[Hashable, tuple[int, int]] = {}  # when the window ends, and how many came in it
+        self._local: dict[Hashable, tuple[int, int]] = {}  # the end of the window, and the hits in it
 
     def is_over(self) -> None:
         """The store has answered."""
@@ -43,7 +43,7 @@ class Outage:
             _log.warning("limit %s: its store answers again", self._name)
 
     def verdict(self, error: StoreError, client: Hashable, by: int) -> Verdict:
-        """What is said of a request that could not be counted. Raises the error of the store where that is said."""
+        """The verdict for a request that could not be counted. Raises the store's error if the policy says so."""
         if not self._is_down:
             self._is_down = True
             _log.warning(
@@ -52,23 +52,23 @@ class Outage:
         if self.policy == "raise":
             raise error
         if self.policy == "deny":
-            return self._said(False, 0, RETRY_MS, RETRY_MS)
-        return self._counted_here(client, by)
+            return self._verdict(False, 0, RETRY_MS, RETRY_MS)
+        return self._count_locally(client, by)
 
-    def _counted_here(self, client: Hashable, by: int) -> Verdict:
+    def _count_locally(self, client: Hashable, by: int) -> Verdict:
         now_ms, (amount, window_ms) = self._now_ms(), (self._rate.amount, self._rate.window_ms)
         ends_ms, count = self._local.pop(client, (0, 0))
-        if not now_ms < ends_ms <= now_ms + window_ms:  # over; or from before the clock was set back
+        if not now_ms < ends_ms <= now_ms + window_ms:  # the window is over, or the clock was set back
             ends_ms, count = now_ms + window_ms, 0
         allowed = count + by <= amount
         if allowed:
             count += by
-        if len(self._local) >= CLIENTS_MOST:  # the one that asked longest ago makes room
+        if len(self._local) >= CLIENTS_MOST:  # evict the least recent client
             del self._local[next(iter(self._local))]
         self._local[client] = (ends_ms, count)
         wait_ms = 0 if allowed else None if by > amount else ends_ms - now_ms
-        return self._said(allowed, amount - count, wait_ms, ends_ms - now_ms)
+        return self._verdict(allowed, amount - count, wait_ms, ends_ms - now_ms)
 
-    def _said(self, allowed: bool, remaining: int, retry_after_ms: int | None, reset_ms: int) -> Verdict:
+    def _verdict(self, allowed: bool, remaining: int, retry_after_ms: int | None, reset_ms: int) -> Verdict:
         amount, window_ms = self._rate.amount, self._rate.window_ms
         return Verdict(allowed, amount, remaining, retry_after_ms, reset_ms, window_ms, self._name, store_is_down=True)

@@ -18,20 +18,20 @@ _SHORT: Final = {"s": "1s", "sec": "1s", "m": "1m", "min": "1m", "h": "1h", "d":
 
 @dataclass(frozen=True)
 class Rate:
-    """So many in such a time. `Rate.of("10/minute")` reads one."""
+    """An amount per window. `Rate.of("10/minute")` parses one."""
 
     amount: int
     window_ms: int
 
     def __post_init__(self) -> None:
         if type(self.amount) is not int or not 1 <= self.amount <= MOST:
-            raise BadDeclaration(f"a limit lets through at least 1 and at most {MOST:,}, not {self.amount!r:.40}")
+            raise BadDeclaration(f"a limit allows at least 1 and at most {MOST:,}, not {self.amount!r:.40}")
         if type(self.window_ms) is not int or self.window_ms < 1:
             raise BadDeclaration(f"the window of a limit has at least 1 ms, not {self.window_ms!r:.40}")
 
     @classmethod
     def of(cls, rate: str | Rate) -> Rate:
-        """`10/minute`, `5 per second`, `100/15m`, `1000 per 1h 30m`. Raises BadDeclaration where it is none."""
+        """`10/minute`, `5 per second`, `100/15m`, `1000 per 1h 30m`. Raises BadDeclaration for anything else."""
         if isinstance(rate, Rate):
             return rate
         written = _WRITTEN.fullmatch(rate) if type(rate) is str else None

@@ -13,7 +13,7 @@ from keystead.schema import Bound, SortedSet
 
 
 class RateLimit(Limits):
-    """At most so many requests of a client in a window, however many arrive at once.
+    """At most `rate` requests of a client succeed per window, however many arrive at once.
 
         class AppKeys(Keyspace):
             hits = Counter("limit:{client}", lifetime=after("1m"))
@@ -21,8 +21,8 @@ class RateLimit(Limits):
         limit = RateLimit(keys.hits, "10/minute")
         if not await limit.hit("203.0.113.7"): ...
 
-    The family decides how it counts: a Counter is a fixed window, which costs one number a client; a SortedSet is a
-    sliding window, which is exact and keeps each hit. `TokenBucket`, `AlignedWindow` and `Together` are in
+    The family decides how it counts: a Counter is a fixed window, which costs one number per client; a SortedSet is a
+    sliding window, which is exact and keeps each hit. `TokenBucket`, `AlignedWindow` and `CombinedLimit` are in
     `keystead.parts.limit`. Arguments and errors are those of `Limit`.
     """
 

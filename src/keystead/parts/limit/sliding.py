@@ -1,4 +1,4 @@
-"""Sliding window: never more than so many in any stretch of time."""
+"""Sliding window rate limit: exact in any window."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _ENTRIES_AT_ONCE: Final = 3_000
 
 
 class SlidingWindow(Limit):
-    """Never more than the limit in any window, wherever it begins: the time of each hit is kept, exactly.
+    """Sliding window: never more than the limit in any window, wherever it starts. The time of each hit is stored.
 
         log = SortedSet("limit:{client}", str, lifetime=sliding("2m", touch_every="1s"))    # longer than the window
         limit = SlidingWindow(keys.log, "10/minute")
 
-    All times are the store's. It costs an entry for each hit that was let through in the last window, so never more
-    than the limit; for more than 100,000 a FixedWindow or a TokenBucket is the better choice.
+    Times are the store's clock. It costs one entry for each allowed hit in the last window, so at most the limit; above
+    100,000 use a FixedWindow or a TokenBucket.
     """
 
     keeps_hits = True
 
-    def _checked(self) -> None:
+    def _check_family(self) -> None:
         family, window_ms = self.family.family, self.rate.window_ms
         if not isinstance(family, SortedSet) or family.member.type is not str:
             self._refuse("a sliding window keeps the times of hits in a SortedSet(…) of texts")
@@ -40,7 +40,7 @@ class SlidingWindow(Limit):
         if self.rate.amount > _ENTRIES_MOST:
             self._refuse(f"a sliding window keeps each hit, so at most {_ENTRIES_MOST:,}; take a TokenBucket")
 
-    def _asked_of(self, key: Any, by: int, hit: str) -> LimitCheck:
+    def _check_for(self, key: Any, by: int, hit: str) -> LimitCheck:
         limit, begin = self.rate.amount, store_ms(-self.rate.window_ms)
         return LimitCheck(
             # So many of the newest may stay for this hit to fit; the next older one has to go first.
@@ -54,14 +54,14 @@ class SlidingWindow(Limit):
         limit, window_ms = self.rate.amount, self.rate.window_ms
         now_ms, held, blocking = found[0], found[1], found[2]
         allowed = held <= limit - by
-        # A hit counts up to the last millisecond of the window that it begins.
+        # A hit counts up to the last millisecond of the window it starts.
         wait_ms = max(1, int(blocking[0][1]) + window_ms + 1 - now_ms) if blocking and by <= limit else None
-        # Which hit is the newest costs one more look in the store; it counts for a window at most.
+        # Finding the newest hit would cost one more read; it counts for a window at most.
         reset_ms = window_ms + 1 if held or (allowed and counted) else 0
         return self._verdict(allowed, limit, limit - held - (by if allowed and counted else 0), wait_ms, reset_ms)
 
     def _writes(self, key: Any, by: int, hit: str) -> list[Operation[Any]]:
-        # Hits of one millisecond are still several.
+        # Several hits in one millisecond need different members.
         members = [hit] if by == 1 else [f"{hit}:{number}" for number in range(by)]
         added = [
             key.put(dict.fromkeys(members[at : at + _ENTRIES_AT_ONCE], store_ms()))

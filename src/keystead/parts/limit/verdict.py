@@ -1,4 +1,4 @@
-"""What a limit says of a request."""
+"""The verdict of a rate limit, and its HTTP headers."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from keystead.errors import KeysteadError
 _TELLS: Final = "too many requests; wait a minute"
 
 
-@dataclass(slots=True)  # to freeze it would take longer than all else that is done with the answer of the store
+@dataclass(slots=True)  # not frozen: that would cost more than all other work on a reply
 class Verdict:
-    """Whether a request is let through, and what is left. It is true where it is.
+    """Whether a request is allowed, and what is left. It is truthy if the request is allowed.
 
-    limit            how many are let through in a window
-    remaining        how many more would be let through now
-    retry_after_ms   how long to wait until the same request would be; 0: it is let through; None: it never will be,
-                     because it asks for more than the limit
-    reset_ms         how long until nothing is used up any more, if nobody asks; of a sliding window, at most
+    limit            the number of requests allowed per window
+    remaining        how many more are allowed now
+    retry_after_ms   how long to wait before the same request is allowed; 0: it is allowed; None: never, because it
+                     costs more than the limit
+    reset_ms         how long until the limit is fully reset without further requests; for a sliding window, at most
     window_ms        the window of the limit
     name             of the limit, for `RateLimit-Policy`
-    store_is_down    the store did not answer, and this is what the limit says then
-    each             of several limits, what each of them says; it is the one that lets the least through
+    store_is_down    the store did not answer, and this is the outage policy
+    each             for a CombinedLimit, the verdict of each limit; this one is the strictest
     """
 
     allowed: bool
@@ -57,20 +57,20 @@ class Verdict:
 
 
 def least_of(verdicts: Sequence[Verdict]) -> Verdict:
-    """What several limits say together: what the one says that lets the least through."""
+    """The verdict of several limits: that of the strictest."""
     return verdicts[0] if len(verdicts) == 1 else replace(min(verdicts, key=_room), each=tuple(verdicts))
 
 
 def _room(verdict: Verdict) -> tuple[bool, float, float]:
-    """Refusals first, of these the one that lasts longest; else the one of which the least is left."""
+    """Sort key: refusals first, the longest wait first; then the least remaining."""
     wait_ms = math.inf if verdict.retry_after_ms is None else verdict.retry_after_ms
     return verdict.allowed, -wait_ms, verdict.remaining / verdict.limit
 
 
 class LimitReached(KeysteadError):
-    """A client has asked too often. `retry_after_s` says when it may ask again; `verdict` says all, where there is one.
+    """The rate limit is reached. Retry after `retry_after_s`; `verdict` has the details, if there is one.
 
-    Where it asks for more than the limit at once it may never, and `retry_after_s` is the window.
+    A request that costs more than the limit is never allowed; then `retry_after_s` is the window.
     """
 
     code = "limit-reached"
@@ -88,10 +88,10 @@ class LimitReached(KeysteadError):
 
 def _sentence(verdict: Verdict) -> str:
     if verdict.store_is_down:
-        return "how often you may ask is not known at the moment; try again"
+        return "the rate limit cannot be checked at the moment; try again"
     after = verdict.retry_after
     if after is None:
-        return f"this asks for more than the {verdict.limit} that are let through at once; ask for less"
+        return f"this asks for more than the {verdict.limit} that are allowed at once; ask for less"
     return f"too many requests; wait {max(1, after)} s"
 
 

@@ -1,4 +1,4 @@
-"""Fixed windows: so many in a window, then nobody until the next one."""
+"""Fixed window rate limits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from keystead.errors import BadKey
-from keystead.parts.limit.limit import Limit, LimitCheck, as_counted
+from keystead.parts.limit.limit import Limit, LimitCheck, with_outcome
 from keystead.parts.limit.outage import WhenDown
 from keystead.parts.limit.rate import Rate
 from keystead.parts.limit.verdict import Verdict
@@ -23,18 +23,17 @@ _SET_BACK_MS: Final = 1_000
 
 
 class FixedWindow(Limit):
-    """A window that begins with the first request of a client, and ends by the clock of the store.
+    """Fixed window that starts with the first request of a client, and ends by the store's clock.
 
         hits = Counter("limit:{client}", lifetime=after("1m"))        # its lifetime is the window
         limit = FixedWindow(keys.hits, "10/minute")
 
-    It may also be kept as a hash with the fields `count` and `windowStart` (in ms). Whoever is refused does not make
-    the window longer. At the edge of two windows twice the limit may pass in a moment: where that matters, take a
-    SlidingWindow. It costs one number for each client, and works on every store with atomic steps, Memcached
-    included.
+    It may also be a hash with the fields `count` and `windowStart` (in ms). Refused requests do not extend the window.
+    At the edge of two windows twice the limit may pass within a moment: if that matters, use a SlidingWindow. It costs
+    one number per client, and works on every store with atomic steps, Memcached included.
     """
 
-    def _checked(self) -> None:
+    def _check_family(self) -> None:
         family = self.family.family
         is_hash = isinstance(family, Hash)
         fields = {family.stored_name(name): name for name in family.field_names}
@@ -50,7 +49,7 @@ class FixedWindow(Limit):
         self._is_hash = is_hash
         self._start = fields.get("windowStart", "")  # as Python names it
 
-    def _asked_of(self, key: Any, by: int, hit: str) -> LimitCheck:
+    def _check_for(self, key: Any, by: int, hit: str) -> LimitCheck:
         most = self.rate.amount - by
         if not self._is_hash:
             return LimitCheck((key.get(), key.left_ms()), key.at_most(most), (key.increment(by),), self._judge)
@@ -67,15 +66,15 @@ class FixedWindow(Limit):
 
 
 class AlignedWindow(Limit):
-    """Windows that begin at round times for everybody: each minute at :00, each hour at :00:00.
+    """Fixed windows aligned to the clock: each minute at :00, each hour at :00:00.
 
         hits = Counter("limit:{client}:{windowStart:int}", lifetime=after("2m"))     # longer than the window
         limit = AlignedWindow(keys.hits, "10/minute")
 
-    start   the placeholder that is the beginning of the window, in ms since 1970
+    start   the placeholder for the start of the window, in ms since 1970
 
-    The time is that of the store: the first hit of a process asks for it (one round trip more), and every hit brings
-    it along again. A hit that arrives after the window for which it was sent is counted again, in the right one.
+    Time is the store's clock: the first hit of a process reads it (one more round trip), and every hit returns it. A
+    hit that arrives after its window has ended is counted again in the right one.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class AlignedWindow(Limit):
         self._clock = _StoreClock()
         super().__init__(family, rate, when_down=when_down, name=name)
 
-    def _checked(self) -> None:
+    def _check_family(self) -> None:
         family = self.family.family
         if not isinstance(family, Counter) or self._start not in family.pattern.names:
             self._refuse(f"an aligned window is counted in a Counter(…) with {{{self._start}:int}} in its pattern")
@@ -106,20 +105,20 @@ class AlignedWindow(Limit):
         for _ in range(_TRIES):
             start_ms = self._start_ms()
             is_counted, found = await self._count(self._key_in(start_ms, client), by)
-            verdict = as_counted(self._judge_in(start_ms, found, by, True), is_counted)
+            verdict = with_outcome(self._judge_in(start_ms, found, by, True), is_counted)
             if start_ms <= found[0] < start_ms + self.rate.window_ms:
                 break
         return verdict
 
     async def _count(self, key: Any, by: int) -> tuple[bool, Sequence[Any]]:
-        """Count a hit in this window; whether it was counted, and what was found just before."""
+        """Count a hit in this window. Returns whether it was counted, and the values just before."""
         if by == 1:
-            usual, _ = self._usual or self._prepare()
+            prepared, _ = self._prepared_hit or self._prepare()
             name = key.key.encode()
-            outcome = await usual.ask(name)
-            return bool(outcome), usual.found(outcome, [name])
-        asked = self._asked_of(key, by, "")
-        done = await self.family.keyspace.atomically(*asked.looks, asked.guard, *asked.writes)
+            outcome = await prepared.ask(name)
+            return bool(outcome), prepared.found(outcome, [name])
+        checks = self._check_for(key, by, "")
+        done = await self.family.keyspace.atomically(*checks.looks, checks.guard, *checks.writes)
         return bool(done), done.values if done else done.before
 
     def _start_ms(self) -> int:
@@ -134,7 +133,7 @@ class AlignedWindow(Limit):
     def _key(self, client: tuple[Any, ...]) -> Any:
         return self._key_in(self._start_ms(), client)
 
-    def _asked_of(self, key: Any, by: int, hit: str) -> LimitCheck:
+    def _check_for(self, key: Any, by: int, hit: str) -> LimitCheck:
         judge = partial(self._judge_in, self._start_ms())
         return LimitCheck((key.clock(), key.get()), key.at_most(self.rate.amount - by), (key.increment(by),), judge)
 
@@ -148,10 +147,10 @@ class AlignedWindow(Limit):
 
 
 class _StoreClock:
-    """The time of the store as far as a process knows it: what it said last, and what has passed here since.
+    """An estimate of the store's clock: its last reply plus the time elapsed here since.
 
-    It is never ahead of the store, because its answers are old when they arrive. So whoever goes by it may name a
-    window that is just over, and never one that has not begun.
+    It is never ahead of the store, because replies are old when they arrive. So it may pick a window that has just
+    ended, but never one that has not begun.
     """
 
     def __init__(self, passed_ms: Callable[[], int] = lambda: time.monotonic_ns() // 1_000_000) -> None:
@@ -167,8 +166,8 @@ class _StoreClock:
         here_ms = self._passed_ms()
         offset_ms = store_ms - here_ms
         known_ms = offset_ms if self._offset_ms is None else self._offset_ms
-        # The answer that travelled least knows best, unless the clocks have drifted apart since, or that of the store
-        # was set back: a server that took over has one of its own.
+        # The reply with the least delay is the best estimate, unless the clocks have drifted apart, or the store's was
+        # set back: after a failover it is another server's clock.
         is_old = here_ms - self._seen_ms > _DRIFT_MS or offset_ms < known_ms - _SET_BACK_MS
         if self._offset_ms is None or offset_ms > known_ms or is_old:
             self._offset_ms, self._seen_ms = offset_ms, here_ms

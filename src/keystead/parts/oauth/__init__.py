@@ -1,4 +1,4 @@
-"""Logging in at an OAuth 2 or OpenID Connect provider: the client's side, without HTTP routes and without a store.
+"""OAuth 2 and OpenID Connect client: log in with a provider, without HTTP routes and without a store.
 
 provider = DISCORD.configured(client_id="...", client_secret="...")
 client = Client(provider, http, now_ms)

@@ -1,4 +1,4 @@
-"""OpenID Connect discovery: an issuer says where its endpoints are."""
+"""OpenID Connect discovery: the endpoints of an issuer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEEP_MS: Final = 3_600_000
 
 @dataclass(frozen=True)
 class Places:
-    """Where a provider is reached. Each URL was checked: nothing secret goes to it in the clear."""
+    """The endpoints of a provider. Each URL was checked: no secret is sent in plain text."""
 
     authorize_url: str
     token_url: str
@@ -27,7 +27,7 @@ class Places:
 
 
 class Discovery:
-    """The places of a provider: from its settings, and where those are silent from its issuer. Kept for an hour."""
+    """The endpoints of a provider, from its settings or else by discovery. Cached for an hour."""
 
     def __init__(
         self, provider: Provider, endpoints: Endpoints, now_ms: Callable[[], int], *, development: bool
@@ -43,7 +43,7 @@ class Discovery:
             self._places = self._combined({})
 
     async def places(self) -> Places:
-        """No round trip, but for the first use and once an hour after that. A failure is not kept."""
+        """No round trip, except for the first use and once an hour. Failures are not cached."""
         if self._places is not None and not self._is_old():
             return self._places
         return await self._fetching.join(self._fetched)
@@ -63,7 +63,7 @@ class Discovery:
             raise BadProvider(self._provider.name, "issuer must be a URL without a query")
         url = f"{issuer.removesuffix('/')}/.well-known/openid-configuration"
         metadata = await self._endpoints.get("discovery document", url)
-        # Exactly: a slash more or less names another issuer (OpenID Connect Discovery 1.0, 4.3).
+        # An exact match: one slash more or less is another issuer (OpenID Connect Discovery 1.0, 4.3).
         if metadata.get("issuer") != issuer:
             raise WrongIssuer(
                 self._provider.name, f"its discovery document names another issuer than the setting, {issuer}"

@@ -16,7 +16,7 @@ _TRY_LATER = frozenset({408, 425, 429})
 
 
 class Endpoints:
-    """Sends requests to one provider, and turns what comes back into JSON or a typed error.
+    """Sends requests to one provider, and turns responses into JSON or a typed error.
 
     Secrets travel in headers and forms only, never in a URL: HTTP libraries and proxies write URLs to logs.
     """
@@ -31,11 +31,11 @@ class Endpoints:
         return self._object(what, *await self._send(what, "GET", url, headers, None))
 
     async def post(self, what: str, url: str, headers: Mapping[str, str], form: Mapping[str, str]) -> dict[str, Any]:
-        """Post a form, and read the JSON object that answers it."""
+        """POST a form, and parse the JSON object in the response."""
         return self._object(what, *await self._send(what, "POST", url, headers, form))
 
     async def tell(self, what: str, url: str, headers: Mapping[str, str], form: Mapping[str, str]) -> None:
-        """Post a form to which only the status answers."""
+        """POST a form; only the status of the response matters."""
         status, body = await self._send(what, "POST", url, headers, form)
         if not 200 <= status < 300:
             raise self._failure(what, status, _json(body))
@@ -43,7 +43,7 @@ class Endpoints:
     async def _send(
         self, what: str, method: str, url: str, headers: Mapping[str, str] | None, form: Mapping[str, str] | None
     ) -> tuple[int, bytes]:
-        # Not compressed: a small answer that unpacks to a huge one would get past the bound.
+        # Not compressed: a decompression bomb would bypass the size limit.
         sent = {
             "accept": "application/json",
             "accept-encoding": "identity",
@@ -51,13 +51,13 @@ class Endpoints:
             **(headers or {}),
         }
         try:
-            # The library's own limit is on each wait, and a provider that sends a byte now and then never meets it.
+            # The library's timeout applies to each read, so a slow trickle of bytes never reaches it.
             async with asyncio.timeout(self._timeout_s):
                 async with self._http.stream(
                     method, url, headers=sent, data=form, follow_redirects=False, timeout=self._timeout_s
                 ) as answer:
                     return answer.status_code, await self._body(what, answer)
-        # `from None`: the library's errors carry the request, and with it what was sent.
+        # `from None`: library errors carry the request, and with it secrets.
         except (TimeoutError, httpx2.TimeoutException):
             sentence = f"its {what} did not answer within {self._timeout_s:g} seconds"
             raise ProviderUnavailable(self._provider, sentence) from None
@@ -94,7 +94,7 @@ class Endpoints:
 
 
 def _json(body: bytes) -> dict[str, Any] | None:
-    """The object that a body holds; None: it holds none."""
+    """Parse a JSON object. None: it is not one."""
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):

@@ -17,8 +17,8 @@ from keystead.parts.oauth.oauth_errors import BadAnswer, BadIdToken
 from keystead.parts.oauth.provider import Provider
 from keystead.parts.oauth.shared_fetch import Shared
 
-LEEWAY_S: Final = 60  # how far two honest clocks may be apart
-KEEP_MS: Final = 600_000  # a key that the issuer withdraws is no longer trusted after that
+LEEWAY_S: Final = 60  # tolerated clock skew
+KEEP_MS: Final = 600_000  # a withdrawn key is not trusted for longer than this
 REFETCH_EVERY_MS: Final = 30_000
 
 _KEY_TYPES = {"RS256": "RSA", "PS256": "RSA", "ES256": "EC", "EdDSA": "OKP", "Ed25519": "OKP"}
@@ -36,10 +36,10 @@ class _Registry(jws.JWSRegistry):
 
 
 class IssuerKeys:
-    """The public keys of an issuer, kept for ten minutes.
+    """The public keys of an issuer, cached for ten minutes.
 
-    A key id that is not among them is looked for once more, for issuers change their keys; but not more often than
-    every 30 seconds, so that nobody can make us ask without end. Nobody whose key is at hand waits for that.
+    An unknown key id triggers a new fetch, because issuers rotate their keys; but at most every 30 seconds, so that
+    forged tokens cannot cause endless requests. Logins whose key is known do not wait for it.
     """
 
     def __init__(self, provider: str, endpoints: Endpoints, now_ms: Callable[[], int]) -> None:
@@ -52,7 +52,7 @@ class IssuerKeys:
         self._fetching: Shared[None] = Shared()
 
     async def matching(self, jwks_uri: str, kid: object, algorithm: str) -> Key:
-        """The one key that may have signed this; BadIdToken where there is none."""
+        """The key that may have signed this. Raises BadIdToken if there is none."""
         fetch = partial(self._fetch, jwks_uri)
         if self._keys is None or self._now_ms() - self._fetched_at_ms >= KEEP_MS:
             await self._fetching.join(fetch)
@@ -65,7 +65,7 @@ class IssuerKeys:
         return key
 
     def _may_look_again(self) -> bool:
-        """Whether to ask for the key set because of a key that is not in it; to wait for one who asks costs nothing."""
+        """Whether to fetch the key set again for an unknown key; joining a fetch in progress costs nothing."""
         if self._fetching.is_under_way:
             return True
         now_ms = self._now_ms()
@@ -82,7 +82,7 @@ class IssuerKeys:
         self._fetched_at_ms = self._now_ms()
 
     def _choose(self, kid: object, algorithm: str) -> Key | None:
-        """By key id; a token that names none is taken only where just one key could have signed it."""
+        """Find a key by its id; without an id, only if exactly one key could have signed the token."""
         fitting = [
             key
             for key in self._keys or ()
@@ -95,7 +95,7 @@ class IssuerKeys:
 
 
 def _imported(published: object) -> Key | None:
-    """A public key; None for what we cannot use, for a set may hold keys of kinds that came after us."""
+    """Parse a public key. None: a kind that we do not support."""
     if not isinstance(published, dict) or published.get("kty") not in _KEY_TYPES.values():
         return None
     try:
@@ -107,7 +107,7 @@ def _imported(published: object) -> Key | None:
 async def verified_claims(
     id_token: str, nonce: str, provider: Provider, keys: IssuerKeys, jwks_uri: str, now_ms: int
 ) -> dict[str, Any]:
-    """The claims of an ID token that the issuer signed for us, for this login, and that is still good.
+    """Verify an ID token: signed by the issuer, for us, for this login, and not expired. Returns its claims.
 
     BadIdToken says which of that does not hold. The key is never taken from the token.
     """
@@ -131,7 +131,7 @@ async def verified_claims(
 
 
 def _problem_of(claims: dict[str, Any], provider: Provider, nonce: str, now_s: float) -> str | None:
-    """What is wrong with claims whose signature is right; None: nothing."""
+    """The first invalid claim of a token with a valid signature; None: all are valid."""
     audience = claims.get("aud")
     audiences = [audience] if isinstance(audience, str) else audience
     subject, expires, issued = claims.get("sub"), claims.get("exp"), claims.get("iat")
@@ -159,10 +159,10 @@ def _problem_of(claims: dict[str, Any], provider: Provider, nonce: str, now_s: f
 
 
 def _is_number(value: object) -> TypeGuard[float]:
-    """Neither infinite nor NaN, nor an integer that is too large to be reckoned with as a float."""
+    """A finite number: not infinite, not NaN, and not an integer too large for a float."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < _LARGEST_NUMBER
 
 
 def _is_same(given: object, expected: str) -> bool:
-    # JSON can hold half a character, which UTF-8 does not know.
+    # JSON can contain lone surrogates, which UTF-8 cannot encode.
     return isinstance(given, str) and hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())

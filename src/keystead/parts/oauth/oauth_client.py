@@ -1,4 +1,4 @@
-"""The client: from "log in with ..." to who logged in."""
+"""The OAuth 2 and OpenID Connect client: from the authorize URL to the identity of the user."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from keystead.schema.lifetime import duration_ms
 
 
 class Client:
-    """Talks to one provider, for as long as the program runs: it keeps the provider's keys and endpoints.
+    """A client for one provider; it caches the provider's keys and endpoints.
 
     `http` is shared and stays open; nothing secret is in a URL that it fetches. `timeout` bounds each request as a
     whole. `development` allows http to this machine itself; without it every endpoint must be https (BadProvider).
@@ -46,7 +46,7 @@ class Client:
         self._keys = IssuerKeys(provider.name, self._endpoints, now_ms)
 
     async def authorize_url(self, redirect_uri: str, state: str, challenge: str, nonce: str) -> str:
-        """Where to send the browser. `challenge` is `challenge_of(verifier)`; plain OAuth 2 has no use for the nonce.
+        """The URL to redirect the browser to. `challenge` is `challenge_of(verifier)`; plain OAuth 2 ignores the nonce.
 
         The first call may have to ask the issuer where that is: one round trip.
         """
@@ -54,14 +54,14 @@ class Client:
         return _with_query(places.authorize_url, self._authorization(redirect_uri, state, challenge, nonce))
 
     def app_authorize_url(self, redirect_uri: str, state: str, challenge: str, nonce: str) -> str | None:
-        """The same for the provider's own app; None: it has none."""
+        """The same for the provider's own app; None if it has no app."""
         if self.provider.app_authorize_url is None:
             return None
         asked = self._authorization(redirect_uri, state, challenge, nonce)
         return _with_query(self.provider.app_authorize_url, asked)
 
     async def check_issuer(self, iss: str | None) -> None:
-        """Compare the `iss` of a callback (RFC 9207); WrongIssuer: the callback is not the answer of this provider.
+        """Check the `iss` of a callback (RFC 9207). Raises WrongIssuer if the callback is from another provider.
 
         Call it before the code is exchanged, which would hand the code of one provider to another. None is refused
         only where the provider says that it always sends one. A provider without issuer has nothing to compare with:
@@ -76,7 +76,7 @@ class Client:
             raise WrongIssuer(self.provider.name, "the callback comes from another issuer")
 
     async def exchange(self, code: str, verifier: str, redirect_uri: str) -> Tokens:
-        """The tokens for a code. ProviderRefused: it is spent, too old, or not ours. One round trip."""
+        """Exchange a code for tokens. ProviderRefused: it is used, expired, or not ours. One round trip."""
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -86,7 +86,7 @@ class Client:
         return tokens_from(await self._ask_for_tokens(form), self.provider, self._now_ms())
 
     async def refresh(self, refresh_token: str) -> Tokens:
-        """New tokens for a refresh token, which is the new one from now on, too, unless another came with them.
+        """New tokens for a refresh token. The old refresh token stays in use unless a new one came with them.
 
         ProviderRefused: it is spent or revoked. ProviderUnavailable: it may have been spent all the same, for the
         answer can be lost on the way. One round trip.
@@ -95,7 +95,7 @@ class Client:
         return tokens_from(await self._ask_for_tokens(form), self.provider, self._now_ms(), refresh_token)
 
     async def identity(self, tokens: Tokens, nonce: str) -> Identity:
-        """Who the tokens of `exchange` belong to. `nonce` is the one of `authorize_url`.
+        """The identity of the user of these tokens. `nonce` is the one of `authorize_url`.
 
         With OpenID Connect the ID token is verified (BadIdToken), and userinfo must speak of the same person. One
         round trip, and one more where the issuer's keys are not at hand.
@@ -113,14 +113,14 @@ class Client:
         if places.userinfo_url is not None:
             headers = {"authorization": f"Bearer {tokens.access_token}"}
             told = await self._endpoints.get("userinfo endpoint", places.userinfo_url, headers)
-            # The access token could have been exchanged for that of somebody else (OpenID Connect Core 1.0, 5.3.2).
+            # The access token could have been swapped for that of another user (OpenID Connect Core 1.0, 5.3.2).
             if subject is not None and told.get("sub") != subject:
                 raise BadIdToken(self.provider.name, "its userinfo endpoint speaks of another person than its ID token")
             facts |= told
         return identity_from(facts, self.provider.identity, self.provider.name)
 
     async def revoke(self, token: str, kind: Literal["access_token", "refresh_token"] = "refresh_token") -> bool:
-        """Have a token revoked (RFC 7009), and with a refresh token what belongs to it. A dead one is no error.
+        """Revoke a token (RFC 7009), and with a refresh token its access tokens. An expired one is not an error.
 
         False: this provider has no endpoint for it, and nothing was sent. One round trip.
         """
@@ -151,20 +151,20 @@ class Client:
         return await self._endpoints.post("token endpoint", places.token_url, headers, form)
 
     def _authenticated(self, form: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-        """Headers and form that say who we are. A client without secret only gives its name."""
+        """The headers and form fields that authenticate the client. Without a secret it only sends its id."""
         secret = self.provider.client_secret
         if secret is None:
             return {}, {**form, "client_id": self.provider.client_id}
         plain = secret.get_secret_value()
         if self.provider.client_auth == "post":
             return {}, {**form, "client_id": self.provider.client_id, "client_secret": plain}
-        # RFC 6749, 2.3.1: each is form-encoded first, so that a colon in either does no harm.
+        # RFC 6749, 2.3.1: each is form-encoded first, so that a colon in either is safe.
         pair = f"{quote_plus(self.provider.client_id)}:{quote_plus(plain)}"
         return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}, form
 
 
 def _with_query(url: str, asked: dict[str, str]) -> str:
-    """The URL with these parameters; those that it has already stay, unless they have the same name."""
+    """The URL with these query parameters added; existing ones with the same name are replaced."""
     parts = urlsplit(url)
     kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in asked]
     return urlunsplit(parts._replace(query=urlencode([*kept, *asked.items()])))

@@ -1,4 +1,4 @@
-"""What goes wrong between a provider and us. No sentence holds a code, a token or a secret."""
+"""OAuth errors. No message contains a code, a token or a secret."""
 
 import re
 
@@ -20,7 +20,7 @@ def error_word(text: object) -> str | None:
 
 
 class OAuthError(KeysteadError):
-    """The root of what can go wrong with a provider, whose name is in `provider`."""
+    """The base class of provider errors; `provider` is the name of the provider."""
 
     code = "oauth"
 
@@ -30,13 +30,13 @@ class OAuthError(KeysteadError):
 
 
 class BadProvider(OAuthError):
-    """A provider that is configured wrongly. Nothing was sent."""
+    """The configuration of a provider is invalid. Nothing was sent."""
 
     code = "bad-provider"
 
 
 class ProviderRefused(OAuthError):
-    """The provider said no: to the code, to the token, or to us. Asking the same again is of no use.
+    """The provider refused the code, the token, or the client. Retrying does not help.
 
     `error` is the word that it gave, such as `invalid_grant`; None: it gave none that can be repeated.
     """
@@ -49,24 +49,24 @@ class ProviderRefused(OAuthError):
 
 
 class ProviderUnavailable(OAuthError):
-    """The provider cannot be reached, did not answer in time, or says that it cannot answer now. Try again later."""
+    """The provider is unreachable, timed out, or is temporarily unavailable. Try again later."""
 
     code = "provider-unavailable"
 
 
 class BadAnswer(OAuthError):
-    """The provider answered with something that the protocol does not allow, or that is too large."""
+    """The response of the provider violates the protocol, or is too large."""
 
     code = "bad-provider-answer"
 
 
 class BadIdToken(OAuthError):
-    """An ID token that does not prove who logged in: its signature or one of its claims is wrong. Nobody is let in."""
+    """An ID token with an invalid signature or claim. The login is refused."""
 
     code = "bad-id-token"
 
 
 class WrongIssuer(OAuthError):
-    """An answer that comes from another provider than the one that was asked."""
+    """A callback from another provider than the one that was asked (mix-up attack)."""
 
     code = "wrong-issuer"

@@ -1,4 +1,4 @@
-"""Proof Key for Code Exchange (RFC 7636): only whoever began a login can finish it."""
+"""PKCE, Proof Key for Code Exchange (RFC 7636): only the client that started a login can finish it."""
 
 from secrets import token_urlsafe
 
@@ -13,5 +13,5 @@ def new_verifier() -> str:
 
 
 def challenge_of(verifier: str) -> str:
-    """The S256 challenge of a verifier: what the provider is shown when the login begins."""
+    """The S256 challenge of a verifier, sent to the provider when the login starts."""
     return digest(verifier)

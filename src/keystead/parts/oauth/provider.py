@@ -1,4 +1,4 @@
-"""A provider as data: where its endpoints are, who we are to it, and how it says who somebody is."""
+"""The configuration of a provider: its endpoints, our client, and its user fields."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from keystead.parts.oauth.oauth_errors import BadProvider
 
-# Never `none`, and never an HMAC, whose key would be a secret that several parties share.
+# Never `none`, and never an HMAC, whose key would be a shared secret.
 ALGORITHMS: Final = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")
 
 
 class IdentityFields(BaseModel):
-    """Which fields of the userinfo answer say who somebody is. Of `name`, the first that is not empty counts."""
+    """The fields of the userinfo response that identify a user. For `name`, the first that is not empty is used."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,8 +37,8 @@ class Provider(BaseModel):
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")
     client_id: str = ""
     client_secret: SecretStr | None = None
-    needs_secret: bool = False  # a client that can keep none is told from others by its redirect URI and PKCE
-    client_auth: Literal["basic", "post"] = "basic"  # where the secret stands: in a header, or in the form
+    needs_secret: bool = False  # a public client is identified by its redirect URI and PKCE
+    client_auth: Literal["basic", "post"] = "basic"  # the secret is in a header, or in the form
     scope: str = "openid profile"
     issuer: str | None = None
     authorize_url: str | None = None
@@ -47,7 +47,7 @@ class Provider(BaseModel):
     userinfo_url: str | None = None
     jwks_uri: str | None = None
     revoke_url: str | None = None
-    revokes_grant: bool = False  # revoking one token ends all tokens that the user gave this client, on every device
+    revokes_grant: bool = False  # revoking one token revokes all tokens of this user and client, on every device
     authorize_parameters: Mapping[str, str] = Field(default_factory=dict)
     identity: IdentityFields = IdentityFields()
     algorithms: tuple[Literal["RS256", "PS256", "ES256", "EdDSA", "Ed25519"], ...] = ALGORITHMS
@@ -56,7 +56,7 @@ class Provider(BaseModel):
     def configured(self, **settings: Any) -> Self:
         """The same provider with other settings, `client_id` and `client_secret` above all. Raises BadProvider."""
         try:
-            # The fields themselves, not a dump of them: a dump would hide the secret for good.
+            # The fields themselves, not a dump: a dump would mask the secret.
             return type(self).model_validate({**dict(self), **settings})
         except ValidationError as error:
             wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
@@ -68,7 +68,7 @@ class Provider(BaseModel):
 
     @property
     def missing(self) -> list[str]:
-        """The settings without which nobody can log in here."""
+        """The required settings that are missing."""
         needed = {"client_id": self.client_id}
         if self.needs_secret:
             needed["client_secret"] = self.client_secret.get_secret_value() if self.client_secret else ""
@@ -82,7 +82,7 @@ class Provider(BaseModel):
 
 
 def oidc(issuer: str, *, name: str = "oidc", **settings: Any) -> Provider:
-    """Any OpenID Connect provider, by its issuer: endpoints and keys are found by discovery."""
+    """Any OpenID Connect provider by its issuer, with discovery of endpoints and keys."""
     return Provider(name=name).configured(issuer=issuer, **settings)
 
 
@@ -129,7 +129,7 @@ PRESETS: Final[Mapping[str, Provider]] = {one.name: one for one in (DISCORD, GIT
 
 
 def check_fetched(provider: str, what: str, url: str, *, development: bool) -> str:
-    """Refuse (BadProvider) a URL to which secrets would travel in the clear.
+    """Refuse (BadProvider) a URL to which secrets would be sent in plain text.
 
     It must be https; in development, http to this machine itself is allowed.
     """

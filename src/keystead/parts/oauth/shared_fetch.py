@@ -1,4 +1,4 @@
-"""One call for all who need the same thing at the same moment."""
+"""Single flight: concurrent callers share one call."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """At most one call is under way. Whoever asks meanwhile gets what comes of it, also its failure.
+    """At most one call is in progress. Concurrent callers get its result or its failure.
 
-    So a provider that hangs costs each login one timeout, and not one after another. Whoever is cancelled does not
+    So a provider that hangs costs each login one timeout, and not one after another. Cancelling a caller does not
     cancel it for the others.
     """
 
@@ -24,7 +24,7 @@ class Shared(Generic[T]):
         return self._task is not None and not self._task.done()
 
     async def join(self, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Wait for the call that is under way; where there is none, begin it."""
+        """Wait for the call in progress, or start one."""
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(begin())
             self._task.add_done_callback(_seen)
@@ -32,6 +32,6 @@ class Shared(Generic[T]):
 
 
 def _seen(task: asyncio.Task[Any]) -> None:
-    """Look at a failure that nobody waits for any more, or asyncio reports it as forgotten."""
+    """Retrieve the exception: avoids asyncio's "never retrieved" warning."""
     if not task.cancelled():
         task.exception()

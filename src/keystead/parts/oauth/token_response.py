@@ -1,4 +1,4 @@
-"""What a provider gives: tokens, and who they belong to."""
+"""Parse the token and userinfo responses of a provider."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Final
 from keystead.parts.oauth.oauth_errors import BadAnswer
 from keystead.parts.oauth.provider import IdentityFields, Provider
 
-DEFAULT_LIFETIME_S: Final = 3600  # of an access token, where the provider does not say
+DEFAULT_LIFETIME_S: Final = 3600  # of an access token, if the provider does not say
 _LONGEST_LIFETIME_S = 10 * 365 * 86_400
-_TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")  # what can stand in a header
+_TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")  # what a header can contain
 _SCOPE = re.compile(r"[\x20-\x7e]{1,4096}")
 _LONGEST_ID = 255  # as OpenID Connect bounds `sub`
 _LONGEST_NAME = 256
@@ -21,7 +21,7 @@ _LONGEST_AVATAR = 2048
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of one person at one provider. Their text form shows no token."""
+    """The tokens of a user at a provider. The repr contains no token."""
 
     access_token: str = field(repr=False)
     refresh_token: str | None = field(repr=False)
@@ -33,7 +33,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Identity:
-    """Who logged in: their id at the provider, their name there, and their picture (a URL, or an id of its own)."""
+    """The user who logged in: id and name at the provider, and picture (a URL, or an id of its own)."""
 
     id: str
     name: str
@@ -41,7 +41,7 @@ class Identity:
 
 
 def tokens_from(answer: Mapping[str, Any], provider: Provider, now_ms: int, refresh_token: str | None = None) -> Tokens:
-    """Read the answer of a token endpoint. `refresh_token` stays in use where the answer brings no new one."""
+    """Parse a token response. `refresh_token` stays in use if there is no new one."""
     token_type = answer.get("token_type")
     if not isinstance(token_type, str) or token_type.lower() != "bearer":
         raise BadAnswer(provider.name, "the token endpoint gave a token that is not of type Bearer")
@@ -50,8 +50,8 @@ def tokens_from(answer: Mapping[str, Any], provider: Provider, now_ms: int, refr
         access_token=_token(answer, "access_token", provider) or _missing("access_token", provider),
         refresh_token=_token(answer, "refresh_token", provider) or refresh_token,
         id_token=_token(answer, "id_token", provider),
-        # RFC 6749, 5.1: left out where it is what was asked for. What is no scope is taken for left out: it is only
-        # kept, and to refuse the answer would lose a refresh token that replaced the old one.
+        # RFC 6749, 5.1: omitted if it is what was requested. An invalid scope counts as omitted: it is only stored, and
+        # refusing the response would lose a refresh token that replaced the old one.
         scope=scope if isinstance(scope, str) and _SCOPE.fullmatch(scope) else provider.scope,
         token_type="Bearer",  # noqa: S106 - the type of a token, not a token
         expires_at_ms=now_ms + 1000 * _lifetime_s(answer.get("expires_in")),
@@ -72,7 +72,7 @@ def _missing(name: str, provider: Provider) -> str:
 
 
 def _lifetime_s(expires_in: object) -> int:
-    """Some providers write the number as text, some leave it out."""
+    """Some providers send the number as text, some omit it."""
     try:
         seconds = int(expires_in) if isinstance(expires_in, (int, float, str)) else 0
     except (ValueError, OverflowError):
@@ -81,7 +81,7 @@ def _lifetime_s(expires_in: object) -> int:
 
 
 def identity_from(facts: Mapping[str, Any], fields: IdentityFields, provider: str) -> Identity:
-    """Read who somebody is from the answer of a userinfo endpoint, or from the claims of an ID token."""
+    """Parse the user from a userinfo response, or from the claims of an ID token."""
     id_ = facts.get(fields.id)
     if isinstance(id_, int) and not isinstance(id_, bool):
         id_ = str(id_)
@@ -95,7 +95,7 @@ def identity_from(facts: Mapping[str, Any], fields: IdentityFields, provider: st
 
 
 def _line(text: object) -> str:
-    """A name as one line: what cannot be seen becomes a space."""
+    """A name on one line: invisible characters become spaces."""
     if not isinstance(text, str):
         return ""
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -1,5 +1,8 @@
-"""Outbox, as a part: messages that are delivered although the receiver is down or the process is killed."""
+"""Transactional outbox: at-least-once delivery, even if the receiver is down or the process is killed."""
 
+from typing import TYPE_CHECKING
+
+from keystead.deprecation import renamed
 from keystead.parts.outbox.delivery import DeliveryCounts
 from keystead.parts.outbox.message import DeliveryFailed, OutboxMessage, Undeliverable
 from keystead.parts.outbox.outbox import Outbox, QueueNow
@@ -19,3 +22,6 @@ __all__ = [
     "Trouble",
     "Undeliverable",
 ]
+
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(__name__, {"Counts": "DeliveryCounts"})

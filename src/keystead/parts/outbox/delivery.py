@@ -1,4 +1,4 @@
-"""A turn: one process delivers one queue, message by message, under the queue's lease."""
+"""Delivery of one queue by one process: message by message, under the queue's lease."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from keystead.parts.outbox.outbox_keys import (
 )
 from keystead.parts.outbox.queue_index import QueueIndex
 from keystead.parts.outbox.retry_policy import OutboxPolicy
-from keystead.parts.sanitize import visible
+from keystead.parts.sanitize import error_text
 from keystead.schema.doctor.quarantine import set_entries_aside
 from keystead.schema.unreadable import log_unreadable
 
@@ -34,18 +34,18 @@ _log = logging.getLogger("keystead.outbox")
 
 Send: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]
 Said: TypeAlias = Literal["delivered", "failed", "given-up"]
-Head: TypeAlias = Sequence[SeenMessage]  # the first message of a queue, or none
+Head: TypeAlias = Sequence[SeenMessage]  # the first message of a queue, or empty
 
-MOST_IN_A_TURN: Final = 100  # then others have a turn
-_RENEWALS: Final = 3  # in the time of a lease
+MAX_PER_DELIVERY: Final = 100  # then other queues get their turn
+_RENEWALS_PER_LEASE: Final = 3  # per lease
 _NO_DEADLINE: Final = -1  # as PTTL says it
-_GIVEN_UP_TOGETHER: Final = 200
-_LONGEST_ERROR: Final = 300
+_MAX_GIVEN_UP_AT_ONCE: Final = 200
+_MAX_ERROR: Final = 300
 
 
 @dataclass
 class DeliveryCounts:
-    """What was done with messages: each attempt counts once, and what was given up once more."""
+    """Counts of attempts; messages that were given up count once more."""
 
     delivered: int = 0
     failed: int = 0
@@ -53,11 +53,11 @@ class DeliveryCounts:
 
 
 class Lost(Exception):
-    """The lease is another's by now, or the queue was dropped: there is nothing more to do, and nothing to write."""
+    """The lease was lost, or the queue was dropped: stop, and write nothing."""
 
 
 class Deliverer:
-    """What all turns of one process have in common."""
+    """What all deliveries of one process share."""
 
     def __init__(
         self,
@@ -75,15 +75,15 @@ class Deliverer:
         self.policy = policy
         self.wait = wait
         self.on_outcome = on_outcome
-        # The same in each turn of this process: it takes up again what it lost sight of when the store was away.
+        # The same for all deliveries of this process: it can resume its leases after a store outage.
         self.lease: Final = QueueLease(by=by)
 
 
 class Delivery:
-    """One queue, from the moment that this process claims it until it is empty, fails, or had its share of the time.
+    """The delivery of one queue, from its claim until it is empty, fails, or has had its share of messages.
 
-    Each step is atomic and begins with the lease: whoever lost it changes nothing. A message is taken out after it was
-    sent, so a crash in between repeats it.
+    Each step is atomic and guarded by the lease: without it nothing changes. A message is removed after it was sent, so
+    a crash in between repeats it.
     """
 
     def __init__(self, deliverer: Deliverer, queue: QueueName, counts: DeliveryCounts) -> None:
@@ -96,16 +96,16 @@ class Delivery:
         self._trouble: Trouble | None = None
 
     async def run(self, *, again: bool) -> None:
-        """Deliver what waits. `again`: the lease is this process's own already.
+        """Deliver the waiting messages. `again`: this process already has the lease.
 
-        Raises StoreError where the store is away; the lease then ends by itself, or is taken up again.
+        Raises StoreError during a store outage; the lease then expires, or is resumed.
         """
         try:
-            head = await self._claimed(again)
-            for _ in range(MOST_IN_A_TURN):
+            head = await self._claim(again)
+            for _ in range(MAX_PER_DELIVERY):
                 if head is None:
                     return
-                head = await self._next(head)
+                head = await self._handle_first(head)
             if head is not None:
                 await self._give_back(self._now_ms())
         except Lost:
@@ -115,10 +115,10 @@ class Delivery:
                 await self._give_back(self._now_ms())
             raise
 
-    async def _next(self, head: Head) -> Head | None:
-        """See to the first message; then the next one, or None: the turn is over."""
+    async def _handle_first(self, head: Head) -> Head | None:
+        """Handle the first message. Returns the next one, or None when the delivery is over."""
         if not head:
-            return await self._closed()
+            return await self._close()
         [seen] = head
         if seen.value is None:
             await self._set_aside(seen.stored)
@@ -126,23 +126,23 @@ class Delivery:
         message = self._message(seen.value)
         error = await self._attempt(message)
         if error is None:
-            self._say("delivered")
+            self._count("delivered")
             self._trouble = None
             return await self._step(head)
-        self._say("failed")
+        self._count("failed")
         if isinstance(error, Undeliverable):
-            return await self._drop(head, "undeliverable", message, _sentence(error))
-        return await self._failed(head, message, error)
+            return await self._drop(head, "undeliverable", message, error_text(error, _MAX_ERROR))
+        return await self._back_off(head, message, error)
 
     async def _set_aside(self, raw: bytes) -> None:
-        """Move what is no message into quarantine, from where `keystead doctor --restore` brings it back."""
+        """Move an unreadable item into quarantine, from where `keystead doctor --restore` brings it back."""
         key, store = self._keys.queue(*self._queue).key, self._keys.queue.store
-        log_unreadable(store, Unreadable("an item is no message", key, raw))
+        log_unreadable(store, Unreadable("an item is not a message", key, raw))
         why_not = await set_entries_aside(store, key, "list", [raw], self._now_ms(), _NO_DEADLINE)
         if why_not:
-            _log.error("%s: what stands in its queue is no message and is dropped: %s", self._queue, why_not)
+            _log.error("%s: an item in its queue is not a message and is dropped: %s", self._queue, why_not)
         else:
-            _log.error("%s: what stands in its queue is no message, and was set aside", self._queue)
+            _log.error("%s: an item in its queue is not a message, and was set aside", self._queue)
 
     # --- sending ---------------------------------------------------------------------------------------------
 
@@ -151,38 +151,39 @@ class Delivery:
         return OutboxMessage(*self._queue, stored.id, stored.created_ms, stored.payload, tried)
 
     async def _attempt(self, message: OutboxMessage) -> BaseException | None:
-        """Send a message; why it was not delivered, or None. The lease is renewed meanwhile. Raises Lost."""
+        """Send a message while renewing the lease. Returns why it was not delivered, or None. Raises Lost."""
         limit_s = self._all.policy.send_within_ms / 1000
-        sending = asyncio.create_task(_tried(self._all.send, message), name=f"keystead outbox {self._queue}, sending")
+        name = f"keystead outbox {self._queue}"
+        sending = asyncio.create_task(_try_send(self._all.send, message), name=f"{name}, sending")
         limit = asyncio.ensure_future(self._all.wait(limit_s))
-        keeping = asyncio.create_task(self._keep_lease(), name=f"keystead outbox {self._queue}, lease")
+        renewal = asyncio.create_task(self._keep_lease(), name=f"{name}, lease")
         try:
-            await asyncio.wait({sending, limit, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, limit, renewal}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
-                # Nobody here cancelled it, so the sender did that to itself.
+                # The outbox did not cancel it, so the sender cancelled itself.
                 return asyncio.CancelledError() if sending.cancelled() else sending.result()
-            if keeping.done():
-                raise Lost  # whoever has the queue now sends it, too
+            if renewal.done():
+                raise Lost  # the new holder of the lease sends it too
             return DeliveryFailed(f"it took longer than {limit_s:g} seconds")
         finally:
-            for task in (sending, limit, keeping):
+            for task in (sending, limit, renewal):
                 task.cancel()
-            await asyncio.gather(sending, limit, keeping, return_exceptions=True)
+            await asyncio.gather(sending, limit, renewal, return_exceptions=True)
 
     async def _keep_lease(self) -> None:
-        """Renew the lease again and again, until it is another's."""
+        """Renew the lease again and again. Returns when it is lost."""
         while True:
-            await self._all.wait(self._all.policy.lease_ms / 1000 / _RENEWALS)
-            with suppress(StoreError):  # it is tried again; where that is too late, the next step says so
+            await self._all.wait(self._all.policy.lease_ms / 1000 / _RENEWALS_PER_LEASE)
+            with suppress(StoreError):  # retried; if that is too late, the next step finds out
                 if not await self._keys.renew(*self._queue, self._lease, self._all.policy.lease_ms):
                     return
 
     # --- steps under the lease -------------------------------------------------------------------------------
 
-    async def _claimed(self, again: bool) -> Head | None:
-        """Take the lease of a queue that has messages; its first one. None: somebody else was faster."""
+    async def _claim(self, again: bool) -> Head | None:
+        """Take the lease of a queue with messages. Returns the first one. None: another process was faster."""
         lease_ms = self._all.policy.lease_ms
-        # Nobody else need look before the lease could be over.
+        # Other processes need not poll before the lease can expire.
         self._marked_at = self._now_ms() + lease_ms
         claimed = await self._keys.claim(*self._queue, self._lease, lease_ms, self._marked_at, again)
         if not claimed:
@@ -190,8 +191,8 @@ class Delivery:
         self._trouble, head = claimed.value
         return head
 
-    async def _failed(self, head: Head, message: OutboxMessage, error: BaseException) -> Head | None:
-        """Let the queue wait, and its other messages with it; give up what has waited for too long."""
+    async def _back_off(self, head: Head, message: OutboxMessage, error: BaseException) -> Head | None:
+        """Back off with the whole queue; give up messages that are too old."""
         policy, before, now_ms = self._all.policy, self._trouble, self._now_ms()
         failures = 1 if before is None else before.failures + 1
         asked_ms = error.retry_after_ms if isinstance(error, DeliveryFailed) else None
@@ -199,7 +200,7 @@ class Delivery:
             failures=failures,
             since_ms=now_ms if before is None else before.since_ms,
             next_ms=now_ms + policy.wait_ms(failures, asked_ms),
-            error=_sentence(error),
+            error=error_text(error, _MAX_ERROR),
             id=message.id,
             attempts=message.attempts + 1,
         )
@@ -208,8 +209,8 @@ class Delivery:
         self._trouble = trouble
         too_old_ms = now_ms - policy.give_up_after_ms
         if trouble.since_ms <= too_old_ms and message.created_ms <= too_old_ms:
-            # Where another message failed just before, it is the receiver that fails, and not this one message: then
-            # not each of them need be tried once more.
+            # If another message failed just before, the receiver is failing, not this one message: then the old
+            # messages are given up together, without trying each.
             alone = before is None or before.id == message.id
             old = head if alone else await self._older_than(too_old_ms)
             return await self._drop(old, "too old", message, trouble.error)
@@ -217,12 +218,12 @@ class Delivery:
         return None
 
     async def _older_than(self, moment_ms: int) -> Head:
-        """The first messages of the queue, as far as they were added before this."""
-        found = await self._keys.queue(*self._queue).see(0, _GIVEN_UP_TOGETHER - 1)
+        """The messages at the head of the queue that were added before this time."""
+        found = await self._keys.queue(*self._queue).see(0, _MAX_GIVEN_UP_AT_ONCE - 1)
         return [*takewhile(lambda one: one.value is None or one.value.created_ms <= moment_ms, found)]
 
     async def _drop(self, messages: Head, why: Why, first: OutboxMessage | None, error: str) -> Head:
-        """Give messages up, and note it, in one step."""
+        """Give up messages and record it, in one step."""
         entry = GivenUp(
             at_ms=self._now_ms(),
             why=why,
@@ -236,19 +237,19 @@ class Delivery:
         if why != "unreadable":
             _log.warning("%s: %d of its messages were given up, %s: %s", self._queue, len(messages), why, error)
         for _ in messages:
-            self._say("given-up")
+            self._count("given-up")
         return head
 
     async def _step(self, messages: Head = (), given_up: GivenUp | None = None) -> Head:
-        """Take messages out as the holder of the lease, and renew it. The first message then. Raises Lost."""
+        """Remove messages as the holder of the lease, and renew it. Returns the next first message. Raises Lost."""
         lease_ms = self._all.policy.lease_ms
         done = await self._keys.take_out(*self._queue, self._lease, lease_ms, messages, self._trouble, given_up)
         if not done:
             raise Lost
         return done.value
 
-    async def _closed(self) -> Head | None:
-        """Give back the lease of an empty queue; where a message came just now, go on with that."""
+    async def _close(self) -> Head | None:
+        """Release the lease of an empty queue, or continue if a message has just arrived."""
         lingers_until = self._all.marks.lingers_until(self._now_ms())
         done = await self._keys.close(*self._queue, self._lease, self._marked_at, lingers_until)
         if done or done.stopped == MARKED_AGAIN:
@@ -258,11 +259,11 @@ class Delivery:
         return await self._step()
 
     async def _give_back(self, look_ms: int, trouble: Trouble | None = None) -> None:
-        """Give back the lease of a queue that goes on: whoever looks then may have it."""
+        """Release the lease of a queue that has messages; any process may take it at `look_ms`."""
         if not await self._keys.give_back(*self._queue, self._lease, look_ms, trouble):
             raise Lost
 
-    def _say(self, outcome: Said) -> None:
+    def _count(self, outcome: Said) -> None:
         match outcome:
             case "delivered":
                 self._counts.delivered += 1
@@ -276,21 +277,15 @@ class Delivery:
         return self._keys.now_ms()
 
 
-async def _tried(send: Send, message: OutboxMessage) -> BaseException | None:
-    """Why a message was not sent. Whatever its sender raises is a failure, except that it was cancelled."""
+async def _try_send(send: Send, message: OutboxMessage) -> BaseException | None:
+    """Send a message; returns the error if it fails. Anything but a cancellation is a failure."""
     try:
         await send(message)
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
-    except BaseException as error:  # a sys.exit, too, which would end the process and be met again in the next one
+    except BaseException as error:  # sys.exit too: it would end this process, and then the next one
         if not isinstance(error, KeysteadError):
-            # Without its text, which may hold a secret; a sender logs what it wants to be seen.
+            # Without its text, which may contain a secret.
             _log.debug("%s/%s: its sender raised %s", message.topic, message.name, type(error).__name__)
         return error
     return None
-
-
-def _sentence(error: BaseException) -> str:
-    # The text of a foreign error may hold anything, a secret, too.
-    text = str(error) if isinstance(error, KeysteadError) else type(error).__name__
-    return visible(" ".join(text.split()), _LONGEST_ERROR)

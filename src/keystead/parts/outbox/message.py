@@ -1,4 +1,4 @@
-"""A message as whoever sends it is given it, and how a sender says that it was not delivered."""
+"""Outbox messages, and the errors that a sender raises."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from keystead.errors import KeysteadError
 class OutboxMessage:
     """One message, to be sent.
 
-    topic, name   the queue that it stands in
-    id            the same at each attempt, and of no other message: by it a receiver knows what it has seen already
+    topic, name   its queue
+    id            unique, and the same for each attempt: the receiver can use it for idempotency
     created_ms    when it was added
-    payload       what was added
-    attempts      how often it was tried before, in vain
+    payload       the JSON object that was added
+    attempts      the number of failed attempts so far
     """
 
     topic: str
@@ -28,10 +28,10 @@ class OutboxMessage:
 
 
 class DeliveryFailed(KeysteadError):
-    """A message was not delivered, and is tried again later: not before `retry_after_ms` where the receiver asks so.
+    """A message was not delivered, and is retried: not before `retry_after_ms`, if the receiver asks for that.
 
-    A sender may raise whatever it likes, and each error means this. The sentence of this one is kept and shown; of an
-    error that is not Keystead's only the name of its class is, because its text may hold a secret.
+    A sender may raise any error, and each one means this. The message of this one is recorded and shown; for an error
+    that is not Keystead's only the class name is, because its text may contain a secret.
     """
 
     code = "delivery-failed"
@@ -42,6 +42,6 @@ class DeliveryFailed(KeysteadError):
 
 
 class Undeliverable(KeysteadError):
-    """A message can never be delivered, so it is given up at once: its receiver says that it is gone for good."""
+    """A message can never be delivered, for example because its receiver is gone: it is given up at once."""
 
     code = "undeliverable"

@@ -1,13 +1,11 @@
-"""The outbox: what is added is delivered, by whichever process comes to it."""
+"""The transactional outbox: add messages atomically with a change; any process delivers them."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 import secrets
-import socket
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from keystead.errors import BadValue, CommandError, StoreError, Unreadable
-from keystead.parts.background_loop import Rounds
+from keystead.parts.background_loop import Rounds, process_name
 from keystead.parts.outbox.delivery import Deliverer, Delivery, DeliveryCounts, Said, Send
 from keystead.parts.outbox.outbox_keys import KEPT_GIVEN_UP, GivenUp, OutboxKeys, QueueName, StoredMessage, Trouble
 from keystead.parts.outbox.queue_index import ANNOUNCED_FOR_MS, Due, QueueIndex, QueueMark
@@ -27,9 +25,9 @@ from keystead.schema.unreadable import log_unreadable
 
 _log = logging.getLogger("keystead.outbox")
 
-_FIRST_TRY_MS: Final = 1_000  # after which a store that is away is asked again; then twice as long, and so on
+_FIRST_TRY_MS: Final = 1_000  # the first pause during a store outage; it doubles from then on
 _LONGEST_TRY_MS: Final = 30_000
-_SPREAD_MS: Final = 50  # so that not all processes ask at the very same moment
+_JITTER_MS: Final = 50  # jitter, so that processes do not poll at the same moment
 _CUT_TOGETHER: Final = 200
 _AFTER_TROUBLE_MS: Final = 3_600_000
 _MOST_ANNOUNCED: Final = 10_000
@@ -37,11 +35,11 @@ _MOST_ANNOUNCED: Final = 10_000
 
 @dataclass(frozen=True)
 class QueueNow:
-    """A queue as it stands.
+    """The current state of a queue.
 
     waiting    how many messages wait
-    trouble    since when and why they are not delivered; None: they are, or none was tried yet
-    given_up   the last that were given up, the newest first
+    trouble    since when and why delivery fails; None: it works, or was not tried yet
+    given_up   the last dead letters, newest first
     """
 
     waiting: int
@@ -49,35 +47,35 @@ class QueueNow:
     given_up: Sequence[GivenUp]
 
 
-class _Looked(NamedTuple):
-    """What the store says of a queue that is marked."""
+class _QueueRead(NamedTuple):
+    """The stored state of a marked queue."""
 
     waiting: int
-    is_own: bool  # the lease is that of this process
-    lease_left: timedelta | None  # None: nobody has it
-    next_ms: int  # when it may be tried again
+    is_own: bool  # this process has the lease
+    lease_left: timedelta | None  # None: the lease is free
+    next_ms: int  # the time of the next attempt
 
 
 class Outbox(Rounds[None]):
-    """Messages that are delivered although their receiver is down, or this process is killed.
+    """Transactional outbox: messages are delivered at least once, even if the receiver is down or a process is killed.
 
         outbox = Outbox(OutboxKeys(store), send)
         async with outbox:                                   # in every process; it delivers until the block ends
             await outbox.announce("order", id)
             await keys.atomically(keys.order(id).set(order), *outbox.add("order", id, {"event": "paid"}))
 
-    A queue is a topic and a name. **Its messages are sent in the order in which they were added, each at least once**,
-    by one process at a time, under a lease; queues do not wait for each other. `send` raises to say that a message was
-    not delivered: the queue then waits, as the policy says, and is tried again; where it raises Undeliverable, the
-    message is given up at once. A message is taken out after it was sent, so whatever dies, it is repeated and not
-    lost; its `id` stays the same, so that a receiver can know it again.
+    A queue is a topic and a name. **Its messages are sent in the order they were added, each at least once**, by one
+    process at a time, under a lease; queues are independent. `send` raises if a message was not delivered: the queue
+    backs off as the policy says, and is retried; if it raises Undeliverable, the message is given up at once. A message
+    is removed after it was sent, so a crash repeats it and never loses it; its `id` stays the same, so that the
+    receiver can be idempotent.
 
-    `topics` are those that this outbox delivers; without it, all there are. Programs that share a store, and kits of
-    one server, share the marks of all queues: where each names its topics, none sends what another one added.
+    `topics` are those that this outbox delivers; by default all. Programs that share a store, and kits of one server,
+    share the marks of all queues: if each names its topics, none sends messages of another.
 
-    `send` obeys cancellation. A store that is away is waited for; the outbox never ends by itself. When it is stopped
-    it waits a little for what is under way, cancels it, and gives the leases back. Time is `keys.now_ms`; `wait` is for
-    tests. `on_outcome` is told the topic of each attempt, and how it went. Raises DoesNotFit for a store without
+    `send` must obey cancellation. During a store outage the outbox waits; it never ends by itself. When stopped, it
+    waits a little for sends in progress, cancels them, and releases the leases. Time is `keys.now_ms`; `wait` is for
+    tests. `on_outcome` is called with the topic and the outcome of each attempt. Raises DoesNotFit for a store without
     atomic steps.
     """
 
@@ -97,19 +95,19 @@ class Outbox(Rounds[None]):
         self._keys = keys
         self._store = keys.queue.store
         require_atomic_steps(self._store, "the outbox", "a message is written in one atomic step with what it tells of")
-        self.by: Final = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self.by: Final = process_name()
         self._marks = QueueIndex(keys, topics)
         self._deliverer = Deliverer(keys, self._marks, send, self._policy, self.by, wait, on_outcome)
         self._announced: dict[QueueName, int] = {}  # when, in a cluster; the earliest first
-        self._complained: set[QueueName] = set()
+        self._reported: set[QueueName] = set()
 
     # --- adding ----------------------------------------------------------------------------------------------
 
     async def announce(self, topic: str, name: str) -> None:
-        """Say that a message will be added to a queue; within a minute it is written, or may as well never be.
+        """Announce that a message will be added to a queue within a minute. It does not have to be.
 
-        No round trip where one step can span any keys. In a cluster the mark by which processes find the queue lies in
-        another slot, and must be there before the message is.
+        No round trip if one step can span any keys. In a cluster the mark by which processes find the queue is in
+        another slot, and must exist before the message.
         """
         queue = self._queue(topic, name)
         if self._marks.in_one_step:
@@ -124,12 +122,12 @@ class Outbox(Rounds[None]):
             del self._announced[next(iter(self._announced))]
 
     def add(self, topic: str, name: str, payload: dict[str, Any]) -> list[Operation[Any]]:
-        """The operations that add a message, to be put into one `atomically` with what it tells of.
+        """The operations that add a message; put them into one `atomically` with the change it reports.
 
-        Either both take effect or neither does. What runs here wakes up then, and delivers. In a cluster the keys
-        that it tells of have the hash tag `name`; and where the queue was not announced it is refused (BadValue), so
-        call `announce` before it on every store. Beyond `most_waiting` the oldest tenth of the queue is given up, but
-        for its first message, which may be under way; that costs two more round trips.
+        Either both take effect or neither. The outbox of this process then wakes up and delivers. In a cluster the
+        changed keys have the hash tag `name`, and a queue that was not announced is refused (BadValue), so call
+        `announce` first on every store. Beyond `most_waiting` the oldest tenth of the queue is given up, except for the
+        first message, which may be in delivery; that costs two more round trips.
         """
         queue, now_ms = self._queue(topic, name), self._keys.now_ms()
         if not self._marks.in_one_step and self._announced.get(queue, 0) <= now_ms - ANNOUNCED_FOR_MS:
@@ -140,17 +138,17 @@ class Outbox(Rounds[None]):
         try:
             message = StoredMessage(id=f"msg_{secrets.token_urlsafe(16)}", created_ms=now_ms, payload=payload)
         except ValidationError:
-            # Its own words show the payload, which is nobody else's business.
-            raise BadValue(f"a message of the queue {queue} has a payload that is no JSON object") from None
+            # The message of pydantic contains the payload, which may be confidential.
+            raise BadValue(f"a message of the queue {queue} has a payload that is not a JSON object") from None
         append = self._keys.queue(*queue).append(message).afterwards(lambda count: self._follow_up(queue, count))
-        # A queue that is marked already, because it waits after a failure, goes on waiting.
+        # A queue that is already marked, because it backs off after a failure, continues to wait.
         return [append, self._keys.waiting().add(queue, now_ms)] if self._marks.in_one_step else [append]
 
     def drop(self, topic: str, name: str) -> list[Operation[Any]]:
-        """The operations that delete all that there is of a queue, to be put into the step that deletes its owner.
+        """The operations that delete a whole queue; put them into the step that deletes its owner.
 
-        What is being sent at that moment is sent. In a cluster the queue loses its mark after the step; a crash
-        in between leaves a mark that is taken out when it is met.
+        A send in progress completes. In a cluster the mark of the queue is removed after the step; a crash in between
+        leaves a mark that is removed when it is next polled.
         """
         queue = self._queue(topic, name)
         families = (self._keys.queue.alone, self._keys.lease, self._keys.trouble, self._keys.given_up)
@@ -160,7 +158,7 @@ class Outbox(Rounds[None]):
         return [*first, last.afterwards(lambda _: self._keys.waiting().remove(queue))]
 
     async def state(self, topic: str, name: str) -> QueueNow:
-        """How a queue stands, for people. One round trip."""
+        """The current state of a queue, for people. One round trip."""
         queue = self._queue(topic, name)
         waiting, trouble, given_up = await self._keys.run(
             self._keys.queue(*queue).count(),
@@ -170,14 +168,14 @@ class Outbox(Rounds[None]):
         return QueueNow(waiting, trouble, given_up)
 
     def _queue(self, topic: str, name: str) -> QueueName:
-        self._keys.queue(topic, name)  # or raise what is wrong with them
+        self._keys.queue(topic, name)  # raises an error if they are invalid
         return QueueName(topic, name)
 
     async def _follow_up(self, queue: QueueName, count: int) -> None:
-        """What comes after a message was added, with which the queue has so many."""
+        """Wake up after a message was added, and trim the queue if it now has too many."""
         try:
             if not self._marks.in_one_step:
-                # Somebody may have looked between the announcement and the message, and let the queue rest.
+                # A process may have polled between the announcement and the message, and found the queue empty.
                 await self._keys.waiting().put({queue: self._keys.now_ms()})
             if count > self._policy.most_waiting:
                 await self._cut(queue)
@@ -185,7 +183,7 @@ class Outbox(Rounds[None]):
             self._woken.set()
 
     async def _cut(self, queue: QueueName) -> None:
-        """Give up the oldest messages of a queue that is full, but for the first, which may be under way."""
+        """Give up the oldest messages of a full queue, except for the first, which may be in delivery."""
         key, most = self._keys.queue(*queue), self._policy.most_waiting
         count, found = await self._keys.run(key.count(), key.see(1, _CUT_TOGETHER))
         going = found[: max(0, count - most + most // 10)]
@@ -205,7 +203,7 @@ class Outbox(Rounds[None]):
     # --- delivering ------------------------------------------------------------------------------------------
 
     async def deliver_due(self) -> DeliveryCounts:
-        """Deliver what is due, until nothing is; how it went. Raises StoreError where the store is away.
+        """Deliver everything that is due, and return the counts. Raises StoreError during a store outage.
 
         It may run beside the block: no queue is delivered twice at once.
         """
@@ -232,7 +230,7 @@ class Outbox(Rounds[None]):
         return self._policy.at_once - len(self._turns)
 
     async def _round(self) -> float:
-        """Begin what is due; how many seconds there is nothing more to do."""
+        """Start the deliveries that are due. Returns the seconds until the next poll."""
         look_every_ms = self._policy.look_every_ms
         started: set[asyncio.Task[None]] = set()
         try:
@@ -245,15 +243,15 @@ class Outbox(Rounds[None]):
                 self._is_back()
         for task in started:
             task.add_done_callback(self._turn_ended)
-        spread = random.random()  # noqa: S311 - spreads processes apart
+        jitter = random.random()  # noqa: S311 - jitter
         if self._away:
             return min(_FIRST_TRY_MS << min(self._away - 1, 10), _LONGEST_TRY_MS) / 1000
         if due is not None and not due.all and self._free > 0:
             return 0
         left_ms = look_every_ms if due is None or due.next_ms is None else due.next_ms - self._keys.now_ms()
         if left_ms >= look_every_ms:
-            return look_every_ms * (1 - spread / 4) / 1000
-        return (max(0.0, left_ms) + spread * _SPREAD_MS) / 1000
+            return look_every_ms * (1 - jitter / 4) / 1000
+        return (max(0.0, left_ms) + jitter * _JITTER_MS) / 1000
 
     def _turn_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
@@ -266,22 +264,22 @@ class Outbox(Rounds[None]):
             self._is_away(error)
 
     async def _look(self, counts: DeliveryCounts, started: set[asyncio.Task[None]]) -> Due:
-        """Look at the queues whose time has come, and begin a turn for each that can be delivered.
+        """Poll the queues that are due, and start a delivery for each that can be delivered.
 
-        Each mark that was seen is moved to when there may be something to do, so that nobody looks in vain again.
+        Each mark is moved to when there may be something to do next, so that no process polls it in vain.
         """
         due = await self._marks.due(self._keys.now_ms(), self._free)
-        for mark, looked in zip(due.marks, await self._read(due.marks), strict=True):
-            if isinstance(looked, Exception):
-                await self._set_aside(mark, looked)
+        for mark, stored in zip(due.marks, await self._read(due.marks), strict=True):
+            if isinstance(stored, Exception):
+                await self._set_aside(mark, stored)
                 continue
-            self._complained.discard(mark.queue)
+            self._reported.discard(mark.queue)
             now_ms = self._keys.now_ms()
-            own, left = looked.is_own, looked.lease_left
-            if not looked.waiting:
+            own, left = stored.is_own, stored.lease_left
+            if not stored.waiting:
                 await self._marks.found_empty(mark, now_ms)
-            elif looked.next_ms > now_ms:
-                await self._marks.move(mark, looked.next_ms)
+            elif stored.next_ms > now_ms:
+                await self._marks.move(mark, stored.next_ms)
             elif left is not None and (not own or mark.queue in self._turns.values()):
                 left_ms = self._policy.lease_ms if left == timedelta.max else left // timedelta(milliseconds=1)
                 await self._marks.move(mark, now_ms + max(1, left_ms))
@@ -296,33 +294,33 @@ class Outbox(Rounds[None]):
         task.add_done_callback(self._turns.pop)
         return task
 
-    async def _read(self, marks: Sequence[QueueMark]) -> Sequence[_Looked | Exception]:
-        """What the store says of each queue; an error in the place of one that is not what it should be."""
-        asked: list[Operation[Any]] = []
+    async def _read(self, marks: Sequence[QueueMark]) -> Sequence[_QueueRead | Exception]:
+        """Read the state of each queue; an error in place of a damaged one."""
+        operations: list[Operation[Any]] = []
         for queue, _ in marks:
             lease, trouble = self._keys.lease(*queue), self._keys.trouble(*queue)
-            asked += [self._keys.queue(*queue).count(), lease.get(), lease.remaining(), trouble.get()]
-        found = await self._keys.run_each(*asked)
-        return [self._looked(*found[4 * place : 4 * place + 4]) for place in range(len(marks))]
+            operations += [self._keys.queue(*queue).count(), lease.get(), lease.remaining(), trouble.get()]
+        found = await self._keys.run_each(*operations)
+        return [self._queue_read(*found[4 * place : 4 * place + 4]) for place in range(len(marks))]
 
-    def _looked(self, waiting: Any, lease: Any, left: Any, trouble: Any) -> _Looked | Exception:
+    def _queue_read(self, waiting: Any, lease: Any, left: Any, trouble: Any) -> _QueueRead | Exception:
         for one in (waiting, lease, left, trouble):
             if isinstance(one, StoreError):
                 return one
         if isinstance(trouble, Unreadable):
             log_unreadable(self._store, trouble)
-            trouble = None  # it is tried at once, then
-        # A wait that no policy asks for comes from a clock that was wrong.
+            trouble = None  # then it is tried at once
+        # A wait longer than the policy allows comes from a wrong clock.
         longest_ms = self._keys.now_ms() + self._policy.longest_retry_ms
         next_ms = 0 if trouble is None or trouble.next_ms > longest_ms else trouble.next_ms
-        return _Looked(waiting, lease == self._deliverer.lease, left, next_ms)
+        return _QueueRead(waiting, lease == self._deliverer.lease, left, next_ms)
 
     async def _set_aside(self, mark: QueueMark, error: Exception) -> None:
-        """Leave a queue alone for a while that is not what it should be; it harms no other."""
+        """Leave a damaged queue alone for a while; the others continue."""
         if not isinstance(error, CommandError):
             raise error
-        if mark.queue not in self._complained:
-            self._complained.add(mark.queue)
+        if mark.queue not in self._reported:
+            self._reported.add(mark.queue)
             if isinstance(error, Unreadable):
                 log_unreadable(self._store, error)
             _log.error("%s is not delivered: %s", mark.queue, error)

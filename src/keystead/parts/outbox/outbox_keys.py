@@ -50,17 +50,17 @@ class StoredMessage(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
 
     id: str
-    """by which a receiver knows what it has seen already"""
+    """unique; the receiver can use it for idempotency"""
     created_ms: int
     payload: dict[str, JsonValue]
 
 
-# A message as it was read; its value is None where it is no message.
+# A message as it was read; its value is None if it is unreadable.
 SeenMessage: TypeAlias = Seen[StoredMessage | None]
 
 
 class QueueLease(BaseModel):
-    """Who delivers a queue now."""
+    """The lease on a queue."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -69,7 +69,7 @@ class QueueLease(BaseModel):
 
 
 class Trouble(BaseModel):
-    """A queue whose first message was not delivered yet, although it was tried."""
+    """The state of a queue whose delivery fails."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
 
@@ -80,7 +80,7 @@ class Trouble(BaseModel):
     next_ms: int
     """when it is tried again"""
     error: str
-    """why the last one failed: the sentence of an error of Keystead, or else the name of the error's class"""
+    """why the last one failed: the message of a Keystead error, otherwise the name of the exception class"""
     id: str
     """of the message that was tried last"""
     attempts: int
@@ -88,15 +88,15 @@ class Trouble(BaseModel):
 
 
 class GivenUp(BaseModel):
-    """Messages that are not tried any more."""
+    """Messages that were given up (dead letters)."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
 
     at_ms: int
     why: Why
-    """`too many`: the queue was full; `unreadable`: it was no message"""
+    """`too many`: the queue was full; `unreadable`: it was not a message"""
     count: int
-    """how many messages, which went together"""
+    """how many messages were given up together"""
     id: OmittedIfNone[str] = None
     """of the first of them"""
     created_ms: OmittedIfNone[int] = None
@@ -108,7 +108,7 @@ class GivenUp(BaseModel):
 
 
 class OutboxKeys(Keyspace):
-    """The outbox: messages that are delivered once their receiver takes them, in order, and who delivers them now."""
+    """The transactional outbox: messages for at-least-once delivery, in order, and the leases of who delivers them."""
 
     source = "Keystead's outbox"
     naming = "domain:entity:scope"
@@ -117,11 +117,11 @@ class OutboxKeys(Keyspace):
         "outbox:queue:{topic:slug}:{name:token}",
         StoredMessage,
         lifetime=never("each message is taken out when it was delivered or given up"),
-        # Whoever has delivered the last message still has the lease for a moment.
+        # After the last message its process still has the lease for a moment.
         owns=(link("lease", optional=True), "trouble"),
         tag="name",
-        doc="The messages that wait, the oldest first. They are written in one step with what they tell of: in a "
-        "cluster a queue lies in the slot of its `name`.",
+        doc="The waiting messages, oldest first. They are written in one step with the change they report: in a "
+        "cluster a queue is in the slot of its `name`.",
         used_by=_USED_BY,
     )
     lease = Value(
@@ -129,7 +129,7 @@ class OutboxKeys(Keyspace):
         QueueLease,
         lifetime=until("lease_ends", at_most=LONGEST_LEASE),
         tag="name",
-        doc="Who delivers a queue now. It is renewed while that works; only its holder takes messages out.",
+        doc="The lease of the process that delivers a queue. Only its holder, who renews it, removes messages.",
         used_by=_USED_BY,
     )
     trouble = Value(
@@ -137,7 +137,7 @@ class OutboxKeys(Keyspace):
         Trouble,
         lifetime=sliding("30d", touch_every="1d"),
         tag="name",
-        doc="Since when a queue is not delivered, why, and when it is tried again. It goes with the next success.",
+        doc="Since when the delivery of a queue fails, why, and when it is retried. Deleted by the next success.",
         used_by=_USED_BY,
     )
     given_up = Log(
@@ -146,15 +146,15 @@ class OutboxKeys(Keyspace):
         keep=KEPT_GIVEN_UP,
         lifetime=sliding("30d", touch_every="1d"),
         tag="name",
-        doc="Messages that were given up, for people who ask where they are.",
+        doc="Dead letters: messages that were given up.",
         used_by=_USED_BY,
     )
     waiting = SortedSet(
         "outbox:waiting",
         packed(QueueName, "{topic:slug}/{name:token}"),
-        score="when to look at the queue, in ms; with half a millisecond, it was empty and is then taken out",
+        score="when to poll the queue, in ms; with half a millisecond, it was empty and is then removed",
         lifetime=never("a queue is taken out when it is empty"),
-        doc="The queues that may have messages. One that is empty is harmless, and taken out when it is met.",
+        doc="The queues that may have messages. An empty one is harmless, and removed at the next poll.",
         used_by=_USED_BY,
     )
 
@@ -162,7 +162,7 @@ class OutboxKeys(Keyspace):
     def claim(
         self, topic: str, name: str, lease: QueueLease, lease_ms: int, look_ms: int, again: bool
     ) -> Steps[tuple[Trouble | None, list[SeenMessage]]]:
-        """Take the lease of a queue that has messages, or keep it (`again`). Others look again at `look_ms`."""
+        """Take the lease of a queue with messages, or keep it (`again`). Other processes poll again at `look_ms`."""
         own = self.lease(topic, name).lasting(lease_ms)
         trouble, first = self.trouble(topic, name).get().if_readable(), self.queue(topic, name).see(0, 0)
         return Steps(
@@ -191,9 +191,9 @@ class OutboxKeys(Keyspace):
         trouble: Trouble | None,
         given_up: GivenUp | None,
     ) -> Steps[list[SeenMessage]]:
-        """Take out messages that were delivered or given up, and go on; gives the first that is left.
+        """Remove messages that were delivered or given up, and continue; gives the first that is left.
 
-        A message that is gone already, because the queue was full, is no error.
+        A message that is already gone, because the queue was full, is not an error.
         """
         queue, own, troubles = self.queue(topic, name), self.lease(topic, name), self.trouble(topic, name)
         first = queue.see(0, 0)
@@ -206,9 +206,9 @@ class OutboxKeys(Keyspace):
             first,
         ).giving(first)
 
-    @procedure(ordered="the mark says when the lease would be over; then somebody looks")
+    @procedure(ordered="the mark says when the lease would expire; then a process polls the queue")
     def give_back(self, topic: str, name: str, lease: QueueLease, look_ms: int, trouble: Trouble | None) -> Steps[None]:
-        """End the lease of a queue that has messages, which is looked at again at `look_ms`."""
+        """Release the lease of a queue with messages, which is polled again at `look_ms`."""
         return Steps(
             self.lease(topic, name).holds(lease).otherwise(LOST),
             *([] if trouble is None else [self.trouble(topic, name).set(trouble)]),
@@ -220,7 +220,7 @@ class OutboxKeys(Keyspace):
     def close(
         self, topic: str, name: str, lease: QueueLease, seen_at: float, lingers_until: float | None
     ) -> Steps[None]:
-        """End the lease of an empty queue. Its mark is taken out; or it lingers, if it is still as it was seen."""
+        """Release the lease of an empty queue. Its mark is removed, or lingers if it is unchanged since it was read."""
         queue, waiting = QueueName(topic, name), self.waiting()
         marks: list[Operation[Any]]
         if lingers_until is None:
@@ -237,7 +237,7 @@ class OutboxKeys(Keyspace):
 
     @procedure
     def cut(self, topic: str, name: str, messages: Sequence[SeenMessage], given_up: GivenUp) -> Steps[None]:
-        """Give up messages of a queue that is full. Of several who see the same, one takes them out."""
+        """Give up messages of a full queue. Of several processes that read the same, one removes them."""
         return Steps(
             *(self.queue(topic, name).remove(one, 1).otherwise("another took it out") for one in messages),
             self.given_up(topic, name).append(given_up),
@@ -245,13 +245,13 @@ class OutboxKeys(Keyspace):
 
     @procedure
     def move_mark(self, topic: str, name: str, seen_at: float, at_ms: float) -> Steps[None]:
-        """Give a mark another time, if it is still as it was seen."""
+        """Move a mark to another time, if it is unchanged since it was read."""
         queue = QueueName(topic, name)
         return Steps(self.waiting().score_is(queue, seen_at).otherwise(MARKED_AGAIN), self.waiting().move(queue, at_ms))
 
     @procedure(ordered="the mark of an empty queue is harmless, and taken out when it is met")
     def take_mark_out(self, topic: str, name: str, seen_at: float) -> Steps[None]:
-        """Take out the mark of an empty queue, if it is still as it was seen."""
+        """Remove the mark of an empty queue, if it is unchanged since it was read."""
         queue = QueueName(topic, name)
         return Steps(
             self.queue(topic, name).absent().otherwise("a message came"),

@@ -1,4 +1,4 @@
-"""The marks: which queues may have messages, and when to look at each. They live in one sorted set for all queues."""
+"""The index of queues: which queues may have messages, and when to poll each. One sorted set of marks for all."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from keystead.schema.kinds.value import Seen
 from keystead.schema.slots import one_step
 from keystead.schema.unreadable import log_unreadable
 
-# In a cluster: how long an announcement holds, and how long a queue keeps its mark after it was found empty, by which
-# time whoever announced a message before that look has written it.
+# In a cluster: how long an announcement holds, and how long a queue keeps its mark after it was found empty. By then a
+# message that was announced before has been written.
 ANNOUNCED_FOR_MS: Final = 60_000
 _LINGERS_MS: Final = 3 * ANNOUNCED_FOR_MS
-# The scores of marks that only linger end with this, and those of all others are whole: so an announcement always
-# changes the score of a mark that is about to be taken out.
+# The scores of marks that only linger have this fraction, all others are whole: so an announcement always changes the
+# score of a mark that is about to be removed.
 _EMPTY: Final = 0.5
 _SET_ASIDE_MS: Final = 86_400_000
 
@@ -29,24 +29,24 @@ class QueueMark(NamedTuple):
 
     @property
     def lingers(self) -> bool:
-        """The queue was empty when somebody looked, and nothing was announced since."""
+        """The queue was empty at the last poll, and nothing was announced since."""
         return self.at % 1 != 0
 
 
 class Due(NamedTuple):
-    """What is to be looked at now."""
+    """The queues to poll now."""
 
     marks: Sequence[QueueMark]
-    all: bool  # there is nothing else that is due
-    next_ms: float | None  # when there will be, as far as is known
+    all: bool  # nothing else is due
+    next_ms: float | None  # when the next one is due, if known
 
 
 class QueueIndex:
-    """The marks in their store. Where one step can span any keys, they change in one step with what they tell of.
+    """The marks in the store. If one step can span any keys, a mark changes in one step with its queue.
 
-    In a cluster they cannot. There a mark is set before a message is written (`announce`), so that none waits unmarked;
-    and it is taken out only when the queue was empty twice, with time to write in between, and nothing was announced
-    meanwhile.
+    In a cluster it cannot. There a mark is set before a message is written (`announce`), so that no message waits
+    unmarked; and it is removed only when the queue was empty twice, with time to write in between, and nothing was
+    announced meanwhile.
     """
 
     def __init__(self, keys: OutboxKeys, topics: Collection[str] | None = None) -> None:
@@ -56,16 +56,16 @@ class QueueIndex:
         self.in_one_step: Final = one_step(self._store, keys.queue("any", "any").key, keys.waiting().key)
 
     async def due(self, now_ms: int, limit: int) -> Due:
-        """The marks whose time has come, the earliest first. One round trip, and more where other outboxes of the same
-        store are behind with theirs.
+        """The marks that are due, earliest first. One round trip, or more if other outboxes of the same store have
+        overdue marks.
 
-        Where they are of another kind there are none, and the log says so; nobody can add a message meanwhile.
+        If the key holds another kind there are none, and it is logged; no message can be added meanwhile.
         """
         marks: list[QueueMark] = []
         skip, more = 0, True
         while more and len(marks) < limit:
             try:
-                # One more than is asked for, which says whether that is all.
+                # One more than needed, which tells whether there are more.
                 found = await self._keys.waiting().see_lowest(limit + 1, skip=skip)
             except WrongKind:
                 return Due([], True, None)
@@ -81,8 +81,8 @@ class QueueIndex:
         return Due(marks[:limit], not more and len(marks) <= limit, next((at for _, at in found if at > now_ms), None))
 
     async def _set_aside(self, strange: Sequence[Seen[QueueName | None]], now_ms: int) -> None:
-        """Let marks wait that name no queue, and would stand before all others for ever. `keystead doctor` says what
-        they are."""
+        """Postpone marks that name no queue, which would otherwise always come first. `keystead doctor` reports
+        them."""
         waiting = self._keys.waiting()
         for seen in strange:
             log_unreadable(self._store, Unreadable("a mark names no queue", waiting.key, seen.stored))
@@ -92,11 +92,11 @@ class QueueIndex:
         return self._topics is None or queue.topic in self._topics
 
     async def move(self, mark: QueueMark, at_ms: float) -> None:
-        """Give a mark another time, if it is still as it was read."""
+        """Move a mark to another time, if it is unchanged since it was read."""
         await self._keys.move_mark(*mark.queue, mark.at, at_ms)
 
     async def found_empty(self, mark: QueueMark, now_ms: int) -> None:
-        """Take the mark of an empty queue out, or see to it that it is taken out later."""
+        """Remove the mark of an empty queue, now or later."""
         lingers_until = self.lingers_until(now_ms)
         if lingers_until is None or mark.lingers:
             await self._keys.take_mark_out(*mark.queue, mark.at)
@@ -104,5 +104,5 @@ class QueueIndex:
             await self.move(mark, lingers_until)
 
     def lingers_until(self, now_ms: int) -> float | None:
-        """Until when the mark of a queue that is empty now stays; None: it goes at once."""
+        """Until when the mark of an empty queue stays; None: it is removed at once."""
         return None if self.in_one_step else now_ms + _LINGERS_MS + _EMPTY

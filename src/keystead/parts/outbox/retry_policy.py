@@ -1,4 +1,4 @@
-"""How patiently an outbox delivers."""
+"""The retry policy of an outbox: exponential back-off, time limits, leases."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Final
 from keystead.errors import BadDeclaration
 from keystead.schema.lifetime import duration_ms, in_words
 
-SHORTEST_LEASE: Final = "1s"  # it has to be renewed in time by a process that is busy
+SHORTEST_LEASE: Final = "1s"  # a busy process must be able to renew it in time
 LONGEST_LEASE: Final = "1d"
-_SPREAD: Final = 0.2  # of a wait, so that what failed together is not tried again together
-_MOST_DOUBLINGS: Final = 40
+_JITTER: Final = 0.2  # jitter: the fraction of a wait, so that failed queues are not all retried together
+_MAX_DOUBLINGS: Final = 40
 
 
 @dataclass(frozen=True)
 class OutboxPolicy:
-    """How patiently an outbox delivers. Raises BadDeclaration for what makes no sense.
+    """The retry policy of an outbox. Raises BadDeclaration for invalid values.
 
-    first_retry    how long a queue waits after its first failure; after each further one it waits twice as long
-    longest_retry  and never longer than this
-    give_up_after  a message is given up when it is so old and its receiver has failed for so long
+    first_retry    the wait after the first failure; it doubles with each further one (exponential back-off)
+    longest_retry  the longest wait
+    give_up_after  a message is given up when it is this old and its receiver has failed for this long
     most_waiting   how many messages a queue holds; beyond it, the oldest tenth is given up
-    at_once        how many queues one process delivers at the same time
-    send_within    how long one attempt may take
-    lease          lease length: after so long without a sign of life of its process a queue is another one's. It is
-                   renewed while a message is being sent, so it may be shorter than one attempt
-    look_every     how long at most until a process sees what another one has added
-    stop_within    how long a stop waits for attempts under way; then they are cancelled, which may take half as long
+    at_once        how many queues one process delivers concurrently
+    send_within    the time limit of one attempt
+    lease          lease length: if a process dies, another takes over its queue after this time. It is renewed during a
+                   send, so it may be shorter than one attempt
+    look_every     the poll interval: the longest time until a process sees a message that another one has added
+    stop_within    how long stopping waits for sends in progress; then they are cancelled, which may take half as long
     """
 
     first_retry: str = "10s"
@@ -97,7 +97,7 @@ class OutboxPolicy:
         return duration_ms(self.stop_within)
 
     def wait_ms(self, failures: int, asked_ms: int | None = None) -> int:
-        """How long a queue waits after so many failures in a row: longer where its receiver asks so, within bounds."""
-        doubled = self.first_retry_ms << min(failures - 1, _MOST_DOUBLINGS)
-        spread = 1 - _SPREAD * random.random()  # noqa: S311 - spreads queues apart
-        return max(round(min(doubled, self.longest_retry_ms) * spread), min(asked_ms or 0, self.longest_retry_ms))
+        """The back-off after this many failures in a row; longer if the receiver asks for it, up to `longest_retry`."""
+        doubled = self.first_retry_ms << min(failures - 1, _MAX_DOUBLINGS)
+        jitter = 1 - _JITTER * random.random()  # noqa: S311 - jitter
+        return max(round(min(doubled, self.longest_retry_ms) * jitter), min(asked_ms or 0, self.longest_retry_ms))

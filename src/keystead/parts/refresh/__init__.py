@@ -1,5 +1,8 @@
-"""Refresh tokens, as a part: good for one use, rotated in one step, safe to retry; a stolen one ends its chain."""
+"""Refresh token rotation with reuse detection: single use, safe to retry; a stolen token ends its chain."""
 
+from typing import TYPE_CHECKING
+
+from keystead.deprecation import renamed
 from keystead.parts.refresh.refresh_record import (
     Misuse,
     NewChain,
@@ -23,3 +26,6 @@ __all__ = [
     "Rotated",
     "RotationRefused",
 ]
+
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(__name__, {"Begun": "NewChain", "Refused": "RotationRefused"})

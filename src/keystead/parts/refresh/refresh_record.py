@@ -1,4 +1,4 @@
-"""What a chain of refresh tokens holds, and what is told of it."""
+"""Records, results and events of refresh token rotation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from keystead.schema.times import moment
 
 
 class RefreshRecord(BaseModel):
-    """One chain: all tokens that come of one `begin`. Inherit it, and add whose it is and the session it belongs to.
+    """One chain: all tokens that descend from one `begin`. Subclass it, and add its user and its session.
 
-    `client`, `scope` and `audience` are what the chain is bound to; the others are kept by `RefreshTokens`, and
-    whatever you give them is replaced.
+    `client`, `scope` and `audience` are what the chain is bound to. `RefreshTokens` sets the other fields, and replaces
+    any value you give them.
     """
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -25,17 +25,17 @@ class RefreshRecord(BaseModel):
     expires_at: EpochMs = moment(0)
     """when it ends, however often it is rotated"""
     is_used: bool = False
-    """one of its tokens was used again after its time: the chain has ended"""
+    """reuse was detected: the chain has ended"""
     generation: int = 0
-    """which of its tokens is the newest, counted from 0"""
+    """the generation of the newest token, from 0"""
     rotated_at: OmittedIfNone[EpochMs] = None
-    """when the token before the newest was used"""
+    """when the previous token was used"""
     client: OmittedIfNone[str] = None
-    """who may use it: the id of an application"""
+    """the id of the client that may use it"""
     scope: OmittedIfNone[str] = None
-    """what it is good for at most: words with spaces between them"""
+    """the granted scope: words separated by spaces"""
     audience: OmittedIfNone[str] = None
-    """for whom the access tokens are that it brings"""
+    """the audience of its access tokens"""
 
 
 R = TypeVar("R", bound=BaseModel)
@@ -60,35 +60,35 @@ class _Good(Generic[R_co]):
 class NewChain(_Good[R_co]):
     """A new chain.
 
-    token    its first token, for the client; it is stored nowhere
-    id       what the store knows the chain by, which is no secret: for `revoke_chain`
-    record   what the chain holds
-    scope    what the access token may be good for
+    token    its first token, for the client; it is not stored anywhere
+    id       the id of the chain, which is not a secret: for `revoke_chain`
+    record   the record of the chain
+    scope    the scope for the access token
     """
 
 
 @dataclass(frozen=True)
 class Rotated(_Good[R_co]):
-    """The token was good, and is used up; `token` is the next one. `scope` is what was asked for, or all of it."""
+    """The token was valid, and is used up; `token` is the next one. `scope` is the requested or the full scope."""
 
 
 @dataclass(frozen=True)
 class Retried(_Good[R_co]):
-    """The token was used a moment ago, and its answer may have been lost: `token` is the same successor again."""
+    """The token was used a moment ago, and the response may have been lost: `token` is the same successor."""
 
 
 @dataclass(frozen=True)
 class RotationRefused:
-    """No new token. It is false where the others are true.
+    """No new token. It is falsy; the other results are truthy.
 
-    reason   `unknown`: no token of this server, or one whose chain was revoked or has expired and is gone
-             `expired`: its chain lived its time
-             `reused`: it was used before, so somebody has it who should not: its chain has ended
-             `session`: the session that it belongs to is gone
-             `client`, `scope`, `audience`: it is good, for others than were named; it stays good for them
-             `unreadable`: what is stored is no chain
-    why      of `reused`: `stale`, a token from before the last one; `late`, the last one after the grace; `ended`, any
-             token of a chain that ended this way
+    reason   `unknown`: not a token of this server, or one whose chain was revoked or has expired and is gone
+             `expired`: its chain has expired
+             `reused`: it was used before, so it was probably stolen: its chain has ended
+             `session`: its session has ended
+             `client`, `scope`, `audience`: it is bound to others than were given; it stays valid for them
+             `unreadable`: the stored record cannot be decoded
+    why      for `reused`: `stale`, older than the previous token; `late`, the previous token after the grace; `ended`,
+             any token of a chain that ended this way
     """
 
     reason: Reason
@@ -100,13 +100,13 @@ class RotationRefused:
 
 @dataclass(frozen=True)
 class RefreshEvent:
-    """Something that an operator should know.
+    """A security event for an operator.
 
     event    `refresh-reused`, or `refresh-wrong-client`
     why      as in `RotationRefused`
-    user     whose chain it is, where its family says `member_of`
-    chain   the id of the chain, which opens nothing
-    client   who came with the token, as they say
+    user     the user of the chain, if its family has `member_of`
+    chain    the id of the chain, which is not a credential
+    client   the client that sent the token, as it claims
     """
 
     event: Literal["refresh-reused", "refresh-wrong-client"]

@@ -1,15 +1,15 @@
-"""The token of a chain: what the client has. Nothing of it is in the store but one digest.
+"""The format of refresh tokens. The store has only one digest of a token.
 
     {secret}.{generation}.{mac}
 
-`secret` is made at random when the chain begins, and is in each of its tokens; the store knows the chain by the
-digest of it. `generation` counts the rotations. `mac` proves that this server made the token of this generation: it is
-an HMAC with a key that is derived from the key ring. So
+`secret` is random, created with the chain, and part of each of its tokens; its digest is the id of the chain in the
+store. `generation` counts the rotations. `mac` proves that this server created the token of this generation: it is an
+HMAC with a key derived from the key ring. So
 
-- the successor of a token is always the same text, whoever makes it and however often, and nobody has to keep it;
-- an old token is known as one that was good once, and told from one that somebody made up;
-- who reads the store learns no token, and who has an old token cannot make the next one;
-- even with the key ring nobody can make a token without the secret of its chain, which only the client has.
+- the successor of a token is always the same text on every server, and does not have to be stored;
+- an old token can be told from a forged one;
+- the store reveals no token, and an old token does not reveal the next one;
+- even with the key ring, a token cannot be created without the secret of its chain, which only the client has.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from keystead.errors import BadValue
 from keystead.parts.digest import base64url, digest
 
 SECRET_BYTES: Final = 32
-PURPOSE: Final = "refresh tokens"  # of the keys that are derived from the key ring
+PURPOSE: Final = "refresh tokens"  # the key derivation context
 
 _TOKEN = re.compile(r"([\w-]{43})\.(0|[1-9][0-9]{0,11})\.([\w-]{43})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A token that this server made.
+    """An authentic token of this server.
 
-    id           the digest of the chain's secret: what the store knows it by. It opens nothing
+    id           the digest of the chain's secret: its id in the store, not a credential
     generation   how many tokens of the chain came before it
     """
 
@@ -49,7 +49,7 @@ class Given:
 
     @property
     def successor(self) -> Given:
-        """The next token of the chain. It is made with the same key, so that it is one text for all servers."""
+        """The next token of the chain. It uses the same key, so that all servers create the same text."""
         return Given(self.id, self.generation + 1, self._secret, self._key)
 
     def __repr__(self) -> str:
@@ -57,7 +57,7 @@ class Given:
 
 
 class Mint:
-    """Makes tokens and knows them again. `keys` are those of the key ring, the current one last."""
+    """Creates and verifies tokens. `keys` are those of the key ring, the current one last."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._keys = tuple(keys)
@@ -70,7 +70,7 @@ class Mint:
         return Given(digest(text), 0, text, self._keys[-1])
 
     def read(self, token: str) -> Given | None:
-        """None: this server never made it, or with a key that is no longer on the ring."""
+        """Verify a token. None: it is forged, or its key is no longer on the ring."""
         found = _TOKEN.fullmatch(token)
         if found is None:
             return None
@@ -82,5 +82,5 @@ class Mint:
 
 
 def _mac(key: bytes, secret: str, generation: int) -> str:
-    # The secret has 43 characters, so no two pairs of secret and generation are written alike.
+    # The secret has 43 characters, so the encoding of secret and generation is unambiguous.
     return base64url(hmac.digest(key, f"{secret}.{generation}".encode(), sha256))

@@ -1,4 +1,4 @@
-"""Refresh tokens: begin, rotate, revoke."""
+"""Refresh tokens: refresh token rotation, reuse detection and revocation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from keystead.schema.times import deadline_ms, moment
 
 _log = logging.getLogger("keystead.refresh")
 
-_SECRETS: Final = 16  # that may be taken before the source of random numbers is called broken
+_MAX_SECRETS: Final = 16  # collisions before the random number generator counts as broken
 _NEEDED: Final = frozenset(RefreshRecord.model_fields)
 
 Alive: TypeAlias = Callable[[R], Operation[bool]]
@@ -45,20 +45,20 @@ class RefreshTokens(Generic[R]):
 
         tokens = RefreshTokens(keys.refresh, grace="30s")
         begun = await tokens.begin(RefreshToken(uid="42", sid=sid, client="desktop"))
-        rotated = await tokens.rotate(begun.token, client="desktop")     # Rotated, Retried or Refused
+        rotated = await tokens.rotate(begun.token, client="desktop")     # Rotated, Retried or RotationRefused
 
-    **All tokens that come of one `begin` are a chain, and a chain is one record**, which says which of them is the
-    newest. A rotation is one compare-and-set on it. So of any number of clients with one token all get one successor;
-    nothing that was revoked or has ended comes back; and all of it is in one slot of a cluster.
+    **All tokens that descend from one `begin` are a chain (a token family), and a chain is one record**, which knows
+    its newest token. A rotation is one compare-and-set on it. So concurrent requests with one token all get the same
+    successor, a chain that was revoked or has ended stays ended, and all of it is in one slot of a cluster.
 
-    grace    for how long after its use the last token gets the same successor again, for clients that lost the answer.
-             Any older token, and the last one after the grace, ends the chain: somebody has it who should not
-    alive    asks whether the session of a record is alive. Without it, it is the key that `leads_to` names
-    tell     is called with what an operator should know; the token is refused whether this succeeds or not
+    grace    how long the last used token gets the same successor again, for clients that lost the response. **Reuse
+             detection**: any older token, or the last one after the grace, ends the chain, because it was stolen
+    alive    whether the session of a record is alive. By default: whether the key that `leads_to` names exists
+    tell     called with security events for an operator; the token is refused even if this fails
 
-    The lifetime that the family states is that of a whole chain, from `begin` on. The clock of the keyspace decides the
-    grace and the end, so clocks that are two seconds apart shift them by as much. `new_secret` is for tests. Raises
-    BadDeclaration for families of another shape and without a key ring, DoesNotFit for a store without atomic steps.
+    The lifetime of the family is that of the whole chain, from `begin` on. The clock of the keyspace decides the grace
+    and the expiry, so clock skew shifts both. `new_secret` is for tests. Raises BadDeclaration for families of another
+    shape or without a key ring, and DoesNotFit for a store without atomic steps.
     """
 
     def __init__(
@@ -78,17 +78,17 @@ class RefreshTokens(Generic[R]):
                 f"({in_words(self._lifetime_ms)}), and much so"
             )
         self._family = family
-        self._mint = Mint(_mint_keys(family))
+        self._mint = Mint(_token_keys(family))
         self._alive = alive or _alive_by_relation(family)
         self._tell = tell
         self._new_secret = new_secret
         self._now_ms = family.now_ms
 
     async def begin(self, record: R) -> NewChain[R]:
-        """A new chain, for the user and the session that the record names. One round trip; nothing is overwritten.
+        """Start a chain for the user and the session in the record. One round trip; nothing is overwritten.
 
-        Whether the session is alive is asked when the token is used: the token of a session that is gone is dead.
-        Raises BadValue for a record that names none.
+        The session is checked when the token is used: the token of a session that has ended is dead. Raises BadValue
+        for a record that names no session.
         """
         self._alive(record).close()
         now_ms = self._now_ms()
@@ -101,59 +101,64 @@ class RefreshTokens(Generic[R]):
                 "rotated_at": None,
             }
         )
-        for _ in range(_SECRETS):
+        for _ in range(_MAX_SECRETS):
             first = self._mint.first(self._new_secret())
             if await self._family(first.id).add(record):
-                return NewChain(first.text, first.id, record, _of(record).scope)
-        raise Contended("there is a chain for each secret that was made; is the source of random numbers broken?")
+                return NewChain(first.text, first.id, record, _base_fields(record).scope)
+        raise Contended("every new secret collided with an existing chain; is the random number generator broken?")
 
     async def rotate(
         self, token: str, *, client: str | None = None, scope: str | None = None, audience: str | None = None
     ) -> Rotated[R] | Retried[R] | RotationRefused:
-        """Use a token up and get the next one. Two round trips, three in a cluster; none for what is no token of ours.
+        """Rotate: use a token up and get the next one. Two round trips, three in a cluster; none for a malformed token.
 
-        `client` must be the one that the chain is bound to. `scope` asks for a part of what it is good for, and
-        `audience` for the one that it is for; without them it is all of it. Raises the error of a store that is down:
-        then the token may have been used or not, and either way the same token works again within the grace.
+        `client` must be the one the chain is bound to. `scope` may ask for a subset of the granted scope, `audience`
+        must be the granted one; without them everything is granted. A store outage raises the store's error: whether or
+        not the token was used, the same token works again within the grace.
         """
         given = self._mint.read(token)
         if given is None:
             return RotationRefused("unknown")
-        key = self._family(given.id)
         try:
-            seen, is_alive = await key.see(), False
-            async for _ in attempts("a chain of refresh tokens"):
-                if seen is None:
-                    return RotationRefused("unknown")
-                judged = self._judged(seen.value, given, client, scope, audience)
-                if isinstance(judged, RotationRefused):
-                    return await self._refused(key, seen.value, judged, client)
-                granted = _of(seen.value).scope if scope is None else scope
-                if judged == "retry":
-                    if not is_alive and not await self._alive(seen.value):
-                        return await self._without_session(key)
-                    return Retried(given.successor.text, given.id, seen.value, granted)
-                advanced = self._advanced(seen.value, given)
-                alive = self._alive(seen.value)
-                is_apart = alive.store is not key.bound.store
-                if is_apart and not await alive:
-                    return await self._without_session(key)
-                done = await self._write(key, seen, advanced, [] if is_apart else [alive])
-                if done:
-                    return Rotated(given.successor.text, given.id, advanced, granted)
-                if done.stopped == "session":
-                    return await self._without_session(key)
-                seen, is_alive = done.before[-1], True  # another was faster: what it wrote decides
+            return await self._rotate(self._family(given.id), given, client, scope, audience)
         except Unreadable:
             return RotationRefused("unreadable")
-        raise AssertionError  # pragma: no cover - the last attempt raises Contended
+
+    async def _rotate(
+        self, key: ValueKey[R], given: Given, client: str | None, scope: str | None, audience: str | None
+    ) -> Rotated[R] | Retried[R] | RotationRefused:
+        seen, is_alive = await key.see(), False
+        async for _ in attempts("a chain of refresh tokens"):
+            if seen is None:
+                return RotationRefused("unknown")
+            decision = self._decide(seen.value, given, client, scope, audience)
+            if isinstance(decision, RotationRefused):
+                return await self._refuse(key, seen.value, decision, client)
+            granted = _base_fields(seen.value).scope if scope is None else scope
+            if decision == "retry":
+                if not is_alive and not await self._alive(seen.value):
+                    break
+                return Retried(given.successor.text, given.id, seen.value, granted)
+            alive = self._alive(seen.value)
+            is_in_other_store = alive.store is not key.bound.store
+            if is_in_other_store and not await alive:
+                break
+            advanced = self._advance(seen.value, given)
+            done = await self._write(key, seen, advanced, [] if is_in_other_store else [alive])
+            if done:
+                return Rotated(given.successor.text, given.id, advanced, granted)
+            if done.stopped == "session":
+                break
+            seen, is_alive = done.before[-1], True  # another request was faster: the record it wrote decides
+        # Only a session that has ended leads here: the last attempt raises Contended.
+        await key.delete()
+        return RotationRefused("session")
 
     async def examine(self, token: str, *, client: str | None = None) -> R | RotationRefused:
-        """What the chain of a token holds, without using the token up; or why `rotate` would refuse it. One round trip.
+        """The record of a token's chain, without using the token up, or why `rotate` would refuse it. One round trip.
 
-        For what has to be asked of others before a token is used up. A token that was used before ends its chain here
-        as it does there, so that whatever else is away does not put that off. Whether its session is alive is not
-        asked.
+        For checks with other systems before the token is used up. Reuse detection works here as in `rotate`, so an
+        outage of those systems does not delay it. The session is not checked.
         """
         given = self._mint.read(token)
         if given is None:
@@ -165,18 +170,20 @@ class RefreshTokens(Generic[R]):
             return RotationRefused("unreadable")
         if seen is None:
             return RotationRefused("unknown")
-        judged = self._judged(seen.value, given, client, None, None)
+        decision = self._decide(seen.value, given, client, None, None)
         return (
-            await self._refused(key, seen.value, judged, client) if isinstance(judged, RotationRefused) else seen.value
+            await self._refuse(key, seen.value, decision, client)
+            if isinstance(decision, RotationRefused)
+            else seen.value
         )
 
     async def revoke(self, token: str) -> bool:
-        """End the chain of a token, also of an old one. False: it was none, or had ended. One round trip."""
+        """Revoke the chain of a token, even of an old token. False: not a token, or already ended. One round trip."""
         given = self._mint.read(token)
         return given is not None and await self.revoke_chain(given.id)
 
     async def revoke_chain(self, id: str) -> bool:
-        """End a chain by its id. False: there is none. No rotation under way brings it back. One round trip."""
+        """Revoke a chain by its id. False: there is none. No rotation under way resurrects it. One round trip."""
         try:
             key = self._family(id)
         except BadKey:
@@ -185,11 +192,11 @@ class RefreshTokens(Generic[R]):
 
     # --- one use -------------------------------------------------------------------------------------------
 
-    def _judged(
+    def _decide(
         self, found: R, given: Given, client: str | None, scope: str | None, audience: str | None
     ) -> RotationRefused | Literal["rotate", "retry"]:
-        """What is to become of a token that this server made. One that is too old is never good again."""
-        record, now_ms = _of(found), self._now_ms()
+        """Decide about an authentic token. A token that is too old never works again."""
+        record, now_ms = _base_fields(found), self._now_ms()
         if record.is_used:
             return RotationRefused("reused", "ended")
         if now_ms >= deadline_ms(record.expires_at):
@@ -205,21 +212,21 @@ class RefreshTokens(Generic[R]):
             return RotationRefused("scope")
         if audience is not None and audience != record.audience:
             return RotationRefused("audience")
-        # A generation beyond that of the record was made by us all the same: the store lost its last moments, as
-        # after a failover. The token itself proves that the chain came so far.
+        # A generation beyond that of the record is authentic too: the store lost its last writes, as after a failover.
+        # The token itself proves that the chain came this far.
         return "retry" if is_last else "rotate"
 
     def _in_grace(self, record: RefreshRecord, now_ms: int) -> bool:
         return record.rotated_at is not None and now_ms < deadline_ms(record.rotated_at) + self.grace_ms
 
-    def _advanced(self, record: R, given: Given) -> R:
+    def _advance(self, record: R, given: Given) -> R:
         return record.model_copy(
             update={"generation": given.successor.generation, "rotated_at": moment(self._now_ms())}
         )
 
     @procedure(ordered="each use asks again: a token that was written as its session ended is dead")
     def _write(self, key: ValueKey[R], seen: Seen[R], record: R, alive: Sequence[Operation[bool]]) -> Steps[None]:
-        """Write the record if nobody did since it was seen, and the session is alive, which is asked in the same store.
+        """Write the record if it is unchanged since it was read and its session, in the same store, is alive.
 
         Who may interleave: another rotation, a revoke, a reuse, the end of the session. The first three change or
         delete the record, so `holds` stops us, and the last one stops us before that.
@@ -227,26 +234,22 @@ class RefreshTokens(Generic[R]):
         asked = (one.otherwise("session") for one in alive)
         return Steps(*asked, key.see(), key.holds(seen), key.replace(record))
 
-    async def _refused(
+    async def _refuse(
         self, key: ValueKey[R], record: R, refused: RotationRefused, client: str | None
     ) -> RotationRefused:
-        """End the chain where its token was used again, and tell of it."""
+        """End the chain if its token was reused, and report it."""
         if refused.reason == "reused":
             if refused.why != "ended":
-                # Not compared: whatever a rotation wrote meanwhile, the token is old, and all that came of it ends.
-                # It is never written where the chain is gone, and lives no longer by it.
+                # No compare-and-set: whatever a rotation wrote meanwhile, the token is old and its chain ends.
+                # `replace` does not recreate a deleted chain, and keeps the TTL.
                 await key.replace(record.model_copy(update={"is_used": True}))
                 _log.warning("refresh: a token was used again (%s), so its chain has ended", refused.why)
-            await self._told("refresh-reused", refused, key, record, client)
+            await self._report("refresh-reused", refused, key, record, client)
         elif refused.reason == "client":
-            await self._told("refresh-wrong-client", refused, key, record, client)
+            await self._report("refresh-wrong-client", refused, key, record, client)
         return refused
 
-    async def _without_session(self, key: ValueKey[R]) -> RotationRefused:
-        await key.delete()
-        return RotationRefused("session")
-
-    async def _told(
+    async def _report(
         self,
         event: Literal["refresh-reused", "refresh-wrong-client"],
         refused: RotationRefused,
@@ -261,17 +264,17 @@ class RefreshTokens(Generic[R]):
         chain = str(next(iter(key.values.values())))
         try:
             await self._tell(RefreshEvent(event, refused.why, user, chain, client))
-        except Exception as error:  # whoever is told must not be able to let a stolen token in
-            _log.warning("refresh: nobody could be told of a misuse: %s", type(error).__name__)
+        except Exception as error:  # a failing callback must not let a stolen token in
+            _log.warning("refresh: reporting a misuse failed: %s", type(error).__name__)
 
 
-def _of(record: Any) -> RefreshRecord:
-    """A record by the fields that `RefreshTokens` keeps. Its family was checked to have them."""
+def _base_fields(record: Any) -> RefreshRecord:
+    """The record as a RefreshRecord. Its family was checked to have these fields."""
     return cast("RefreshRecord", record)
 
 
 def _alive_by_relation(family: Bound[Any]) -> Alive[Any]:
-    """Asks for the key that `leads_to` names."""
+    """Check that the key exists that `leads_to` names."""
     relations = family.family.leads_to
     if len(relations) != 1:
         raise BadDeclaration(
@@ -302,7 +305,7 @@ def _alive_by_relation(family: Bound[Any]) -> Alive[Any]:
 
 
 def _lifetime_ms(family: Any) -> int:
-    """How long a chain of tokens lives. Raises BadDeclaration or DoesNotFit where it cannot be made here."""
+    """The lifetime of a chain. Raises BadDeclaration or DoesNotFit if the family or its store does not fit."""
     if not isinstance(family, Bound) or not isinstance(family.family, Value):
         raise BadDeclaration("refresh tokens are kept in a family Value(…), as in RefreshTokens(keys.refresh)")
     place, lifetime = family.family.place, family.family.lifetime
@@ -330,7 +333,7 @@ def _lifetime_ms(family: Any) -> int:
     return lifetime.ms
 
 
-def _mint_keys(family: Bound[Any]) -> list[bytes]:
+def _token_keys(family: Bound[Any]) -> list[bytes]:
     if family.ring is None:
         raise BadDeclaration(
             f"{family.family.place}: refresh tokens are made with a key of the key ring; pass "

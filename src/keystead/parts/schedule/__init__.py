@@ -1,4 +1,4 @@
-"""Schedule, as a part: jobs by cron text, each due moment run once across all processes, and again after a crash."""
+"""Scheduled jobs: cron jobs that run once across all processes, and again after a crash."""
 
 from keystead.parts.schedule.job import Job, Missed, Run
 from keystead.parts.schedule.schedule import Busy, JobNow, Schedule

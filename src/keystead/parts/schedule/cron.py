@@ -1,4 +1,4 @@
-"""Cron text: the moments that it names, in a time zone."""
+"""Cron expressions: the times they name, in a time zone."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from keystead.errors import BadDeclaration
 from keystead.schema.times import deadline_ms, moment
 
 _FIELDS: Final = ("minute", "hour", "day of the month", "month", "day of the week")
-_SHORTEST_MS: Final = 60_000  # between two moments
-# Clocks are put forward or back by less than this. Around such a change the way back is not that of the way there, so
-# the latest moment is looked for from before it on.
-_CHANGE_OF_CLOCKS_MS: Final = 3 * 3_600_000
+_SHORTEST_MS: Final = 60_000  # between two times of a cron expression
+# Daylight saving shifts clocks by less than this. Around a shift, iterating backwards does not mirror iterating
+# forwards, so the search for the latest time starts before it.
+_DAYLIGHT_SAVING_MS: Final = 3 * 3_600_000
 
 
 class Cron:
-    """The moments of a cron text, in milliseconds. Raises BadDeclaration for a text or a time zone that is none.
+    """The times of a cron expression, in milliseconds. Raises BadDeclaration for an invalid expression or time zone.
 
-    Where clocks change it does what cron does: what stands at a fixed hour is run once that day, at the next minute
-    that exists or at the first of two; what comes every few minutes or every hour goes on in real time.
+    Daylight saving works as in cron: a job at a fixed hour runs once that day, at the next minute that exists or at the
+    first of two; a job every few minutes or every hour keeps running in real time.
     """
 
     def __init__(self, text: str, zone: str) -> None:
@@ -43,27 +43,27 @@ class Cron:
             raise BadDeclaration(f'the cron text {text!r} has a wrong {wrong}; write it as in "0 15 * * *"') from None
 
     def after(self, ms: int) -> int:
-        """The first moment after this one."""
+        """The first time after `ms`."""
         moments = CronSim(self.text, moment(ms).astimezone(self._zone))
         while True:
-            # When clocks are put back, an hour comes twice, and of a moment in the second one cron names the first.
+            # When clocks go back, an hour comes twice; for a time in the second one CronSim returns the first.
             found = deadline_ms(next(moments))
             if found > ms:
                 return found
 
     def latest(self, ms: int, earliest_ms: int) -> int:
-        """The last moment that is not after this one; `earliest_ms` is one of them."""
+        """The last time up to and including `ms`; `earliest_ms` is known to be one."""
         found = earliest_ms
-        sure_ms = ms - _CHANGE_OF_CLOCKS_MS
-        if earliest_ms < sure_ms:
-            before = deadline_ms(next(CronSim(self.text, moment(sure_ms).astimezone(self._zone), reverse=True)))
+        safe_ms = ms - _DAYLIGHT_SAVING_MS
+        if earliest_ms < safe_ms:
+            before = deadline_ms(next(CronSim(self.text, moment(safe_ms).astimezone(self._zone), reverse=True)))
             found = max(found, before)
         while (later := self.after(found)) <= ms:
             found = later
         return found
 
     def earliest_of(self, count: int, ms: int, earliest_ms: int) -> int:
-        """The first of the last so many moments that are not after this one, and not before `earliest_ms`."""
+        """The first of the last `count` times up to `ms`, but not before `earliest_ms`."""
         if ms - earliest_ms <= count * _SHORTEST_MS:
             return earliest_ms
         found_ms = earliest_ms
@@ -74,13 +74,13 @@ class Cron:
         return self.after(found_ms - 1)
 
     def local(self, ms: int) -> datetime:
-        """A moment as the clocks of the time zone show it."""
+        """The local time in the time zone."""
         return moment(ms).astimezone(self._zone)
 
 
 def _zone(name: str) -> tzinfo:
     if name == "UTC":
-        return UTC  # which is reckoned with faster
+        return UTC  # faster to calculate with
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):

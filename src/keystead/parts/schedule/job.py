@@ -1,9 +1,8 @@
-"""A job: what is run, when, and how it is caught up with; and what it is given when it runs."""
+"""Scheduled jobs: what to run, when, and how to catch up on missed runs."""
 
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,9 +10,10 @@ from itertools import islice
 from typing import Final, Literal, TypeAlias, get_args
 
 from keystead.errors import BadDeclaration, BadValue
-from keystead.parts.sanitize import visible
+from keystead.parts.sanitize import one_line, visible
 from keystead.parts.schedule.cron import Cron
 from keystead.schema.lifetime import duration_ms, in_words
+from keystead.schema.times import now_ms
 
 Missed: TypeAlias = Literal["once", "each", "skip"]
 
@@ -23,23 +23,19 @@ _LONGEST_NAME: Final = 100
 _LEASES_MS: Final = (1_000, duration_ms(LONGEST_LEASE))
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
 class Run:
     """One run of a job, as the job sees it.
 
     name     the name of the job
-    due_ms   the moment that it is run for, which may be long past
-    number   counts the runs of this job, as its history does
-    fence    grows with every run of this job. A store that refuses a lower one than it has seen is safe from a run
-             that was stopped, lost its lease, and goes on for a moment when it wakes up. It is at least the time in ms
-             at which the run began, so that it also grows where the schedule's own store has forgotten the last runs
+    due_ms   the scheduled time of this run, which may be long past
+    number   the number of this run of the job, as in its history
+    fence    fencing token: grows with every run of this job. A store that refuses tokens lower than it has seen is safe
+             from a paused run that lost its lease and briefly continues when it wakes up. It is at least the start time
+             in ms, so it grows even if the schedule's own store has lost the last runs
     """
 
     def __init__(
-        self, name: str, due_ms: int, number: int, *, fence: int = 0, now_ms: Callable[[], int] = _now_ms
+        self, name: str, due_ms: int, number: int, *, fence: int = 0, now_ms: Callable[[], int] = now_ms
     ) -> None:
         self.name = name
         self.due_ms = due_ms
@@ -49,9 +45,9 @@ class Run:
         self._now_ms = now_ms
 
     def again_after(self, duration: str) -> None:
-        """Ask for one more run so long from now, `"5m"`; if the cron text comes sooner, that run is it.
+        """Ask for one more run after this time, such as `"5m"`, unless the cron expression is due sooner.
 
-        Of several calls the last one counts. A run that fails is tried again in any case.
+        The last call wins. A failed run is retried in any case.
         """
         self.again_ms = self._now_ms() + duration_ms(duration, "the time until the next run")
 
@@ -61,21 +57,21 @@ class Run:
 
 @dataclass(frozen=True)
 class Job:
-    """Something that runs by itself.
+    """A scheduled job.
 
-    name     such as "sharing.clean-up": words in lower case, with dots and hyphens between them
-    cron     when, as cron text: "0 15 * * *"
-    run      what: `async def clean_up(run)`; what it returns, counts and short texts, is kept in the history
-    zone     the time zone of the cron text, such as "Europe/Berlin"
-    missed   what is done with the moments at which no process was there, or the last run still went on: `once`, one
-             run for all of them; `each`, one run for each of them, in order; `skip`, none: only a moment that is at
-             most a minute past is run
-    lease    for how long a run is nobody else's without a sign of life. It is renewed while the job runs; when its
-             process dies, another one takes over after so long
+    name     such as "sharing.clean-up": lower-case words joined by dots and hyphens
+    cron     the cron expression: "0 15 * * *"
+    run      `async def clean_up(run)`; the counts and short texts that it returns are kept in the history
+    zone     the time zone of the cron expression, such as "Europe/Berlin"
+    missed   what to do about scheduled times when no process was running, or the last run was still in progress:
+             `once`, one run for all of them; `each`, one run for each, in order; `skip`, none, unless it is at most a
+             minute late
+    lease    lease length. The lease is renewed while the job runs; if its process dies, another one takes over after
+             this time
     doc      one sentence for people
 
-    Raises BadDeclaration where one of these is wrong. A job may be run a second time for one moment: when its process
-    died or was stopped in the middle. So it is written to be repeated.
+    Raises BadDeclaration if one of these is invalid. Delivery is at least once: a job may run a second time for the
+    same scheduled time if its process died or was stopped half-way. So write jobs to be idempotent.
     """
 
     name: str
@@ -89,7 +85,7 @@ class Job:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(str(self.name)) or len(self.name) > _LONGEST_NAME:
             raise BadDeclaration(
-                f"a job is called by words in lower case with dots and hyphens between them, such as sharing.clean-up, "
+                f"the name of a job is lower-case words joined by dots and hyphens, such as sharing.clean-up, "
                 f"not {self.name!r:.120}"
             )
         try:
@@ -115,23 +111,23 @@ class Job:
         return duration_ms(self.lease, "a lease")
 
 
-_LONGEST_TEXT: Final = 500
+MAX_TEXT: Final = 500
 _LONGEST_RESULT_NAME: Final = 100
 _MOST_RESULTS: Final = 50
 _LARGEST_COUNT: Final = 2**63 - 1
 
 
 def checked_result(name: str, returned: object) -> dict[str, int | str]:
-    """What a job returned, for its history, which can hold all of it: texts and names are cut, and so are many entries.
+    """What a job returned, cut to fit the history: long texts, long names, and entries beyond 50.
 
-    Raises BadValue where it is no mapping of counts and texts, or where a count has more than 64 bits.
+    Raises BadValue if it is not a mapping to counts and texts, or if a count has more than 64 bits.
     """
     if returned is None:
         return {}
     if not isinstance(returned, Mapping) or not all(
         isinstance(key, str) and isinstance(value, int | str) for key, value in returned.items()
     ):
-        raise BadValue(f"{name} ran, and returned what is no mapping of names to counts or texts; return such, or None")
+        raise BadValue(f"{name} ran, but did not return a mapping of names to counts or texts; return one, or None")
     kept = {
         visible(key, _LONGEST_RESULT_NAME): _checked_value(name, value)
         for key, value in islice(returned.items(), _MOST_RESULTS)
@@ -142,12 +138,7 @@ def checked_result(name: str, returned: object) -> dict[str, int | str]:
 
 def _checked_value(name: str, value: int | str) -> int | str:
     if isinstance(value, str):
-        return shortened(value)
+        return one_line(value, MAX_TEXT)
     if not -_LARGEST_COUNT <= value <= _LARGEST_COUNT:
         raise BadValue(f"{name} ran, and returned a count of more than 64 bits; return it as a text")
     return int(value)
-
-
-def shortened(text: str) -> str:
-    """A text for the history, on one line, not too long, and nothing in it that a terminal obeys."""
-    return visible(" ".join(text.split()), _LONGEST_TEXT)

@@ -1,14 +1,11 @@
-"""The schedule: every process looks, one of them runs."""
+"""The scheduler: every process polls, and one of them runs each job that is due."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
-import secrets
-import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,13 +19,13 @@ from keystead.errors import (
     StoreError,
     StoreUnavailable,
     Unreadable,
-    WrongKind,
 )
-from keystead.parts.background_loop import Rounds
+from keystead.parts.background_loop import Rounds, process_name
 from keystead.parts.schedule import due_runs
-from keystead.parts.schedule.job import Job, Run, checked_result, shortened
-from keystead.parts.schedule.schedule_keys import JobState, Lease, Outcome, RunEntry, ScheduleKeys, StartedRun
-from keystead.schema import Done, Operation, attempts
+from keystead.parts.schedule.job import Job
+from keystead.parts.schedule.job_run import FIRST_RETRY_MS, Claim, JobRun, write_with_history
+from keystead.parts.schedule.schedule_keys import JobState, Lease, Outcome, RunEntry, ScheduleKeys
+from keystead.schema import Operation, attempts
 from keystead.schema.kinds.value import Seen
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.store_fit import require_atomic_steps
@@ -37,17 +34,15 @@ from keystead.schema.unreadable import log_unreadable
 _log = logging.getLogger("keystead.schedule")
 
 _DAY_MS: Final = 86_400_000
-_FIRST_TRY_MS: Final = 1_000  # after which a store that is away is asked again; then twice as long, and so on
-_SPREAD_MS: Final = 100  # so that not all processes ask at the very same moment
-_RENEWALS: Final = 3  # in the time of a lease
+_JITTER_MS: Final = 100  # jitter, so that processes do not poll at the same moment
 
 
 @dataclass(frozen=True)
 class Busy:
-    """The job is running already. It is false where the entry of a run is true.
+    """The job is already running. It is falsy; a RunEntry is truthy.
 
     by         the process that runs it
-    since_ms   since when, where that is known
+    since_ms   since when, if known
     """
 
     by: str
@@ -59,13 +54,13 @@ class Busy:
 
 @dataclass(frozen=True)
 class JobNow:
-    """A job as it stands.
+    """The current state of a job.
 
-    next_ms    when it will run, if nothing comes between; past: as soon as a process looks; None: see `trouble`
-    running    since when it is running, and where
-    last       how the last run went
-    failures   how many runs in a row have failed or were lost
-    trouble    why what is stored of it cannot be read, in a sentence
+    next_ms    when it runs next; a time in the past means at the next poll; None: see `trouble`
+    running    the process that runs it, and since when
+    last       the last run
+    failures   how many runs in a row failed or were lost
+    trouble    why its stored state cannot be read, in a sentence
     """
 
     job: Job
@@ -76,8 +71,8 @@ class JobNow:
     trouble: str | None = None
 
 
-class _Looked(NamedTuple):
-    """What the store says of a job."""
+class _JobRead(NamedTuple):
+    """The stored state and lease of a job."""
 
     seen: Seen[JobState] | None
     lease: Lease | None
@@ -92,38 +87,22 @@ class _Looked(NamedTuple):
         return 0 if self.lease_left is None else self.lease_left // timedelta(milliseconds=1)
 
 
-class _Claim(NamedTuple):
-    """A run that is this schedule's to make."""
-
-    state: JobState
-    lease: Lease
-    good_until_ms: int
-
-
-class _Ending(NamedTuple):
-    """How a run ended, for its entry."""
-
-    outcome: Outcome
-    result: dict[str, int | str] = {}  # noqa: RUF012 - nobody changes it
-    error: str | None = None
-
-
 class Schedule(Rounds[RunEntry | None]):
-    """Runs jobs at their moments. Every process has one with the same jobs, and each moment is run by one of them.
+    """Runs cron jobs. Every process has a Schedule with the same jobs; each scheduled time is run by one of them.
 
         async with Schedule(ScheduleKeys(store), jobs):
             ...
 
-    **A run begins with one atomic step**: where the state of the job is what was read and nobody holds its lease, the
-    lease is taken and the number of the run grows. The lease is renewed while the job runs. **It ends with one
-    atomic step**, which only the holder of that very lease can make: the next moment, the entry in the history, the
-    end of the lease. A holder that lost it has its run cancelled, and writes nothing.
+    **A run starts with one atomic step**: if the state of the job is unchanged since it was read and its lease is free,
+    the lease is taken and the run number grows. The lease is renewed while the job runs. **A run ends with one
+    atomic step**, which only the holder of that lease can make: it writes the next scheduled time and the history
+    entry, and releases the lease. A run that loses its lease is cancelled and writes nothing.
 
-    A store that is away is waited for; the schedule never ends by itself. When it is stopped it waits `stop_within`
-    for the jobs that run, then cancels them, which may take half as long, and gives their leases back, so that another
-    process runs them at its next look. Time is `keys.now_ms`; `wait` is for tests. `on_run` is told the name of each
-    job whose run ended here, and how. Raises BadDeclaration for two jobs of one name, and DoesNotFit for a store
-    without atomic steps.
+    During a store outage the schedule waits; it never ends by itself. When stopped, it waits `stop_within` for running
+    jobs, then cancels them, which may take half as long, and releases their leases, so that another process runs them
+    at its next poll. Time is `keys.now_ms`; `wait` is for tests. `on_run` is called with the name and outcome of each
+    run that ends here. Raises BadDeclaration for two jobs of one name, and DoesNotFit for a store without atomic
+    steps.
     """
 
     def __init__(
@@ -142,94 +121,96 @@ class Schedule(Rounds[RunEntry | None]):
         self._jobs = _by_name(jobs)
         self._store = keys.job.store
         require_atomic_steps(self._store, "the schedule", "a run begins and ends with one atomic step on several keys")
-        self.by: Final = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self.by: Final = process_name()
         self._look_every_ms = duration_ms(look_every, "look_every")
         self._on_run = on_run
-        self._unanswered: dict[str, int] = {}  # the fence of a claim that may have taken effect, by the name of its job
+        self._unconfirmed: dict[str, int] = {}  # by job: the fencing token of a claim that may have taken effect
         self._looked_ms: dict[str, int] = {}
         self._touched_ms: dict[str, int] = {}
-        self._complained: set[str] = set()
+        self._reported: set[str] = set()
 
     async def run_now(self, name: str) -> RunEntry | Busy:
-        """Run a job here and now, under its lease, whatever its cron text says; how it went, or that it runs already.
+        """Run a job here and now under its lease, whatever its cron expression says. Returns its entry, or Busy.
 
-        The entry is in the history, and the next moments stay as they are. A run by hand that fails is not tried again.
-        When this is cancelled, the run is, too. Raises BadValue where there is no such job.
+        The run is in the history; the schedule does not change. A manual run that fails is not retried. Cancelling
+        this call cancels the run. Raises BadValue if there is no such job.
         """
         job = self._job(name)
         async for _ in attempts(f"the job {name}"):
-            [looked] = await self._read([job])
-            if isinstance(looked, Exception):
-                if isinstance(looked, Unreadable):
-                    log_unreadable(self._store, looked)
-                raise looked
-            if looked.lease is not None:
-                return Busy(looked.lease.by, _since_ms(looked))
+            [stored] = await self._read([job])
+            if isinstance(stored, Exception):
+                if isinstance(stored, Unreadable):
+                    log_unreadable(self._store, stored)
+                raise stored
+            if stored.lease is not None:
+                return Busy(stored.lease.by, _since_ms(stored))
             now_ms = self._now_ms()
-            if not due_runs.is_sound(looked.state, job, now_ms):
-                await self._mended(job, looked, now_ms)
+            if not due_runs.is_current(stored.state, job, now_ms):
+                await self._repair_state(job, stored, now_ms)
                 continue
-            entry = await self._start(job, self._turn(job, looked, due_runs.DueRun(now_ms, looked.state, by_hand=True)))
+            entry = await self._start(
+                job, self._claim_and_run(job, stored, due_runs.DueRun(now_ms, stored.state, by_hand=True))
+            )
             if entry is not None:
                 return entry
         raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
     async def history(self, name: str, limit: int = 20) -> Sequence[RunEntry]:
-        """The last runs of a job, the newest first. Raises BadValue where there is no such job."""
+        """The last runs of a job, newest first. Raises BadValue if there is no such job."""
         return await self._keys.history(self._job(name).name).newest(limit)
 
     async def list(self) -> Sequence[JobNow]:
-        """Each job as it stands; one that cannot be read hides no other. Two round trips, made at once."""
+        """The current state of each job; an unreadable one does not hide the others. Two concurrent round trips."""
         jobs = [*self._jobs.values()]
         last_runs = self._keys.run_each(*(self._keys.history(job.name).newest(1) for job in jobs))
-        looks, lasts = await asyncio.gather(self._read(jobs), last_runs)
-        return [self._as_it_stands(*one) for one in zip(jobs, looks, lasts, strict=True)]
+        reads, lasts = await asyncio.gather(self._read(jobs), last_runs)
+        return [self._describe(*one) for one in zip(jobs, reads, lasts, strict=True)]
 
-    def _as_it_stands(self, job: Job, looked: _Looked | Exception, last: Sequence[RunEntry] | Exception) -> JobNow:
-        trouble = next((str(one) for one in (looked, last) if isinstance(one, Exception)), None)
+    def _describe(self, job: Job, stored: _JobRead | Exception, last: Sequence[RunEntry] | Exception) -> JobNow:
+        trouble = next((str(one) for one in (stored, last) if isinstance(one, Exception)), None)
         last_run = last[0] if not isinstance(last, Exception) and last else None
-        if isinstance(looked, Exception):
+        if isinstance(stored, Exception):
             return JobNow(job, None, None, last_run, 0, trouble)
-        state, now_ms = looked.state, self._now_ms()
-        if state is None or not due_runs.is_of(job, state):
+        state, now_ms = stored.state, self._now_ms()
+        if state is None or not due_runs.has_same_cron(job, state):
             state = due_runs.first_state(job, now_ms)
-        elif due_runs.is_to_be_planned_anew(job, state, now_ms):
-            state = due_runs.planned_anew(job, state, now_ms)
-        running = None if looked.lease is None else Busy(looked.lease.by, _since_ms(looked))
+        elif due_runs.needs_replanning(job, state, now_ms):
+            state = due_runs.replan(job, state, now_ms)
+        running = None if stored.lease is None else Busy(stored.lease.by, _since_ms(stored))
         return JobNow(job, due_runs.wakes_at_ms(state), running, last_run, state.failures, trouble)
 
-    # --- looking -------------------------------------------------------------------------------------------
+    # --- polling -------------------------------------------------------------------------------------------
 
     async def _round(self) -> float:
-        """See what is due, and begin it; how many seconds there is nothing more to do. One read."""
+        """Start every job that is due. Returns the seconds until the next poll. One read."""
         longest_ms = self._look_every_ms
         try:
             jobs = [*self._jobs.values()]
-            looks = await self._read(jobs, touch=True)
-            wakes_ms = [await self._attended(*one) for one in zip(jobs, looks, strict=True)]
+            reads = await self._read(jobs, touch=True)
+            wakes_ms = [await self._attend(*one) for one in zip(jobs, reads, strict=True)]
         except Exception as error:
             self._is_away(error)
-            pause_ms = min(_FIRST_TRY_MS << min(self._away - 1, 10), longest_ms)
+            pause_ms = min(FIRST_RETRY_MS << min(self._away - 1, 10), longest_ms)
         else:
             self._is_back()
             pause_ms = max(0, min([longest_ms, *(wake_ms - self._now_ms() for wake_ms in wakes_ms)]))
-        spread = random.random()  # noqa: S311 - spreads processes apart
+        jitter = random.random()  # noqa: S311 - jitter
         if pause_ms == longest_ms:
-            return pause_ms * (1 - spread / 4) / 1000
-        return (pause_ms + spread * _SPREAD_MS) / 1000 if pause_ms else 0
+            return pause_ms * (1 - jitter / 4) / 1000
+        return (pause_ms + jitter * _JITTER_MS) / 1000 if pause_ms else 0
 
-    async def _read(self, jobs: Sequence[Job], *, touch: bool = False) -> Sequence[_Looked | Exception]:
-        """What the store says of each job; an error in the place of one that is unreadable. One round trip."""
-        asked: list[Operation[Any]] = []
+    async def _read(self, jobs: Sequence[Job], *, touch: bool = False) -> Sequence[_JobRead | Exception]:
+        """Read the state and lease of each job; an error in place of an unreadable one. One round trip."""
+        operations: list[Operation[Any]] = []
         for job in jobs:
             lease = self._keys.lease(job.name)
-            asked += [self._keys.job(job.name).see(), lease.get(), lease.remaining()]
-        # A job whose moments are years apart must not be forgotten between them.
-        touched = [*self._touches(jobs)] if touch else []
-        found = await self._keys.run_each(*asked, *touched)
-        return [_looked(found[3 * place : 3 * place + 3]) for place in range(len(jobs))]
+            operations += [self._keys.job(job.name).see(), lease.get(), lease.remaining()]
+        # The state of a job that runs every few years must not expire between runs.
+        touches = [*self._touch_operations(jobs)] if touch else []
+        found = await self._keys.run_each(*operations, *touches)
+        return [_job_read(found[3 * place : 3 * place + 3]) for place in range(len(jobs))]
 
-    def _touches(self, jobs: Sequence[Job]) -> Iterable[Operation[bool]]:
+    def _touch_operations(self, jobs: Sequence[Job]) -> Iterable[Operation[bool]]:
         now_ms = self._now_ms()
         for job in jobs:
             if now_ms - self._touched_ms.get(job.name, -_DAY_MS) >= _DAY_MS:
@@ -237,100 +218,100 @@ class Schedule(Rounds[RunEntry | None]):
                 yield self._keys.job(job.name).touch()
                 yield self._keys.history(job.name).touch()
 
-    async def _attended(self, job: Job, looked: _Looked | Exception) -> int:
-        """Begin the job if it is due; when there may be something to do next. What is wrong with it harms no other."""
+    async def _attend(self, job: Job, stored: _JobRead | Exception) -> int:
+        """Start the job if it is due. Returns when to look again. A broken job does not stop the others."""
         try:
-            if isinstance(looked, Exception):
-                raise looked
-            wakes_ms = await self._seen_to(job, looked)
+            if isinstance(stored, Exception):
+                raise stored
+            wakes_ms = await self._start_if_due(job, stored)
         except StoreUnavailable:
             raise
         except Exception as error:
-            if job.name not in self._complained:
-                self._complained.add(job.name)
+            if job.name not in self._reported:
+                self._reported.add(job.name)
                 if isinstance(error, Unreadable):
                     log_unreadable(self._store, error)
                 known = isinstance(error, KeysteadError)
-                said = error if known else type(error).__name__
-                _log.error("%s is not run: %s", job.name, said, exc_info=None if known else error)
+                reason = error if known else type(error).__name__
+                _log.error("%s is not run: %s", job.name, reason, exc_info=None if known else error)
             return self._now_ms() + self._look_every_ms
-        self._complained.discard(job.name)
+        self._reported.discard(job.name)
         return wakes_ms
 
-    async def _seen_to(self, job: Job, looked: _Looked) -> int:
+    async def _start_if_due(self, job: Job, stored: _JobRead) -> int:
         now_ms = self._now_ms()
         later_ms = now_ms + self._look_every_ms
         since_ms = self._looked_ms.setdefault(job.name, now_ms)
         if job.name in self._turns.values():
             return later_ms
-        state = looked.state
-        if looked.lease is not None:
-            # What was read may be older than what happened here since: only a claim whose answer was lost is taken up.
-            if state is None or looked.lease.by != self.by or self._unanswered.get(job.name) != state.fence:
-                forgotten = looked.lease_left == timedelta.max
-                return later_ms if forgotten else now_ms + looked.lease_left_ms
-            del self._unanswered[job.name]
-            self._start(job, self._carried_out(job, self._claim(state, now_ms + looked.lease_left_ms)))
+        state = stored.state
+        if stored.lease is not None:
+            # The read may be older than what has happened here since: resume only a claim whose reply was lost.
+            if state is None or stored.lease.by != self.by or self._unconfirmed.get(job.name) != state.fence:
+                has_no_ttl = stored.lease_left == timedelta.max
+                return later_ms if has_no_ttl else now_ms + stored.lease_left_ms
+            del self._unconfirmed[job.name]
+            self._start(job, self._carry_out(job, self._claim(state, now_ms + stored.lease_left_ms)))
             return later_ms
-        if not due_runs.is_sound(state, job, now_ms):
-            if await self._mended(job, looked, since_ms):
+        if not due_runs.is_current(state, job, now_ms):
+            if await self._repair_state(job, stored, since_ms):
                 self._looked_ms[job.name] = now_ms
             return now_ms
         self._looked_ms[job.name] = now_ms
-        due = due_runs.turn(job, state, now_ms)
+        due = due_runs.next_step(job, state, now_ms)
         if isinstance(due, JobState):
             if job.missed == "each":
-                _log.warning("%s: only the last %d missed moments are run", job.name, due_runs.MOST_CAUGHT_UP_WITH)
-            await self._rewritten(job, looked, due)
+                _log.warning("%s: only the last %d missed runs are made up for", job.name, due_runs.MAX_CAUGHT_UP)
+            await self._rewrite(job, stored, due)
             return now_ms
         if due is None:
             return due_runs.wakes_at_ms(state)
-        self._start(job, self._turn(job, looked, due))
+        self._start(job, self._claim_and_run(job, stored, due))
         return later_ms
 
-    async def _mended(self, job: Job, looked: _Looked, since_ms: int) -> bool:
-        """Give a job a sound state: a first one, one without a run that was lost, one of its new cron text, a new plan.
+    async def _repair_state(self, job: Job, stored: _JobRead, since_ms: int) -> bool:
+        """Repair the state of a job: create it, end a lost run, adopt a new cron expression, or replan.
 
-        False: somebody else was faster. `since_ms` is when this schedule last planned with it. While two programs with
-        different texts run side by side, each finds the text of the other there, and must not lose a moment of its own
-        that came in between.
+        False: another process was faster. `since_ms` is when this schedule last planned the job. While two programs
+        with different cron expressions run side by side, each finds the other's expression, and must not lose a
+        scheduled time of its own in between.
         """
-        state, now_ms = looked.state, self._now_ms()
+        state, now_ms = stored.state, self._now_ms()
         if state is None:
-            return await self._rewritten(job, looked, due_runs.first_state(job, now_ms))
+            return await self._rewrite(job, stored, due_runs.first_state(job, now_ms))
         if state.begun is not None:
             entry = due_runs.lost_entry(state.begun, now_ms)
             _log.warning("%s: run %d was lost with its process, %s", job.name, entry.number, entry.by)
             ended = due_runs.ended_state(job, state, "lost", now_ms)
-            return await self._rewritten(job, looked, ended, entry)
-        if not due_runs.is_of(job, state):
-            return await self._rewritten(job, looked, due_runs.changed_state(job, state, since_ms))
-        _log.warning("%s is planned anew: it waits longer than its cron text says; is a clock wrong?", job.name)
-        return await self._rewritten(job, looked, due_runs.planned_anew(job, state, now_ms))
+            return await self._rewrite(job, stored, ended, entry)
+        if not due_runs.has_same_cron(job, state):
+            return await self._rewrite(job, stored, due_runs.state_for_new_cron(job, state, since_ms))
+        _log.warning("%s is replanned: it waits longer than its cron expression says; is a clock wrong?", job.name)
+        return await self._rewrite(job, stored, due_runs.replan(job, state, now_ms))
 
-    async def _rewritten(self, job: Job, looked: _Looked, state: JobState, entry: RunEntry | None = None) -> bool:
-        """Write the state of a job that nobody runs, unless somebody else was faster."""
-        return await self._with_history(partial(self._keys.rewrite, job.name, looked.seen, state), entry)
+    async def _rewrite(self, job: Job, stored: _JobRead, state: JobState, entry: RunEntry | None = None) -> bool:
+        """Write the state of a job that is not running, unless another process was faster."""
+        return await write_with_history(self._keys, partial(self._keys.rewrite, job.name, stored.seen, state), entry)
 
     # --- a run ---------------------------------------------------------------------------------------------
 
-    def _start(self, job: Job, turn: Any) -> asyncio.Task[RunEntry | None]:
-        task: asyncio.Task[RunEntry | None] = asyncio.create_task(turn, name=f"keystead job {job.name}")
+    def _start(self, job: Job, run: Coroutine[Any, Any, RunEntry | None]) -> asyncio.Task[RunEntry | None]:
+        task: asyncio.Task[RunEntry | None] = asyncio.create_task(run, name=f"keystead job {job.name}")
         self._turns[task] = job.name
         task.add_done_callback(self._turns.pop)
         return task
 
-    async def _turn(self, job: Job, looked: _Looked, turn: due_runs.DueRun) -> RunEntry | None:
-        """Claim a run and make it. None: another process was faster, or the store does not answer."""
+    async def _claim_and_run(self, job: Job, stored: _JobRead, due: due_runs.DueRun) -> RunEntry | None:
+        """Claim a run and carry it out. None: another process was faster, or the store does not answer."""
         now_ms = self._now_ms()
-        claim = self._claim(due_runs.begun_state(turn, self.by, now_ms), now_ms + job.lease_ms)
+        claim = self._claim(due_runs.started_state(due, self.by, now_ms), now_ms + job.lease_ms)
         try:
-            claimed = await self._keys.claim(job.name, looked.seen, claim.state, claim.lease, job.lease_ms)
+            claimed = await self._keys.claim(job.name, stored.seen, claim.state, claim.lease, job.lease_ms)
         except StoreError as error:
-            if turn.by_hand:
+            if due.by_hand:
                 raise
-            # The next look says whether it took effect after all.
-            self._unanswered[job.name] = claim.state.fence
+            # The next poll shows whether it took effect.
+            self._unconfirmed[job.name] = claim.state.fence
             _log.warning("%s cannot begin: %s", job.name, error)
             return None
         except asyncio.CancelledError:
@@ -340,120 +321,21 @@ class Schedule(Rounds[RunEntry | None]):
         if not claimed:
             self._woken.set()
             return None
-        return await self._carried_out(job, claim)
+        return await self._carry_out(job, claim)
 
-    def _claim(self, state: JobState, good_until_ms: int) -> _Claim:
-        return _Claim(state, Lease(by=self.by, number=state.number), good_until_ms)
+    def _claim(self, state: JobState, good_until_ms: int) -> Claim:
+        return Claim(state, Lease(by=self.by, number=state.number), good_until_ms)
 
-    async def _carried_out(self, job: Job, claim: _Claim) -> RunEntry | None:
-        """Run the job while its lease is renewed, and write down how it went."""
-        begun = claim.state.begun
-        if begun is None:  # pragma: no cover - a lease is taken and a run begun in one step
+    async def _carry_out(self, job: Job, claim: Claim) -> RunEntry | None:
+        if claim.state.begun is None:  # pragma: no cover - taking the lease and starting the run are one step
             return None
-        run = Run(job.name, begun.due_ms, begun.number, fence=claim.state.fence, now_ms=self._now_ms)
-        work = asyncio.create_task(_worked(job, run), name=f"keystead job {job.name}, run {run.number}")
-        keeping = asyncio.create_task(self._kept(job, claim))
-        stopping = False
-        try:
-            try:
-                await asyncio.wait({work, keeping}, return_when=asyncio.FIRST_COMPLETED)
-            except asyncio.CancelledError:
-                stopping = True
-            cut_off = not work.done()
-            if cut_off:
-                work.cancel()
-                await asyncio.wait({work})
-            if cut_off and not stopping:
-                _log.error("%s: run %d lost its lease and was cancelled", job.name, run.number)
-                entry = due_runs.lost_entry(begun, self._now_ms())
-            else:
-                entry = await self._recorded(job, claim, run, _ending(work, cut_off), insist=not stopping)
-        finally:
-            work.cancel()
-            keeping.cancel()
-            await asyncio.gather(work, keeping, return_exceptions=True)
+        run = JobRun(self._keys, job, claim, claim.state.begun, self._wait, self._look_every_ms)
+        entry = await run.carry_out()
         self._on_run(job.name, entry.outcome)
         self._woken.set()
-        if stopping:
+        if run.is_stopping:
             raise asyncio.CancelledError
         return entry
-
-    async def _kept(self, job: Job, claim: _Claim) -> None:
-        """Renew the lease again and again; ends when it is lost."""
-        good_until_ms = claim.good_until_ms
-        while True:
-            pause_ms = min(job.lease_ms // _RENEWALS, max(0, good_until_ms - self._now_ms()))
-            await self._wait(pause_ms / 1000)
-            asked_ms = self._now_ms()
-            try:
-                if not await self._keys.renew(job.name, claim.lease, job.lease_ms):
-                    return
-                good_until_ms = asked_ms + job.lease_ms
-            except StoreError as error:
-                _log.warning("%s: its lease was not renewed: %s", job.name, error)
-                if self._now_ms() >= good_until_ms:
-                    return
-
-    async def _recorded(
-        self,
-        job: Job,
-        claim: _Claim,
-        run: Run,
-        ending: _Ending,
-        *,
-        insist: bool,
-    ) -> RunEntry:
-        """Write how the run went, and give the lease back: one atomic step, which only the holder can make.
-
-        While the store is away it is tried again, unless the schedule is being stopped.
-        """
-        begun, now_ms = claim.state.begun, self._now_ms()
-        if begun is None:  # pragma: no cover - as above
-            raise AssertionError("only a run that has begun ends")
-        try:
-            entry, state = self._ended(job, claim, begun, ending, run.again_ms)
-        except Exception as error:
-            # Whatever a job does to its Run: a run that nobody can record would be made again and again.
-            _log.exception("%s: how run %d went cannot be written", job.name, run.number)
-            entry, state = self._ended(job, claim, begun, _failed(error), None)
-        pause_ms, tried = _FIRST_TRY_MS, False
-        while True:
-            try:
-                if await self._with_history(partial(self._keys.end, job.name, claim.lease, state), entry):
-                    break
-            except StoreError as away:
-                _log.warning("%s: how run %d went cannot be recorded: %s", job.name, run.number, away)
-                if not insist:
-                    return due_runs.lost_entry(begun, now_ms)
-                tried = True
-                await self._wait(pause_ms / 1000)
-                pause_ms = min(2 * pause_ms, self._look_every_ms)
-                continue
-            if tried:
-                # An answer was lost, or the lease meanwhile: what the store says of this run is what counts.
-                break
-            _log.error("%s: run %d ended after it had lost its lease; nothing was recorded", job.name, run.number)
-            return due_runs.lost_entry(begun, now_ms)
-        return entry
-
-    async def _with_history(
-        self, change: Callable[[RunEntry | None], Awaitable[Done[None]]], entry: RunEntry | None
-    ) -> bool:
-        """Make this change with an entry in the history; without it, where the history is of another kind."""
-        try:
-            return bool(await change(entry))
-        except WrongKind as error:
-            if error.key is None or self._keys.history.parse(error.key) is None:
-                raise
-            return bool(await change(None))
-
-    def _ended(
-        self, job: Job, claim: _Claim, begun: StartedRun, ending: _Ending, again_ms: int | None
-    ) -> tuple[RunEntry, JobState]:
-        """The entry of a run, and the state of the job after it."""
-        now_ms = self._now_ms()
-        entry = RunEntry(ended_ms=now_ms, **ending._asdict(), **begun.model_dump())
-        return entry, due_runs.ended_state(job, claim.state, ending.outcome, now_ms, again_ms)
 
     def _job(self, name: str) -> Job:
         if name not in self._jobs:
@@ -464,36 +346,13 @@ class Schedule(Rounds[RunEntry | None]):
         return self._keys.now_ms()
 
 
-async def _worked(job: Job, run: Run) -> _Ending:
-    """How the job went. Whatever it raises is a failure, except that it was cancelled."""
-    try:
-        return _Ending("done", checked_result(job.name, await job.run(run)))
-    except (asyncio.CancelledError, KeyboardInterrupt):
-        raise
-    except BaseException as error:  # a sys.exit, too, which would end the process and be run again in the next one
-        _log.exception("%s: run %d failed", job.name, run.number)
-        return _failed(error)
+def _job_read(found: Sequence[Any]) -> _JobRead | Exception:
+    """The stored state of a job, or the error if it is unreadable."""
+    return next((one for one in found if isinstance(one, Exception)), None) or _JobRead(*found)
 
 
-def _failed(error: BaseException) -> _Ending:
-    # The text of a foreign error may hold anything, a secret, too. The log has all of it.
-    return _Ending("failed", error=shortened(str(error) if isinstance(error, KeysteadError) else type(error).__name__))
-
-
-def _ending(work: asyncio.Task[_Ending], cut_off: bool) -> _Ending:
-    if cut_off:
-        return _Ending("stopped")
-    # Nobody here cancelled it, so the job did that to itself.
-    return _Ending("failed", error="CancelledError") if work.cancelled() else work.result()
-
-
-def _looked(found: Sequence[Any]) -> _Looked | Exception:
-    """What the store says of a job; an error in the place of one that is unreadable."""
-    return next((one for one in found if isinstance(one, Exception)), None) or _Looked(*found)
-
-
-def _since_ms(looked: _Looked) -> int | None:
-    return looked.state.begun.began_ms if looked.state is not None and looked.state.begun is not None else None
+def _since_ms(stored: _JobRead) -> int | None:
+    return stored.state.begun.began_ms if stored.state is not None and stored.state.begun is not None else None
 
 
 def _by_name(jobs: Iterable[Job]) -> dict[str, Job]:

@@ -18,7 +18,7 @@ KEPT_ENTRIES = 100
 
 
 class StartedRun(BaseModel):
-    """A run that has begun. Without a lease beside it, its process is gone."""
+    """A run in progress. Without a lease, its process is gone."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -28,43 +28,43 @@ class StartedRun(BaseModel):
     by: str
     """the process that runs it"""
     by_hand: bool = False
-    """it was asked for by a person, not by the cron text"""
+    """it was started by a person, not by the cron expression"""
 
 
 class Again(BaseModel):
-    """One more run, which the cron text does not name."""
+    """One more run, outside the cron expression."""
 
     at_ms: int
     due_ms: int
 
 
 class JobState(BaseModel):
-    """Where a job stands."""
+    """The state of a job."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     cron: str
-    """the cron text that `next_ms` comes from"""
+    """the cron expression that `next_ms` comes from"""
     zone: str
     next_ms: int
-    """the first moment of the cron text for which nothing has begun"""
+    """the first scheduled time for which no run has started"""
     again: Again | None = None
-    """a run beside that: what failed is tried again, or the job asked for it"""
+    """an additional run: a retry after a failure, or one that the job asked for"""
     failures: int = 0
     """how many runs in a row have failed or were lost"""
     number: int = 0
     """the number of the last run"""
     fence: int = 0
-    """what the last run was given against runs that wake up late; at least the time in ms"""
+    """the fencing token of the last run; at least the time in ms"""
     last_due_ms: int = 0
-    """the latest moment for which a run has begun"""
+    """the latest scheduled time for which a run has started"""
     planned_anew_ms: int = 0
-    """when it was last planned anew because its next moment was too far ahead"""
+    """when it was last replanned because its next run was too far ahead"""
     begun: StartedRun | None = None
 
 
 class Lease(BaseModel):
-    """Who may run the job now."""
+    """The lease of a run in progress."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -75,7 +75,7 @@ class Lease(BaseModel):
 
 
 class RunEntry(BaseModel):
-    """A run that is over. `lost`: its process died, or could not renew its lease; when that was is not known."""
+    """A finished run. `lost`: its process died or could not renew its lease, at an unknown time."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
 
@@ -87,7 +87,7 @@ class RunEntry(BaseModel):
     result: dict[str, int | str] = {}
     """what the job returned"""
     error: str | None = None
-    """why it failed: the sentence of an error of Keystead, or else the name of the error's class"""
+    """why it failed: the message of a Keystead error, otherwise the name of the exception class"""
     by: str
     """the process that ran it"""
     by_hand: bool = False
@@ -106,7 +106,7 @@ class ScheduleKeys(Keyspace):
         role="durable",
         owns=("lease", "history"),
         tag="name",
-        doc="Where a job stands: its next moment and the number of its last run, which only grows.",
+        doc="The state of a job: its next scheduled time and the number of its last run, which only grows.",
         used_by=_USED_BY,
     )
     lease = Value(
@@ -115,8 +115,8 @@ class ScheduleKeys(Keyspace):
         lifetime=until("lease_ends", at_most=LONGEST_LEASE),
         role="durable",
         tag="name",
-        doc="Who runs a job now. It lives as long as the job's `lease`, by the store's clock, and is renewed while the "
-        "job runs. Whoever has it writes how the run went; nobody else can.",
+        doc="The lease of the process that runs a job. It expires after the job's `lease`, by the store's clock, and "
+        "is renewed while the job runs. Only its holder can record the outcome of the run.",
         used_by=_USED_BY,
     )
     history = Log(
@@ -126,7 +126,7 @@ class ScheduleKeys(Keyspace):
         lifetime=_KEPT,
         role="durable",
         tag="name",
-        doc="How the last runs of a job went.",
+        doc="The last runs of a job and their outcomes.",
         used_by=_USED_BY,
     )
 
@@ -134,7 +134,7 @@ class ScheduleKeys(Keyspace):
     def claim(
         self, name: str, seen: Seen[JobState] | None, state: JobState, lease: Lease, lease_ms: int
     ) -> Steps[None]:
-        """Begin a run: of all who saw the same state one gets through."""
+        """Start a run: of all processes that read the same state, one succeeds."""
         return Steps(
             self.job(name).holds(seen).otherwise("the state changed"),
             self.lease(name).lasting(lease_ms).add(lease).otherwise("another has the lease"),
@@ -143,7 +143,7 @@ class ScheduleKeys(Keyspace):
 
     @procedure
     def renew(self, name: str, lease: Lease, lease_ms: int) -> Steps[None]:
-        """Keep the lease of a run that goes on. Its value names the owner, so no process can renew another's lease."""
+        """Renew the lease of a run in progress. Its value names the owner, so no process can renew another's lease."""
         return Steps(
             self.lease(name).holds(lease).otherwise("the lease is lost"),
             self.lease(name).lasting(lease_ms).touch(),
@@ -151,12 +151,12 @@ class ScheduleKeys(Keyspace):
 
     @procedure
     def give_back(self, name: str, lease: Lease) -> Steps[None]:
-        """End the lease of a run that does not begin."""
+        """Release the lease of a run that does not start."""
         return Steps(self.lease(name).holds(lease).otherwise("the lease is lost"), self.lease(name).delete())
 
     @procedure
     def end(self, name: str, lease: Lease, state: JobState, entry: RunEntry | None) -> Steps[None]:
-        """End a run, with its entry in the history and the next moment. Only the holder of its lease can."""
+        """End a run, with its history entry and the next scheduled time. Only the holder of the lease can."""
         return Steps(
             self.lease(name).holds(lease).otherwise("the lease is lost"),
             self.job(name).set(state),
@@ -169,7 +169,7 @@ class ScheduleKeys(Keyspace):
         """Write the state of a job that is not running, unless it has changed since it was read."""
         return Steps(
             self.job(name).holds(seen).otherwise("the state changed"),
-            self.lease(name).absent().otherwise("somebody runs it"),
+            self.lease(name).absent().otherwise("it is running"),
             self.job(name).set(state),
             *([] if entry is None else [self.history(name).append(entry)]),
         )

@@ -1,4 +1,4 @@
-"""Sessions, as a part: create, read, touch, rotate, revoke, list; with deadlines, a cap, and ends that stay."""
+"""Sessions: create, read, touch, rotate, revoke and list logins, with idle and absolute timeouts and a cap per user."""
 
 from keystead.parts.sessions.session_policy import AAL1, AAL2, AAL3, Policy
 from keystead.parts.sessions.session_record import Act, Ended, Gone, Live, New, SessionRecord, Successor

@@ -1,4 +1,4 @@
-"""What is asked of the store for a token."""
+"""Session lookups: from a token to the prepared read of its record and its user's list."""
 
 from __future__ import annotations
 
@@ -9,47 +9,47 @@ from typing import Any, TypeAlias
 from keystead.errors import BadKey
 from keystead.parts.sessions.session_token import TOKEN_MAX_LENGTH, named_by
 
-KEPT_MAX = 4096
+MAX_CACHED = 4096
 
-# The user, the id of the session, and what asks for its record and whether the user's list names it.
-Question: TypeAlias = tuple[str, str, Callable[[], Awaitable[Any]]]
+# The user, the session id, and a call that reads the record and whether the user's list has the id.
+SessionQuery: TypeAlias = tuple[str, str, Callable[[], Awaitable[Any]]]
 
 
-class Questions:
-    """Makes questions, and keeps the last ones: a browser comes with its token many times in a row.
+class SessionQueries:
+    """Builds queries and caches the latest: a browser sends the same token many times in a row.
 
-    They are kept by the digest of the token, so that no secret stays in memory. Nothing of a session is in a question;
-    whether it is alive, the store is asked each time.
+    The cache key is the digest of the token, so no secret stays in memory. A query holds nothing of the session itself:
+    the store is read each time.
     """
 
-    def __init__(self, asking: Callable[[str, str], Callable[[], Awaitable[Any]]]) -> None:
-        self._asking = asking  # for the session of a user
-        self._kept: dict[bytes, Question] = {}
+    def __init__(self, build: Callable[[str, str], Callable[[], Awaitable[Any]]]) -> None:
+        self._build = build  # takes the user and the session id
+        self._cached: dict[bytes, SessionQuery] = {}
 
-    def of(self, token: str) -> Question | None:
-        """The question for a token; None: this was never one, whatever it is, or no user can have this name."""
+    def for_token(self, token: str) -> SessionQuery | None:
+        """The query for a token. None: this is not a token, or no key can name its user."""
         if len(token) > TOKEN_MAX_LENGTH:
             return None
         try:
             digest = sha256(token.encode()).digest()
         except UnicodeEncodeError:
             return None
-        return self._kept.get(digest) or self._made(token, digest)
+        return self._cached.get(digest) or self._build_and_cache(token, digest)
 
-    def _made(self, token: str, digest: bytes) -> Question | None:
+    def _build_and_cache(self, token: str, digest: bytes) -> SessionQuery | None:
         named = named_by(token)
         if named is None:
             return None
         sid, user = named
         try:
-            question = self.named(user, sid)
+            query = self.for_id(user, sid)
         except BadKey:
             return None
-        if len(self._kept) >= KEPT_MAX:
-            del self._kept[next(iter(self._kept))]
-        self._kept[digest] = question
-        return question
+        if len(self._cached) >= MAX_CACHED:
+            del self._cached[next(iter(self._cached))]
+        self._cached[digest] = query
+        return query
 
-    def named(self, user: str, sid: str) -> Question:
-        """The question for a session by its id. Raises BadKey where no key can name it."""
-        return user, sid, self._asking(user, sid)
+    def for_id(self, user: str, sid: str) -> SessionQuery:
+        """The query for a session by its id. Raises BadKey if no key can name it."""
+        return user, sid, self._build(user, sid)

@@ -1,4 +1,4 @@
-"""How long sessions live, and how many a user may have."""
+"""Session policy: idle timeout, absolute timeout, and how many sessions a user may have."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from keystead.schema.lifetime import duration_ms
 Duration: TypeAlias = str | timedelta
 AtCap: TypeAlias = Literal["evict", "refuse"]
 
-_TOUCHES_AN_IDLE_TIME = 20
-_LONGEST_TOUCH_MS = 60_000
+_TOUCHES_PER_IDLE_TIMEOUT = 20
+_MAX_TOUCH_INTERVAL_MS = 60_000
 
 
 @dataclass(frozen=True)
 class Policy:
     """The rules of a set of sessions. Durations carry units: `"30m"`, or are timedeltas.
 
-    idle      a session ends when it was not used for so long
-    absolute  a session ends so long after the login, however much it is used
-    cap       how many a user may have at once; 1: one device; None: as many as they like
-    at_cap    what a login beyond the cap does: `evict` the session whose login is longest ago, or `refuse` the new one
-    grace     for how long after a rotation requests under way may still come with the old token
+    idle      idle timeout: a session ends after this long without use
+    absolute  absolute timeout: a session ends this long after the login, even if it is in use
+    cap       the most sessions a user may have at once; 1: one device; None: no limit
+    at_cap    what a login beyond the cap does: `evict` the session with the oldest login, or `refuse` the new one
+    grace     how long the old token is still accepted after a rotation, for requests already under way
     """
 
     idle: Duration = "30d"
@@ -56,8 +56,8 @@ class Policy:
 
     @property
     def touch_every_ms(self) -> int:
-        """How much younger than the last use `last_seen_at` may be: a minute at most, and little beside `idle`."""
-        return min(_LONGEST_TOUCH_MS, self.idle_ms // _TOUCHES_AN_IDLE_TIME)
+        """How often a session in use is touched: each minute, or each 1/20 of `idle` if that is shorter."""
+        return min(_MAX_TOUCH_INTERVAL_MS, self.idle_ms // _TOUCHES_PER_IDLE_TIMEOUT)
 
 
 # The levels of NIST SP 800-63B-4: how often a user must log in again, and after how much idleness.

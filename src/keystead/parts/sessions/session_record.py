@@ -1,4 +1,4 @@
-"""What a session holds, and what is told of it."""
+"""Session records, and the results that `Sessions` returns."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from keystead.schema.times import moment
 
 
 class SessionRecord(BaseModel):
-    """The least that a session holds. Inherit it and add what your application keeps in a session.
+    """The base model of a session. Subclass it and add the fields of your application.
 
-    `created_at` and `last_seen_at` are kept by `Sessions`; whatever you give them is replaced.
+    `Sessions` sets `created_at` and `last_seen_at`, and replaces any value you give them.
     """
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -31,15 +31,15 @@ S = TypeVar("S", bound=BaseModel)
 S_co = TypeVar("S_co", bound=BaseModel, covariant=True)
 
 
-@dataclass(slots=True)  # and not frozen, which would make it three times as slow to make: each request makes one
+@dataclass(slots=True)  # not frozen: that makes it three times as slow to create, and each request creates one
 class Live(Generic[S_co]):
-    """A session that is alive. It is true where `Gone` is false.
+    """A session that is alive. It is truthy; `Gone` is falsy.
 
-    id           its id, which is no secret: what listings show, and what `revoke_id` takes
+    id           its id, which is not a secret: listings show it and `revoke_id` takes it
     user         the id of its user
-    session      what it holds
+    session      the record
     ends_at_ms   when it ends if it is not used again
-    aged         the token that was given is one from before a rotation, and soon counts no more
+    aged         the token was rotated a moment ago, and is accepted only until the grace period ends
     """
 
     id: str
@@ -57,10 +57,10 @@ Reason: TypeAlias = Literal["unknown", "expired", "evicted", "revoked", "unreada
 
 @dataclass(frozen=True)
 class Gone:
-    """There is no such session. It is false where `Live` is true.
+    """There is no such session. It is falsy; `Live` is truthy.
 
-    reason   `expired`, `evicted` by a later login or `revoked` by the user elsewhere or by an operator, as far as that
-             is still known; `unreadable` where what is stored is none; else `unknown`
+    reason   `expired`; `evicted` by a later login or `revoked` by the user elsewhere or by an operator, while that is
+             still recorded; `unreadable` if the stored record cannot be decoded; otherwise `unknown`
     """
 
     reason: Reason
@@ -71,12 +71,12 @@ class Gone:
 
 @dataclass(frozen=True)
 class New(Generic[S_co]):
-    """A session that was made or rotated. `token` is the secret for the cookie; it is stored nowhere."""
+    """A session that was created or rotated. `token` is the secret for the cookie; it is not stored anywhere."""
 
     token: str = field(repr=False)
     id: str
     session: S_co
-    evicted: tuple[str, ...] = ()  # the ids of the sessions that it took the place of
+    evicted: tuple[str, ...] = ()  # the ids of the sessions that were evicted for it
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Act:
 
     who     `operator:root`
     where   an address, or the name of a machine
-    why     the reason, where there is one to tell
+    why     the reason, if there is one
     """
 
     who: str = ""
@@ -94,16 +94,16 @@ class Act:
 
 
 class Ended(BaseModel):
-    """Why a session ended, for whoever still comes with its token."""
+    """Why a session ended, for requests that still carry its token."""
 
     reason: Literal["evicted", "revoked"]
 
 
 class Successor(BaseModel):
-    """Where a session went when its token was rotated."""
+    """The session id that replaced another one when its token was rotated."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     sid: str
     until: EpochMs
-    """from when on the old token counts no more"""
+    """when the old token stops working"""

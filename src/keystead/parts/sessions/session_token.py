@@ -1,4 +1,4 @@
-"""The token of a session: what the browser has, and what of it the store has."""
+"""Session tokens: the secret in the browser's cookie, and the digest of it in the store."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ _TOKEN = re.compile(r"[\w-]{43}\.([\w-]{2,684})", re.ASCII)
 def new_token(secret: bytes, user: str) -> str:
     """`{secret}.{user}`, both in base64url.
 
-    The user is in it so that one round trip can read the session and whether the user's list still has it. Nobody
-    can exchange the user for another: the id is the digest of the whole token.
+    The token contains the user so that one round trip reads both the session and the user's list. The user cannot be
+    swapped for another: the id is the digest of the whole token.
     """
     if len(secret) < SECRET_BYTES:
         raise BadValue(f"the secret of a token has {SECRET_BYTES} bytes or more, not {len(secret)}")
     try:
         name = user.encode()
     except UnicodeEncodeError:
-        raise BadValue("the id of a user is text, and this one has half a character in it") from None
+        raise BadValue("the id of a user is text, and this one contains half a character (a lone surrogate)") from None
     if not 0 < len(name) <= USER_MAX_BYTES:
         raise BadValue(f"the id of a user has 1 to {USER_MAX_BYTES} bytes, not {len(name)}")
     return f"{base64url(secret[:SECRET_BYTES])}.{base64url(name)}"
 
 
 def id_of(token: str) -> str:
-    """The id under which the store knows the session: the SHA-256 of the token. It opens nothing."""
+    """The session id in the store: the SHA-256 of the token. It is not a credential."""
     return digest(token)
 
 
 def named_by(token: str) -> tuple[str, str] | None:
-    """The id of the session that a token is of, and its user; None: this was never a token, whatever it is."""
+    """Parse a token into the session id and the user. None: this is not a token."""
     found = _TOKEN.fullmatch(token)
     if found is None:
         return None
     try:
-        user = a2b_base64(found[1].encode().translate(_FROM_URL) + b"==").decode()  # padding beyond the end is let be
+        user = a2b_base64(found[1].encode().translate(_FROM_URL) + b"==").decode()  # surplus padding is ignored
     except (binascii.Error, UnicodeDecodeError):
         return None
     return id_of(token), user

@@ -1,7 +1,7 @@
-"""Relational tables on SQLite, PostgreSQL, MySQL and MariaDB, for what is asked by more than its key.
+"""Relational tables on SQLite, PostgreSQL, MySQL and MariaDB, for data that is queried by more than its key.
 
-`open_tables(url, *sets)` opens them, `read` and `write` run a piece of work in a transaction, and a `TableSet` says
-which tables there are and how an older version of them becomes the newer one.
+`open_tables(url, *sets)` opens them, `read` and `write` run a function in a transaction, and a `TableSet` declares
+tables and their schema migrations.
 
 **SQLAlchemy's own engine in threads of ours, not its async engine.** The async one needs a driver of its own for each
 database (aiosqlite, asyncpg or psycopg's other half, aiomysql) and greenlet; the thread of aiosqlite can keep a process
@@ -13,6 +13,9 @@ own; two processes that start at the same moment must take turns, which Alembic 
 scripts has to be found in an installed package. The stores do the same (`stores/database/database_schema.py`).
 """
 
+from typing import TYPE_CHECKING
+
+from keystead.deprecation import renamed
 from keystead.extras import from_extra
 
 with from_extra("tables", "keystead.parts.tables"):
@@ -40,3 +43,6 @@ __all__ = [
     "table",
     "url_beside",
 ]
+
+if not TYPE_CHECKING:  # type checkers still report misspelt names
+    __getattr__ = renamed(__name__, {"Change": "TableChange", "Plan": "TableUpgrade"})

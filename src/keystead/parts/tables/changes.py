@@ -1,4 +1,4 @@
-"""Which tables there are, and how an older version of them becomes the newer one.
+"""Table sets and their schema migrations.
 
 The version of each set stands in `keystead_tables`. Processes that open at the same moment take turns, and all but the
 first find nothing to do. A user who may not make tables can use those that are up to date.
@@ -55,8 +55,8 @@ class TableChange:
     do: Callable[[Connection], None]
 
 
-# Which rows belong to somebody: tables with a condition on each, in the order in which they can be deleted. The last is
-# what the others hang on.
+# The rows of a subject: tables with a condition on each, in the order in which they can be deleted. The last is the
+# parent of the others.
 Belongings = Sequence[tuple[Table, ColumnElement[bool]]]
 
 
@@ -100,13 +100,13 @@ class TableUpgrade:
 
 
 def create(*tables: Table) -> Callable[[Connection], None]:
-    """A step that makes tables, with their indexes."""
+    """A step that creates tables, with their indexes."""
 
     def do(connection: Connection) -> None:
         for one in tables:
             connection.execute(CreateTable(one, if_not_exists=True))
             for index in one.indexes:
-                # Asked, since MySQL has no IF NOT EXISTS here.
+                # Checked first, since MySQL has no IF NOT EXISTS here.
                 if not inspect(connection).has_index(one.name, str(index.name)):
                     connection.execute(CreateIndex(index))
 
@@ -114,8 +114,7 @@ def create(*tables: Table) -> Callable[[Connection], None]:
 
 
 def extend(*tables: Table) -> Callable[[Connection], None]:
-    """A step that adds to tables what they lack: columns, which may be NULL, and indexes. A table that is not there is
-    made."""
+    """A step that adds missing columns, which may be NULL, and indexes. A missing table is created."""
 
     def do(connection: Connection) -> None:
         create(*(one for one in tables if not inspect(connection).has_table(one.name)))(connection)
@@ -131,7 +130,7 @@ def extend(*tables: Table) -> Callable[[Connection], None]:
 
 
 def planned(connection: Connection, sets: Sequence[TableSet], url: str) -> list[TableUpgrade]:
-    """What is to be done here. Raises StoreDamaged where a later Keystead made the tables. Writes nothing."""
+    """The pending upgrades. Raises StoreDamaged if a later Keystead created the tables. Writes nothing."""
     known = inspect(connection).has_table(_VERSIONS.name)
     rows = connection.execute(select(_VERSIONS.c.name, _VERSIONS.c.version)) if known else ()
     found = {name: int(version) for name, version in rows}
@@ -148,9 +147,9 @@ def planned(connection: Connection, sets: Sequence[TableSet], url: str) -> list[
 
 
 def upgraded(connection: Connection, sets: Sequence[TableSet], url: str) -> list[TableUpgrade]:
-    """Bring all sets to the version of this Keystead, in the transaction of this connection; what was done."""
+    """Upgrade all sets to the version of this Keystead, in the transaction of this connection."""
     with _alone(connection, url):
-        plans = planned(connection, sets, url)  # looked at again: another process may have been faster
+        plans = planned(connection, sets, url)  # read again: another process may have been faster
         if not any(plan.changes for plan in plans):
             return plans
         if connection.dialect.name == "sqlite":
@@ -174,7 +173,7 @@ def _note(connection: Connection, name: str, version: int) -> None:
 
 @contextmanager
 def _alone(connection: Connection, url: str) -> Iterator[None]:
-    """Keep other processes out. SQLite's write transaction does so by itself."""
+    """Lock out other processes. SQLite's write transaction does so by itself."""
     match connection.dialect.name:
         case "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": UPGRADE_LOCK})
@@ -183,13 +182,13 @@ def _alone(connection: Connection, url: str) -> Iterator[None]:
             yield
         case _:
             lock = "CONCAT('keystead:tables:', SHA1(DATABASE()))"
-            # A second at a time: a question that is not answered for longer than the timeout counts as lost.
+            # A second at a time: a statement that takes longer than the timeout counts as lost.
             if not any(connection.execute(text(f"SELECT GET_LOCK({lock}, 1)")).scalar() for _ in range(_WAIT_S)):
                 raise StoreUnavailable(f"another process is upgrading {url}, and does not finish; try again")
             try:
                 yield
-                # Before the lock is given back: the next one must see the versions.
+                # Commit before the lock is released: the next process must see the versions.
                 connection.exec_driver_sql("COMMIT")
             finally:
-                with suppress(DBAPIError):  # a connection that was lost has given the lock back
+                with suppress(DBAPIError):  # a lost connection has released the lock
                     connection.execute(text(f"SELECT RELEASE_LOCK({lock})"))

@@ -1,4 +1,4 @@
-"""Columns that hold and compare texts alike on every database."""
+"""Text columns that store and compare alike on every database."""
 
 from __future__ import annotations
 

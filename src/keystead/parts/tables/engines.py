@@ -1,4 +1,4 @@
-"""From a URL to an engine of SQLAlchemy, with the drivers and the options that the stores have."""
+"""SQLAlchemy engines from URLs, with the drivers and options of the stores."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _SQLITE_CONNECTIONS: Final = 4
 
 @dataclass(frozen=True)
 class TableLocation:
-    """Where tables are, and how they are reached."""
+    """The location of tables, and the engines to reach them."""
 
     url: str  # without secrets
     engine: Engine
-    upgrading: Engine  # the same with more patience: to change a large table takes its time
+    upgrading: Engine  # with a longer timeout: changing a large table takes time
     connections: int
-    timeout: float  # seconds that a transaction may take, its repetitions included
+    timeout: float  # of a transaction in seconds, retries included
     file: Path | None = None  # of SQLite
 
 
@@ -60,7 +60,7 @@ def place_of(url: str) -> TableLocation:
 
 
 def url_beside(store_url: str) -> str | None:
-    """Where tables are that nobody has named a place for: beside the store's own data.
+    """The default location of tables: beside the store's own data.
 
     A file beside its file, `keystead.tables.db` for `keystead.db`, so that neither waits for the other's writes; the
     same database on PostgreSQL and MySQL; memory for memory. None: this store has no such place (Redis, Memcached), and
@@ -100,7 +100,7 @@ def _sqlite(store: SqliteStore, url: str) -> TableLocation:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A transaction that begins with a read and writes later fails where another has written in between.
+    # A transaction that starts with a read and writes later fails if another has written in between.
     reads = connection.get_execution_options().get(READS)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 

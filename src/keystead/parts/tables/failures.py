@@ -1,4 +1,4 @@
-"""What a driver says went wrong: whether to try again, and else a sentence for a person, without a secret."""
+"""Driver errors: whether to retry, and otherwise a message for people, without secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOST_MYSQL: Final = {0, 1053, 1158, 1159, 1160, 1161, 1927, 2006, 2013, 2014, 2
 
 
 def is_conflict(error: DBAPIError) -> bool:
-    """Whether others were in the way, and the same transaction may go through when it is run again."""
+    """Whether this is a conflict, so that a retry of the transaction may succeed."""
     found = error.orig
     if isinstance(found, sqlite3.Error):
         return is_locked(found)
@@ -26,7 +26,7 @@ def is_conflict(error: DBAPIError) -> bool:
 
 
 def is_lost(error: DBAPIError) -> bool:
-    """Whether the connection is gone."""
+    """Whether the connection was lost."""
     found = error.orig
     if error.connection_invalidated:
         return True

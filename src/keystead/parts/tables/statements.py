@@ -1,4 +1,4 @@
-"""Statements that each database words in its own way."""
+"""Statements whose SQL differs between databases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ATTEMPTS: Final = 8
 
 
 def insert_new(connection: Connection, into: Table, row: Mapping[str, Any]) -> bool:
-    """Insert a row unless one with its key is there, which is left as it is. Whether it was inserted.
+    """Insert a row unless its key exists; an existing row is left alone. Returns whether it was inserted.
 
     It waits for another transaction that inserts the same key, and so of N at once one says True.
     """

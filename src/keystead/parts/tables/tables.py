@@ -1,4 +1,4 @@
-"""Open tables: transactions in threads, run again where others were in the way."""
+"""Open tables: transactions in threads, retried after a conflict or a lost connection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from keystead.stores.worker_thread import WorkerThread
 T = TypeVar("T")
 
 TRIES: Final = 10
-GRACE_S: Final = 1.0  # beyond its timeout, for the answer to come back
+GRACE_S: Final = 1.0  # beyond its timeout, for the result to arrive
 
 
 def open_tables(url: str, *sets: TableSet) -> Tables:
@@ -34,10 +34,10 @@ def open_tables(url: str, *sets: TableSet) -> Tables:
 
 
 class Tables:
-    """Made by `open_tables`. Any number of tasks may use it; as many transactions run at once as the URL's `pool` says.
+    """Created by `open_tables`. Any number of tasks may use it; the URL's `pool` limits concurrent transactions.
 
-    Opening makes the tables, or brings them up to date. What goes wrong with the database is a StoreError; its
-    sentence holds no password and no value.
+    Opening creates the tables or upgrades them. A database error is a StoreError; its message contains no password and
+    no value.
     """
 
     def __init__(self, place: TableLocation, sets: Sequence[TableSet]) -> None:
@@ -59,7 +59,7 @@ class Tables:
         await self.close()
 
     async def open(self) -> None:
-        """Connect, and bring the tables to the version of this Keystead. Does nothing where they are open."""
+        """Connect and upgrade the tables to the version of this Keystead. Does nothing if they are open."""
         if self._open:
             return
         self._begin()
@@ -70,7 +70,7 @@ class Tables:
             raise
 
     async def close(self) -> None:
-        """Let the connections go. What is being committed is waited for, but not what hangs."""
+        """Close the connections. Waits for commits in progress, up to the timeout."""
         if not self._open:
             return
         self._open = False
@@ -87,9 +87,9 @@ class Tables:
             self._place.engine.dispose()
 
     async def upgrade(self, *, dry_run: bool = False) -> list[TableUpgrade]:
-        """Bring the tables to the version of this Keystead, or say only what that would do; one plan a set.
+        """Upgrade the tables to the version of this Keystead, or only say what that would do; one plan per set.
 
-        For tables that are not open: opening them does the same. A dry run makes no file.
+        For tables that are not open: opening them does the same. A dry run creates no file.
         """
         if dry_run and self._place.file is not None and not self._place.file.exists():
             return [TableUpgrade(one.name, 0, tuple(one.changes)) for one in self._sets]
@@ -102,21 +102,21 @@ class Tables:
             await self.close()
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """What `work` returns of a connection on which it only reads. It runs in a thread, and maybe several times."""
+        """Run read-only `work` on a connection and return its result. It runs in a thread, maybe several times."""
         return await self._run(work, self._place.engine, self._place.timeout, writes=False)
 
     async def write(self, work: Callable[[Connection], T]) -> T:
         """Run `work` in one transaction: all of it takes effect, or nothing.
 
-        It runs in a thread, and again from the start where others were in the way (a deadlock, a serialization
-        failure, a busy file) or the connection was lost before the commit: it changes nothing but the database. Raises
-        Contended at its time limit, and StoreUnavailable, whose `outcome` says whether it may have taken effect. A
-        caller who is cancelled before the commit has changed nothing.
+        It runs in a thread, and is retried from the start after a conflict (a deadlock, a serialization failure, a busy
+        file) or a connection lost before the commit, so it must change nothing but the database. Raises Contended at
+        its time limit, and StoreUnavailable, whose `outcome` says whether it may have taken effect. Cancelling the
+        caller before the commit changes nothing.
         """
         return await self._run(work, self._place.engine, self._place.timeout)
 
     async def ping(self) -> None:
-        """Ask the database for nothing. Raises StoreError where it does not answer."""
+        """Check that the database answers. Raises StoreError if it does not."""
         await self.read(lambda connection: connection.execute(select(1)).scalar())
 
     async def count_of(self, subject: str) -> dict[str, int]:
@@ -134,7 +134,7 @@ class Tables:
         return await self.read(work)
 
     async def known_as(self, subject: str) -> list[str]:
-        """Whom a subject is in the identity spaces of these tables, without itself."""
+        """The other identities of a subject in these tables."""
 
         def work(connection: Connection) -> list[str]:
             return [other for one in self._sets for other in one.known_as(connection, subject) if other != subject]
@@ -148,8 +148,8 @@ class Tables:
         def work(connection: Connection) -> dict[str, int]:
             counts: dict[str, int] = {}
             for rows in filter(None, belongings):
-                # What others hang on is held first: so nobody adds to them while they go. Where there is none, there is
-                # nothing that hangs on it either, and whatever is added from now on comes after this.
+                # Lock the parent row first, so that no child rows are added while they are deleted. Without a parent
+                # there are no children either, and rows added from now on come after this.
                 last, where = rows[-1]
                 held = connection.execute(select(*last.primary_key).where(where).with_for_update()).first()
                 for one, where in rows:
@@ -210,11 +210,11 @@ class Tables:
             self._workers.append(WorkerThread(f"keystead-tables-{len(self._workers)}", asyncio.get_running_loop()))
             self._idle.append(self._workers[-1])
         worker = self._idle.pop()
-        idle, free = self._idle, self._free  # of this opening: a thread that hung may end after the next
+        idle, free = self._idle, self._free  # of this opening: a hung thread may end after the next one
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(result: Any, error: BaseException | None) -> None:
-            # Here, not where the caller waits: a caller who has left leaves a thread that is still at work.
+            # Not where the caller waits: a cancelled caller leaves behind a thread that is still working.
             idle.append(worker)
             free.release()
             if future.done():
@@ -230,16 +230,12 @@ class Tables:
     # --- in a thread ---------------------------------------------------------------------------------------
 
     def _transact(self, work: Callable[[Connection], T], turn: _Turn, engine: Engine, end: float, *, writes: bool) -> T:
-        attempt = lost = 0
+        conflicts = lost = 0
         while lost < TRIES:
             if turn.is_given_up:
                 raise _GivenUp
             try:
-                with engine.connect() as connection, connection.begin():
-                    result = work(connection)
-                    if not turn.commits():
-                        raise _GivenUp
-                return result
+                return _run_once(work, turn, engine)
             except DBAPIError as error:
                 if is_lost(error):
                     lost += 1
@@ -249,26 +245,38 @@ class Tables:
                         ) from None
                 elif not is_conflict(error):
                     raise in_words(error, self.url) from None
-                elif time.monotonic() > end:
-                    raise Contended(
-                        f"{self.url}: others were in the way {attempt + 1 - lost} times; nothing was changed, try again"
-                    ) from None
-            except OverflowError:
-                raise BadValue("a number is larger than the 64 bits that a column keeps") from None
-            except StatementError as error:  # a value that its column has refused, wrapped in the statement
-                raise (error.orig if isinstance(error.orig, KeysteadError) else error) from None
+                else:
+                    conflicts += 1
+                    if time.monotonic() > end:
+                        raise Contended(
+                            f"{self.url}: others were in the way {conflicts} times; nothing was changed, try again"
+                        ) from None
             turn.begins_again()
-            attempt += 1
-            time.sleep(0.002 * 2 ** min(attempt, 6) * random.uniform(0.5, 1.5))  # noqa: S311 - spreads them apart
+            time.sleep(0.002 * 2 ** min(conflicts + lost, 6) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
         raise StoreUnavailable(f"{self.url} was lost {TRIES} times; is something ending its connections?")
 
 
+def _run_once(work: Callable[[Connection], T], turn: _Turn, engine: Engine) -> T:
+    try:
+        with engine.connect() as connection, connection.begin():
+            result = work(connection)
+            if not turn.commits():
+                raise _GivenUp
+        return result
+    except OverflowError:
+        raise BadValue("a number is larger than the 64 bits that a column keeps") from None
+    except DBAPIError:
+        raise
+    except StatementError as error:  # a value that its column has refused, wrapped in the statement
+        raise (error.orig if isinstance(error.orig, KeysteadError) else error) from None
+
+
 class _GivenUp(Exception):
-    """Nobody waits for this any more."""
+    """The caller does not wait for this any more."""
 
 
 class _Turn:
-    """How far a transaction is. Two threads change it, so that nobody is told what is not so."""
+    """The stage of a transaction, shared by its thread and the event loop, so that both agree on its outcome."""
 
     def __init__(self) -> None:
         self._stage: Literal["running", "committing", "given up"] = "running"
@@ -283,14 +291,14 @@ class _Turn:
         return self._stage == "given up"
 
     def commits(self) -> bool:
-        """In the thread: whether it may commit. From here on its outcome is not known."""
+        """In the thread: whether it may commit. From here on the outcome is unknown."""
         with self._lock:
             if self._stage == "running":
                 self._stage = "committing"
             return self._stage == "committing"
 
     def gives_up(self) -> bool:
-        """In the event loop: whether it will surely not take effect."""
+        """In the event loop: give up. True: it certainly does not take effect."""
         with self._lock:
             if self._stage == "running":
                 self._stage = "given up"

@@ -1,0 +1,26 @@
+"""Deprecated names: they keep working for one release, with a DeprecationWarning that says what to write instead."""
+
+import warnings
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def renamed(module: str, names: Mapping[str, str], *, stacklevel: int = 2) -> Callable[[str], Any]:
+    """Return a `__getattr__` for a module whose public names have changed.
+
+        if not TYPE_CHECKING:  # type checkers still report misspelt names
+            __getattr__ = renamed(__name__, {"Answer": "CacheResult", "BadUrl": "keystead.errors.BadUrl"})
+
+    `names` maps each old name to the new one: a bare name is in the same module, a dotted one in another.
+    Any other name raises AttributeError, as usual.
+    """
+
+    def find(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, _, new = names[name].rpartition(".")
+        warnings.warn(f"write `from {home or module} import {new}`", DeprecationWarning, stacklevel=stacklevel)
+        return getattr(import_module(home or module), new)
+
+    return find
