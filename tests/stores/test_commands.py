@@ -102,7 +102,7 @@ def test_the_server_finds_the_same_keys(redis: Server) -> None:
         (
             ("GET k",),
             UnknownCommand,
-            'GET k: no such command; each argument is an item of its own, as in ("GET", "key")',
+            'GET k: no such command; each argument is a separate item, as in ("GET", "key")',
         ),
         (("SET", "k", "v", "NX", "XX"), BadOption, "SET k: NX and XX exclude each other; write one of them"),
         (("INCRBY", "n", "x"), NotANumber, "INCRBY n: 'x' is not an integer of 64 bits"),

@@ -341,7 +341,7 @@ async def test_who_chooses_to_let_tokens_pass_hears_of_each(
     new = access.issue("ann")
     await admitted(access, new)
     assert told == [UncheckedToken("ann", new.jti, "store-unavailable")]
-    assert "could be told of an unchecked token: RuntimeError" in caplog.text
+    assert "reporting an unchecked token failed: RuntimeError" in caplog.text
     assert new.token not in caplog.text
 
 

@@ -37,7 +37,7 @@ async def test_it_denies_unless_told_otherwise(away: LimitKeys, kind: Kind, capl
     with caplog.at_level(logging.WARNING, logger="keystead.parts.limit"):
         verdicts = [await limit.hit("ann") for _ in range(3)]
     assert [(one.allowed, one.store_is_down, one.retry_after) for one in verdicts] == [(False, True, 1)] * 3
-    with pytest.raises(LimitReached, match="not known at the moment"):
+    with pytest.raises(LimitReached, match="cannot be checked at the moment"):
         await limit.require("ann")
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 1

@@ -96,9 +96,9 @@ async def test_what_others_wrote_is_said_and_left_alone(server: MemcachedServer)
     server.exchange("set keystead:theirs 0 0 3\r\nabc")
     async with connect(server.url) as store:
         for command in (("GET", "theirs"), ("INCRBY", "theirs", 1), ("DEL", "theirs"), ("SET", "theirs", "x", "NX")):
-            with pytest.raises(WrongKind, match="did not write"):
+            with pytest.raises(WrongKind, match="was not written by Keystead"):
                 await store.run([command])
-        with pytest.raises(WrongKind, match="did not write"):
+        with pytest.raises(WrongKind, match="was not written by Keystead"):
             await store.atomically([("INCRBY", "theirs", 1)])
     assert server.exchange("get keystead:theirs", b"END\r\n") == b"VALUE keystead:theirs 0 3\r\nabc\r\nEND\r\n"
 

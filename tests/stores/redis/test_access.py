@@ -218,7 +218,7 @@ async def test_what_is_no_redis_ends_in_a_sentence_and_not_in_a_hang(answer: byt
 
 
 async def test_a_redis_without_a_cluster_is_said_to_be_none(engine: Server) -> None:
-    with pytest.raises(StoreRefused, match="is no cluster; write redis:// instead"):
+    with pytest.raises(StoreRefused, match="is not a cluster; write redis:// instead"):
         await keystead.connect(f"redis+cluster://127.0.0.1:{engine.port}{FAST}").open()
 
 
