@@ -121,7 +121,7 @@ async def test_the_example_of_an_application_tells_its_users() -> None:
             await names["assign"](service, 101, 42, 7)
         found = await service.notices.page(42)
         assert [one.title for one in found.notices] == ["Mei assigned WR-001 to you"]
-        assert (await service.dashboard.summary(42, 3)).myWorkRequests == 12
+        assert (await service.dashboard.summary(42, 3)).my_work_requests == 12
         token = service.tokens.issue("42").token
         assert (await service.admission.admitted(token)).user.name == "Mei"
         await service.users.invalidate(service.keys.user_session(42))

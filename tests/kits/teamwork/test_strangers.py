@@ -38,7 +38,7 @@ ODD = [
 async def test_an_id_that_somebody_has_used_takes_nothing_from_another(office: Office) -> None:
     assert await office.tell(1, by=CHO) == 1
     assert await office.tell(1, by=ANN) == 1  # a colleague has used this id
-    item = WorkItem(refType="DEFECT", refId=1, title="t", assigneeId=BEN)
+    item = WorkItem(ref_type="DEFECT", ref_id=1, title="t", assignee_id=BEN)
     for given in (f"api:{CHO}:e9", "deadline:3:DEFECT:1:2096-10-05:D-3"):
         event = {"kind": "assigned", "id": given, "item": {**ITEM, "assigneeId": BEN}}
         assert (await office.http.post("/api/events", json=event, headers=office.token(CHO))).json() == {"notices": 1}
@@ -147,7 +147,7 @@ async def test_every_change_that_a_summary_counts_is_seen_by_the_next_who_asks(o
 
 async def test_who_is_moved_to_another_team_is_in_it_from_the_next_request_on(office: Office) -> None:
     assert (await office.get("/api/me"))["teamId"] == 3
-    moved = UserSession(name="Ben", email="u@example.com", role="DEVELOPER", teamId=4, teamRole="MEMBER")
+    moved = UserSession(name="Ben", email="u@example.com", role="DEVELOPER", team_id=4, team_role="MEMBER")
     await office.teamwork.people.save(BEN, moved)
     assert (await office.get("/api/me"))["teamId"] == 4
     hired = office.token(1000)
@@ -250,7 +250,7 @@ async def test_where_an_application_has_users_of_its_own_it_says_who_is_in_a_tea
         team = {ANN: 3, BEN: 3, OUTSIDER: 4}.get(user)
         if team is None:
             return None
-        return UserSession(name="u", email="u@example.com", role="DEVELOPER", teamId=team, teamRole="MEMBER")
+        return UserSession(name="u", email="u@example.com", role="DEVELOPER", team_id=team, team_role="MEMBER")
 
     settings = Settings(store="memory://", public_url=BASE, seal_keys=RING)
     clock = Clock(4_000_017_600_000)

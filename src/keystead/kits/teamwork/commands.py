@@ -298,7 +298,7 @@ async def deadlines(
             "due": one.due.isoformat(),
             "days": (one.due - today).days,
             "title": "" if one.item is None else one.item.title,
-            "assignee": None if one.item is None else one.item.assigneeId,
+            "assignee": None if one.item is None else one.item.assignee_id,
         }
         for one in found
     ]
@@ -449,7 +449,7 @@ async def _in_words(teamwork: Teamwork, team: Team) -> str:
 
 
 def _person_in_words(user: int, person: UserSession) -> str:
-    known = [person.teamRole or "in no team", person.email, f"Slack {person.slackId}" if person.slackId else ""]
+    known = [person.team_role or "in no team", person.email, f"Slack {person.slack_id}" if person.slack_id else ""]
     return f"{user}  {person.name}  " + "  ".join(one for one in known if one)
 
 

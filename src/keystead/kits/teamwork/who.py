@@ -56,7 +56,7 @@ Who = Annotated[Admitted[UserSession], Depends(_Who())]
 
 
 async def _member(who: Who) -> Admitted[UserSession]:
-    if who.user.teamId == NO_TEAM:
+    if who.user.team_id == NO_TEAM:
         sentence = "You are in no team yet: create one, or accept an invitation, at /teamwork."
         raise Refusal(403, "NO_TEAM", sentence)
     return who

@@ -74,10 +74,10 @@ class Dashboard:
         await self._keys.run(self._keys.dashboard_teams(user).add(team), self._keys.dashboard_users(team).add(user))
         work = await self._count(user, team)
         return DashboardSummary(
-            myWorkRequests=work.my_work_requests,
-            myTechTasks=work.my_tech_tasks,
-            activeDefects=work.active_defects,
-            upcomingDeployments=work.upcoming_deployments,
-            unreadNotifications=await self._unread(user),
-            computedAt=moment(self._keys.now_ms()),
+            my_work_requests=work.my_work_requests,
+            my_tech_tasks=work.my_tech_tasks,
+            active_defects=work.active_defects,
+            upcoming_deployments=work.upcoming_deployments,
+            unread_notifications=await self._unread(user),
+            computed_at=moment(self._keys.now_ms()),
         )

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from keystead.errors import BadValue
+from keystead.kits.camel_model import CamelModel
 from keystead.kits.language import Language
 from keystead.kits.teamwork.models import Said
 from keystead.kits.teamwork.service.messages import message_of, title_of
@@ -67,36 +68,32 @@ RefId: TypeAlias = (
 EventId: TypeAlias = Annotated[str, Field(min_length=1, max_length=180), AfterValidator(_kept)]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class WorkItem(_Frozen):
+class WorkItem(CamelModel, frozen=True, extra="forbid"):
     """What an event is about. `ownerId` has asked for it, reported it or proposed it; `assigneeId` works on it, and
     manages it where it is a deployment."""
 
-    refType: RefType  # noqa: N815 - names as they are published
-    refId: RefId  # noqa: N815
+    ref_type: RefType
+    ref_id: RefId
     title: str = Field(max_length=_TEXT_MOST)
-    docNo: str = Field("", max_length=32)  # noqa: N815
+    doc_no: str = Field("", max_length=32)
     status: str = Field("", max_length=64)
-    ownerId: User | None = None  # noqa: N815
-    assigneeId: User | None = None  # noqa: N815
+    owner_id: User | None = None
+    assignee_id: User | None = None
 
     @property
     def called(self) -> str:
         """As people call it: `WR-001`."""
-        return self.docNo or f"{self.refType} {self.refId}"
+        return self.doc_no or f"{self.ref_type} {self.ref_id}"
 
     @property
     def is_closed(self) -> bool:
-        return self.status in CLOSED.get(self.refType, ())
+        return self.status in CLOSED.get(self.ref_type, ())
 
 
-class _OfItem(_Frozen):
+class _OfItem(CamelModel, frozen=True, extra="forbid"):
     id: EventId = Field(description="The same each time that it is told of.")
     item: WorkItem
-    actorId: User | None = Field(None, description="Who did it.")  # noqa: N815
+    actor_id: User | None = Field(None, description="Who did it.")
 
 
 class Assigned(_OfItem):
@@ -129,7 +126,7 @@ class Invited(_OfItem):
     """Somebody was asked into a team, or given an action item."""
 
     kind: Literal["team-invited", "action-assigned"]
-    userId: User  # noqa: N815
+    user_id: User
 
 
 class DeadlineNear(_OfItem):
@@ -153,11 +150,11 @@ def told_by(event: Event, language: Language = "en", *, actor: str | None = None
     found: dict[int, Told] = {}
     item = event.item
     for user, kind, text in _recipients(event):
-        if (user == event.actorId and not isinstance(event, DeadlineNear)) or user in found:
+        if (user == event.actor_id and not isinstance(event, DeadlineNear)) or user in found:
             continue
         said = _said(event, kind, text, actor)
         words = title_of(kind, said, language), message_of(said, language)
-        found[user] = Told(user, kind, *words, item.refType, str(item.refId), said)
+        found[user] = Told(user, kind, *words, item.ref_type, str(item.ref_id), said)
     return list(found.values())
 
 
@@ -169,7 +166,7 @@ def _said(event: Event, kind: str, text: str, actor: str | None) -> Said:
         doc=item.title if kind == TEAM_INVITED and item.title else item.called,
         item=item.title,
         actor=actor or None,
-        assigneeId=item.assigneeId,
+        assignee_id=item.assignee_id,
         before=event.before if isinstance(event, StatusChanged) and is_change else None,
         after=item.status if is_change else None,
         text=text or None,
@@ -182,32 +179,32 @@ def _recipients(event: Event) -> Iterator[tuple[int, str, str]]:
     """Users, each with the type of the notice and what was written; of one who comes twice, the first counts."""
     item = event.item
     if isinstance(event, Assigned):
-        yield from _each(ASSIGNED, item.assigneeId)
+        yield from _each(ASSIGNED, item.assignee_id)
     elif isinstance(event, StatusChanged):
         yield from _of_status(event)
     elif isinstance(event, Commented):
         text = event.text[:_TEXT_MOST]
         mentioned = list(dict.fromkeys(map(int, _MENTION.findall(event.text))))[:_MENTIONS_MOST]
         yield from ((user, MENTIONED, text) for user in mentioned if user > 0)
-        yield from _each(COMMENTED, item.ownerId, item.assigneeId, text=text)
+        yield from _each(COMMENTED, item.owner_id, item.assignee_id, text=text)
     elif isinstance(event, DefectRegistered):
-        yield from _each(DEFECT_REGISTERED, item.assigneeId)
+        yield from _each(DEFECT_REGISTERED, item.assignee_id)
     elif isinstance(event, Invited):
-        yield event.userId, TEAM_INVITED if event.kind == "team-invited" else ACTION_ASSIGNED, ""
+        yield event.user_id, TEAM_INVITED if event.kind == "team-invited" else ACTION_ASSIGNED, ""
     else:
-        yield from _each(DEADLINE, item.assigneeId)
+        yield from _each(DEADLINE, item.assignee_id)
 
 
 def _of_status(event: StatusChanged) -> Iterator[tuple[int, str, str]]:
     item = event.item
     if event.before == item.status:
         return
-    if item.refType == "DEPLOYMENT":
-        yield from _each(_DEPLOYMENT_TYPES.get(item.status, STATUS_CHANGED), item.assigneeId)
-    elif item.refType == "PROJECT_IDEA" and item.status == _ADOPTED:
-        yield from _each(IDEA_ADOPTED, item.ownerId)
+    if item.ref_type == "DEPLOYMENT":
+        yield from _each(_DEPLOYMENT_TYPES.get(item.status, STATUS_CHANGED), item.assignee_id)
+    elif item.ref_type == "PROJECT_IDEA" and item.status == _ADOPTED:
+        yield from _each(IDEA_ADOPTED, item.owner_id)
     else:
-        yield from _each(STATUS_CHANGED, item.ownerId, item.assigneeId)
+        yield from _each(STATUS_CHANGED, item.owner_id, item.assignee_id)
 
 
 def _each(kind: str, *users: int | None, text: str = "") -> Iterator[tuple[int, str, str]]:

@@ -211,18 +211,18 @@ class Relay(Rounds[None]):
 
 def _identity(shown: Notification) -> Any:
     # Not the words, which another version may have put in another way.
-    return shown.model_dump(mode="json", include={"notificationId", "createdAt"})
+    return shown.model_dump(mode="json", include={"notification_id", "created_at"})
 
 
 def shown_as(notice: Notice) -> Notification:
     """A notice as it is published."""
     return Notification(
-        notificationId=notice.id,
+        notification_id=notice.id,
         type=notice.type,
         title=notice.title,
-        refType=notice.ref_type,
-        refId=ref_id_of(notice.ref_id),
-        createdAt=moment(notice.created_at_ms),
+        ref_type=notice.ref_type,
+        ref_id=ref_id_of(notice.ref_id),
+        created_at=moment(notice.created_at_ms),
         said=notice.said,
     )
 

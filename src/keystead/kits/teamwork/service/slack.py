@@ -220,8 +220,8 @@ class SlackSender:
         title = _fitting(title, _TITLE_MOST)
         head = f"*{title}*\n" + (f"{reader.mention}{' ' if reader.is_member else ': '}" if reader.mention else "")
         foot = ""
-        if said is not None and said.assigneeId is not None and said.assigneeId != notice.user:
-            assignee = await self._called(said.assigneeId)
+        if said is not None and said.assignee_id is not None and said.assignee_id != notice.user:
+            assignee = await self._called(said.assignee_id)
             foot = f"\n{ASSIGNEE[language]}: {assignee.mention}" if assignee.mention else ""
         text = head + _fitting(message, _TEXT_MOST - len(head) - len(foot)) + foot
         section = {"type": "section", "block_id": f"notice-{notice.id}", "text": {"type": "mrkdwn", "text": text}}
@@ -243,8 +243,8 @@ class SlackSender:
             person = None  # a message that names nobody is better than none
         if person is None:
             return _Called("", "")
-        if person.slackId:
-            return _Called(person.name, f"<@{_escaped(person.slackId)}>", is_member=True)
+        if person.slack_id:
+            return _Called(person.name, f"<@{_escaped(person.slack_id)}>", is_member=True)
         return _Called(person.name, _fitting(person.name, _NAME_MOST))
 
     # --- the wire --------------------------------------------------------------------------------------------

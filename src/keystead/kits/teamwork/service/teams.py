@@ -399,7 +399,7 @@ def _role_of(connection: Connection, user: int, team: int) -> str | None:
 
 
 def _role_in(person: UserSession | None, team: int) -> str | None:
-    return person.teamRole if person is not None and person.teamId == team else None
+    return person.team_role if person is not None and person.team_id == team else None
 
 
 def _count(connection: Connection, team: int, role: str | None = None) -> int:

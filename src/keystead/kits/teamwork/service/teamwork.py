@@ -199,7 +199,7 @@ class Teamwork:
         if self._load is None:
             return await self.people.of_team(team, users)
         found = {user: await self._load(user) for user in dict.fromkeys(users)}
-        return {user for user, person in found.items() if person is not None and person.teamId == team}
+        return {user for user, person in found.items() if person is not None and person.team_id == team}
 
     async def person(self, user: int) -> UserSession | None:
         """Who somebody is, as whoever knows the users says; None: nobody."""
@@ -276,9 +276,9 @@ class Teamwork:
         new = await self.teams.invite(team, role=role, user=user, name=name, by=by)
         if user is not None:
             found = await self.teams.find(team)
-            item = WorkItem(refType="TEAM", refId=team, title=found.name if found else "")
+            item = WorkItem(ref_type="TEAM", ref_id=team, title=found.name if found else "")
             event_id = f"invitation:{new.invitation.id}:{new.invitation.created_at_ms}"
-            await self.tell(Invited(kind="team-invited", id=event_id, item=item, userId=user, actorId=by))
+            await self.tell(Invited(kind="team-invited", id=event_id, item=item, user_id=user, actor_id=by))
         return new
 
     async def change_member(
@@ -337,7 +337,7 @@ class Teamwork:
             doc_no = "" if said is None or len(said.doc) > _DOC_MOST else said.doc
             return FoundItem([told.user], "" if said is None else said.item, doc_no)
         members = {} if self._load is not None else await self.people.members(team)
-        leads = [user for user, person in members.items() if person.teamRole in LEADS]
+        leads = [user for user, person in members.items() if person.team_role in LEADS]
         return FoundItem(leads or list(members))
 
     # --- telling ---------------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ class Teamwork:
         When this returns, the notices are in the database; they are on the stream as soon as it can be reached, and in
         Slack as soon as that takes them. An event that is told of again changes nothing.
         """
-        told = told_by(happened, self.settings.language, actor=await self._name_of(happened.actorId))
+        told = told_by(happened, self.settings.language, actor=await self._name_of(happened.actor_id))
         if within is not None and told:
             inside = await self.of_team(within, _named_in(told))
             told = [_without_stranger(one, inside) for one in told if one.user in inside]
@@ -448,7 +448,7 @@ class Teamwork:
         """What deadlines tell of the work of a user."""
         listed = await self.deadlines.between(team, _FIRST, _LAST, limit=_COUNTED_MOST)
         today = self.deadlines.today_in((await self.deadlines.rules_of(team)).zone)
-        mine = [one.ref.ref_type for one in listed if one.item is not None and one.item.assigneeId == user]
+        mine = [one.ref.ref_type for one in listed if one.item is not None and one.item.assignee_id == user]
         return Work(
             my_work_requests=mine.count("WORK_REQUEST"),
             my_tech_tasks=mine.count("TECH_TASK"),
@@ -575,15 +575,15 @@ async def _joined(first: Followed, rest: AsyncGenerator[Followed, None]) -> Asyn
 
 def _named_in(told: Sequence[Told]) -> set[int]:
     """Whoever is told, and whoever it says works on it."""
-    assignees = {one.said.assigneeId for one in told if one.said is not None and one.said.assigneeId is not None}
+    assignees = {one.said.assignee_id for one in told if one.said is not None and one.said.assignee_id is not None}
     return {one.user for one in told} | assignees
 
 
 def _without_stranger(one: Told, inside: Collection[int]) -> Told:
     """The same, but for an assignee of another team: Slack would name and mention them."""
-    if one.said is None or one.said.assigneeId is None or one.said.assigneeId in inside:
+    if one.said is None or one.said.assignee_id is None or one.said.assignee_id in inside:
         return one
-    return replace(one, said=one.said.model_copy(update={"assigneeId": None}))
+    return replace(one, said=one.said.model_copy(update={"assignee_id": None}))
 
 
 def _shown_name(name: str) -> str:
