@@ -19,7 +19,7 @@ from keystead.kits.teamwork.service.events import (
     told_by,
 )
 from keystead.kits.teamwork.service.messages import message_of, plain_message, title_of
-from keystead.kits.teamwork.service.notices import TYPES
+from keystead.kits.teamwork.service.notice_types import TYPES
 
 OWNER, ASSIGNEE, OTHER = 1, 2, 3
 

@@ -54,7 +54,7 @@ async def _begins(teamwork: Teamwork, after: int | None, count: int) -> list[str
         return True
 
     found: list[str] = []
-    events = await stream_notices(teamwork, 1, after, still)
+    events = await stream_notices(teamwork.streams, 1, after, still)
     async with asyncio.timeout(60):
         async for portion in events:
             for block in portion.decode().split("\n\n"):

@@ -11,7 +11,9 @@ from keystead import Store
 from keystead.errors import StoreClosed, StoreUnavailable
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification
-from keystead.kits.teamwork.service.notices import ASSIGNED, Notices, Told, Unpublished
+from keystead.kits.teamwork.service.notice_rows import Told
+from keystead.kits.teamwork.service.notice_types import ASSIGNED
+from keystead.kits.teamwork.service.notices import Notices, Unpublished
 from keystead.kits.teamwork.service.relay import SLACK, Relay, ref_id_of
 from keystead.kits.teamwork.service.tables import NOTICES, TEAMWORK_TABLES
 from keystead.parts.feed import Feed

@@ -162,7 +162,7 @@ async def test_a_notice_is_read_in_the_language_of_its_reader(office: Office) ->
     korean = await office.http.get(f"{path}?language=ko", headers={**office.token(BEN), "accept-language": "ja"})
     assert korean.json()["title"].endswith("배정했습니다")
     await office.teamwork.relay.publish_waiting()  # type: ignore[union-attr]
-    events = await stream_notices(office.teamwork, BEN, 0, _always, "ja")
+    events = await stream_notices(office.teamwork.streams, BEN, 0, _always, "ja")
     await anext(events)
     assert "u42 さんがあなたを" in (await anext(events)).decode()
     await events.aclose()
@@ -292,7 +292,7 @@ async def test_a_stream_tells_what_was_missed_and_what_comes(office: Office) -> 
     for number in range(3):
         await office.tell(number)
     await office.teamwork.relay.publish_waiting()  # type: ignore[union-attr]
-    events = await stream_notices(office.teamwork, BEN, 1, _always)
+    events = await stream_notices(office.teamwork.streams, BEN, 1, _always)
     assert await anext(events) == b'retry: 2000\n\nid: 1\nevent: hello\ndata: {"place": 3}\n\n'
     replayed = (await anext(events)).decode()
     assert [line for line in replayed.splitlines() if line.startswith("id:")] == ["id: 2", "id: 3"]

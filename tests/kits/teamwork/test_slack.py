@@ -11,7 +11,9 @@ import pytest
 
 from keystead import connect
 from keystead.kits.teamwork.models import Said, UserSession
-from keystead.kits.teamwork.service.notices import ASSIGNED, STATUS_CHANGED, TEAM_INVITED, Notice, Notices, Told
+from keystead.kits.teamwork.service.notice_rows import Notice, Told
+from keystead.kits.teamwork.service.notice_types import ASSIGNED, STATUS_CHANGED, TEAM_INVITED
+from keystead.kits.teamwork.service.notices import Notices
 from keystead.kits.teamwork.service.slack import Slack, SlackLog, SlackSender
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from keystead.parts.outbox import DeliveryCounts, Outbox, OutboxKeys

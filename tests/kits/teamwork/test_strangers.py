@@ -180,7 +180,7 @@ async def test_streams_that_are_opened_at_the_same_moment_are_counted_too(office
         return True
 
     opened = await asyncio.gather(
-        *(stream_notices(office.teamwork, BEN, None, still) for _ in range(30)), return_exceptions=True
+        *(stream_notices(office.teamwork.streams, BEN, None, still) for _ in range(30)), return_exceptions=True
     )
     streams = [one for one in opened if not isinstance(one, BaseException)]
     assert len(streams) == 8
@@ -188,7 +188,7 @@ async def test_streams_that_are_opened_at_the_same_moment_are_counted_too(office
     for one in streams:
         assert (await anext(one)).startswith(b"retry:")
         await one.aclose()
-    again = await stream_notices(office.teamwork, BEN, None, still)
+    again = await stream_notices(office.teamwork.streams, BEN, None, still)
     await again.aclose()
 
 
@@ -198,7 +198,7 @@ async def test_a_token_that_was_ended_is_asked_about_in_time_however_much_comes(
     async def still() -> bool:
         return office.clock() <= ended_ms
 
-    stream = await stream_notices(office.teamwork, BEN, None, still)
+    stream = await stream_notices(office.teamwork.streams, BEN, None, still)
     await anext(stream)
     for number in range(10):
         office.clock.pass_ms(4_900)
@@ -213,13 +213,13 @@ async def test_a_token_that_was_ended_is_asked_about_in_time_however_much_comes(
 async def test_while_nobody_can_say_whether_a_token_counts_its_stream_waits_and_is_not_signed_out(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("keystead.kits.teamwork.service.teamwork._HOLD_S", 0)
+    monkeypatch.setattr("keystead.kits.teamwork.service.streams._HOLD_S", 0)
     answers: list[bool | None] = [None, None, True, None, False]
 
     async def still() -> bool | None:
         return answers.pop(0)
 
-    stream = await stream_notices(office.teamwork, BEN, None, still)
+    stream = await stream_notices(office.teamwork.streams, BEN, None, still)
     await anext(stream)
     heard: list[bytes] = []
     for number in range(2):
@@ -237,7 +237,7 @@ async def test_while_the_bus_is_away_a_stream_ends_and_is_no_error(office: Offic
     async def still() -> bool:
         raise StoreUnavailable("it is away")
 
-    stream = await stream_notices(office.teamwork, BEN, None, still)
+    stream = await stream_notices(office.teamwork.streams, BEN, None, still)
     await anext(stream)
     assert await office.tell(1) == 1
     assert b"event: notice" in await anext(stream)

@@ -249,7 +249,7 @@ async def _stream(
     still = still_there(request, who, teamwork)
     try:
         place = place_in(last_event_id or last_seen)
-        events = await stream_notices(teamwork, user_of(who.access), place, still, language)
+        events = await stream_notices(teamwork.streams, user_of(who.access), place, still, language)
     except TooManyStreams as error:
         raise Refusal(429, "TOO_MANY_STREAMS", str(error), retry_after_s=30) from None
     headers = {**NO_STORE, "x-accel-buffering": "no"}

@@ -21,7 +21,7 @@ from keystead.kits.signed_in import not_signed_in, signed_in
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service import Teamwork
 from keystead.kits.teamwork.service.people import NO_TEAM
-from keystead.kits.teamwork.service.teamwork import Still
+from keystead.kits.teamwork.service.streams import Still
 from keystead.parts.admission import Admitted
 from keystead.parts.cache import LoadFailed
 from keystead.parts.jwt import Denied

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from keystead.kits.language import Language
 from keystead.kits.teamwork.models import Deadline, UserSession
 from keystead.kits.teamwork.service.events import Assigned, Commented, Event, StatusChanged, WorkItem
-from keystead.kits.teamwork.service.notices import Notice
+from keystead.kits.teamwork.service.notice_rows import Notice
 from keystead.parts.jwt import NewAccess
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from keystead.kits.camel_model import CamelModel
 from keystead.kits.language import Language
 from keystead.kits.teamwork.models import Said
 from keystead.kits.teamwork.service.messages import message_of, title_of
-from keystead.kits.teamwork.service.notices import (
+from keystead.kits.teamwork.service.notice_rows import Told
+from keystead.kits.teamwork.service.notice_types import (
     ACTION_ASSIGNED,
     ASSIGNED,
     COMMENTED,
@@ -26,7 +27,6 @@ from keystead.kits.teamwork.service.notices import (
     MENTIONED,
     STATUS_CHANGED,
     TEAM_INVITED,
-    Told,
 )
 from keystead.kits.teamwork.service.tables import ID_MAX_BYTES
 from keystead.parts.tables import checked_name

@@ -12,7 +12,8 @@ from keystead.errors import CommandError, StoreClosed, StoreError
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification
 from keystead.kits.teamwork.service.dashboard import Dashboard
-from keystead.kits.teamwork.service.notices import Notice, Notices, Unpublished
+from keystead.kits.teamwork.service.notice_rows import Notice
+from keystead.kits.teamwork.service.notices import Notices, Unpublished
 from keystead.parts.background_loop import Rounds
 from keystead.parts.feed import Feed
 from keystead.parts.outbox import Outbox

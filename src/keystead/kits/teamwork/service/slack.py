@@ -15,7 +15,8 @@ from keystead.errors import StoreError
 from keystead.kits.language import Language
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service.messages import ASSIGNEE, OPEN, message_of, title_of
-from keystead.kits.teamwork.service.notices import (
+from keystead.kits.teamwork.service.notice_rows import Notice
+from keystead.kits.teamwork.service.notice_types import (
     ASSIGNED,
     COMMENTED,
     DEADLINE,
@@ -24,9 +25,8 @@ from keystead.kits.teamwork.service.notices import (
     IDEA_ADOPTED,
     MENTIONED,
     STATUS_CHANGED,
-    Notice,
-    Notices,
 )
+from keystead.kits.teamwork.service.notices import Notices
 from keystead.kits.teamwork.service.tables import SLACK_LOG
 from keystead.parts.cache import LoadFailed
 from keystead.parts.outbox import DeliveryFailed, OutboxMessage, Undeliverable

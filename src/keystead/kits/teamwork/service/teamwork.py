@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import date
 from functools import partial
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import httpx2
 
-from keystead.errors import BadDeclaration, KeysteadError, StoreClosed, StoreError, Unreadable
+from keystead.errors import BadDeclaration
 from keystead.kits.kit import Site
-from keystead.kits.language import Language
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Deadline, Notification, UserSession
 from keystead.kits.teamwork.service.dashboard import Count, Dashboard, Work
@@ -25,27 +21,26 @@ from keystead.kits.teamwork.service.deadlines import Deadlines, FoundItem
 from keystead.kits.teamwork.service.demo import DemoTeam
 from keystead.kits.teamwork.service.events import DeadlineNear, Event, Invited, WorkItem, told_by
 from keystead.kits.teamwork.service.links import item_link
-from keystead.kits.teamwork.service.messages import title_of
-from keystead.kits.teamwork.service.notices import ASSIGNED, Notice, Notices, Told
+from keystead.kits.teamwork.service.notice_rows import Notice, Told
+from keystead.kits.teamwork.service.notice_types import ASSIGNED
+from keystead.kits.teamwork.service.notices import Notices
 from keystead.kits.teamwork.service.people import TEXT_MOST, People, checked_slack_id
 from keystead.kits.teamwork.service.relay import SLACK, Relay
 from keystead.kits.teamwork.service.settings import LIMITS, TeamworkSettings
 from keystead.kits.teamwork.service.slack import Attempt, SlackLog, SlackSender
+from keystead.kits.teamwork.service.streams import PAUSE_S, NoticeStreams
 from keystead.kits.teamwork.service.tables import identity_of
 from keystead.kits.teamwork.service.teams import LEADS, NewInvitation, Team, TeamRefused, Teams
 from keystead.parts.admission import Admission, Admitted
-from keystead.parts.cache import Cache, LoadFailed
-from keystead.parts.feed import Feed, FeedItem, Missed, Pause
+from keystead.parts.cache import Cache
+from keystead.parts.feed import Feed
 from keystead.parts.jwt import Access, AccessTokens, RevokedTokens, SigningKeys
 from keystead.parts.limit import NamedLimits
 from keystead.parts.outbox import Outbox, OutboxKeys, OutboxPolicy
 from keystead.parts.schedule import Job, Run
 from keystead.schema.lifetime import duration_ms
 
-_log = logging.getLogger("keystead.teamwork")
-
 Load: TypeAlias = Callable[[int], Awaitable[UserSession | None]]
-Still: TypeAlias = Callable[[], Awaitable[bool | None]]
 
 _FIRST, _LAST = date(1970, 1, 1), date(9999, 12, 31)
 _COUNTED_MOST: Final = 10_000
@@ -58,26 +53,6 @@ _IDENTITIES_MOST: Final = 10_000
 
 # Nothing is lost for having waited: a notice that Slack did not take is tried for a month.
 SLACK_PATIENCE: Final = OutboxPolicy(most_waiting=100_000, give_up_after="30d", longest_retry="10m")
-
-
-class TooManyStreams(KeysteadError):
-    """A user follows their notices in as many places as they may."""
-
-    code = "too-many-streams"
-
-
-class Began(NamedTuple):
-    """A reader follows from the notice after `place`; the newest that is known to be published is `newest`."""
-
-    place: int
-    newest: int
-
-
-class SignedOut(NamedTuple):
-    """The reader is signed out: nothing follows."""
-
-
-Followed: TypeAlias = Began | Missed | Pause | SignedOut | list[FeedItem[Notification]]
 
 
 class Teamwork:
@@ -108,6 +83,7 @@ class Teamwork:
         invitation_ms = duration_ms(settings.invitation_lifetime)
         self.teams = Teams(tables, self.people, site.now_ms, invitation_ms=invitation_ms)
         self.notices = Notices(tables)
+        self.streams = NoticeStreams(keys, self.notices, feed, settings.streams_per_user)
         self.slack_log = SlackLog(tables)
         self.dashboard = Dashboard(keys, count or self._counted, self._unread)
         self.deadlines = Deadlines(
@@ -137,7 +113,6 @@ class Teamwork:
         )
         self.limit = NamedLimits(keys.requests, {**LIMITS, **settings.limits}, site.now_ms)
         self._identities: dict[str, int] = {}  # who signs in at this server -> their number here
-        self._open: Counter[int] = Counter()  # streams, by user
         self.slack: SlackSender | None = None
         self.relay: Relay | None = None
         # Where the server brings a provider to sign in at without an account, nobody else reaches it. People of an
@@ -375,70 +350,6 @@ class Teamwork:
         """Where the work item of a notice is seen."""
         return item_link(self.settings.item_url, self.site.public_url, notice.ref_type, notice.ref_id)
 
-    async def follow(
-        self, user: int, after: int | None, still: Still, language: Language | None = None
-    ) -> AsyncGenerator[Followed, None]:
-        """The notices of a user as they come, from the one after a place, or from now on.
-
-        Titles are in this language; without one, in that of the server.
-
-        `still` is asked at each pause: whoever is signed out meanwhile hears no more; while nobody can say (None), they
-        hear nothing, and stay. Raises TooManyStreams at once.
-        """
-        followed = self._follow_counted(user, after, still, language)
-        first = await anext(followed)  # so that it counts from now on, and is counted off however it ends
-        return _joined(first, followed)
-
-    async def _follow_counted(
-        self, user: int, after: int | None, still: Still, language: Language | None
-    ) -> AsyncGenerator[Followed, None]:
-        most = self.settings.streams_per_user
-        if self._open[user] >= most:
-            raise TooManyStreams(f"at most {most} streams are open at once; close one")
-        self._open[user] += 1
-        try:
-            # The table is written before the log, and told later how far that is. So it bounds both what a reader can
-            # have seen (`newest`) and what was put (`published`), and the log itself says where it ends.
-            reach = await self.notices.reach(user)
-            is_known = after is not None and after <= reach.newest
-            place = after if after is not None and is_known else await self._end_of_stream(user, reach.published)
-            yield Began(place, max(place, reach.published))
-            if after is not None and not is_known:  # of a database that came back from a backup, or of nowhere
-                yield Missed(place + 1)
-            async with aclosing(self._follow_checked(user, place, reach.published, still, language)) as followed:
-                async for one in followed:
-                    yield one
-        finally:
-            self._open[user] -= 1
-            if not self._open[user]:
-                del self._open[user]
-
-    async def _end_of_stream(self, user: int, published: int) -> int:
-        return max(published, await self.feed.last_place(self.keys.notice_log(user)))
-
-    async def _follow_checked(
-        self, user: int, after: int, last: int, still: Still, language: Language | None
-    ) -> AsyncGenerator[Followed, None]:
-        checked_ms = self.keys.now_ms()
-
-        async def was_lost(first: int, last: int) -> bool:
-            return await self.notices.has_between(user, first, last)
-
-        async for found in self.feed.follow(self.keys.notice_log(user), after=after, last=last, was_lost=was_lost):
-            if isinstance(found, Missed | Pause):
-                yield found
-            else:
-                yield [FeedItem(one.place, _in_language(one.item, language)) for one in found]
-            if isinstance(found, Pause) or self.keys.now_ms() - checked_ms >= _CHECK_EVERY_MS:
-                while (is_still := await still()) is None and not self.feed.is_closing:
-                    yield Pause()
-                    await asyncio.sleep(_HOLD_S)
-                checked_ms = self.keys.now_ms()
-                if not is_still:
-                    if is_still is False:
-                        yield SignedOut()
-                    return
-
     # --- counting --------------------------------------------------------------------------------------------
 
     async def _unread(self, user: int) -> int:
@@ -502,12 +413,6 @@ async def _in_portions(forget: _Forget, before_ms: int) -> int:
     return total
 
 
-# Whoever is signed out hears no more after both of them: a check that is just not due, and then nothing to hear.
-_CHECK_EVERY_MS: Final = 5_000
-_PAUSE_S: Final = 10.0
-_HOLD_S: Final = 1.0
-
-
 @asynccontextmanager
 async def open_teamwork(
     keys: TeamworkKeys,
@@ -521,7 +426,7 @@ async def open_teamwork(
     """The service, with its relay, its feed and its outbox at work. `patience` is that with Slack."""
     async with AsyncExitStack() as stack:
         feed: Feed[Notification] = await stack.enter_async_context(
-            Feed(keys.notice_log, keys.notice_wakes(), pause_s=_PAUSE_S)
+            Feed(keys.notice_log, keys.notice_wakes(), pause_s=PAUSE_S)
         )
         made = Teamwork(keys, settings, site, feed, load=load, count=count)
         stack.push_async_callback(made.close)
@@ -553,24 +458,6 @@ def _signing_keys(keys: TeamworkKeys, settings: TeamworkSettings) -> SigningKeys
     if keys.ring is None:
         raise BadDeclaration("the teamwork kit signs tokens, so it needs keys: TeamworkKeys(store, seal=…)")
     return SigningKeys.from_ring(keys.ring)
-
-
-def _in_language(shown: Notification, language: Language | None) -> Notification:
-    """A notice with its title in a language, and then without what it was made of."""
-    if language is None or shown.said is None:
-        return shown
-    title = title_of(shown.type, shown.said, language)
-    return shown.model_copy(update={"title": title, "said": None})
-
-
-async def _joined(first: Followed, rest: AsyncGenerator[Followed, None]) -> AsyncGenerator[Followed, None]:
-    async with aclosing(rest):
-        yield first
-        try:
-            async for one in rest:
-                yield one
-        except (StoreError, StoreClosed, LoadFailed, Unreadable) as error:
-            _log.info("a stream ends, and its reader comes again: %s", error)
 
 
 def _named_in(told: Sequence[Told]) -> set[int]:
