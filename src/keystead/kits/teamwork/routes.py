@@ -222,7 +222,7 @@ async def _list(
     if user_id is not None and user_id != user:
         raise Refusal(403, "FORBIDDEN", "These are the notices of somebody else.")
     found = await teamwork.notices.page(user, read=read, ref_type=ref_type, ref_id=ref_id, page=page, size=size)
-    items = [_shown(teamwork, one, language) for one in found.notices]
+    items = [_show_notice(teamwork, one, language) for one in found.notices]
     return json_response(PageAnswer(items=items, page=page, size=size, total=found.total))
 
 
@@ -269,7 +269,7 @@ async def _notice(who: Who, teamwork: Serving, language: Reading, id: int) -> Re
     found = await teamwork.notices.find(user_of(who.access), id)
     if found is None:
         raise Refusal(404, "NOT_FOUND", "There is no such notice.")
-    return json_response(_shown(teamwork, found, language))
+    return json_response(_show_notice(teamwork, found, language))
 
 
 async def _delete(who: Who, teamwork: Serving, id: int) -> Response:
@@ -409,7 +409,7 @@ def _refuse_session(who: Who) -> None:
         raise Refusal(409, "NO_TEAMWORK_TOKEN", "You are signed in at this server; sign out by POST /api/auth/logout.")
 
 
-def _shown(teamwork: Teamwork, notice: Notice, language: Language) -> NoticeAnswer:
+def _show_notice(teamwork: Teamwork, notice: Notice, language: Language) -> NoticeAnswer:
     said = notice.said
     return NoticeAnswer(
         id=notice.id,

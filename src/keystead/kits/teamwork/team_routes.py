@@ -181,7 +181,7 @@ async def _create(who: Who, teamwork: Serving, body: NewTeamBody) -> Response:
     user = user_of(who.access)
     await teamwork.limit.count("teams", str(user))
     team = await teamwork.create_team(body.name, owner=user, zone=body.zone, days=body.deadline_days)
-    return json_response(await _shown_team(teamwork, team))
+    return json_response(await _show_team(teamwork, team))
 
 
 async def _team(who: Member, teamwork: Serving) -> Response:
@@ -203,7 +203,7 @@ async def _change(who: Member, teamwork: Serving, body: TeamBody) -> Response:
 async def _members(who: Member, teamwork: Serving) -> Response:
     teamwork.require_own_people()
     found = await teamwork.people.members(who.user.team_id)
-    return json_response(MembersAnswer(members=[_shown_member(user, person) for user, person in found.items()]))
+    return json_response(MembersAnswer(members=[_show_member(user, person) for user, person in found.items()]))
 
 
 async def _change_member(who: Member, teamwork: Serving, id: UserId, body: MemberBody) -> Response:
@@ -230,7 +230,7 @@ async def _invite(who: Member, teamwork: Serving, body: InviteBody) -> Response:
     user = user_of(who.access)
     await teamwork.limit.count("teams", str(user))
     new = await teamwork.invite(who.user.team_id, role=body.team_role, user=body.user_id, name=body.name, by=user)
-    shown = await _shown_invitation(teamwork, new.invitation)
+    shown = await _show_invitation(teamwork, new.invitation)
     link = invitation_link(teamwork.site.public_url, new.token)
     return json_response(NewInvitationAnswer(**shown.model_dump(), link=link))
 
@@ -255,7 +255,7 @@ async def _look(who: Who, teamwork: Serving, body: LinkBody) -> Response:
     found = await teamwork.teams.look(body.token)
     if found is None or found.user not in (None, user):
         raise TeamRefused("INVITATION_INVALID")
-    return json_response(await _shown_invitation(teamwork, found))
+    return json_response(await _show_invitation(teamwork, found))
 
 
 async def _accept(who: Who, teamwork: Serving, body: AcceptBody) -> Response:
@@ -266,7 +266,7 @@ async def _accept(who: Who, teamwork: Serving, body: AcceptBody) -> Response:
     await teamwork.limit.count("teams", str(user))
     teamwork.require_own_people()
     team = await teamwork.teams.accept(user, token=body.token, invitation=body.invitation)
-    return json_response(await _shown_team(teamwork, team))
+    return json_response(await _show_team(teamwork, team))
 
 
 async def _slack_log(
@@ -286,27 +286,27 @@ async def _slack_log(
         before=before,
         most=size,
     )
-    return json_response(AttemptsAnswer(attempts=[_shown_attempt(one) for one in found]))
+    return json_response(AttemptsAnswer(attempts=[_show_attempt(one) for one in found]))
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------
 
 
 async def _own_team(teamwork: Teamwork, team: int) -> TeamAnswer:
-    return await _shown_team(teamwork, await teamwork.teams.find(team) or Team(team, ""))
+    return await _show_team(teamwork, await teamwork.teams.find(team) or Team(team, ""))
 
 
-async def _shown_team(teamwork: Teamwork, team: Team) -> TeamAnswer:
+async def _show_team(teamwork: Teamwork, team: Team) -> TeamAnswer:
     rules = await teamwork.deadlines.rules_of(team.id)
     today = teamwork.deadlines.today_in(rules.zone).isoformat()
     return TeamAnswer(id=team.id, name=team.name, zone=str(rules.zone), deadline_days=list(rules.days), today=today)
 
 
 async def _invitations(teamwork: Teamwork, found: list[Invitation]) -> Response:
-    return json_response(InvitationsAnswer(invitations=[await _shown_invitation(teamwork, one) for one in found]))
+    return json_response(InvitationsAnswer(invitations=[await _show_invitation(teamwork, one) for one in found]))
 
 
-async def _shown_invitation(teamwork: Teamwork, one: Invitation) -> InvitationAnswer:
+async def _show_invitation(teamwork: Teamwork, one: Invitation) -> InvitationAnswer:
     team = await teamwork.teams.find(one.team)
     inviter = None if one.invited_by is None else await teamwork.people.find(one.invited_by)
     return InvitationAnswer(
@@ -320,7 +320,7 @@ async def _shown_invitation(teamwork: Teamwork, one: Invitation) -> InvitationAn
     )
 
 
-def _shown_member(user: int, person: UserSession) -> MemberAnswer:
+def _show_member(user: int, person: UserSession) -> MemberAnswer:
     return MemberAnswer(
         id=user,
         name=person.name,
@@ -331,7 +331,7 @@ def _shown_member(user: int, person: UserSession) -> MemberAnswer:
     )
 
 
-def _shown_attempt(one: Attempt) -> AttemptAnswer:
+def _show_attempt(one: Attempt) -> AttemptAnswer:
     return AttemptAnswer(
         id=one.id,
         notification_id=one.notice,

@@ -37,14 +37,14 @@ class _Who(BearerScheme):
     async def __call__(self, connection: HTTPConnection, teamwork: Serving) -> Admitted[UserSession]:
         user = await signed_in(connection)
         if user is not None:
-            found = await self._known(user, teamwork)
+            found = await self._find_user(user, teamwork)
             if found is not None:
                 return found
         elif bearer_token(connection) is None and sign_in_of(connection.scope) is not None:
             raise not_signed_in(connection, "NO_TOKEN")
         return await _by_token(connection)
 
-    async def _known(self, user: SignedInUser, teamwork: Teamwork) -> Admitted[UserSession] | None:
+    async def _find_user(self, user: SignedInUser, teamwork: Teamwork) -> Admitted[UserSession] | None:
         try:
             return await teamwork.admit_identity(user.subject, user.name)
         except LoadFailed as failed:

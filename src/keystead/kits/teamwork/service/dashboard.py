@@ -48,8 +48,8 @@ class Dashboard:
 
     async def summary(self, user: int, team: int) -> DashboardSummary:
         """What waits for a user in a team. Raises LoadFailed where it cannot be counted."""
-        found = await self.summaries.get(self._keys.dashboard(user, team), lambda: self._counted(user, team))
-        return found if found is not None else await self._counted(user, team)
+        found = await self.summaries.get(self._keys.dashboard(user, team), lambda: self._count_all(user, team))
+        return found if found is not None else await self._count_all(user, team)
 
     async def changed(self, *users: int) -> None:
         """Something of these users has changed, in whatever team: it is out of the cache when this returns."""
@@ -69,7 +69,7 @@ class Dashboard:
     async def close(self) -> None:
         await self.summaries.close()
 
-    async def _counted(self, user: int, team: int) -> DashboardSummary:
+    async def _count_all(self, user: int, team: int) -> DashboardSummary:
         # Before the count: whoever changes something after it finds user and team here.
         await self._keys.run(self._keys.dashboard_teams(user).add(team), self._keys.dashboard_users(team).add(user))
         work = await self._count(user, team)

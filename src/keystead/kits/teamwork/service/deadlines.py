@@ -146,10 +146,10 @@ class Deadlines:
     async def between(self, team: int, first: date, last: date, *, limit: int = 500) -> list[Due]:
         """What is due from one day to another, both included, in the order of the days. What cannot be read, as of
         another program, is left out."""
-        found, _ = await self._listed(team, first, last, limit)
+        found, _ = await self._list(team, first, last, limit)
         return found
 
-    async def _listed(self, team: int, first: date, last: date, limit: int) -> tuple[list[Due], int]:
+    async def _list(self, team: int, first: date, last: date, limit: int) -> tuple[list[Due], int]:
         """What is due, and how many of them cannot be read."""
         _check_day(first)
         _check_day(last)
@@ -277,10 +277,10 @@ class Deadlines:
             return Morning(1, 0)
         today = local.date()
         told = 0
-        listed, failed = await self._listed(team, _FIRST, _plus(today, rules.days[-1]), -1)
+        listed, failed = await self._list(team, _FIRST, _plus(today, rules.days[-1]), -1)
         if failed:
             _log.error("%d deadlines of team %d cannot be read; `keystead doctor` says which", failed, team)
-        found = await self._told_of_found(team, [one.ref for one in listed if one.item is None])
+        found = await self._load_found_marks(team, [one.ref for one in listed if one.item is None])
         for one in listed:
             mark = _mark(one.due, today, rules.days)
             if mark is None:
@@ -318,7 +318,7 @@ class Deadlines:
         await self._keys.due_found(team).put({one.ref: f"{one.due.isoformat()} {mark} {who}"})
         return 1
 
-    async def _told_of_found(self, team: int, there: Sequence[Deadline]) -> dict[Deadline, str]:
+    async def _load_found_marks(self, team: int, there: Sequence[Deadline]) -> dict[Deadline, str]:
         """What was told of deadlines that others have put in. What is not in the list any more is forgotten."""
         key = self._keys.due_found(team)
         try:

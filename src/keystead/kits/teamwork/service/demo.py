@@ -136,7 +136,7 @@ class DemoTeam:
                 Deadline(kind, str(number)),
                 today + timedelta(days=days),
                 title=_TITLES[language][kind],
-                doc_no=_called(kind, number),
+                doc_no=_doc_no(kind, number),
                 assignee=PEOPLE[who].id,
             )
         return (await deadlines.tell_due(at_any_hour=True)).told
@@ -168,8 +168,8 @@ def _event(what: Happening, to: int, language: Language) -> Event:
 
 def _item(kind: str, number: int, status: str, language: Language, **people: int) -> WorkItem:
     title = _TITLES[language][kind]
-    return WorkItem(ref_type=kind, ref_id=number, title=title, doc_no=_called(kind, number), status=status, **people)
+    return WorkItem(ref_type=kind, ref_id=number, title=title, doc_no=_doc_no(kind, number), status=status, **people)
 
 
-def _called(kind: str, number: int) -> str:
+def _doc_no(kind: str, number: int) -> str:
     return f"{_PREFIXES[kind]}-{number:03}"

@@ -52,7 +52,7 @@ _DAYS_MOST: Final = 4_000_000  # from the first day that can be written to the l
 User: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
-def _kept(text: str) -> str:
+def _check_name(text: str) -> str:
     """A text that every database can keep as a key."""
     try:
         checked_name(text, ID_MAX_BYTES)
@@ -63,9 +63,9 @@ def _kept(text: str) -> str:
 
 RefId: TypeAlias = (
     Annotated[int, Field(ge=0, le=2**53)]
-    | Annotated[str, Field(min_length=1, max_length=ID_MAX_BYTES), AfterValidator(_kept)]
+    | Annotated[str, Field(min_length=1, max_length=ID_MAX_BYTES), AfterValidator(_check_name)]
 )
-EventId: TypeAlias = Annotated[str, Field(min_length=1, max_length=180), AfterValidator(_kept)]
+EventId: TypeAlias = Annotated[str, Field(min_length=1, max_length=180), AfterValidator(_check_name)]
 
 
 class WorkItem(CamelModel, frozen=True, extra="forbid"):
@@ -152,13 +152,13 @@ def told_by(event: Event, language: Language = "en", *, actor: str | None = None
     for user, kind, text in _recipients(event):
         if (user == event.actor_id and not isinstance(event, DeadlineNear)) or user in found:
             continue
-        said = _said(event, kind, text, actor)
+        said = _make_said(event, kind, text, actor)
         words = title_of(kind, said, language), message_of(said, language)
         found[user] = Told(user, kind, *words, item.ref_type, str(item.ref_id), said)
     return list(found.values())
 
 
-def _said(event: Event, kind: str, text: str, actor: str | None) -> Said:
+def _make_said(event: Event, kind: str, text: str, actor: str | None) -> Said:
     item = event.item
     is_change = isinstance(event, StatusChanged) and kind != IDEA_ADOPTED
     return Said(
@@ -181,7 +181,7 @@ def _recipients(event: Event) -> Iterator[tuple[int, str, str]]:
     if isinstance(event, Assigned):
         yield from _each(ASSIGNED, item.assignee_id)
     elif isinstance(event, StatusChanged):
-        yield from _of_status(event)
+        yield from _recipients_of_status(event)
     elif isinstance(event, Commented):
         text = event.text[:_TEXT_MOST]
         mentioned = list(dict.fromkeys(map(int, _MENTION.findall(event.text))))[:_MENTIONS_MOST]
@@ -195,7 +195,7 @@ def _recipients(event: Event) -> Iterator[tuple[int, str, str]]:
         yield from _each(DEADLINE, item.assignee_id)
 
 
-def _of_status(event: StatusChanged) -> Iterator[tuple[int, str, str]]:
+def _recipients_of_status(event: StatusChanged) -> Iterator[tuple[int, str, str]]:
     item = event.item
     if event.before == item.status:
         return

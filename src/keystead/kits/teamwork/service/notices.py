@@ -146,7 +146,7 @@ class Notices:
     ) -> Page:
         """Notices of a user, the newest first: all, or those that are read or not, of one kind of work item, or of
         one item."""
-        where = _wanted(user, read, ref_type, ref_id)
+        where = _filters(user, read, ref_type, ref_id)
 
         def work(connection: Connection) -> Page:
             total = connection.execute(select(func.count()).select_from(NOTICES).where(*where)).scalar_one()
@@ -246,7 +246,7 @@ def _own(user: int) -> Select[Any]:
     return select(NOTICES).where(NOTICES.c.user_id == user)
 
 
-def _wanted(user: int, read: bool | None, ref_type: str | None, ref_id: str | None) -> list[ColumnElement[bool]]:
+def _filters(user: int, read: bool | None, ref_type: str | None, ref_id: str | None) -> list[ColumnElement[bool]]:
     where: list[ColumnElement[bool]] = [NOTICES.c.user_id == user, _THERE]
     if read is not None:
         where.append(NOTICES.c.is_read.is_(read))

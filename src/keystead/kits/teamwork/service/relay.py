@@ -89,7 +89,7 @@ class Relay(Rounds[None]):
     async def _publish_of(self, users: Collection[int]) -> int:
         """What waits for these readers, or the oldest of it; whoever has more is this process's own from now on."""
         found = await self._notices.unpublished(users)
-        counts = await asyncio.gather(*(self._published(user, one) for user, one in found.items()))
+        counts = await asyncio.gather(*(self._try_publish(user, one) for user, one in found.items()))
         moved = (user for (user, one), count in zip(found.items(), counts, strict=True) if count and not one.is_all)
         self._own.update(dict.fromkeys(moved))
         return sum(counts)
@@ -120,7 +120,7 @@ class Relay(Rounds[None]):
         stuck.reverse()  # should another be at them all the same, they meet only once
         await self._publish_in_portions(stuck)
 
-    async def _published(self, user: int, found: Unpublished) -> int:
+    async def _try_publish(self, user: int, found: Unpublished) -> int:
         """What `_publish` does; 0 where it cannot be done for this reader alone."""
         try:
             count = await self._publish(user, found)

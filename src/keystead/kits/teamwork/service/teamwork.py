@@ -85,7 +85,7 @@ class Teamwork:
         self.notices = Notices(tables)
         self.streams = NoticeStreams(keys, self.notices, feed, settings.streams_per_user)
         self.slack_log = SlackLog(tables)
-        self.dashboard = Dashboard(keys, count or self._counted, self._unread)
+        self.dashboard = Dashboard(keys, count or self._count_work, self._unread)
         self.deadlines = Deadlines(
             keys,
             self._tell_near,
@@ -140,7 +140,7 @@ class Teamwork:
             return None
         whole, identity = identity, identity_of(identity)
         for _ in range(2):
-            user = await self._identified(identity, name)
+            user = await self._find_or_add_user(identity, name)
             person = await self.users.get(self.keys.user_session(user), partial(self.people.find, user))
             if person is not None:
                 claims = MappingProxyType({"identity": whole})
@@ -150,7 +150,7 @@ class Teamwork:
             await self.user_changed(user)
         return None
 
-    async def _identified(self, identity: str, name: str) -> int:
+    async def _find_or_add_user(self, identity: str, name: str) -> int:
         """The number of a user. Those of an identity do not change, so they are remembered."""
         demo = None if self.demo is None else await self.demo.named(name)
         if demo is not None:
@@ -355,7 +355,7 @@ class Teamwork:
     async def _unread(self, user: int) -> int:
         return sum((await self.notices.unread(user)).values())
 
-    async def _counted(self, user: int, team: int) -> Work:
+    async def _count_work(self, user: int, team: int) -> Work:
         """What deadlines tell of the work of a user."""
         listed = await self.deadlines.between(team, _FIRST, _LAST, limit=_COUNTED_MOST)
         today = self.deadlines.today_in((await self.deadlines.rules_of(team)).zone)
