@@ -1,4 +1,4 @@
-"""What waits for a user in a team: counted once for all who ask, and dropped when something of it changes."""
+"""Dashboard summaries of a user in a team: cached, with single flight, and invalidated by changes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Dashboard:
     count    how much work there is for a user in a team: asked of your database, by one at a time
     unread   how many notices a user has not read
 
-    A change that is told here (`changed`, `changed_team`, `changed_in`) is seen by the next who asks, in any process.
-    One that nobody tells of is hidden for `longest_staleness` at most.
+    After `changed`, `changed_team` or `changed_in`, the next read in any process sees the change. Other changes are
+    hidden for at most `longest_staleness`.
     """
 
     def __init__(self, keys: TeamworkKeys, count: Count, unread: Callable[[int], Awaitable[int]]) -> None:
@@ -70,7 +70,7 @@ class Dashboard:
         await self.summaries.close()
 
     async def _count_all(self, user: int, team: int) -> DashboardSummary:
-        # Before the count: whoever changes something after it finds user and team here.
+        # Before the count, so that a change after it finds this user and team, and invalidates the summary.
         await self._keys.run(self._keys.dashboard_teams(user).add(team), self._keys.dashboard_users(team).add(user))
         work = await self._count(user, team)
         return DashboardSummary(

@@ -1,4 +1,4 @@
-"""Notices in the database: each is written once, in the order of its reader, and stays until it is read and after."""
+"""Notices in the database: each is written once, at the next place of its reader, and kept after it is read."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _THERE: Final = NOTICES.c.deleted_at_ms.is_(None)
 
 @dataclass(frozen=True)
 class Reach:
-    """How far the notices of a reader go: the place of the newest, and how far they are known to be on the stream.
+    """The place of a reader's newest notice, and of the last one that is known to be published.
 
-    The stream may be further than is known here, and never is further than the newest.
+    The stream may be ahead of `published`, but never of `newest`.
     """
 
     newest: int = 0
@@ -38,7 +38,7 @@ class Reach:
 
 @dataclass(frozen=True)
 class Unpublished:
-    """Notices of a reader that are not on the stream yet, up to a place: what is missing there was deleted."""
+    """Notices of a reader that are not on the stream yet, up to a place. Missing places were deleted."""
 
     notices: list[Notice]
     up_to: int
@@ -54,7 +54,7 @@ class Page:
 
 
 class Notices:
-    """The tables of notices as operations; each is one transaction. A database that is away is a StoreError."""
+    """The tables of notices as operations; each is one transaction. A database outage is a StoreError."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -67,10 +67,9 @@ class Notices:
     # --- writing ---------------------------------------------------------------------------------------------
 
     async def tell(self, event_id: str, told: Sequence[Told], at_ms: int) -> list[Notice]:
-        """Write what an event tells, one notice for each who wants to hear of it; what was written now.
+        """Write the notices of an event, but for readers who turned their type off. Returns the new ones.
 
-        All of them or none, and each once for an event, however often it is told of. Events that are told of at the
-        same moment are written in one transaction.
+        Atomic and idempotent: a reader gets one notice for an event id. Concurrent events share one transaction.
         """
         for one in told:
             _check_user(one.user)
@@ -79,7 +78,7 @@ class Notices:
 
     async def behind(self, *, most: int = 10_000) -> dict[int, int]:
         """Readers whose newest notices are not on the stream yet, by their ids, each with how far the stream is."""
-        # Without an order: so the index of those who wait is used, and not that of all readers.
+        # No ORDER BY: it would use the index of all readers instead of the one of waiting readers.
         asked = select(READERS.c.user_id, _SO_FAR).where(READERS.c.waiting > 0).limit(most)
         found = await self._tables.read(lambda connection: connection.execute(asked).all())
         return {row.user_id: row.so_far for row in sorted(found)}
@@ -94,7 +93,7 @@ class Notices:
         ends = behind.c.so_far + _UNPUBLISHED_MOST
         places = (NOTICES.c.place > behind.c.so_far, NOTICES.c.place <= ends)
         own = and_(NOTICES.c.user_id == behind.c.reader, *places, _THERE)
-        # One statement, so that all of it is of one moment.
+        # One statement, for a consistent snapshot.
         asked = select(behind, NOTICES).select_from(behind.outerjoin(NOTICES, own))
 
         def work(connection: Connection) -> dict[int, Unpublished]:
@@ -109,10 +108,9 @@ class Notices:
         return await self._tables.read(work)
 
     async def published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
-        """The notices of a reader are on the stream up to this place. An earlier one than is known changes nothing.
+        """The notices of a reader are on the stream up to this place. An earlier place changes nothing.
 
-        False: this place tells of another event, or was never given: its reader was erased meanwhile, and nothing is
-        changed.
+        False: the place belongs to another event, or does not exist: the reader was erased meanwhile. Nothing changes.
         """
         done: bool = await self._batches.add(MarkPublished(user, place, event_id))
         return done
@@ -192,7 +190,7 @@ class Notices:
     async def delete(self, user: int, notice_id: int, at_ms: int) -> bool:
         """Delete a notice of a user. False: there is none, or it is another's.
 
-        Its words are gone at once. That it was there is known until it expires: its event, told of again, stays told.
+        Its text is gone at once. The row stays until it expires, for deduplication of its event.
         """
         where = (NOTICES.c.user_id == user, NOTICES.c.id == _bounded(notice_id), _THERE)
         gone = {"title": "", "message": "", "said": None, "is_read": True, "deleted_at_ms": at_ms}

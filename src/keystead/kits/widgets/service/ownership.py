@@ -37,7 +37,7 @@ class OwnedRecords(Records[R]):
         raise NotImplementedError
 
     async def _find_owned(self, owner: Owner, visitor: Visitor) -> Seen[R]:
-        """The record, if this is its owner. Raises WidgetRefused, and LimitReached for whoever guesses."""
+        """The record, if the token is its owner's. Attempts are rate-limited. Raises WidgetRefused, LimitReached."""
         if (owner.url is None) == (owner.id is None):
             raise wrong("url", "say which one it is: by the url of its page, or by its id")
         page = None if owner.url is None else checked_url(owner.url)
@@ -68,8 +68,9 @@ class OwnedRecords(Records[R]):
         return data.model_copy(update={"webhook_url": None if record.webhook is None else record.webhook.url})
 
     async def _check_again(self, id: str, owner_token: OwnerToken) -> None:
-        """The same for a create, which could guess as well: it is counted like any guess. Widgets of one batch have one
-        hash, which is compared once.
+        """As `_check`, for a create, which could be used to guess tokens: it counts against the same rate limit.
+
+        The widgets of one batch share one hash, which is compared once.
         """
         kept = await self._owners(id).get()
         if kept is None or kept not in owner_token.fits:
@@ -96,8 +97,8 @@ class OwnedRecords(Records[R]):
     async def _fits(self, id: str, token: str, kept: str) -> bool:
         """Whether this is the owner's token. Raises ValueError where what is kept is no hash.
 
-        The document keeps the SHA-256 of a token, which is quickly guessed from: the first time that the token is
-        shown, a slow hash takes its place. Where the widget is deleted meanwhile, there is nothing to replace.
+        The document stores the SHA-256 of a token, which is fast to brute-force. The first correct token replaces it by
+        a slow hash. If the widget is deleted meanwhile, there is nothing to replace.
         """
         plain = unquoted(kept)
         if not _SHA256.fullmatch(plain):

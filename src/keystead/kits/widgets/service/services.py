@@ -1,7 +1,7 @@
-"""What the services have in common: they are created, found, owned, changed and deleted in the same way.
+"""What all widget services share: create, find, change, upgrade and delete.
 
-Deleting marks the record (`ending`), which makes it gone for everybody at once; what belongs to it follows in steps
-that are guarded by the mark, and the record goes last. Whoever meets the mark, or the clean-up, can finish it.
+A delete marks the record (`ending`), which hides the widget from everybody at once. Its other keys follow, in steps
+that are guarded by the mark, and the record goes last. Any caller that meets the mark, or the clean-up, can finish it.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ class Service(OwnedRecords[R]):
         return Steps(listed, address.holds(mapped), mapping, self._records(record.id).holds(there))
 
     async def _undo(self, record: R) -> None:
-        """Take back what was just made, and is nobody's."""
+        """Delete a record that was just created and belongs to nobody."""
         seen = await self._see(record.id)
         if seen is not None and seen.value == record:
             await self._end(seen)
@@ -210,7 +210,7 @@ class Service(OwnedRecords[R]):
     # --- upgrading ---------------------------------------------------------------------------------------------
 
     async def _upgrade_record(self, seen: Seen[R]) -> Seen[R] | None:
-        """Who may come between: another process that upgrades it, or its owner. The record holds all of them off."""
+        """Who may interleave: another process that upgrades it, or its owner. The guard on the record stops both."""
         async for _ in tries(self.word):
             steps = await self._upgrade_steps(seen.value)
             done = await self._upgrade(seen, steps)
@@ -324,7 +324,7 @@ class Service(OwnedRecords[R]):
     async def end_idle(self, id: str, before_ms: int, *, dry_run: bool = False) -> R | None:
         """Delete it if nobody has used it since. None: it is used, or gone.
 
-        Who may come between: a visitor. What says when it was last used is held in the step that ends it.
+        Who may interleave: a visitor. The step that marks it is guarded by the time of its last use.
         """
         seen = await self._see(id)
         if seen is None or seen.value.ending is not None:
@@ -368,8 +368,8 @@ class Service(OwnedRecords[R]):
     async def _finish(self, seen: Seen[R]) -> None:
         """Delete all that belongs to a record that is ending, and then the record.
 
-        Each step is guarded by the record: where somebody else has finished, and the page has a new one by now, nothing
-        of that is touched.
+        Each step is guarded by the record. If another caller has finished and the page has a new widget, that one
+        is not touched.
         """
         record, id = seen.value, seen.value.id
         self._forget(id)
@@ -384,7 +384,7 @@ class Service(OwnedRecords[R]):
             if not await self._write(seen, [key.alone.delete() for key in keys]):
                 return
         if not await self._remove(seen, await self._urls(record.url).see()):
-            # Somebody else was faster, and what was taken out just now may be of one that was made since.
+            # Another caller was faster, and the index entry just removed may belong to a widget created since.
             there = await self._see(id)
             if there is not None and there.value.ending is None:
                 await self._lead_to(there, await self._urls(there.value.url).see())
