@@ -66,7 +66,7 @@ Member = Annotated[Admitted[UserSession], Depends(_member)]
 
 
 def still_there(connection: HTTPConnection, who: Admitted[UserSession], teamwork: Teamwork) -> Still:
-    """Asks whether somebody is signed in still, for a stream that is open for long; None: nobody can say."""
+    """A check for long streams: whether the user is still signed in; None: it cannot be checked now."""
 
     async def by_session() -> bool | None:
         try:
@@ -88,5 +88,5 @@ def still_there(connection: HTTPConnection, who: Admitted[UserSession], teamwork
 
 
 def has_session(who: Admitted[UserSession]) -> bool:
-    """Whether somebody is signed in at this server, and has no token of this kit that could be ended."""
+    """Whether the user has a session of this server, and no token of this kit to revoke."""
     return "identity" in who.claims

@@ -1,4 +1,4 @@
-"""What happens in a team, and who is told of it."""
+"""Events of a team, and who is notified about them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ User: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
 def _check_name(text: str) -> str:
-    """A text that every database can keep as a key."""
+    """Refuse a text that some database cannot store as a key."""
     try:
         checked_name(text, ID_MAX_BYTES)
     except BadValue as error:
@@ -143,7 +143,7 @@ Event: TypeAlias = Annotated[
 
 
 def told_by(event: Event, language: Language = "en", *, actor: str | None = None) -> list[Told]:
-    """Who is told what of an event. Each user once; nobody of what they did themselves.
+    """The notices of an event: at most one for each user. You are never notified about your own actions.
 
     actor   the name of who did it, where it is known
     """
@@ -176,7 +176,7 @@ def _make_said(event: Event, kind: str, text: str, actor: str | None) -> Said:
 
 
 def _recipients(event: Event) -> Iterator[tuple[int, str, str]]:
-    """Users, each with the type of the notice and what was written; of one who comes twice, the first counts."""
+    """Users, each with the type of the notice and the text. For a repeated user, the first one counts."""
     item = event.item
     if isinstance(event, Assigned):
         yield from _each(ASSIGNED, item.assignee_id)

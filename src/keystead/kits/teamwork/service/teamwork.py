@@ -1,4 +1,4 @@
-"""A team at work: who is asking, what they are told, what is due. It knows no HTTP."""
+"""The teamwork service: users, teams, notices, deadlines and jobs. It knows no HTTP."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _DOC_MOST: Final = 32  # of what people call a work item
 _GIVEN_UNTIL: Final = 900_000_000  # the numbers of teams that are given here are below
 _IDENTITIES_MOST: Final = 10_000
 
-# Nothing is lost for having waited: a notice that Slack did not take is tried for a month.
+# A notice that Slack does not accept is retried for a month.
 SLACK_PATIENCE: Final = OutboxPolicy(most_waiting=100_000, give_up_after="30d", longest_retry="10m")
 
 
@@ -133,8 +133,8 @@ class Teamwork:
     async def admit_identity(self, identity: str, name: str) -> Admitted[UserSession] | None:
         """Somebody who is signed in at this server, by their identity there, such as `login:42`, as a user of this kit.
 
-        Whoever comes for the first time is somebody new, in no team. None: the users are those of the application,
-        which gives out its own tokens. Raises LoadFailed while nobody can say who they are.
+        A first visit creates a user without a team. None: the application has its own users and issues its own tokens.
+        Raises LoadFailed while the user cannot be looked up.
         """
         if not self.takes_identities:
             return None
@@ -145,13 +145,13 @@ class Teamwork:
             if person is not None:
                 claims = MappingProxyType({"identity": whole})
                 return Admitted(Access(str(user), "", 0, 0, claims), person)
-            # They were erased since this process last saw them, and are somebody new.
+            # The user was erased since this process cached the number: create a new one.
             self._identities.pop(identity, None)
             await self.user_changed(user)
         return None
 
     async def _find_or_add_user(self, identity: str, name: str) -> int:
-        """The number of a user. Those of an identity do not change, so they are remembered."""
+        """The number of a user. It never changes for an identity, so it is cached."""
         demo = None if self.demo is None else await self.demo.named(name)
         if demo is not None:
             return demo
@@ -166,7 +166,7 @@ class Teamwork:
         return found
 
     async def user_changed(self, user: int) -> None:
-        """Somebody is another from now on: in every process the next request of theirs asks who they are."""
+        """A user has changed: their next request, in any process, loads them again."""
         await self.users.invalidate(self.keys.user_session(user))
 
     async def of_team(self, team: int, users: Collection[int]) -> set[int]:
@@ -181,7 +181,7 @@ class Teamwork:
         return await (self.people.find if self._load is None else self._load)(user)
 
     async def _name_of(self, user: int | None) -> str | None:
-        """What somebody is called; a name that has changed is known after a minute."""
+        """The name of a user, cached for a minute."""
         if user is None:
             return None
         now_ms = self.site.now_ms()
@@ -197,7 +197,7 @@ class Teamwork:
     # --- teams -----------------------------------------------------------------------------------------------
 
     def require_own_people(self) -> None:
-        """Raises TeamRefused where an application keeps its people itself: their teams are changed there."""
+        """Raises TeamRefused if an application manages the users: their teams are changed there."""
         if self._load is not None:
             raise TeamRefused("PEOPLE_ELSEWHERE")
 
@@ -213,7 +213,7 @@ class Teamwork:
         """A new team with its settings. Raises TeamRefused and BadValue; then there is none."""
         self.require_own_people()
         self.deadlines.check_rules(zone, days)
-        # A number that another program has deadlines under is not taken for a team that knows nothing of them.
+        # A number under which another program has deadlines is not given to a new team.
         used = [one for one in await self.keys.due_teams().members().if_readable() if one < _GIVEN_UNTIL]
         team = await self.teams.create(name, owner=owner, number=number, above=max(used, default=0))
         await self.deadlines.set_rules(team.id, zone=zone, days=days)
@@ -301,7 +301,7 @@ class Teamwork:
         return [team.id for team, _ in await self.teams.all()]
 
     async def _tell_near(self, team: int, event: DeadlineNear) -> None:
-        await self.tell(event, within=team)  # whoever has left the team hears of it no more
+        await self.tell(event, within=team)  # users who have left the team are not notified
 
     async def _find_item(self, team: int, ref: Deadline) -> FoundItem:
         """What is known of a deadline that another program has added: who was given the item last; otherwise it is for
@@ -318,10 +318,10 @@ class Teamwork:
     # --- telling ---------------------------------------------------------------------------------------------
 
     async def tell(self, happened: Event, *, within: int | None = None) -> list[Notice]:
-        """Tell of an event, to all whom it concerns, or those of them who are in one team; what was written now.
+        """Notify all users whom an event concerns, or those of one team (`within`). Returns the new notices.
 
-        When this returns, the notices are in the database; they are on the stream as soon as it can be reached, and in
-        Slack as soon as that takes them. An event that is told of again changes nothing.
+        When this returns, the notices are in the database. They reach the stream and Slack as soon as these are up.
+        Idempotent: an event id that was told before changes nothing.
         """
         told = told_by(happened, self.settings.language, actor=await self._name_of(happened.actor_id))
         if within is not None and told:
@@ -406,7 +406,7 @@ class _Forget(Protocol):
 
 
 async def _in_portions(forget: _Forget, before_ms: int) -> int:
-    """Forget all from before a moment, a portion at a time, so that nobody waits for long."""
+    """Delete everything older than a moment, in portions, to keep transactions short."""
     total = 0
     while count := await forget(before_ms, most=_PORTION):
         total += count
@@ -423,7 +423,7 @@ async def open_teamwork(
     count: Count | None = None,
     patience: OutboxPolicy = SLACK_PATIENCE,
 ) -> AsyncIterator[Teamwork]:
-    """The service, with its relay, its feed and its outbox at work. `patience` is that with Slack."""
+    """The service with its relay, feed and outbox running. `patience` is the retry policy for Slack."""
     async with AsyncExitStack() as stack:
         feed: Feed[Notification] = await stack.enter_async_context(
             Feed(keys.notice_log, keys.notice_wakes(), pause_s=PAUSE_S)
@@ -461,13 +461,13 @@ def _signing_keys(keys: TeamworkKeys, settings: TeamworkSettings) -> SigningKeys
 
 
 def _named_in(told: Sequence[Told]) -> set[int]:
-    """Whoever is told, and whoever it says works on it."""
+    """The recipients, and the assignees that the notices name."""
     assignees = {one.said.assignee_id for one in told if one.said is not None and one.said.assignee_id is not None}
     return {one.user for one in told} | assignees
 
 
 def _without_stranger(one: Told, inside: Collection[int]) -> Told:
-    """The same, but for an assignee of another team: Slack would name and mention them."""
+    """Without an assignee of another team, whom Slack would name and mention."""
     if one.said is None or one.said.assignee_id is None or one.said.assignee_id in inside:
         return one
     return replace(one, said=one.said.model_copy(update={"assignee_id": None}))
