@@ -42,7 +42,7 @@ HURRY = OutboxPolicy(
 
 def event(number: int, readers: int) -> Assigned:
     user = number % readers + 1
-    item = WorkItem(refType="WORK_REQUEST", refId=number, title=f"event {number}", assigneeId=user)
+    item = WorkItem(ref_type="WORK_REQUEST", ref_id=number, title=f"event {number}", assignee_id=user)
     return Assigned(id=f"event-{number}", item=item)
 
 

@@ -53,7 +53,7 @@ class Office:
             yield opened
 
     async def tell(self, user: int, number: int) -> None:
-        item = WorkItem(refType="DEFECT", refId=number, docNo=str(time.time_ns()), title="", assigneeId=user)
+        item = WorkItem(ref_type="DEFECT", ref_id=number, doc_no=str(time.time_ns()), title="", assignee_id=user)
         await self.teamwork.tell(Assigned(id=f"{user}-{number}", item=item))
 
 

@@ -97,6 +97,6 @@ async def opened_teamwork(store_url: str, database: str, port: int) -> AsyncIter
 
 async def hire(teamwork: Teamwork, users: Iterable[int]) -> None:
     """Make these users members of one team."""
-    person = UserSession(name="u", email="u@example.com", role="DEVELOPER", teamId=TEAM, teamRole="MEMBER")
+    person = UserSession(name="u", email="u@example.com", role="DEVELOPER", team_id=TEAM, team_role="MEMBER")
     for user in users:
         await teamwork.people.save(user, person)

@@ -304,7 +304,7 @@ async def test_where_nobody_is_a_demo_the_application_brings_the_token(browser: 
     (tmp_path / "office.py").write_text(
         "from keystead.kits.teamwork import UserSession, teamwork_kit\n"
         "async def find(user):\n"
-        "    return UserSession(name='Mei', email='', role='DEVELOPER', teamId=3, teamRole='MEMBER')\n"
+        "    return UserSession(name='Mei', email='', role='DEVELOPER', team_id=3, team_role='MEMBER')\n"
         "KIT = teamwork_kit(load=find)\n"
     )
     seal = "test:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"

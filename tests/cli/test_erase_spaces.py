@@ -22,7 +22,7 @@ from tests.servers import Server
 __all__ = ["redis_server"]
 
 SPACES = ("login", "membership", "sessiondata", "teamwork")
-BEN = UserSession(name="Ben", email="", role="DEVELOPER", teamId=7, teamRole="MEMBER")
+BEN = UserSession(name="Ben", email="", role="DEVELOPER", team_id=7, team_role="MEMBER")
 NOW_MS = 1_790_000_025_000
 # What 42 has in each kit; each is somebody else.
 HELD = {

@@ -25,7 +25,7 @@ __all__ = ["database_url", "mariadb_server", "postgres_server", "redis_server"]
 
 KEYS = ("--keys", "membership")
 NOW_MS = 1_790_000_025_000
-BEN = UserSession(name="Ben", email="ben@example.com", role="DEVELOPER", teamId=7, teamRole="MEMBER")
+BEN = UserSession(name="Ben", email="ben@example.com", role="DEVELOPER", team_id=7, team_role="MEMBER")
 EVENTS = "keystead_membership_usage_events"
 PROFILES = "keystead_membership_profiles"
 

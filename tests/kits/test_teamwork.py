@@ -26,22 +26,22 @@ DOCUMENT = {
     "deadlines:team:{teamId}": "SortedSet",
     "dashboard:summary:{userId}:{teamId}": "Hash",
 }
-USER = UserSession(name="김개발", email="dev@company.com", role="DEVELOPER", teamId=3, teamRole="MEMBER")
+USER = UserSession(name="김개발", email="dev@company.com", role="DEVELOPER", team_id=3, team_role="MEMBER")
 NOTICE = Notification(
-    notificationId=501,
+    notification_id=501,
     type="상태변경",
     title="WR-001 상태가 변경되었습니다",
-    refType="WORK_REQUEST",
-    refId=101,
-    createdAt=datetime(2026, 2, 23, 10, tzinfo=UTC),
+    ref_type="WORK_REQUEST",
+    ref_id=101,
+    created_at=datetime(2026, 2, 23, 10, tzinfo=UTC),
 )
 SUMMARY = DashboardSummary(
-    myWorkRequests=12,
-    myTechTasks=8,
-    activeDefects=5,
-    upcomingDeployments=2,
-    unreadNotifications=3,
-    computedAt=datetime(2026, 2, 23, 10, 5, tzinfo=UTC),
+    my_work_requests=12,
+    my_tech_tasks=8,
+    active_defects=5,
+    upcoming_deployments=2,
+    unread_notifications=3,
+    computed_at=datetime(2026, 2, 23, 10, 5, tzinfo=UTC),
 )
 
 
@@ -214,7 +214,7 @@ async def test_a_dashboard_is_the_hash_of_the_document(keys: TeamworkKeys, raw: 
 
 async def test_a_time_of_another_zone_is_stored_in_whole_seconds_of_utc(keys: TeamworkKeys, raw: Raw) -> None:
     seoul = datetime.fromisoformat("2026-02-23T19:05:00.999+09:00")
-    await keys.dashboard(userId=42, teamId=3).set(SUMMARY.model_copy(update={"computedAt": seoul}))
+    await keys.dashboard(userId=42, teamId=3).set(SUMMARY.model_copy(update={"computed_at": seoul}))
     assert await raw.ask("HGET", "dashboard:summary:42:3", "computedAt") == b"2026-02-23T10:05:00Z"
 
 

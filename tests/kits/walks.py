@@ -413,7 +413,7 @@ async def _teamwork_steps(app: FastAPI) -> list[Step]:
     kit, me = app.state.kits["teamwork"], Browser(app)
     people = {42: "OWNER", 7: "MEMBER"}
     for user, role in people.items():
-        person = UserSession(name=f"u{user}", email="u@example.com", role="DEVELOPER", teamId=3, teamRole=role)
+        person = UserSession(name=f"u{user}", email="u@example.com", role="DEVELOPER", team_id=3, team_role=role)
         await kit.people.save(user, person)
     newcomer = await kit.people.add("New")
     new = {**JSON, **bearer(kit.tokens.issue(str(newcomer)).token)}

@@ -41,7 +41,7 @@ class Office:
 
     async def shown(self, team: int = 3) -> tuple[int, int]:
         summary = await self.dashboard.summary(42, team)
-        return summary.activeDefects, summary.unreadNotifications
+        return summary.active_defects, summary.unread_notifications
 
 
 @everywhere

@@ -40,7 +40,7 @@ class Office:
         self.deadlines = Deadlines(self.keys, self._tell, **options)
 
     async def _tell(self, team: int, event: DeadlineNear) -> None:
-        self.told.setdefault((event.id, event.item.assigneeId), event)
+        self.told.setdefault((event.id, event.item.assignee_id), event)
 
     async def run(self, now: str) -> list[str]:
         """What is told at a moment: `WORK_REQUEST:101 in 3`."""
@@ -48,7 +48,7 @@ class Office:
         self.clock.now_ms = at(now)
         await self.deadlines.tell_due()
         new = [event for key, event in self.told.items() if key not in before]
-        return [f"{event.item.refType}:{event.item.refId} in {event.days}" for event in new]
+        return [f"{event.item.ref_type}:{event.item.ref_id} in {event.days}" for event in new]
 
     async def register(self, ref: Deadline, due: str, team: int = 3, assignee: int | None = 42) -> bool:
         return await self.deadlines.register(team, ref, date.fromisoformat(due), title="Print", assignee=assignee)
@@ -64,7 +64,7 @@ async def test_deadlines_are_registered_moved_completed_and_listed_by_range(stor
     listed = await office.deadlines.between(3, date(2026, 3, 1), date(2026, 3, 3))
     assert [(one.ref, one.due) for one in listed] == [(TASK, date(2026, 3, 1)), (WR, date(2026, 3, 3))]
     assert listed[0].item is not None
-    assert (listed[0].item.title, listed[0].item.assigneeId) == ("Print", 42)
+    assert (listed[0].item.title, listed[0].item.assignee_id) == ("Print", 42)
     assert await office.deadlines.complete(3, TASK)
     assert not await office.deadlines.complete(3, TASK)
     assert not await office.deadlines.move(3, TASK, date(2026, 3, 1))

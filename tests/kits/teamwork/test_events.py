@@ -19,14 +19,14 @@ from keystead.kits.teamwork.service.events import (
     told_by,
 )
 from keystead.kits.teamwork.service.messages import message_of, plain_message, title_of
-from keystead.kits.teamwork.service.notices import TYPES
+from keystead.kits.teamwork.service.notice_types import TYPES
 
 OWNER, ASSIGNEE, OTHER = 1, 2, 3
 
 
 def item(ref_type: RefType = "WORK_REQUEST", status: str = "개발중", **more: Any) -> WorkItem:
-    given = {"docNo": "WR-001", "title": "Print", "ownerId": OWNER, "assigneeId": ASSIGNEE, **more}
-    return WorkItem(refType=ref_type, refId=101, status=status, **given)
+    given = {"doc_no": "WR-001", "title": "Print", "owner_id": OWNER, "assignee_id": ASSIGNEE, **more}
+    return WorkItem(ref_type=ref_type, ref_id=101, status=status, **given)
 
 
 def who(event: Event) -> list[tuple[int, str]]:
@@ -35,13 +35,13 @@ def who(event: Event) -> list[tuple[int, str]]:
 
 def test_an_assignment_is_told_to_the_new_assignee() -> None:
     assert who(Assigned(id="e", item=item())) == [(ASSIGNEE, "담당자배정")]
-    assert who(Assigned(id="e", item=item(), actorId=ASSIGNEE)) == []
-    assert who(Assigned(id="e", item=item(assigneeId=None))) == []
+    assert who(Assigned(id="e", item=item(), actor_id=ASSIGNEE)) == []
+    assert who(Assigned(id="e", item=item(assignee_id=None))) == []
 
 
 def test_a_status_that_really_changed_is_told_to_owner_and_assignee_each_once() -> None:
     assert who(StatusChanged(id="e", item=item(), before="접수대기")) == [(OWNER, "상태변경"), (ASSIGNEE, "상태변경")]
-    assert who(StatusChanged(id="e", item=item(assigneeId=OWNER), before="접수대기")) == [(OWNER, "상태변경")]
+    assert who(StatusChanged(id="e", item=item(assignee_id=OWNER), before="접수대기")) == [(OWNER, "상태변경")]
     assert who(StatusChanged(id="e", item=item(), before="개발중")) == []
 
 
@@ -56,7 +56,7 @@ def test_an_idea_that_is_adopted_is_told_to_its_proposer() -> None:
 
 def test_a_mention_is_told_to_the_mentioned_and_not_to_oneself() -> None:
     text = f"@[Kim]({OTHER}) and @[me](9) and @[Kim]({OTHER}), @[nobody](0), @[no](x), @[{'x' * 200}](7)"
-    event = Commented(id="e", item=item(), actorId=9, text=text)
+    event = Commented(id="e", item=item(), actor_id=9, text=text)
     assert who(event) == [(OTHER, "멘션"), (OWNER, "댓글등록"), (ASSIGNEE, "댓글등록")]
     many = Commented(id="e", item=item(), text="".join(f"@[a]({number})" for number in range(100, 400)))
     assert len(told_by(many)) == 52
@@ -78,7 +78,7 @@ def test_words_are_in_the_language_that_is_asked_for() -> None:
 
 
 def test_a_notice_says_who_did_what() -> None:
-    event = Assigned(id="e", item=item(), actorId=OTHER)
+    event = Assigned(id="e", item=item(), actor_id=OTHER)
     titles = [told_by(event, language, actor="Ann")[0].title for language in ("en", "ja", "ko")]
     assert titles == [
         "Ann assigned WR-001 to you",
@@ -86,12 +86,12 @@ def test_a_notice_says_who_did_what() -> None:
         "Ann님이 회원님을 WR-001 담당자로 배정했습니다",
     ]
     assert told_by(event)[0].title == "WR-001 was assigned to you"  # nobody knows who it was
-    [hostile] = told_by(Assigned(id="e", item=item(docNo="{actor}"), actorId=OTHER), actor="{doc}{0}")
+    [hostile] = told_by(Assigned(id="e", item=item(doc_no="{actor}"), actor_id=OTHER), actor="{doc}{0}")
     assert hostile.title == "{doc}{0} assigned {actor} to you"
 
 
 def test_what_is_kept_gives_the_same_words_in_any_language() -> None:
-    event = Commented(id="e", item=item(), actorId=9, text=f"@[Kim]({OTHER}) look")
+    event = Commented(id="e", item=item(), actor_id=9, text=f"@[Kim]({OTHER}) look")
     for language in ("en", "ja", "ko"):
         for one in told_by(event, language, actor="Ann"):
             assert one.said is not None
@@ -107,8 +107,8 @@ def test_every_type_has_words_in_every_language() -> None:
     for language in ("en", "ja", "ko"):
         for event in (
             Assigned(id="e", item=item()),
-            Invited(kind="team-invited", id="e", item=item(), userId=4),
-            Invited(kind="action-assigned", id="e", item=item(), userId=4),
+            Invited(kind="team-invited", id="e", item=item(), user_id=4),
+            Invited(kind="action-assigned", id="e", item=item(), user_id=4),
             DeadlineNear(id="e", item=item(), days=1),
             Commented(id="e", item=item(), text=f"@[a]({OTHER})"),
             StatusChanged(id="e", item=item(), before=""),

@@ -14,8 +14,8 @@ from keystead.http import bearer
 from keystead.kits.kit import Kit
 from keystead.kits.teamwork import KIT, TeamworkKeys, TeamworkSettings, page, routes, team_routes, who
 from keystead.kits.teamwork.routes import router
-from keystead.kits.teamwork.service import TYPES, events, tables, teamwork
-from keystead.kits.teamwork.service.notices import PREFERENCE_OF
+from keystead.kits.teamwork.service import TYPES, events, streams, tables, teamwork
+from keystead.kits.teamwork.service.notice_types import PREFERENCE_OF
 from keystead.server import Settings, create_app
 from tests.serving import environment, keystead_serving, program
 
@@ -97,7 +97,7 @@ def test_the_guide_names_each_table() -> None:
 
 def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
     assert f"the newest {TeamworkKeys.families['notice_log'].keep:,}" in GUIDE  # type: ignore[attr-defined]
-    assert f"within {teamwork._CHECK_EVERY_MS // 1000 + teamwork._PAUSE_S:.0f} seconds" in GUIDE
+    assert f"within {streams._CHECK_EVERY_MS // 1000 + streams.PAUSE_S:.0f} seconds" in GUIDE
     assert teamwork.SLACK_PATIENCE.give_up_after == "30d"
 
 
@@ -121,7 +121,7 @@ async def test_the_example_of_an_application_tells_its_users() -> None:
             await names["assign"](service, 101, 42, 7)
         found = await service.notices.page(42)
         assert [one.title for one in found.notices] == ["Mei assigned WR-001 to you"]
-        assert (await service.dashboard.summary(42, 3)).myWorkRequests == 12
+        assert (await service.dashboard.summary(42, 3)).my_work_requests == 12
         token = service.tokens.issue("42").token
         assert (await service.admission.admitted(token)).user.name == "Mei"
         await service.users.invalidate(service.keys.user_session(42))

@@ -20,7 +20,7 @@ from tests.kits.signing_in import OWN, Server, serving
 __all__ = ["database_url", "mariadb_server", "postgres_server", "redis_server", "urls"]
 
 KITS = [LOGIN, TEAMWORK]
-PERSON = UserSession(name="Ben", email="", role="DEVELOPER", teamId=7, teamRole="MEMBER")
+PERSON = UserSession(name="Ben", email="", role="DEVELOPER", team_id=7, team_role="MEMBER")
 
 
 def token_of(server: Server, user: int) -> dict[str, str]:

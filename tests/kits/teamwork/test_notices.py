@@ -10,18 +10,16 @@ from sqlalchemy import Connection, delete
 
 from keystead.errors import BadValue
 from keystead.kits.teamwork.models import Said
-from keystead.kits.teamwork.service.notices import (
+from keystead.kits.teamwork.service.notice_rows import Told
+from keystead.kits.teamwork.service.notice_types import (
     ASSIGNED,
     DEADLINE,
     DEPLOYMENT_FAILED,
     IDEA_ADOPTED,
     PREFERENCES,
     STATUS_CHANGED,
-    Notices,
-    Reach,
-    Told,
-    Unpublished,
 )
+from keystead.kits.teamwork.service.notices import Notices, Reach, Unpublished
 from keystead.kits.teamwork.service.tables import NOTICES, TEAMWORK_TABLES
 from keystead.parts.tables import Tables, open_tables
 from tests.every_database import database_url, mariadb_server, on_databases, postgres_server

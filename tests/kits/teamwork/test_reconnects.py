@@ -54,7 +54,7 @@ async def _begins(teamwork: Teamwork, after: int | None, count: int) -> list[str
         return True
 
     found: list[str] = []
-    events = await stream_notices(teamwork, 1, after, still)
+    events = await stream_notices(teamwork.streams, 1, after, still)
     async with asyncio.timeout(60):
         async for portion in events:
             for block in portion.decode().split("\n\n"):
@@ -84,7 +84,7 @@ async def test_a_stream_begins_where_its_reader_was_although_the_table_lags_behi
             teamwork.relay = None
             teamwork.notices.behind = _nobody  # type: ignore[method-assign]
             for number in range(5):
-                item = WorkItem(refType="DEFECT", refId=number, title="", assigneeId=1)
+                item = WorkItem(ref_type="DEFECT", ref_id=number, title="", assignee_id=1)
                 await teamwork.tell(Assigned(id=f"e{number}", item=item))
             behind = (await teamwork.notices.unpublished([1]))[1].notices
             # All but the newest are on the stream, and the table does not know yet.
@@ -96,7 +96,7 @@ async def test_a_stream_begins_where_its_reader_was_although_the_table_lags_behi
             assert await _begins(teamwork, 99, 2) == ["hello 4", "missed 4"]  # a place that was never given
             # Notices that were deleted before they were published leave no gap that anybody is told of.
             for number in range(5, 8):
-                item = WorkItem(refType="DEFECT", refId=number, title="", assigneeId=1)
+                item = WorkItem(ref_type="DEFECT", ref_id=number, title="", assignee_id=1)
                 await teamwork.tell(Assigned(id=f"e{number}", item=item))
             [*_, newest] = (await teamwork.notices.unpublished([1]))[1].notices
             await teamwork.feed.put(keys.notice_log(1), {8: shown_as(newest)})

@@ -11,7 +11,9 @@ from keystead import Store
 from keystead.errors import StoreClosed, StoreUnavailable
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification
-from keystead.kits.teamwork.service.notices import ASSIGNED, Notices, Told, Unpublished
+from keystead.kits.teamwork.service.notice_rows import Told
+from keystead.kits.teamwork.service.notice_types import ASSIGNED
+from keystead.kits.teamwork.service.notices import Notices, Unpublished
 from keystead.kits.teamwork.service.relay import SLACK, Relay, ref_id_of
 from keystead.kits.teamwork.service.tables import NOTICES, TEAMWORK_TABLES
 from keystead.parts.feed import Feed
@@ -175,7 +177,7 @@ async def test_what_another_process_told_is_left_to_it_until_nothing_moves_for_t
     for _ in range(2):
         await relay._publish_left()
         assert await on_stream(keys, 42) == []
-    await keys.notice_log(42).append(_shown(notificationId=1), entry_id="1-0")
+    await keys.notice_log(42).append(_shown(notification_id=1), entry_id="1-0")
     await notices.published(42, 1)  # its own process goes on with this one, and not with the other
     await relay._publish_left()
     assert [title for _, title in await on_stream(keys, 42)] == ["old"]
@@ -296,14 +298,14 @@ async def test_a_cache_that_is_away_holds_up_no_notice(store: Store, notices: No
     assert await relay.publish_waiting() == 150
 
 
-def _shown(notificationId: int = 1) -> Notification:  # noqa: N803 - as it is stored
+def _shown(notification_id: int = 1) -> Notification:
     return Notification(
-        notificationId=notificationId,
+        notification_id=notification_id,
         type=ASSIGNED,
         title="old",
-        refType="DEFECT",
-        refId=1,
-        createdAt=datetime(2026, 1, 1, tzinfo=UTC),
+        ref_type="DEFECT",
+        ref_id=1,
+        created_at=datetime(2026, 1, 1, tzinfo=UTC),
     )
 
 

@@ -62,7 +62,7 @@ async def office() -> AsyncIterator[Office]:
     async with app.router.lifespan_context(app):
         made = Office(app, clock)
         for user, team, role in ((ANN, 3, "OWNER"), (BEN, 3, "MEMBER"), (CHO, 3, "MEMBER"), (OUTSIDER, 4, "OWNER")):
-            person = UserSession(name=f"u{user}", email="u@example.com", role="DEVELOPER", teamId=team, teamRole=role)
+            person = UserSession(name=f"u{user}", email="u@example.com", role="DEVELOPER", team_id=team, team_role=role)
             await made.teamwork.people.save(user, person)
         async with made.http:
             yield made
@@ -162,7 +162,7 @@ async def test_a_notice_is_read_in_the_language_of_its_reader(office: Office) ->
     korean = await office.http.get(f"{path}?language=ko", headers={**office.token(BEN), "accept-language": "ja"})
     assert korean.json()["title"].endswith("배정했습니다")
     await office.teamwork.relay.publish_waiting()  # type: ignore[union-attr]
-    events = await stream_notices(office.teamwork, BEN, 0, _always, "ja")
+    events = await stream_notices(office.teamwork.streams, BEN, 0, _always, "ja")
     await anext(events)
     assert "u42 さんがあなたを" in (await anext(events)).decode()
     await events.aclose()
@@ -221,6 +221,13 @@ async def test_an_id_with_a_slash_works_in_every_route(office: Office, ref_id: s
     assert read.json() == {"read": 1}
     assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 200
     assert (await office.get("/api/deadlines"))["items"] == []
+
+
+async def test_json_has_camel_case_names_only(office: Office) -> None:
+    event = {"kind": "assigned", "id": "e", "item": ITEM}
+    for wrong in ({**event, "actor_id": BEN}, {**event, "item": {**ITEM, "assignee_id": BEN}}):
+        refused = await office.http.post("/api/events", json=wrong, headers=office.token(ANN))
+        assert (refused.status_code, refused.json()["error"]) == (400, "the body has a field that is not known")
 
 
 async def test_what_is_wrong_with_a_deadline_is_said_without_internals(office: Office) -> None:
@@ -285,7 +292,7 @@ async def test_a_stream_tells_what_was_missed_and_what_comes(office: Office) -> 
     for number in range(3):
         await office.tell(number)
     await office.teamwork.relay.publish_waiting()  # type: ignore[union-attr]
-    events = await stream_notices(office.teamwork, BEN, 1, _always)
+    events = await stream_notices(office.teamwork.streams, BEN, 1, _always)
     assert await anext(events) == b'retry: 2000\n\nid: 1\nevent: hello\ndata: {"place": 3}\n\n'
     replayed = (await anext(events)).decode()
     assert [line for line in replayed.splitlines() if line.startswith("id:")] == ["id: 2", "id: 3"]

@@ -11,7 +11,9 @@ import pytest
 
 from keystead import connect
 from keystead.kits.teamwork.models import Said, UserSession
-from keystead.kits.teamwork.service.notices import ASSIGNED, STATUS_CHANGED, TEAM_INVITED, Notice, Notices, Told
+from keystead.kits.teamwork.service.notice_rows import Notice, Told
+from keystead.kits.teamwork.service.notice_types import ASSIGNED, STATUS_CHANGED, TEAM_INVITED
+from keystead.kits.teamwork.service.notices import Notices
 from keystead.kits.teamwork.service.slack import Slack, SlackLog, SlackSender
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from keystead.parts.outbox import DeliveryCounts, Outbox, OutboxKeys
@@ -75,7 +77,7 @@ async def _person(user: int) -> UserSession | None:
     if user not in (42, 7):
         return None
     name, slack_id = {42: ("Mei", "U7"), 7: ("Ann <b>", None)}[user]
-    return UserSession(name=name, email="", role="", teamId=3, teamRole="MEMBER", slackId=slack_id)
+    return UserSession(name=name, email="", role="", team_id=3, team_role="MEMBER", slack_id=slack_id)
 
 
 def posted(slack: StandIn, path: str) -> list[dict[str, Any]]:
@@ -176,17 +178,17 @@ async def test_a_message_by_webhook_names_assignee_and_doer_and_links_to_the_ite
         head, _, rest = bar["blocks"][0]["text"]["text"].partition("\n")
         return head, rest
 
-    assert await text(42, ASSIGNED, assigneeId=42) == ("*Ben assigned WR-1 to Mei*", "<@U7> Print")
-    assert await text(7, ASSIGNED, assigneeId=7) == (
+    assert await text(42, ASSIGNED, assignee_id=42) == ("*Ben assigned WR-1 to Mei*", "<@U7> Print")
+    assert await text(7, ASSIGNED, assignee_id=7) == (
         "*Ben assigned WR-1 to Ann &lt;b&gt;*",
         "Ann &lt;b&gt;: Print",
     )
-    changed = await text(7, STATUS_CHANGED, assigneeId=42, before="검토중", after="개발중")
+    changed = await text(7, STATUS_CHANGED, assignee_id=42, before="검토중", after="개발중")
     assert changed == (
         "*Ben changed the status of WR-1*",
         "Ann &lt;b&gt;: Print: in review → in development\nAssignee: <@U7>",
     )
-    assert await text(99, ASSIGNED, assigneeId=99) == ("*Ben assigned WR-1 to you*", "Print")
+    assert await text(99, ASSIGNED, assignee_id=99) == ("*Ben assigned WR-1 to you*", "Print")
 
 
 @on_databases("memory")

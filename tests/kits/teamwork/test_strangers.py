@@ -38,7 +38,7 @@ ODD = [
 async def test_an_id_that_somebody_has_used_takes_nothing_from_another(office: Office) -> None:
     assert await office.tell(1, by=CHO) == 1
     assert await office.tell(1, by=ANN) == 1  # a colleague has used this id
-    item = WorkItem(refType="DEFECT", refId=1, title="t", assigneeId=BEN)
+    item = WorkItem(ref_type="DEFECT", ref_id=1, title="t", assignee_id=BEN)
     for given in (f"api:{CHO}:e9", "deadline:3:DEFECT:1:2096-10-05:D-3"):
         event = {"kind": "assigned", "id": given, "item": {**ITEM, "assigneeId": BEN}}
         assert (await office.http.post("/api/events", json=event, headers=office.token(CHO))).json() == {"notices": 1}
@@ -147,7 +147,7 @@ async def test_every_change_that_a_summary_counts_is_seen_by_the_next_who_asks(o
 
 async def test_who_is_moved_to_another_team_is_in_it_from_the_next_request_on(office: Office) -> None:
     assert (await office.get("/api/me"))["teamId"] == 3
-    moved = UserSession(name="Ben", email="u@example.com", role="DEVELOPER", teamId=4, teamRole="MEMBER")
+    moved = UserSession(name="Ben", email="u@example.com", role="DEVELOPER", team_id=4, team_role="MEMBER")
     await office.teamwork.people.save(BEN, moved)
     assert (await office.get("/api/me"))["teamId"] == 4
     hired = office.token(1000)
@@ -180,7 +180,7 @@ async def test_streams_that_are_opened_at_the_same_moment_are_counted_too(office
         return True
 
     opened = await asyncio.gather(
-        *(stream_notices(office.teamwork, BEN, None, still) for _ in range(30)), return_exceptions=True
+        *(stream_notices(office.teamwork.streams, BEN, None, still) for _ in range(30)), return_exceptions=True
     )
     streams = [one for one in opened if not isinstance(one, BaseException)]
     assert len(streams) == 8
@@ -188,7 +188,7 @@ async def test_streams_that_are_opened_at_the_same_moment_are_counted_too(office
     for one in streams:
         assert (await anext(one)).startswith(b"retry:")
         await one.aclose()
-    again = await stream_notices(office.teamwork, BEN, None, still)
+    again = await stream_notices(office.teamwork.streams, BEN, None, still)
     await again.aclose()
 
 
@@ -198,7 +198,7 @@ async def test_a_token_that_was_ended_is_asked_about_in_time_however_much_comes(
     async def still() -> bool:
         return office.clock() <= ended_ms
 
-    stream = await stream_notices(office.teamwork, BEN, None, still)
+    stream = await stream_notices(office.teamwork.streams, BEN, None, still)
     await anext(stream)
     for number in range(10):
         office.clock.pass_ms(4_900)
@@ -213,13 +213,13 @@ async def test_a_token_that_was_ended_is_asked_about_in_time_however_much_comes(
 async def test_while_nobody_can_say_whether_a_token_counts_its_stream_waits_and_is_not_signed_out(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("keystead.kits.teamwork.service.teamwork._HOLD_S", 0)
+    monkeypatch.setattr("keystead.kits.teamwork.service.streams._HOLD_S", 0)
     answers: list[bool | None] = [None, None, True, None, False]
 
     async def still() -> bool | None:
         return answers.pop(0)
 
-    stream = await stream_notices(office.teamwork, BEN, None, still)
+    stream = await stream_notices(office.teamwork.streams, BEN, None, still)
     await anext(stream)
     heard: list[bytes] = []
     for number in range(2):
@@ -237,7 +237,7 @@ async def test_while_the_bus_is_away_a_stream_ends_and_is_no_error(office: Offic
     async def still() -> bool:
         raise StoreUnavailable("it is away")
 
-    stream = await stream_notices(office.teamwork, BEN, None, still)
+    stream = await stream_notices(office.teamwork.streams, BEN, None, still)
     await anext(stream)
     assert await office.tell(1) == 1
     assert b"event: notice" in await anext(stream)
@@ -250,7 +250,7 @@ async def test_where_an_application_has_users_of_its_own_it_says_who_is_in_a_tea
         team = {ANN: 3, BEN: 3, OUTSIDER: 4}.get(user)
         if team is None:
             return None
-        return UserSession(name="u", email="u@example.com", role="DEVELOPER", teamId=team, teamRole="MEMBER")
+        return UserSession(name="u", email="u@example.com", role="DEVELOPER", team_id=team, team_role="MEMBER")
 
     settings = Settings(store="memory://", public_url=BASE, seal_keys=RING)
     clock = Clock(4_000_017_600_000)

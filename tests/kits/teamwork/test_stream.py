@@ -45,12 +45,12 @@ class Office:
 
     async def hire(self, *users: int) -> None:
         for user in users:
-            person = UserSession(name="u", email="u@example.com", role="DEVELOPER", teamId=3, teamRole="MEMBER")
+            person = UserSession(name="u", email="u@example.com", role="DEVELOPER", team_id=3, team_role="MEMBER")
             await self.teamwork.people.save(user, person)
 
     async def tell(self, user: int, *numbers: int) -> None:
         for number in numbers:
-            item = WorkItem(refType="DEFECT", refId=number, title=f"n{number}", assigneeId=user)
+            item = WorkItem(ref_type="DEFECT", ref_id=number, title=f"n{number}", assignee_id=user)
             await self.teamwork.tell(Assigned(id=f"{user}-{number}", item=item))
 
     @asynccontextmanager

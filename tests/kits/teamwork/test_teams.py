@@ -42,7 +42,7 @@ class Company:
     async def role(self, user: int) -> tuple[int, str]:
         person = await self.people.find(user)
         assert person is not None
-        return person.teamId, person.teamRole
+        return person.team_id, person.team_role
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ async def test_a_team_never_loses_its_last_owner_however_many_leave_at_once(comp
     outcomes = await asyncio.gather(*(go(number, owner) for number, owner in enumerate(owners)))
     assert sorted(set(outcomes)) == ["LAST_OWNER", "done"]
     assert outcomes.count("LAST_OWNER") == 1
-    roles = [person.teamRole for person in (await company.people.members(team.id)).values()]
+    roles = [person.team_role for person in (await company.people.members(team.id)).values()]
     assert roles.count("OWNER") == 1
 
 
@@ -140,9 +140,9 @@ async def test_many_people_and_teams_at_once_have_numbers_of_their_own(company: 
 
 @on_databases("memory")
 async def test_a_new_team_takes_the_number_of_no_team_that_an_application_has_made(company: Company) -> None:
-    person = UserSession(name="u", email="", role="", teamId=7, teamRole="OWNER")
+    person = UserSession(name="u", email="", role="", team_id=7, team_role="OWNER")
     await company.people.save(42, person)
-    demo = person.model_copy(update={"teamId": 900_000_000})
+    demo = person.model_copy(update={"team_id": 900_000_000})
     await company.people.save(900_000_001, demo)
     assert (await company.teams.create("New")).id == 8
     assert (await company.teams.create("New", above=20)).id == 21
@@ -322,7 +322,7 @@ NEW = 500
 
 @pytest.fixture
 async def newcomer(office: Office) -> int:
-    person = UserSession(name="Mei", email="mei@example.com", role="DEVELOPER", teamId=0, teamRole="")
+    person = UserSession(name="Mei", email="mei@example.com", role="DEVELOPER", team_id=0, team_role="")
     await office.teamwork.people.save(NEW, person)
     return NEW
 
@@ -357,16 +357,16 @@ async def test_who_was_taken_out_of_a_team_is_out_though_the_store_was_away_at_t
 
 async def test_a_command_for_a_number_is_not_for_somebody_who_is_called_so(office: Office) -> None:
     teamwork = office.teamwork
-    called = UserSession(name=str(BEN), email="", role="DEVELOPER", teamId=3, teamRole="MEMBER")
+    called = UserSession(name=str(BEN), email="", role="DEVELOPER", team_id=3, team_role="MEMBER")
     await teamwork.people.save(CHO, called)
     await set_role(teamwork, 3, str(BEN), "OWNER")
     members = await teamwork.people.members(3)
-    assert (members[BEN].teamRole, members[CHO].teamRole) == ("OWNER", "MEMBER")
+    assert (members[BEN].team_role, members[CHO].team_role) == ("OWNER", "MEMBER")
     await set_role(teamwork, 3, "u42", "ADMIN")  # a name is a name still
-    assert (await teamwork.people.members(3))[ANN].teamRole == "ADMIN"
+    assert (await teamwork.people.members(3))[ANN].team_role == "ADMIN"
     await teamwork.people.save(CHO, called.model_copy(update={"name": "12345"}))
     await set_role(teamwork, 3, "12345", "ADMIN")
-    assert (await teamwork.people.members(3))[CHO].teamRole == "ADMIN"
+    assert (await teamwork.people.members(3))[CHO].team_role == "ADMIN"
 
 
 async def test_somebody_new_joins_by_a_link_and_works_in_the_team(office: Office, newcomer: int) -> None:
@@ -441,7 +441,7 @@ async def test_everybody_says_by_which_id_slack_mentions_them_and_nobody_of_othe
     assert await ask(office, BEN, "PATCH", path, {"slackId": "!channel"}) == (400, "BAD_REQUEST")
     person = await office.teamwork.people.find(BEN)
     assert person is not None
-    assert person.slackId == "U012ABC"
+    assert person.slack_id == "U012ABC"
     assert await ask(office, ANN, "PATCH", path, {"slackId": ""}) == {"ok": True}
     members = (await ask(office, ANN, "GET", "/api/team/members"))["members"]
     assert {one["id"]: one["slackId"] for one in members}[BEN] is None

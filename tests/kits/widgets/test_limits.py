@@ -177,7 +177,7 @@ async def test_a_batch_counts_as_many_and_compares_the_token_of_a_batch_once(
         compared.append(kept)
         return True
 
-    monkeypatch.setattr("keystead.kits.widgets.service.services.matches", noted)
+    monkeypatch.setattr("keystead.kits.widgets.service.ownership.matches", noted)
     widgets = service_on(memory, stands, limits={"create": 100})
     items = [BatchItem(f"id-{number}", f"{URL}/{number}") for number in range(50)]
     await widgets.counters.batch_create(TOKEN, items, visitor=ME)

@@ -115,7 +115,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from None
     try:
         text = data.decode(json.detect_encoding(data))
-        plain = _LAST_COMMA.sub(_kept, _COMMENT.sub(_kept, text))
+        plain = _LAST_COMMA.sub(_keep_match, _COMMENT.sub(_keep_match, text))
         found = json.loads(plain)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path} is no JSON: line {error.lineno} cannot be read") from None
@@ -126,7 +126,7 @@ def _read(path: Path) -> dict[str, Any]:
     return {name.lower(): value for name, value in found.items() if value is not None}
 
 
-def _kept(found: re.Match[str]) -> str:
+def _keep_match(found: re.Match[str]) -> str:
     """A string as it is; of anything else, its lines only, so that what is wrong later has the same line."""
     return found[1] or "\n" * found[0].count("\n") or " "
 
@@ -134,14 +134,14 @@ def _kept(found: re.Match[str]) -> str:
 def _redis_url(given: Any) -> str:
     """`host:6379,password=…,ssl=true,defaultDatabase=2`, as the URL of a store."""
     if given is None or given == "":
-        raise ValueError(_said(f"{SESSION} wants a key-value store, so write where it is, such as localhost:6379,"))
+        raise _bad_string(f"{SESSION} wants a key-value store, so write where it is, such as localhost:6379,")
     if not isinstance(given, str):
-        raise ValueError(_said("write a text such as localhost:6379,"))
+        raise _bad_string("write a text such as localhost:6379,")
     servers, options = _parts(given)
     tls = _truth("ssl", options.get("ssl", "false"))
     service = options.get("servicename", "")
     if not servers:
-        raise ValueError(_said("it names no server; write one such as localhost:6379,"))
+        raise _bad_string("it names no server; write one such as localhost:6379,")
     if len(servers) > 1 and not service:
         raise ValueError(
             f"ConnectionStringForSession in {KVS}: it names several servers, and does not say whether they are a "
@@ -167,18 +167,18 @@ def _parts(given: str) -> tuple[list[tuple[str, str]], dict[str, str]]:
         if divided and name.lower() in _KEPT:
             options[name.lower()] = value
         elif divided and name.lower() in _NOT_HERE:
-            raise ValueError(_said(f"the option {name} is not kept here; leave it out,"))
+            raise _bad_string(f"the option {name} is not kept here; leave it out,")
         elif host is not None and servers and "password" in options:
             # With sentinels it would be asked for by its name, and repeated where it cannot be reached.
             said = "stands behind the password, and may be a piece of it; write all servers before it,"
-            raise ValueError(_said(f"part {place} of it {said}"))
+            raise _bad_string(f"part {place} of it {said}")
         elif host is not None and host["port"] and not 0 < int(host["port"]) < 65536:
-            raise ValueError(_said(f"part {place} of it has a port that is no number from 1 to 65535; write one,"))
+            raise _bad_string(f"part {place} of it has a port that is no number from 1 to 65535; write one,")
         elif host is not None:
             servers.append((host["host"], host["port"] or ""))
         else:
             # It is not repeated: it may be the second half of a password with a comma.
-            raise ValueError(_said(f"part {place} of it is no server, and no option that is known here; leave it out,"))
+            raise _bad_string(f"part {place} of it is no server, and no option that is known here; leave it out,")
     return servers, options
 
 
@@ -201,15 +201,15 @@ def _times(options: Mapping[str, str]) -> str:
 
 def _truth(option: str, given: str) -> bool:
     if given.lower() not in _TRUE | _FALSE:
-        raise ValueError(_said(f"the option {option} is true or false; write one of them,"))
+        raise _bad_string(f"the option {option} is true or false; write one of them,")
     return given.lower() in _TRUE
 
 
 def _number(option: str, given: str, *, least: int) -> int:
     if not (given.isascii() and given.isdigit() and len(given) < 10 and int(given) >= least):
-        raise ValueError(_said(f"the option {option} is a whole number from {least} on; write one,"))
+        raise _bad_string(f"the option {option} is a whole number from {least} on; write one,")
     return int(given)
 
 
-def _said(what: str) -> str:
-    return f"ConnectionStringForSession in {KVS}: {what} {_INSTEAD}"
+def _bad_string(what: str) -> ValueError:
+    return ValueError(f"ConnectionStringForSession in {KVS}: {what} {_INSTEAD}")

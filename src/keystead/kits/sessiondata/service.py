@@ -137,7 +137,7 @@ class SessionData:
         TooLong and TooMany.
         """
         started = datetime.fromtimestamp(self._keys.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
-        fields = {_writable(key, None): self._checked(value) for key, value in (values or {}).items()}
+        fields = {_writable(key, None): self._check_value(value) for key, value in (values or {}).items()}
         if len(fields) > self.settings.fields_max:
             raise self._too_many()
         while True:
@@ -160,7 +160,7 @@ class SessionData:
         """
         old = self.session(session_id)
         async for _ in attempts("this session"):
-            plain, once = await old._seen()
+            plain, once = await old._see()
             if not plain:
                 return None
             new_id = _new_id()
@@ -184,7 +184,7 @@ class SessionData:
     def _too_many(self) -> TooMany:
         return TooMany(f"there are {self.settings.fields_max} values here, and no more are taken; remove some first")
 
-    def _checked(self, value: Any) -> str:
+    def _check_value(self, value: Any) -> str:
         if type(value) is not str:
             raise BadValue(f"a value of session data is a text, not {type(value).__name__}")
         # A character has up to four bytes, so most values need not be encoded to be known as short enough.
@@ -234,9 +234,9 @@ class SessionArea:
         is full. Raises TooLong and TooMany.
         """
         field, ends_at = _writable(key, page), self._data._ends_at_ms()
-        return await self._written(
+        return await self._write(
             _room_for(self._session, field, self._data.settings.fields_max + 1),  # and START
-            self._session.update({field: self._data._checked(value)}, ends_at=ends_at),
+            self._session.update({field: self._data._check_value(value)}, ends_at=ends_at),
             self._once.remove(field),
             self._once.extend(ends_at),
         )
@@ -247,9 +247,9 @@ class SessionArea:
         One round trip, atomic; a second one where there are as many such values as may be. Raises TooLong and TooMany.
         """
         field, ends_at = _writable(key, page), self._data._ends_at_ms()
-        return await self._written(
+        return await self._write(
             _room_for(self._once, field, self._data.settings.fields_max),
-            self._once.put({field: self._data._checked(value)}, ends_at=ends_at),
+            self._once.put({field: self._data._check_value(value)}, ends_at=ends_at),
             self._session.remove(field),
             *self._renewals(ends_at),
         )
@@ -270,7 +270,7 @@ class SessionArea:
         """
         return await self._session.delete()
 
-    async def _written(self, rooms: Iterable[Operation[bool]], *writes: Operation[Any]) -> bool:
+    async def _write(self, rooms: Iterable[Operation[bool]], *writes: Operation[Any]) -> bool:
         """Write where there is room in one of these ways. False: there is no such session. Raises TooMany."""
         for room in rooms:
             # Only a session that is there is written to: a clear that came before this stays.
@@ -279,7 +279,7 @@ class SessionArea:
                 return bool(done)
         raise self._data._too_many()
 
-    async def _seen(self) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    async def _see(self) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
         """What both hashes hold, at one moment. One round trip."""
         done = await self._keys.atomically(self._session.see(), self._once.see())
         plain, once = done.values
@@ -316,7 +316,7 @@ class UserArea:
         Raises TooLong and TooMany.
         """
         field = _user_field(key, page)
-        put = self._area.put({field: self._data._checked(value)})
+        put = self._area.put({field: self._data._check_value(value)})
         for room in _room_for(self._area, field, self._data.settings.fields_max):
             if await self._data._keys.atomically(room, put):
                 return

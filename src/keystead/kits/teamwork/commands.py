@@ -92,15 +92,15 @@ async def settings(
 
       keystead teamwork settings 1 --zone Europe/Berlin --days 14,3,1
     """
-    await _required(teamwork, team)
+    await _require_team(teamwork, team)
     await teamwork.change_team(team, name=name, zone=zone, days=_days(days))
-    found = await _required(teamwork, team)
+    found = await _require_team(teamwork, team)
     return Shown(await _in_words(teamwork, found), await _team(teamwork, found))
 
 
 async def members(teamwork: Teamwork, team: TeamArgument) -> Shown:
     """List who is in a team, and what they may do there."""
-    await _required(teamwork, team)
+    await _require_team(teamwork, team)
     found = await teamwork.people.members(team)
     lines = [_person_in_words(user, person) for user, person in found.items()]
     data = [{"id": user, **person.model_dump()} for user, person in found.items()]
@@ -130,7 +130,7 @@ async def add_person(
     """
     teamwork.require_own_people()
     if team is not None:
-        await _required(teamwork, team)
+        await _require_team(teamwork, team)
     user = await teamwork.people.add(name, email=email, slack_id=slack)
     if team is not None:
         new = await teamwork.teams.invite(team, role=role, user=user)
@@ -202,7 +202,7 @@ async def invite(
     """
     from keystead.kits.teamwork.service import invitation_link
 
-    await _required(teamwork, team)
+    await _require_team(teamwork, team)
     new = await teamwork.invite(team, role=role, user=user, name=name)
     link = invitation_link(teamwork.site.public_url, new.token)
     return Shown(
@@ -215,7 +215,7 @@ async def invite(
 
 async def invitations(teamwork: Teamwork, team: TeamArgument) -> Shown:
     """List the invitations of a team that can still be used. No link is shown."""
-    await _required(teamwork, team)
+    await _require_team(teamwork, team)
     found = await teamwork.teams.invitations(team)
     lines = [
         f"{one.id}  {one.role}  {one.name or ('anyone with the link' if one.user is None else f'user {one.user}')}"
@@ -277,7 +277,7 @@ async def add_deadline(
 
       keystead teamwork add-deadline 1 WORK_REQUEST:101 2026-03-03 "Print invoices" --assignee Mei
     """
-    await _required(teamwork, team)
+    await _require_team(teamwork, team)
     who = None if assignee is None else await _member(teamwork, team, assignee)
     is_new = await teamwork.deadlines.register(team, _ref(item), _day(due), title=title, doc_no=number, assignee=who)
     return Shown(f"{item} is due on {due}", {"team": team, "item": item, "due": due, "new": is_new})
@@ -288,7 +288,7 @@ async def deadlines(
     team: TeamArgument,
 ) -> Shown:
     """List what is due in a team, and in how many days, by the calendar of the team."""
-    await _required(teamwork, team)
+    await _require_team(teamwork, team)
     rules = await teamwork.deadlines.rules_of(team)
     today = teamwork.deadlines.today_in(rules.zone)
     found = await teamwork.deadlines.between(team, date(1970, 1, 1), date(9999, 12, 31))
@@ -298,7 +298,7 @@ async def deadlines(
             "due": one.due.isoformat(),
             "days": (one.due - today).days,
             "title": "" if one.item is None else one.item.title,
-            "assignee": None if one.item is None else one.item.assigneeId,
+            "assignee": None if one.item is None else one.item.assignee_id,
         }
         for one in found
     ]
@@ -395,7 +395,7 @@ class NoSuchTeam(KeysteadError):
     code = "no-such-team"
 
 
-async def _required(teamwork: Teamwork, team: int) -> Team:
+async def _require_team(teamwork: Teamwork, team: int) -> Team:
     from keystead.kits.teamwork.service import Team
 
     found = await teamwork.teams.find(team)
@@ -449,7 +449,7 @@ async def _in_words(teamwork: Teamwork, team: Team) -> str:
 
 
 def _person_in_words(user: int, person: UserSession) -> str:
-    known = [person.teamRole or "in no team", person.email, f"Slack {person.slackId}" if person.slackId else ""]
+    known = [person.team_role or "in no team", person.email, f"Slack {person.slack_id}" if person.slack_id else ""]
     return f"{user}  {person.name}  " + "  ".join(one for one in known if one)
 
 

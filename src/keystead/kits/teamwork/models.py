@@ -1,16 +1,15 @@
 """The values of the teamwork kit, with the names that their fields have in the store."""
 
-# ruff: noqa: N815 - fields are named as they are stored
-
 from datetime import date
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from keystead.kits.camel_model import CamelModel
 from keystead.schema import IsoSeconds, OmittedIfNone
 
 
-class UserSession(BaseModel):
+class UserSession(CamelModel):
     """Who a user is and which team they work in, for each request."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -19,15 +18,15 @@ class UserSession(BaseModel):
     email: str
     role: str
     """what they do: `DEVELOPER`"""
-    teamId: int = Field(lt=2**63)
+    team_id: int = Field(lt=2**63)
     """0: they are in no team"""
-    teamRole: str
+    team_role: str
     """what they may do in the team: `MEMBER`"""
-    slackId: OmittedIfNone[str] = None
+    slack_id: OmittedIfNone[str] = None
     """by which id they are mentioned in Slack: `U012ABCDE`"""
 
 
-class Said(BaseModel):
+class Said(CamelModel):
     """What a notice says: an event with its arguments, for the words of any language."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
@@ -40,7 +39,7 @@ class Said(BaseModel):
     """its title"""
     actor: OmittedIfNone[str] = None
     """the name of who did it"""
-    assigneeId: OmittedIfNone[int] = None
+    assignee_id: OmittedIfNone[int] = None
     """who works on it"""
     before: OmittedIfNone[str] = None
     after: OmittedIfNone[str] = None
@@ -52,20 +51,20 @@ class Said(BaseModel):
     due: OmittedIfNone[date] = None
 
 
-class Notification(BaseModel):
+class Notification(CamelModel):
     """A notice to a user about something that happened, as it is shown at once."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
-    notificationId: int
+    notification_id: int
     type: str
     """what kind of thing happened"""
     title: str
-    refType: str
+    ref_type: str
     """to what kind of work item: `WORK_REQUEST`"""
-    refId: int | str
+    ref_id: int | str
     """its number, or whatever names it"""
-    createdAt: IsoSeconds
+    created_at: IsoSeconds
     said: OmittedIfNone[Said] = None
     """the same as `title`, for words in another language"""
 
@@ -77,37 +76,37 @@ class Deadline(NamedTuple):
     ref_id: str
 
 
-class DueItem(BaseModel):
+class DueItem(CamelModel):
     """What is told of a work item that is due."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     title: str
-    docNo: str
+    doc_no: str
     """as people call it: `WR-001`"""
     due: date
-    assigneeId: int | None = None
+    assignee_id: int | None = None
     told: str | None = None
     """for which day, mark and assignee it was told of last"""
 
 
-class TeamSettings(BaseModel):
+class TeamSettings(CamelModel):
     """How a team works. What is not there is as the settings of the server say."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     zone: str | None = None
     """its time zone: `Asia/Seoul`"""
-    deadlineDays: str | None = None
+    deadline_days: str | None = None
     """how many days before a deadline its assignee is told: `7,3`"""
 
 
-class DashboardSummary(BaseModel):
+class DashboardSummary(CamelModel):
     """What waits for a user in a team, counted."""
 
-    myWorkRequests: int
-    myTechTasks: int
-    activeDefects: int
-    upcomingDeployments: int
-    unreadNotifications: int
-    computedAt: IsoSeconds
+    my_work_requests: int
+    my_tech_tasks: int
+    active_defects: int
+    upcoming_deployments: int
+    unread_notifications: int
+    computed_at: IsoSeconds

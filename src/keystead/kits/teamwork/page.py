@@ -6,11 +6,12 @@ from typing import Annotated, Literal
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from keystead.http.refusals import Refusal
 from keystead.http.responses import json_response
 from keystead.http.routing import KitRouter
+from keystead.kits.camel_model import CamelBody, CamelModel
 from keystead.kits.identity import identify
 from keystead.kits.language import Language
 from keystead.kits.teamwork.service import (
@@ -35,37 +36,31 @@ async def _demo(teamwork: Serving) -> DemoTeam:
 Demo = Annotated[DemoTeam, Depends(_demo)]
 
 
-class SignInBody(BaseModel):
-    model_config = {"extra": "forbid"}
-
+class SignInBody(CamelBody, extra="forbid"):
     person: int
 
 
-class SignedInAnswer(BaseModel):
+class SignedInAnswer(CamelModel):
     token: str
-    expiresAt: int = Field(description="In ms since 1970.")  # noqa: N815 - names as in the other answers
+    expires_at: int = Field(description="In ms since 1970.")
 
 
-class HappenBody(BaseModel):
-    model_config = {"extra": "forbid"}
-
+class HappenBody(CamelBody, extra="forbid"):
     what: Happening
     to: int | None = None
     language: Language = "en"
 
 
-class FillBody(BaseModel):
-    model_config = {"extra": "forbid"}
-
+class FillBody(CamelBody, extra="forbid"):
     language: Language = "en"
 
 
-class HappenedAnswer(BaseModel):
+class HappenedAnswer(CamelModel):
     ok: Literal[True] = True
     notices: int
 
 
-class JoinedAnswer(BaseModel):
+class JoinedAnswer(CamelModel):
     ok: Literal[True] = True
 
 
@@ -99,22 +94,22 @@ async def _sign_in(request: Request, teamwork: Serving, demo: Demo, body: SignIn
     if person is None:
         raise Refusal(404, "NOT_FOUND", "There is nobody of this number in the demo team.")
     new = await demo.sign_in(person)
-    return json_response(SignedInAnswer(token=new.token, expiresAt=new.expires_at_ms))
+    return json_response(SignedInAnswer(token=new.token, expires_at=new.expires_at_ms))
 
 
 async def _happen(who: Member, demo: Demo, body: HappenBody) -> Response:
     to = user_of(who.access) if body.to is None else body.to
-    written = await demo.happen(body.what, to, who.user.teamId, body.language)
+    written = await demo.happen(body.what, to, who.user.team_id, body.language)
     return json_response(HappenedAnswer(notices=len(written)))
 
 
 async def _fill(who: Member, demo: Demo, body: FillBody) -> Response:
-    return json_response(HappenedAnswer(notices=await demo.fill_calendar(who.user.teamId, body.language)))
+    return json_response(HappenedAnswer(notices=await demo.fill_calendar(who.user.team_id, body.language)))
 
 
 async def _join(who: Who, demo: Demo) -> Response:
     """Somebody who is signed in, and in no team, joins the demo team."""
-    if who.user.teamId != NO_TEAM:
+    if who.user.team_id != NO_TEAM:
         raise Refusal(409, "IN_A_TEAM", "You are in a team already.")
     await demo.join(user_of(who.access), who.user)
     return json_response(JoinedAnswer())

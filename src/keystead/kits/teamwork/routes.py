@@ -7,15 +7,17 @@ from datetime import date
 from hashlib import sha256
 from typing import Annotated, Any, Final, Literal
 
-from fastapi import APIRouter, Body, Depends, Header, Query, Request
+from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from keystead.http.bearer import retry_after_s
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import json_response
 from keystead.http.routing import KitRouter
 from keystead.http.server_sent_events import place_in
+from keystead.kits.camel_model import CamelBody, CamelModel
 from keystead.kits.kit import Example, Kit, Site
 from keystead.kits.language import Language, language_of
 from keystead.kits.teamwork.keys import TeamworkKeys
@@ -55,40 +57,40 @@ RefIdOf = Annotated[str, Query(alias="refId", min_length=1, max_length=200)]
 # --- what is sent and answered ---------------------------------------------------------------------------------
 
 
-class NoticeAnswer(BaseModel):
+class NoticeAnswer(CamelModel):
     id: int
-    userId: int  # noqa: N815 - names as in the document
+    user_id: int
     type: str
     title: str = Field(description="In the language that is asked for, by `language` or `Accept-Language`.")
     message: str
     link: str = Field(description="Where the work item is seen.")
-    refType: str  # noqa: N815
-    refId: int | str  # noqa: N815
-    isRead: bool  # noqa: N815
-    slackSent: bool  # noqa: N815
-    createdAt: str  # noqa: N815
+    ref_type: str
+    ref_id: int | str
+    is_read: bool
+    slack_sent: bool
+    created_at: str
 
 
-class PageAnswer(BaseModel):
+class PageAnswer(CamelModel):
     items: list[NoticeAnswer]
     page: int
     size: int
     total: int
 
 
-class UnreadAnswer(BaseModel):
+class UnreadAnswer(CamelModel):
     total: int
-    workRequest: int  # noqa: N815
-    testScenario: int  # noqa: N815
+    work_request: int
+    test_scenario: int
     defect: int
     others: int
 
 
-class ReadAnswer(BaseModel):
+class ReadAnswer(CamelModel):
     read: int = Field(description="How many were not read before.")
 
 
-class Preferences(BaseModel):
+class Preferences(CamelModel):
     assign: bool
     comment: bool
     deadline: bool
@@ -97,10 +99,8 @@ class Preferences(BaseModel):
     mention: bool
 
 
-class WantedPreferences(BaseModel):
+class WantedPreferences(CamelBody, extra="forbid"):
     """What is to be changed; what is left out stays."""
-
-    model_config = {"extra": "forbid"}
 
     assign: bool | None = None
     comment: bool | None = None
@@ -110,50 +110,48 @@ class WantedPreferences(BaseModel):
     mention: bool | None = None
 
 
-class ToldAnswer(BaseModel):
+class ToldAnswer(CamelModel):
     notices: int = Field(description="How many were written now; 0 where the event was told of before.")
 
 
-class DueBody(BaseModel):
-    model_config = {"extra": "forbid"}
-
+class DueBody(CamelBody, extra="forbid"):
     due: date
     title: str = Field(max_length=500)
-    docNo: str = Field("", max_length=32)  # noqa: N815
-    assigneeId: int | None = Field(None, ge=1, le=2**63 - 1)  # noqa: N815
+    doc_no: str = Field("", max_length=32)
+    assignee_id: int | None = Field(None, ge=1, le=2**63 - 1)
 
 
-class DueAnswer(BaseModel):
-    refType: str  # noqa: N815
-    refId: int | str  # noqa: N815
+class DueAnswer(CamelModel):
+    ref_type: str
+    ref_id: int | str
     due: date
     title: str
-    docNo: str  # noqa: N815
-    assigneeId: int | None  # noqa: N815
+    doc_no: str
+    assignee_id: int | None
     days: int = Field(description="From the team's today; below 0: it was due so many days ago.")
 
 
-class DueListAnswer(BaseModel):
+class DueListAnswer(CamelModel):
     today: date = Field(description="What day it is in the zone of the team.")
     zone: str
-    deadlineDays: list[int] = Field(description="How many days before a deadline its assignee is told.")  # noqa: N815
+    deadline_days: list[int] = Field(description="How many days before a deadline its assignee is told.")
     items: list[DueAnswer]
 
 
-class ZoneBody(BaseModel):
+class ZoneBody(CamelBody):
     zone: str = Field(max_length=64)
 
 
-class MeAnswer(BaseModel):
+class MeAnswer(CamelModel):
     id: int
     name: str
     email: str
     role: str
-    teamId: int  # noqa: N815
-    teamRole: str  # noqa: N815
+    team_id: int
+    team_role: str
 
 
-class OkAnswer(BaseModel):
+class OkAnswer(CamelModel):
     ok: Literal[True] = True
 
 
@@ -224,7 +222,7 @@ async def _list(
     if user_id is not None and user_id != user:
         raise Refusal(403, "FORBIDDEN", "These are the notices of somebody else.")
     found = await teamwork.notices.page(user, read=read, ref_type=ref_type, ref_id=ref_id, page=page, size=size)
-    items = [_shown(teamwork, one, language) for one in found.notices]
+    items = [_show_notice(teamwork, one, language) for one in found.notices]
     return json_response(PageAnswer(items=items, page=page, size=size, total=found.total))
 
 
@@ -234,7 +232,7 @@ async def _unread(who: Who, teamwork: Serving) -> Response:
     named = [counts.pop(kind, 0) for kind in ("WORK_REQUEST", "TEST_SCENARIO", "DEFECT")]
     return json_response(
         UnreadAnswer(
-            total=total, workRequest=named[0], testScenario=named[1], defect=named[2], others=total - sum(named)
+            total=total, work_request=named[0], test_scenario=named[1], defect=named[2], others=total - sum(named)
         )
     )
 
@@ -251,7 +249,7 @@ async def _stream(
     still = still_there(request, who, teamwork)
     try:
         place = place_in(last_event_id or last_seen)
-        events = await stream_notices(teamwork, user_of(who.access), place, still, language)
+        events = await stream_notices(teamwork.streams, user_of(who.access), place, still, language)
     except TooManyStreams as error:
         raise Refusal(429, "TOO_MANY_STREAMS", str(error), retry_after_s=30) from None
     headers = {**NO_STORE, "x-accel-buffering": "no"}
@@ -271,7 +269,7 @@ async def _notice(who: Who, teamwork: Serving, language: Reading, id: int) -> Re
     found = await teamwork.notices.find(user_of(who.access), id)
     if found is None:
         raise Refusal(404, "NOT_FOUND", "There is no such notice.")
-    return json_response(_shown(teamwork, found, language))
+    return json_response(_show_notice(teamwork, found, language))
 
 
 async def _delete(who: Who, teamwork: Serving, id: int) -> Response:
@@ -297,13 +295,20 @@ async def _read_by_ref(who: Who, teamwork: Serving, ref_type: RefTypeOf, ref_id:
     return json_response(ReadAnswer(read=count))
 
 
-async def _tell(who: Member, teamwork: Serving, body: Annotated[Event, Body()]) -> Response:
+async def _tell(request: Request, who: Member, teamwork: Serving, body: Annotated[Event, Body()]) -> Response:
     """Only users of one's own team are told, and that it was oneself who did it."""
+    _refuse_python_names(await request.json())
     user = user_of(who.access)
     await teamwork.limit.count("events", str(user))
-    happened = body.model_copy(update={"actorId": user, "id": _own_id(user, body.id)})
-    written = await teamwork.tell(happened, within=who.user.teamId)
+    happened = body.model_copy(update={"actor_id": user, "id": _own_id(user, body.id)})
+    written = await teamwork.tell(happened, within=who.user.team_id)
     return json_response(ToldAnswer(notices=len(written)))
+
+
+def _refuse_python_names(body: dict[str, Any]) -> None:
+    """Events take snake_case names as well, for Python code. JSON has camelCase names only."""
+    if any("_" in name for name in (*body, *body["item"])):
+        raise RequestValidationError([{"type": "extra_forbidden", "loc": ("body",), "msg": ""}])
 
 
 def _own_id(user: int, given: str) -> str:
@@ -321,61 +326,61 @@ async def _due(
     first: Annotated[date, Query(alias="from")] = date(1970, 1, 1),
     last: Annotated[date, Query(alias="to")] = date(9999, 12, 31),
 ) -> Response:
-    team = who.user.teamId
+    team = who.user.team_id
     rules = await teamwork.deadlines.rules_of(team)
     today = teamwork.deadlines.today_in(rules.zone)
     listed = await teamwork.deadlines.between(team, first, last)
     items = [
         DueAnswer(
-            refType=one.ref.ref_type,
-            refId=ref_id_of(one.ref.ref_id),
+            ref_type=one.ref.ref_type,
+            ref_id=ref_id_of(one.ref.ref_id),
             due=one.due,
             title="" if one.item is None else one.item.title,
-            docNo="" if one.item is None else one.item.docNo,
-            assigneeId=None if one.item is None else one.item.assigneeId,
+            doc_no="" if one.item is None else one.item.doc_no,
+            assignee_id=None if one.item is None else one.item.assignee_id,
             days=(one.due - today).days,
         )
         for one in listed
     ]
     days = list(rules.days)
-    return json_response(DueListAnswer(today=today, zone=str(rules.zone), deadlineDays=days, items=items))
+    return json_response(DueListAnswer(today=today, zone=str(rules.zone), deadline_days=days, items=items))
 
 
-RefType = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,62}$")]
-RefId = Annotated[str, Field(min_length=1, max_length=200)]
+RefType = Annotated[str, Path(alias="refType", pattern=r"^[A-Z][A-Z0-9_]{0,62}$")]
+RefId = Annotated[str, Path(alias="refId", min_length=1, max_length=200)]
 
 
-async def _register(who: Member, teamwork: Serving, refType: RefType, refId: RefId, body: DueBody) -> Response:  # noqa: N803
+async def _register(who: Member, teamwork: Serving, ref_type: RefType, ref_id: RefId, body: DueBody) -> Response:
     await teamwork.limit.count("deadlines", str(user_of(who.access)))
-    if body.assigneeId is not None and not await teamwork.of_team(who.user.teamId, {body.assigneeId}):
+    if body.assignee_id is not None and not await teamwork.of_team(who.user.team_id, {body.assignee_id}):
         raise Refusal(400, "BAD_REQUEST", "The assignee is nobody of your team.")
     await teamwork.deadlines.register(
-        who.user.teamId,
-        Deadline(refType, refId),
+        who.user.team_id,
+        Deadline(ref_type, ref_id),
         body.due,
         title=body.title,
-        doc_no=body.docNo,
-        assignee=body.assigneeId,
+        doc_no=body.doc_no,
+        assignee=body.assignee_id,
     )
     return json_response(OkAnswer())
 
 
-async def _complete(who: Member, teamwork: Serving, refType: RefType, refId: RefId) -> Response:  # noqa: N803
+async def _complete(who: Member, teamwork: Serving, ref_type: RefType, ref_id: RefId) -> Response:
     await teamwork.limit.count("deadlines", str(user_of(who.access)))
-    was_there = await teamwork.deadlines.complete(who.user.teamId, Deadline(refType, refId))
+    was_there = await teamwork.deadlines.complete(who.user.team_id, Deadline(ref_type, ref_id))
     if not was_there:
         raise Refusal(404, "NOT_FOUND", "There is no such deadline.")
     return json_response(OkAnswer())
 
 
 async def _zone(who: Member, teamwork: Serving, body: ZoneBody) -> Response:
-    await teamwork.change_team(who.user.teamId, zone=body.zone, by=user_of(who.access), role=who.user.teamRole)
+    await teamwork.change_team(who.user.team_id, zone=body.zone, by=user_of(who.access), role=who.user.team_role)
     return json_response(OkAnswer())
 
 
 async def _summary(who: Member, teamwork: Serving) -> Response:
     try:
-        found = await teamwork.dashboard.summary(user_of(who.access), who.user.teamId)
+        found = await teamwork.dashboard.summary(user_of(who.access), who.user.team_id)
     except LoadFailed as failed:
         sentence = "This cannot be counted at the moment; try again."
         raise Refusal(503, "UNAVAILABLE", sentence, retry_after_s=retry_after_s(failed)) from None
@@ -404,20 +409,20 @@ def _refuse_session(who: Who) -> None:
         raise Refusal(409, "NO_TEAMWORK_TOKEN", "You are signed in at this server; sign out by POST /api/auth/logout.")
 
 
-def _shown(teamwork: Teamwork, notice: Notice, language: Language) -> NoticeAnswer:
+def _show_notice(teamwork: Teamwork, notice: Notice, language: Language) -> NoticeAnswer:
     said = notice.said
     return NoticeAnswer(
         id=notice.id,
-        userId=notice.user,
+        user_id=notice.user,
         type=notice.type,
         title=notice.title if said is None else title_of(notice.type, said, language),
         message=plain_message(notice.message, language) if said is None else message_of(said, language),
         link=teamwork.link(notice),
-        refType=notice.ref_type,
-        refId=ref_id_of(notice.ref_id),
-        isRead=notice.is_read,
-        slackSent=notice.slack_sent,
-        createdAt=moment(notice.created_at_ms).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        ref_type=notice.ref_type,
+        ref_id=ref_id_of(notice.ref_id),
+        is_read=notice.is_read,
+        slack_sent=notice.slack_sent,
+        created_at=moment(notice.created_at_ms).strftime("%Y-%m-%dT%H:%M:%SZ"),
     )
 
 

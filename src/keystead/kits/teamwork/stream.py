@@ -8,17 +8,17 @@ from typing import Final
 
 from keystead.http.server_sent_events import event, heartbeat
 from keystead.kits.language import Language
-from keystead.kits.teamwork.service.teamwork import Began, Followed, SignedOut, Still, Teamwork
+from keystead.kits.teamwork.service.streams import Began, Followed, NoticeStreams, SignedOut, Still
 from keystead.parts.feed import Missed, Pause
 
 _RETRY: Final = b"retry: 2000\n\n"
 
 
 async def stream_notices(
-    teamwork: Teamwork, user: int, after: int | None, still: Still, language: Language | None = None
+    streams: NoticeStreams, user: int, after: int | None, still: Still, language: Language | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """As `Teamwork.follow`, encoded. Raises TooManyStreams at once."""
-    return _encode_all(await teamwork.follow(user, after, still, language))
+    """As `NoticeStreams.follow`, encoded. Raises TooManyStreams at once."""
+    return _encode_all(await streams.follow(user, after, still, language))
 
 
 async def _encode_all(followed: AsyncGenerator[Followed, None]) -> AsyncGenerator[bytes, None]:

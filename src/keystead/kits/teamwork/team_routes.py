@@ -6,13 +6,14 @@ from typing import Annotated, Final, Literal
 
 from fastapi import Query
 from fastapi.responses import Response
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from keystead.errors import BadCall, BadValue
 from keystead.http.rate_limits import too_many_requests
 from keystead.http.refusals import Refusal, statuses
 from keystead.http.responses import json_response
 from keystead.http.routing import KitRouter
+from keystead.kits.camel_model import CamelBody, CamelModel
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service import (
     Attempt,
@@ -46,78 +47,74 @@ UserId = Annotated[int, Field(ge=1, le=2**63 - 1)]
 # --- what is sent and answered ---------------------------------------------------------------------------------
 
 
-class _Body(BaseModel):
-    model_config = {"extra": "forbid"}
-
-
-class NewTeamBody(_Body):
+class NewTeamBody(CamelBody, extra="forbid"):
     name: str = Field(min_length=1, max_length=100)
     zone: str | None = Field(None, max_length=64)
-    deadlineDays: DaysList | None = None  # noqa: N815 - names as in the document
+    deadline_days: DaysList | None = None
 
 
-class TeamBody(_Body):
+class TeamBody(CamelBody, extra="forbid"):
     """What is to be changed; what is left out stays."""
 
     name: str | None = Field(None, min_length=1, max_length=100)
     zone: str | None = Field(None, max_length=64)
-    deadlineDays: DaysList | None = None  # noqa: N815
+    deadline_days: DaysList | None = None
 
 
-class MemberBody(_Body):
+class MemberBody(CamelBody, extra="forbid"):
     """What is to be changed; what is left out stays. An empty `slackId` takes it out."""
 
-    teamRole: TeamRole | None = None  # noqa: N815
-    slackId: str | None = Field(None, max_length=64)  # noqa: N815
+    team_role: TeamRole | None = None
+    slack_id: str | None = Field(None, max_length=64)
 
 
-class InviteBody(_Body):
-    teamRole: TeamRole = "MEMBER"  # noqa: N815
-    userId: UserId | None = Field(None, description="A user of this server, who alone may use it.")  # noqa: N815
+class InviteBody(CamelBody, extra="forbid"):
+    team_role: TeamRole = "MEMBER"
+    user_id: UserId | None = Field(None, description="A user of this server, who alone may use it.")
     name: str = Field("", max_length=200, description="Whom it is for, for the list of invitations.")
 
 
-class LinkBody(_Body):
+class LinkBody(CamelBody, extra="forbid"):
     token: str = Field(min_length=1, max_length=200, description="What stands after `#invitation=` in the link.")
 
 
-class AcceptBody(_Body):
+class AcceptBody(CamelBody, extra="forbid"):
     token: str | None = Field(None, min_length=1, max_length=200)
     invitation: int | None = Field(None, ge=1, le=2**63 - 1, description="The id of one that is for me alone.")
 
 
-class TeamAnswer(BaseModel):
+class TeamAnswer(CamelModel):
     id: int
     name: str
     zone: str
-    deadlineDays: list[int]  # noqa: N815
+    deadline_days: list[int]
     today: str = Field(description="What day it is in the zone of the team.")
 
 
-class MemberAnswer(BaseModel):
+class MemberAnswer(CamelModel):
     id: int
     name: str
     email: str
     role: str
-    teamRole: str  # noqa: N815
-    slackId: str | None  # noqa: N815
+    team_role: str
+    slack_id: str | None
 
 
-class MembersAnswer(BaseModel):
+class MembersAnswer(CamelModel):
     members: list[MemberAnswer]
 
 
-class InvitationAnswer(BaseModel):
+class InvitationAnswer(CamelModel):
     id: int
     team: str = Field(description="What the team is called.")
-    teamRole: str  # noqa: N815
-    userId: int | None  # noqa: N815
+    team_role: str
+    user_id: int | None
     name: str
-    invitedBy: str = Field(description="The name of who invites; empty: an operator.")  # noqa: N815
-    expiresAt: str  # noqa: N815
+    invited_by: str = Field(description="The name of who invites; empty: an operator.")
+    expires_at: str
 
 
-class InvitationsAnswer(BaseModel):
+class InvitationsAnswer(CamelModel):
     invitations: list[InvitationAnswer]
 
 
@@ -125,22 +122,22 @@ class NewInvitationAnswer(InvitationAnswer):
     link: str = Field(description="It can be used once, and is told once.")
 
 
-class AttemptAnswer(BaseModel):
+class AttemptAnswer(CamelModel):
     id: int
-    notificationId: int  # noqa: N815
-    userId: int  # noqa: N815
+    notification_id: int
+    user_id: int
     channel: str
     status: Literal["SENT", "FAILED"]
-    errorMessage: str | None  # noqa: N815
-    retryCount: int  # noqa: N815
-    sentAt: str  # noqa: N815
+    error_message: str | None
+    retry_count: int
+    sent_at: str
 
 
-class AttemptsAnswer(BaseModel):
+class AttemptsAnswer(CamelModel):
     attempts: list[AttemptAnswer]
 
 
-class DoneAnswer(BaseModel):
+class DoneAnswer(CamelModel):
     ok: Literal[True] = True
 
 
@@ -183,66 +180,68 @@ def refusal_of(error: Exception) -> Refusal | None:
 async def _create(who: Who, teamwork: Serving, body: NewTeamBody) -> Response:
     user = user_of(who.access)
     await teamwork.limit.count("teams", str(user))
-    team = await teamwork.create_team(body.name, owner=user, zone=body.zone, days=body.deadlineDays)
-    return json_response(await _shown_team(teamwork, team))
+    team = await teamwork.create_team(body.name, owner=user, zone=body.zone, days=body.deadline_days)
+    return json_response(await _show_team(teamwork, team))
 
 
 async def _team(who: Member, teamwork: Serving) -> Response:
-    return json_response(await _own_team(teamwork, who.user.teamId))
+    return json_response(await _own_team(teamwork, who.user.team_id))
 
 
 async def _change(who: Member, teamwork: Serving, body: TeamBody) -> Response:
     await teamwork.change_team(
-        who.user.teamId,
+        who.user.team_id,
         name=body.name,
         zone=body.zone,
-        days=body.deadlineDays,
+        days=body.deadline_days,
         by=user_of(who.access),
-        role=who.user.teamRole,
+        role=who.user.team_role,
     )
-    return json_response(await _own_team(teamwork, who.user.teamId))
+    return json_response(await _own_team(teamwork, who.user.team_id))
 
 
 async def _members(who: Member, teamwork: Serving) -> Response:
     teamwork.require_own_people()
-    found = await teamwork.people.members(who.user.teamId)
-    return json_response(MembersAnswer(members=[_shown_member(user, person) for user, person in found.items()]))
+    found = await teamwork.people.members(who.user.team_id)
+    return json_response(MembersAnswer(members=[_show_member(user, person) for user, person in found.items()]))
 
 
 async def _change_member(who: Member, teamwork: Serving, id: UserId, body: MemberBody) -> Response:
-    await teamwork.change_member(who.user.teamId, id, role=body.teamRole, slack_id=body.slackId, by=user_of(who.access))
+    await teamwork.change_member(
+        who.user.team_id, id, role=body.team_role, slack_id=body.slack_id, by=user_of(who.access)
+    )
     return json_response(DoneAnswer())
 
 
 async def _remove(who: Member, teamwork: Serving, id: UserId) -> Response:
     teamwork.require_own_people()
-    await teamwork.teams.remove(who.user.teamId, id, by=user_of(who.access))
+    await teamwork.teams.remove(who.user.team_id, id, by=user_of(who.access))
     return json_response(DoneAnswer())
 
 
 async def _leave(who: Member, teamwork: Serving) -> Response:
     user = user_of(who.access)
     teamwork.require_own_people()
-    await teamwork.teams.remove(who.user.teamId, user, by=user)
+    await teamwork.teams.remove(who.user.team_id, user, by=user)
     return json_response(DoneAnswer())
 
 
 async def _invite(who: Member, teamwork: Serving, body: InviteBody) -> Response:
     user = user_of(who.access)
     await teamwork.limit.count("teams", str(user))
-    new = await teamwork.invite(who.user.teamId, role=body.teamRole, user=body.userId, name=body.name, by=user)
-    shown = await _shown_invitation(teamwork, new.invitation)
+    new = await teamwork.invite(who.user.team_id, role=body.team_role, user=body.user_id, name=body.name, by=user)
+    shown = await _show_invitation(teamwork, new.invitation)
     link = invitation_link(teamwork.site.public_url, new.token)
     return json_response(NewInvitationAnswer(**shown.model_dump(), link=link))
 
 
 async def _listed(who: Member, teamwork: Serving) -> Response:
-    await teamwork.teams.require_lead(who.user.teamId, user_of(who.access))
-    return await _invitations(teamwork, await teamwork.teams.invitations(who.user.teamId))
+    await teamwork.teams.require_lead(who.user.team_id, user_of(who.access))
+    return await _invitations(teamwork, await teamwork.teams.invitations(who.user.team_id))
 
 
 async def _withdraw(who: Member, teamwork: Serving, id: UserId) -> Response:
-    await teamwork.teams.withdraw(who.user.teamId, id, by=user_of(who.access))
+    await teamwork.teams.withdraw(who.user.team_id, id, by=user_of(who.access))
     return json_response(DoneAnswer())
 
 
@@ -256,7 +255,7 @@ async def _look(who: Who, teamwork: Serving, body: LinkBody) -> Response:
     found = await teamwork.teams.look(body.token)
     if found is None or found.user not in (None, user):
         raise TeamRefused("INVITATION_INVALID")
-    return json_response(await _shown_invitation(teamwork, found))
+    return json_response(await _show_invitation(teamwork, found))
 
 
 async def _accept(who: Who, teamwork: Serving, body: AcceptBody) -> Response:
@@ -267,7 +266,7 @@ async def _accept(who: Who, teamwork: Serving, body: AcceptBody) -> Response:
     await teamwork.limit.count("teams", str(user))
     teamwork.require_own_people()
     team = await teamwork.teams.accept(user, token=body.token, invitation=body.invitation)
-    return json_response(await _shown_team(teamwork, team))
+    return json_response(await _show_team(teamwork, team))
 
 
 async def _slack_log(
@@ -279,69 +278,69 @@ async def _slack_log(
     size: Annotated[int, Query(ge=1, le=_ATTEMPTS_MOST)] = 20,
 ) -> Response:
     found = await teamwork.attempts_of_team(
-        who.user.teamId,
+        who.user.team_id,
         by=user_of(who.access),
-        role=who.user.teamRole,
+        role=who.user.team_role,
         status=status,
         notice=notice,
         before=before,
         most=size,
     )
-    return json_response(AttemptsAnswer(attempts=[_shown_attempt(one) for one in found]))
+    return json_response(AttemptsAnswer(attempts=[_show_attempt(one) for one in found]))
 
 
 # --- what is shown ---------------------------------------------------------------------------------------------
 
 
 async def _own_team(teamwork: Teamwork, team: int) -> TeamAnswer:
-    return await _shown_team(teamwork, await teamwork.teams.find(team) or Team(team, ""))
+    return await _show_team(teamwork, await teamwork.teams.find(team) or Team(team, ""))
 
 
-async def _shown_team(teamwork: Teamwork, team: Team) -> TeamAnswer:
+async def _show_team(teamwork: Teamwork, team: Team) -> TeamAnswer:
     rules = await teamwork.deadlines.rules_of(team.id)
     today = teamwork.deadlines.today_in(rules.zone).isoformat()
-    return TeamAnswer(id=team.id, name=team.name, zone=str(rules.zone), deadlineDays=list(rules.days), today=today)
+    return TeamAnswer(id=team.id, name=team.name, zone=str(rules.zone), deadline_days=list(rules.days), today=today)
 
 
 async def _invitations(teamwork: Teamwork, found: list[Invitation]) -> Response:
-    return json_response(InvitationsAnswer(invitations=[await _shown_invitation(teamwork, one) for one in found]))
+    return json_response(InvitationsAnswer(invitations=[await _show_invitation(teamwork, one) for one in found]))
 
 
-async def _shown_invitation(teamwork: Teamwork, one: Invitation) -> InvitationAnswer:
+async def _show_invitation(teamwork: Teamwork, one: Invitation) -> InvitationAnswer:
     team = await teamwork.teams.find(one.team)
     inviter = None if one.invited_by is None else await teamwork.people.find(one.invited_by)
     return InvitationAnswer(
         id=one.id,
         team="" if team is None else team.name,
-        teamRole=one.role,
-        userId=one.user,
+        team_role=one.role,
+        user_id=one.user,
         name=one.name,
-        invitedBy="" if inviter is None else inviter.name,
-        expiresAt=_moment(one.expires_at_ms),
+        invited_by="" if inviter is None else inviter.name,
+        expires_at=_moment(one.expires_at_ms),
     )
 
 
-def _shown_member(user: int, person: UserSession) -> MemberAnswer:
+def _show_member(user: int, person: UserSession) -> MemberAnswer:
     return MemberAnswer(
         id=user,
         name=person.name,
         email=person.email,
         role=person.role,
-        teamRole=person.teamRole,
-        slackId=person.slackId,
+        team_role=person.team_role,
+        slack_id=person.slack_id,
     )
 
 
-def _shown_attempt(one: Attempt) -> AttemptAnswer:
+def _show_attempt(one: Attempt) -> AttemptAnswer:
     return AttemptAnswer(
         id=one.id,
-        notificationId=one.notice,
-        userId=one.user,
+        notification_id=one.notice,
+        user_id=one.user,
         channel=one.channel,
         status=one.status,
-        errorMessage=one.error,
-        retryCount=one.retries,
-        sentAt=_moment(one.sent_at_ms),
+        error_message=one.error,
+        retry_count=one.retries,
+        sent_at=_moment(one.sent_at_ms),
     )
 
 

@@ -21,7 +21,7 @@ from keystead.kits.signed_in import not_signed_in, signed_in
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service import Teamwork
 from keystead.kits.teamwork.service.people import NO_TEAM
-from keystead.kits.teamwork.service.teamwork import Still
+from keystead.kits.teamwork.service.streams import Still
 from keystead.parts.admission import Admitted
 from keystead.parts.cache import LoadFailed
 from keystead.parts.jwt import Denied
@@ -37,14 +37,14 @@ class _Who(BearerScheme):
     async def __call__(self, connection: HTTPConnection, teamwork: Serving) -> Admitted[UserSession]:
         user = await signed_in(connection)
         if user is not None:
-            found = await self._known(user, teamwork)
+            found = await self._find_user(user, teamwork)
             if found is not None:
                 return found
         elif bearer_token(connection) is None and sign_in_of(connection.scope) is not None:
             raise not_signed_in(connection, "NO_TOKEN")
         return await _by_token(connection)
 
-    async def _known(self, user: SignedInUser, teamwork: Teamwork) -> Admitted[UserSession] | None:
+    async def _find_user(self, user: SignedInUser, teamwork: Teamwork) -> Admitted[UserSession] | None:
         try:
             return await teamwork.admit_identity(user.subject, user.name)
         except LoadFailed as failed:
@@ -56,7 +56,7 @@ Who = Annotated[Admitted[UserSession], Depends(_Who())]
 
 
 async def _member(who: Who) -> Admitted[UserSession]:
-    if who.user.teamId == NO_TEAM:
+    if who.user.team_id == NO_TEAM:
         sentence = "You are in no team yet: create one, or accept an invitation, at /teamwork."
         raise Refusal(403, "NO_TEAM", sentence)
     return who
@@ -66,7 +66,7 @@ Member = Annotated[Admitted[UserSession], Depends(_member)]
 
 
 def still_there(connection: HTTPConnection, who: Admitted[UserSession], teamwork: Teamwork) -> Still:
-    """Asks whether somebody is signed in still, for a stream that is open for long; None: nobody can say."""
+    """A check for long streams: whether the user is still signed in; None: it cannot be checked now."""
 
     async def by_session() -> bool | None:
         try:
@@ -88,5 +88,5 @@ def still_there(connection: HTTPConnection, who: Admitted[UserSession], teamwork
 
 
 def has_session(who: Admitted[UserSession]) -> bool:
-    """Whether somebody is signed in at this server, and has no token of this kit that could be ended."""
+    """Whether the user has a session of this server, and no token of this kit to revoke."""
     return "identity" in who.claims

@@ -92,7 +92,7 @@ def ranking(title: str | None, lines: Iterable[RankingLine], *, theme: str = DEF
         top = 44 + number * _LINE_PX
         score = _cut(line.score, 16)
         rows.append(
-            _divided(look, number, top)
+            _draw_divider(look, number, top)
             + _text(look, 36, top + 20, str(line.rank), anchor="end", weight="bold", colour=look.accent)
             + _text(look, 48, top + 20, _cut(line.name, (26 if _is_wide(look) else 30) - _columns(score)))
             + _text(look, _LIST_PX - 14, top + 20, score, anchor="end", weight="bold")
@@ -110,7 +110,7 @@ def bbs(title: str | None, lines: Iterable[BoardLine], *, theme: str = DEFAULT_T
     for number, line in enumerate(shown):
         top = 44 + number * _LINE_PX * 1.5
         rows.append(
-            _divided(look, number, top)
+            _draw_divider(look, number, top)
             + _text(look, 14, top + 18, _cut(line.author, 30), size=12, weight="bold", colour=look.accent)
             + _text(look, 14, top + 37, _cut(line.message, 32 if _is_wide(look) else 38))
         )
@@ -136,7 +136,7 @@ def welcome_card(
     """
     look = theme_named(theme)
     columns = 38 if _is_wide(look) else 44
-    lines = list(islice(_wrapped(message, columns), WELCOME_LINES))
+    lines = list(islice(_wrap(message, columns), WELCOME_LINES))
     face = _cat(look, 14, 12, 36)
     if avatar is not None and avatar.startswith("data:image/"):
         face = (
@@ -164,7 +164,7 @@ def _cat(look: Theme, x: float, y: float, size: float) -> str:
     )
 
 
-def _wrapped(text: str, columns: int) -> Iterator[str]:
+def _wrap(text: str, columns: int) -> Iterator[str]:
     """Lines of at most so many columns, divided between words where that is possible."""
     for line in text.split("\n"):
         kept = ""
@@ -190,10 +190,10 @@ def error(text: str = "Error") -> str:
     shown = _cut(text, 40) or "Error"
     width = round(7.5 * _columns(shown)) + 24
     return (
-        f"{_opened(width, 30, shown)}"
+        f"{_open_svg(width, 30, shown)}"
         f'<rect x="0.5" y="0.5" width="{width - 1}" height="29" rx="6" fill="#fdeceb" stroke="#b42318"/>'
         f'<text x="{width / 2:g}" y="20" text-anchor="middle" font-family="{_SANS}" font-size="13" font-weight="bold" '
-        f'fill="#912018">{_written(shown)}</text></svg>'
+        f'fill="#912018">{_escape_text(shown)}</text></svg>'
     )
 
 
@@ -202,10 +202,10 @@ def error(text: str = "Error") -> str:
 _SANS: Final = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
-def _opened(width: float, height: float, title: str) -> str:
+def _open_svg(width: float, height: float, title: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:g}" height="{height:g}" '
-        f'viewBox="0 0 {width:g} {height:g}" role="img" direction="ltr"><title>{_written(title)}</title>'
+        f'viewBox="0 0 {width:g} {height:g}" role="img" direction="ltr"><title>{_escape_text(title)}</title>'
     )
 
 
@@ -219,7 +219,7 @@ def _picture(look: Theme, width: float, height: float, title: str, *parts: str) 
     defined = _gradient(look) + _pattern(look)
     return "".join(
         (
-            _opened(width, height, title),
+            _open_svg(width, height, title),
             f"<defs>{defined}</defs>" if defined else "",
             f'<rect {box} fill="{f"url(#{look.name}-fade)" if look.background_end else look.background}"/>',
             f'<rect {box} fill="url(#{look.name}-pattern)"/>' if look.pattern != "none" else "",
@@ -235,13 +235,13 @@ def _list_picture(look: Theme, heading: str, rows: Sequence[str], told: str, row
     height = 44 + max(len(rows) * row_px, _LINE_PX) + 8
     parts = (
         _text(look, 14, 28, heading, size=16, weight="bold"),
-        _divided(look, 1, 44),
+        _draw_divider(look, 1, 44),
         *(rows or (empty,)),
     )
     return _picture(look, _LIST_PX, height, f"{heading}: {told}", *parts)
 
 
-def _divided(look: Theme, number: int, top: float) -> str:
+def _draw_divider(look: Theme, number: int, top: float) -> str:
     """A line between two rows."""
     return f'<path d="M{look.frame} {top - 0.5:g}h{_LIST_PX - 2 * look.frame}" stroke="{look.line}"/>' if number else ""
 
@@ -259,7 +259,7 @@ def _text(
 ) -> str:
     return (
         f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-family="{_font(look)}" font-size="{size}" '
-        f'font-weight="{weight}" fill="{colour or look.ink}">{_written(words)}</text>'
+        f'font-weight="{weight}" fill="{colour or look.ink}">{_escape_text(words)}</text>'
     )
 
 
@@ -312,7 +312,7 @@ def _badge(label: str, value: str) -> str:
         )
 
     return (
-        f"{_opened(width, 20, f'{label}: {value}')}"
+        f"{_open_svg(width, 20, f'{label}: {value}')}"
         '<defs><linearGradient id="shine" x2="0" y2="1"><stop stop-color="#bbbbbb" stop-opacity="0.1"/>'
         '<stop offset="1" stop-opacity="0.1"/></linearGradient>'
         f'<clipPath id="round"><rect width="{width}" height="20" rx="3"/></clipPath></defs>'
@@ -327,7 +327,7 @@ def _badge(label: str, value: str) -> str:
 # --- text that people wrote ---------------------------------------------------------------------------------------
 
 
-def _written(text: str) -> str:
+def _escape_text(text: str) -> str:
     """As it stands in the picture: cleaned, escaped, and with a direction of its own where it needs one."""
     clean = _clean(text)
     turned = any(unicodedata.bidirectional(letter) in ("R", "AL", "AN") for letter in clean)

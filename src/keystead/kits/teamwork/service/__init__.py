@@ -15,13 +15,15 @@ from keystead.kits.teamwork.service.events import (
 )
 from keystead.kits.teamwork.service.links import invitation_link
 from keystead.kits.teamwork.service.messages import message_of, plain_message, title_of
-from keystead.kits.teamwork.service.notices import TYPES, Notice
+from keystead.kits.teamwork.service.notice_rows import Notice
+from keystead.kits.teamwork.service.notice_types import TYPES
 from keystead.kits.teamwork.service.relay import ref_id_of
 from keystead.kits.teamwork.service.settings import LIMITS, TeamworkSettings, missing
 from keystead.kits.teamwork.service.slack import Attempt
+from keystead.kits.teamwork.service.streams import TooManyStreams
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from keystead.kits.teamwork.service.teams import Invitation, Team, TeamRefused, TeamRole
-from keystead.kits.teamwork.service.teamwork import Load, Teamwork, TooManyStreams, open_teamwork, user_of
+from keystead.kits.teamwork.service.teamwork import Load, Teamwork, open_teamwork, user_of
 
 __all__ = [
     "DEMO_PEOPLE",

@@ -1,4 +1,4 @@
-"""Group commit: what waits at the same moment is written in one transaction."""
+"""Group commit: concurrent jobs share one transaction."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _OF_THE_STORE: Final = (StoreUnavailable, StoreClosed, StoreReadOnly, StoreFull,
 
 
 class Batches(Generic[Job]):
-    """Jobs of many callers, run together: while one batch is being committed, the next one gathers.
+    """Runs jobs of many callers together: while one batch commits, the next one gathers.
 
-    So a single job is never held up, and a burst costs a commit for each batch and not for each job.
+    A single job never waits, and a burst costs one commit per batch instead of one per job.
 
     run      runs jobs in one transaction, and returns what each of them returns, in their order
     size_of  how much of a batch a job takes
     most     how much one batch takes; a larger job is run alone
 
-    A job that is wrong fails alone: its batch is run again in halves, until it is the only one. A store that fails
-    fails all of them. A caller who is cancelled leaves the batch, unless that is under way.
+    A bad job fails alone: its batch is split in halves and run again until the job is isolated. A store failure fails
+    the whole batch. A cancelled caller leaves the batch, unless it is already running.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Batches(Generic[Job]):
         self._running: asyncio.Task[None] | None = None
 
     async def add(self, job: Job) -> Any:
-        """Run a job with those that wait, too; what it returns. Raises what it raises."""
+        """Run a job together with the waiting ones. Returns its result, or raises its error."""
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.append((job, done))
         if self._running is None or self._running.done():
@@ -71,7 +71,7 @@ class Batches(Generic[Job]):
                     if not done.done():
                         done.set_exception(error)
                 return
-            # In halves, so that who sends what is wrong again and again does not make all others wait one by one.
+            # In halves, so that repeated bad jobs do not force all others to run one by one.
             half = len(batch) // 2
             await self._run_batch(batch[:half])
             await self._run_batch(batch[half:])

@@ -1,4 +1,4 @@
-"""What waits for a user in a team: counted once for all who ask, and dropped when something of it changes."""
+"""Dashboard summaries of a user in a team: cached, with single flight, and invalidated by changes."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class Dashboard:
     count    how much work there is for a user in a team: asked of your database, by one at a time
     unread   how many notices a user has not read
 
-    A change that is told here (`changed`, `changed_team`, `changed_in`) is seen by the next who asks, in any process.
-    One that nobody tells of is hidden for `longest_staleness` at most.
+    After `changed`, `changed_team` or `changed_in`, the next read in any process sees the change. Other changes are
+    hidden for at most `longest_staleness`.
     """
 
     def __init__(self, keys: TeamworkKeys, count: Count, unread: Callable[[int], Awaitable[int]]) -> None:
@@ -48,8 +48,8 @@ class Dashboard:
 
     async def summary(self, user: int, team: int) -> DashboardSummary:
         """What waits for a user in a team. Raises LoadFailed where it cannot be counted."""
-        found = await self.summaries.get(self._keys.dashboard(user, team), lambda: self._counted(user, team))
-        return found if found is not None else await self._counted(user, team)
+        found = await self.summaries.get(self._keys.dashboard(user, team), lambda: self._count_all(user, team))
+        return found if found is not None else await self._count_all(user, team)
 
     async def changed(self, *users: int) -> None:
         """Something of these users has changed, in whatever team: it is out of the cache when this returns."""
@@ -69,15 +69,15 @@ class Dashboard:
     async def close(self) -> None:
         await self.summaries.close()
 
-    async def _counted(self, user: int, team: int) -> DashboardSummary:
-        # Before the count: whoever changes something after it finds user and team here.
+    async def _count_all(self, user: int, team: int) -> DashboardSummary:
+        # Before the count, so that a change after it finds this user and team, and invalidates the summary.
         await self._keys.run(self._keys.dashboard_teams(user).add(team), self._keys.dashboard_users(team).add(user))
         work = await self._count(user, team)
         return DashboardSummary(
-            myWorkRequests=work.my_work_requests,
-            myTechTasks=work.my_tech_tasks,
-            activeDefects=work.active_defects,
-            upcomingDeployments=work.upcoming_deployments,
-            unreadNotifications=await self._unread(user),
-            computedAt=moment(self._keys.now_ms()),
+            my_work_requests=work.my_work_requests,
+            my_tech_tasks=work.my_tech_tasks,
+            active_defects=work.active_defects,
+            upcoming_deployments=work.upcoming_deployments,
+            unread_notifications=await self._unread(user),
+            computed_at=moment(self._keys.now_ms()),
         )

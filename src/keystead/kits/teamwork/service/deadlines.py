@@ -12,6 +12,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import ValidationError
+from pydantic.alias_generators import to_camel
 
 from keystead.errors import BadValue, KeysteadError, StoreClosed, StoreError, Unreadable, WrongKind
 from keystead.kits.teamwork.keys import TeamworkKeys, deadline_score
@@ -116,9 +117,9 @@ class Deadlines:
         await keys.due_teams().add(team)  # first: a team without a deadline costs one look, and the other way all
         row, items = keys.due_item(team, *ref), keys.deadlines(team)
         # Field by field: what was told of it stays.
-        fields = {"title": title, "docNo": doc_no, "due": due}
-        written = row.put(fields if assignee is None else {**fields, "assigneeId": assignee})
-        nobody = [row.remove("assigneeId")] if assignee is None else []
+        fields = {"title": title, "doc_no": doc_no, "due": due}
+        written = row.put(fields if assignee is None else {**fields, "assignee_id": assignee})
+        nobody = [row.remove("assignee_id")] if assignee is None else []
         done = await keys.atomically(items.score(ref), written, *nobody, items.put({ref: deadline_score(due)}))
         await self._note(team)
         return done.values[0] is None
@@ -145,10 +146,10 @@ class Deadlines:
     async def between(self, team: int, first: date, last: date, *, limit: int = 500) -> list[Due]:
         """What is due from one day to another, both included, in the order of the days. What cannot be read, as of
         another program, is left out."""
-        found, _ = await self._listed(team, first, last, limit)
+        found, _ = await self._list(team, first, last, limit)
         return found
 
-    async def _listed(self, team: int, first: date, last: date, limit: int) -> tuple[list[Due], int]:
+    async def _list(self, team: int, first: date, last: date, limit: int) -> tuple[list[Due], int]:
         """What is due, and how many of them cannot be read."""
         _check_day(first)
         _check_day(last)
@@ -200,7 +201,7 @@ class Deadlines:
         if zone is not None:
             fields["zone"] = str(zone_named(zone))
         if days is not None:
-            fields["deadlineDays"] = ",".join(map(str, checked_days(days)))
+            fields["deadline_days"] = ",".join(map(str, checked_days(days)))
         if fields:
             await self._keys.team_settings(team).put(fields)
             await self._note(team)
@@ -218,7 +219,9 @@ class Deadlines:
             zone = zone if said.zone is None else zone_named(said.zone)
         with suppress(ValueError, BadValue):
             days = (
-                days if said.deadlineDays is None else checked_days([int(one) for one in said.deadlineDays.split(",")])
+                days
+                if said.deadline_days is None
+                else checked_days([int(one) for one in said.deadline_days.split(",")])
             )
         return TeamRules(zone, days)
 
@@ -274,10 +277,10 @@ class Deadlines:
             return Morning(1, 0)
         today = local.date()
         told = 0
-        listed, failed = await self._listed(team, _FIRST, _plus(today, rules.days[-1]), -1)
+        listed, failed = await self._list(team, _FIRST, _plus(today, rules.days[-1]), -1)
         if failed:
             _log.error("%d deadlines of team %d cannot be read; `keystead doctor` says which", failed, team)
-        found = await self._told_of_found(team, [one.ref for one in listed if one.item is None])
+        found = await self._load_found_marks(team, [one.ref for one in listed if one.item is None])
         for one in listed:
             mark = _mark(one.due, today, rules.days)
             if mark is None:
@@ -285,7 +288,7 @@ class Deadlines:
             try:
                 if one.item is None:
                     told += await self._tell_found(team, one, mark, (one.due - today).days, found.get(one.ref))
-                elif one.item.assigneeId is not None:
+                elif one.item.assignee_id is not None:
                     told += await self._tell_item(team, one, one.item, mark, (one.due - today).days)
             except (BadValue, ValidationError) as error:
                 # Its own words show what others have written.
@@ -294,10 +297,10 @@ class Deadlines:
         return Morning(1, told, failed)
 
     async def _tell_item(self, team: int, one: Due, item: DueItem, mark: str, left: int) -> int:
-        who = str(item.assigneeId)
+        who = str(item.assignee_id)
         if _is_told(item.told, one.due, mark, who):
             return 0
-        work = _work_item(one.ref, item.title, item.docNo, item.assigneeId)
+        work = _work_item(one.ref, item.title, item.doc_no, item.assignee_id)
         await self._tell(team, _event(team, one, work, mark, left))
         await self._keys.due_item(team, *one.ref).update({"told": f"{one.due.isoformat()} {mark} {who}"})
         return 1
@@ -315,7 +318,7 @@ class Deadlines:
         await self._keys.due_found(team).put({one.ref: f"{one.due.isoformat()} {mark} {who}"})
         return 1
 
-    async def _told_of_found(self, team: int, there: Sequence[Deadline]) -> dict[Deadline, str]:
+    async def _load_found_marks(self, team: int, there: Sequence[Deadline]) -> dict[Deadline, str]:
         """What was told of deadlines that others have put in. What is not in the list any more is forgotten."""
         key = self._keys.due_found(team)
         try:
@@ -350,7 +353,7 @@ def _nearness(mark: str) -> int:
 
 
 def _work_item(ref: Deadline, title: str, doc_no: str, assignee: int | None) -> WorkItem:
-    return WorkItem(refType=ref.ref_type, refId=ref.ref_id, title=title, docNo=doc_no, assigneeId=assignee)
+    return WorkItem(ref_type=ref.ref_type, ref_id=ref.ref_id, title=title, doc_no=doc_no, assignee_id=assignee)
 
 
 def _event(team: int, one: Due, item: WorkItem, mark: str, left: int) -> DeadlineNear:
@@ -396,7 +399,9 @@ def _check_item(ref: Deadline, title: str, doc_no: str, assignee: int | None) ->
     except ValidationError as error:
         # The last: of an id, which may be a number or a text, it says what is wrong with the text.
         wrong = error.errors(include_url=False, include_input=False, include_context=False)[-1]
-        raise BadValue(f"{wrong['loc'][0]} of a deadline: {wrong['msg'].removeprefix('Value error, ')}") from None
+        raise BadValue(
+            f"{to_camel(str(wrong['loc'][0]))} of a deadline: {wrong['msg'].removeprefix('Value error, ')}"
+        ) from None
 
 
 def _check_day(day: date) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from keystead.kits.language import Language
 from keystead.kits.teamwork.models import Deadline, UserSession
 from keystead.kits.teamwork.service.events import Assigned, Commented, Event, StatusChanged, WorkItem
-from keystead.kits.teamwork.service.notices import Notice
+from keystead.kits.teamwork.service.notice_rows import Notice
 from keystead.parts.jwt import NewAccess
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class DemoPerson:
     @property
     def session(self) -> UserSession:
         email = f"{self.name.split()[0].lower()}@example.com"
-        return UserSession(name=self.name, email=email, role=self.role, teamId=TEAM, teamRole=self.team_role)
+        return UserSession(name=self.name, email=email, role=self.role, team_id=TEAM, team_role=self.team_role)
 
 
 PEOPLE: Final = (
@@ -114,7 +114,7 @@ class DemoTeam:
     async def join(self, user: int, person: UserSession) -> None:
         """Somebody who is in no team becomes one of this team."""
         await self._gather()
-        await self._teamwork.people.save(user, person.model_copy(update={"teamId": TEAM, "teamRole": "MEMBER"}))
+        await self._teamwork.people.save(user, person.model_copy(update={"team_id": TEAM, "team_role": "MEMBER"}))
 
     async def _gather(self) -> None:
         await self._teamwork.teams.name_new(TEAM, "Demo team")
@@ -136,7 +136,7 @@ class DemoTeam:
                 Deadline(kind, str(number)),
                 today + timedelta(days=days),
                 title=_TITLES[language][kind],
-                doc_no=_called(kind, number),
+                doc_no=_doc_no(kind, number),
                 assignee=PEOPLE[who].id,
             )
         return (await deadlines.tell_due(at_any_hour=True)).told
@@ -150,26 +150,26 @@ def demo_person(number: int) -> DemoPerson | None:
 def _event(what: Happening, to: int, language: Language) -> Event:
     colleague = next(one for one in PEOPLE if one.id != to)
     number = 100 + randbelow(900)
-    named = {"id": f"demo:{token_hex(8)}", "actorId": colleague.id}
+    named = {"id": f"demo:{token_hex(8)}", "actor_id": colleague.id}
     match what:
         case "assigned":
-            return Assigned(item=_item("WORK_REQUEST", number, "접수대기", language, assigneeId=to), **named)
+            return Assigned(item=_item("WORK_REQUEST", number, "접수대기", language, assignee_id=to), **named)
         case "status-changed":
-            item = _item("TECH_TASK", number, "개발중", language, ownerId=to)
+            item = _item("TECH_TASK", number, "개발중", language, owner_id=to)
             return StatusChanged(item=item, before="검토중", **named)
         case "mentioned":
             person = demo_person(to)
             text = f"@[{person.name if person else to}]({to}) {_ASKS[language]}"
             return Commented(item=_item("DEFECT", number, "분석중", language), text=text, **named)
         case "deployment-failed":
-            item = _item("DEPLOYMENT", number, "실패", language, assigneeId=to)
+            item = _item("DEPLOYMENT", number, "실패", language, assignee_id=to)
             return StatusChanged(item=item, before="진행중", **named)
 
 
 def _item(kind: str, number: int, status: str, language: Language, **people: int) -> WorkItem:
     title = _TITLES[language][kind]
-    return WorkItem(refType=kind, refId=number, title=title, docNo=_called(kind, number), status=status, **people)
+    return WorkItem(ref_type=kind, ref_id=number, title=title, doc_no=_doc_no(kind, number), status=status, **people)
 
 
-def _called(kind: str, number: int) -> str:
+def _doc_no(kind: str, number: int) -> str:
     return f"{_PREFIXES[kind]}-{number:03}"

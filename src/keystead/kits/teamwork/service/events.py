@@ -1,4 +1,4 @@
-"""What happens in a team, and who is told of it."""
+"""Events of a team, and who is notified about them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from keystead.errors import BadValue
+from keystead.kits.camel_model import CamelModel
 from keystead.kits.language import Language
 from keystead.kits.teamwork.models import Said
 from keystead.kits.teamwork.service.messages import message_of, title_of
-from keystead.kits.teamwork.service.notices import (
+from keystead.kits.teamwork.service.notice_rows import Told
+from keystead.kits.teamwork.service.notice_types import (
     ACTION_ASSIGNED,
     ASSIGNED,
     COMMENTED,
@@ -25,7 +27,6 @@ from keystead.kits.teamwork.service.notices import (
     MENTIONED,
     STATUS_CHANGED,
     TEAM_INVITED,
-    Told,
 )
 from keystead.kits.teamwork.service.tables import ID_MAX_BYTES
 from keystead.parts.tables import checked_name
@@ -51,8 +52,8 @@ _DAYS_MOST: Final = 4_000_000  # from the first day that can be written to the l
 User: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
-def _kept(text: str) -> str:
-    """A text that every database can keep as a key."""
+def _check_name(text: str) -> str:
+    """Refuse a text that some database cannot store as a key."""
     try:
         checked_name(text, ID_MAX_BYTES)
     except BadValue as error:
@@ -62,41 +63,37 @@ def _kept(text: str) -> str:
 
 RefId: TypeAlias = (
     Annotated[int, Field(ge=0, le=2**53)]
-    | Annotated[str, Field(min_length=1, max_length=ID_MAX_BYTES), AfterValidator(_kept)]
+    | Annotated[str, Field(min_length=1, max_length=ID_MAX_BYTES), AfterValidator(_check_name)]
 )
-EventId: TypeAlias = Annotated[str, Field(min_length=1, max_length=180), AfterValidator(_kept)]
+EventId: TypeAlias = Annotated[str, Field(min_length=1, max_length=180), AfterValidator(_check_name)]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class WorkItem(_Frozen):
+class WorkItem(CamelModel, frozen=True, extra="forbid"):
     """What an event is about. `ownerId` has asked for it, reported it or proposed it; `assigneeId` works on it, and
     manages it where it is a deployment."""
 
-    refType: RefType  # noqa: N815 - names as they are published
-    refId: RefId  # noqa: N815
+    ref_type: RefType
+    ref_id: RefId
     title: str = Field(max_length=_TEXT_MOST)
-    docNo: str = Field("", max_length=32)  # noqa: N815
+    doc_no: str = Field("", max_length=32)
     status: str = Field("", max_length=64)
-    ownerId: User | None = None  # noqa: N815
-    assigneeId: User | None = None  # noqa: N815
+    owner_id: User | None = None
+    assignee_id: User | None = None
 
     @property
     def called(self) -> str:
         """As people call it: `WR-001`."""
-        return self.docNo or f"{self.refType} {self.refId}"
+        return self.doc_no or f"{self.ref_type} {self.ref_id}"
 
     @property
     def is_closed(self) -> bool:
-        return self.status in CLOSED.get(self.refType, ())
+        return self.status in CLOSED.get(self.ref_type, ())
 
 
-class _OfItem(_Frozen):
+class _OfItem(CamelModel, frozen=True, extra="forbid"):
     id: EventId = Field(description="The same each time that it is told of.")
     item: WorkItem
-    actorId: User | None = Field(None, description="Who did it.")  # noqa: N815
+    actor_id: User | None = Field(None, description="Who did it.")
 
 
 class Assigned(_OfItem):
@@ -129,7 +126,7 @@ class Invited(_OfItem):
     """Somebody was asked into a team, or given an action item."""
 
     kind: Literal["team-invited", "action-assigned"]
-    userId: User  # noqa: N815
+    user_id: User
 
 
 class DeadlineNear(_OfItem):
@@ -146,22 +143,22 @@ Event: TypeAlias = Annotated[
 
 
 def told_by(event: Event, language: Language = "en", *, actor: str | None = None) -> list[Told]:
-    """Who is told what of an event. Each user once; nobody of what they did themselves.
+    """The notices of an event: at most one for each user. You are never notified about your own actions.
 
     actor   the name of who did it, where it is known
     """
     found: dict[int, Told] = {}
     item = event.item
     for user, kind, text in _recipients(event):
-        if (user == event.actorId and not isinstance(event, DeadlineNear)) or user in found:
+        if (user == event.actor_id and not isinstance(event, DeadlineNear)) or user in found:
             continue
-        said = _said(event, kind, text, actor)
+        said = _make_said(event, kind, text, actor)
         words = title_of(kind, said, language), message_of(said, language)
-        found[user] = Told(user, kind, *words, item.refType, str(item.refId), said)
+        found[user] = Told(user, kind, *words, item.ref_type, str(item.ref_id), said)
     return list(found.values())
 
 
-def _said(event: Event, kind: str, text: str, actor: str | None) -> Said:
+def _make_said(event: Event, kind: str, text: str, actor: str | None) -> Said:
     item = event.item
     is_change = isinstance(event, StatusChanged) and kind != IDEA_ADOPTED
     return Said(
@@ -169,7 +166,7 @@ def _said(event: Event, kind: str, text: str, actor: str | None) -> Said:
         doc=item.title if kind == TEAM_INVITED and item.title else item.called,
         item=item.title,
         actor=actor or None,
-        assigneeId=item.assigneeId,
+        assignee_id=item.assignee_id,
         before=event.before if isinstance(event, StatusChanged) and is_change else None,
         after=item.status if is_change else None,
         text=text or None,
@@ -179,35 +176,35 @@ def _said(event: Event, kind: str, text: str, actor: str | None) -> Said:
 
 
 def _recipients(event: Event) -> Iterator[tuple[int, str, str]]:
-    """Users, each with the type of the notice and what was written; of one who comes twice, the first counts."""
+    """Users, each with the type of the notice and the text. For a repeated user, the first one counts."""
     item = event.item
     if isinstance(event, Assigned):
-        yield from _each(ASSIGNED, item.assigneeId)
+        yield from _each(ASSIGNED, item.assignee_id)
     elif isinstance(event, StatusChanged):
-        yield from _of_status(event)
+        yield from _recipients_of_status(event)
     elif isinstance(event, Commented):
         text = event.text[:_TEXT_MOST]
         mentioned = list(dict.fromkeys(map(int, _MENTION.findall(event.text))))[:_MENTIONS_MOST]
         yield from ((user, MENTIONED, text) for user in mentioned if user > 0)
-        yield from _each(COMMENTED, item.ownerId, item.assigneeId, text=text)
+        yield from _each(COMMENTED, item.owner_id, item.assignee_id, text=text)
     elif isinstance(event, DefectRegistered):
-        yield from _each(DEFECT_REGISTERED, item.assigneeId)
+        yield from _each(DEFECT_REGISTERED, item.assignee_id)
     elif isinstance(event, Invited):
-        yield event.userId, TEAM_INVITED if event.kind == "team-invited" else ACTION_ASSIGNED, ""
+        yield event.user_id, TEAM_INVITED if event.kind == "team-invited" else ACTION_ASSIGNED, ""
     else:
-        yield from _each(DEADLINE, item.assigneeId)
+        yield from _each(DEADLINE, item.assignee_id)
 
 
-def _of_status(event: StatusChanged) -> Iterator[tuple[int, str, str]]:
+def _recipients_of_status(event: StatusChanged) -> Iterator[tuple[int, str, str]]:
     item = event.item
     if event.before == item.status:
         return
-    if item.refType == "DEPLOYMENT":
-        yield from _each(_DEPLOYMENT_TYPES.get(item.status, STATUS_CHANGED), item.assigneeId)
-    elif item.refType == "PROJECT_IDEA" and item.status == _ADOPTED:
-        yield from _each(IDEA_ADOPTED, item.ownerId)
+    if item.ref_type == "DEPLOYMENT":
+        yield from _each(_DEPLOYMENT_TYPES.get(item.status, STATUS_CHANGED), item.assignee_id)
+    elif item.ref_type == "PROJECT_IDEA" and item.status == _ADOPTED:
+        yield from _each(IDEA_ADOPTED, item.owner_id)
     else:
-        yield from _each(STATUS_CHANGED, item.ownerId, item.assigneeId)
+        yield from _each(STATUS_CHANGED, item.owner_id, item.assignee_id)
 
 
 def _each(kind: str, *users: int | None, text: str = "") -> Iterator[tuple[int, str, str]]:

@@ -8,7 +8,7 @@ from typing import Final
 
 from keystead.kits.language import Language
 from keystead.kits.teamwork.models import Said
-from keystead.kits.teamwork.service.notices import (
+from keystead.kits.teamwork.service.notice_types import (
     ACTION_ASSIGNED,
     ASSIGNED,
     COMMENTED,

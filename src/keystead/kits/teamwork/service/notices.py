@@ -1,99 +1,35 @@
-"""Notices in the database: each is written once, in the order of its reader, and stays until it is read and after."""
+"""Notices in the database: each is written once, at the next place of its reader, and kept after it is read."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import ValidationError
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, select, update
 
 from keystead.errors import BadValue
-from keystead.kits.teamwork.models import Said
 from keystead.kits.teamwork.service.batches import Batches
+from keystead.kits.teamwork.service.notice_rows import Notice, Told, notice_of
+from keystead.kits.teamwork.service.notice_types import PREFERENCES
+from keystead.kits.teamwork.service.notice_writes import MarkPublished, NoticeJob, WriteNotices, write_batch
 from keystead.kits.teamwork.service.tables import NOTICES, READERS
 from keystead.kits.teamwork.service.tables import PREFERENCES as PREFERENCE_ROWS
-from keystead.parts.tables import Tables, insert_new, locked_rows
+from keystead.parts.tables import Tables, insert_new
 
-PAGE_MOST: Final = 100
 _LARGEST: Final = 2**63 - 1
 _BATCH: Final = 300  # notices in one transaction
-_PAIRS: Final = 16
 _UNPUBLISHED_MOST: Final = 100  # of one reader at a time
 
 _SO_FAR: Final = (READERS.c.last_place - READERS.c.waiting).label("so_far")  # how far the stream is known to be
 _THERE: Final = NOTICES.c.deleted_at_ms.is_(None)
 
-# The kinds of notices, and the preference that each goes by. What is in none of them is always told.
-ASSIGNED, STATUS_CHANGED, DEADLINE = "담당자배정", "상태변경", "마감임박"
-DEFECT_REGISTERED, COMMENTED, MENTIONED = "결함등록", "댓글등록", "멘션"
-DEPLOYED, DEPLOYMENT_FAILED = "배포완료", "배포실패"
-TEAM_INVITED, IDEA_ADOPTED, ACTION_ASSIGNED = "팀초대", "아이디어채택", "액션아이템배정"
-TYPES: Final = (
-    STATUS_CHANGED,
-    ASSIGNED,
-    DEADLINE,
-    DEFECT_REGISTERED,
-    COMMENTED,
-    DEPLOYED,
-    DEPLOYMENT_FAILED,
-    TEAM_INVITED,
-    IDEA_ADOPTED,
-    ACTION_ASSIGNED,
-    MENTIONED,
-)
-PREFERENCE_OF: Final[Mapping[str, str]] = {
-    ASSIGNED: "assign",
-    ACTION_ASSIGNED: "assign",
-    COMMENTED: "comment",
-    DEADLINE: "deadline",
-    STATUS_CHANGED: "status",
-    DEPLOYED: "deploy",
-    DEPLOYMENT_FAILED: "deploy",
-    MENTIONED: "mention",
-}
-PREFERENCES: Final = ("assign", "comment", "deadline", "status", "deploy", "mention")
-
-
-@dataclass(frozen=True)
-class Told:
-    """What somebody is to be told of."""
-
-    user: int
-    type: str
-    title: str
-    message: str
-    ref_type: str
-    ref_id: str
-    said: Said | None = None  # the same as title and message, for words in another language
-
-
-@dataclass(frozen=True)
-class Notice:
-    """A notice, as it was written. `place` is its place among those of its reader."""
-
-    id: int
-    user: int
-    place: int
-    event_id: str
-    type: str
-    title: str
-    message: str
-    ref_type: str
-    ref_id: str
-    is_read: bool
-    slack_sent: bool
-    created_at_ms: int
-    said: Said | None = None
-
 
 @dataclass(frozen=True)
 class Reach:
-    """How far the notices of a reader go: the place of the newest, and how far they are known to be on the stream.
+    """The place of a reader's newest notice, and of the last one that is known to be published.
 
-    The stream may be further than is known here, and never is further than the newest.
+    The stream may be ahead of `published`, but never of `newest`.
     """
 
     newest: int = 0
@@ -102,29 +38,11 @@ class Reach:
 
 @dataclass(frozen=True)
 class Unpublished:
-    """Notices of a reader that are not on the stream yet, up to a place: what is missing there was deleted."""
+    """Notices of a reader that are not on the stream yet, up to a place. Missing places were deleted."""
 
     notices: list[Notice]
     up_to: int
     is_all: bool
-
-
-@dataclass(frozen=True, eq=False)
-class _Telling:
-    """What one event tells, to be written; the users of `told` are different."""
-
-    event_id: str
-    told: Sequence[Told]
-    at_ms: int
-
-
-@dataclass(frozen=True, eq=False)
-class _Published:
-    """The notices of a reader are on the stream up to this one."""
-
-    user: int
-    place: int
-    event_id: str | None
 
 
 @dataclass(frozen=True)
@@ -136,32 +54,31 @@ class Page:
 
 
 class Notices:
-    """The tables of notices as operations; each is one transaction. A database that is away is a StoreError."""
+    """The tables of notices as operations; each is one transaction. A database outage is a StoreError."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._batches: Batches[_Telling | _Published] = Batches(
-            lambda jobs: tables.write(lambda connection: _written(connection, jobs)),
-            lambda job: len(job.told) if isinstance(job, _Telling) else 1,
+        self._batches: Batches[NoticeJob] = Batches(
+            lambda jobs: tables.write(lambda connection: write_batch(connection, jobs)),
+            lambda job: len(job.told) if isinstance(job, WriteNotices) else 1,
             _BATCH,
         )
 
     # --- writing ---------------------------------------------------------------------------------------------
 
     async def tell(self, event_id: str, told: Sequence[Told], at_ms: int) -> list[Notice]:
-        """Write what an event tells, one notice for each who wants to hear of it; what was written now.
+        """Write the notices of an event, but for readers who turned their type off. Returns the new ones.
 
-        All of them or none, and each once for an event, however often it is told of. Events that are told of at the
-        same moment are written in one transaction.
+        Atomic and idempotent: a reader gets one notice for an event id. Concurrent events share one transaction.
         """
         for one in told:
             _check_user(one.user)
         ordered = sorted({one.user: one for one in told}.values(), key=lambda one: one.user)
-        return await self._batches.add(_Telling(event_id, ordered, at_ms)) if ordered else []
+        return await self._batches.add(WriteNotices(event_id, ordered, at_ms)) if ordered else []
 
     async def behind(self, *, most: int = 10_000) -> dict[int, int]:
         """Readers whose newest notices are not on the stream yet, by their ids, each with how far the stream is."""
-        # Without an order: so the index of those who wait is used, and not that of all readers.
+        # No ORDER BY: it would use the index of all readers instead of the one of waiting readers.
         asked = select(READERS.c.user_id, _SO_FAR).where(READERS.c.waiting > 0).limit(most)
         found = await self._tables.read(lambda connection: connection.execute(asked).all())
         return {row.user_id: row.so_far for row in sorted(found)}
@@ -176,7 +93,7 @@ class Notices:
         ends = behind.c.so_far + _UNPUBLISHED_MOST
         places = (NOTICES.c.place > behind.c.so_far, NOTICES.c.place <= ends)
         own = and_(NOTICES.c.user_id == behind.c.reader, *places, _THERE)
-        # One statement, so that all of it is of one moment.
+        # One statement, for a consistent snapshot.
         asked = select(behind, NOTICES).select_from(behind.outerjoin(NOTICES, own))
 
         def work(connection: Connection) -> dict[int, Unpublished]:
@@ -185,18 +102,17 @@ class Notices:
                 up_to = min(row.last_place, row.so_far + _UNPUBLISHED_MOST)
                 one = found.setdefault(row.reader, Unpublished([], up_to, up_to == row.last_place))
                 if row.id is not None:
-                    one.notices.append(_notice(row))
+                    one.notices.append(notice_of(row._mapping))
             return found
 
         return await self._tables.read(work)
 
     async def published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
-        """The notices of a reader are on the stream up to this place. An earlier one than is known changes nothing.
+        """The notices of a reader are on the stream up to this place. An earlier place changes nothing.
 
-        False: this place tells of another event, or was never given: its reader was erased meanwhile, and nothing is
-        changed.
+        False: the place belongs to another event, or does not exist: the reader was erased meanwhile. Nothing changes.
         """
-        done: bool = await self._batches.add(_Published(user, place, event_id))
+        done: bool = await self._batches.add(MarkPublished(user, place, event_id))
         return done
 
     async def reach(self, user: int) -> Reach:
@@ -228,12 +144,12 @@ class Notices:
     ) -> Page:
         """Notices of a user, the newest first: all, or those that are read or not, of one kind of work item, or of
         one item."""
-        where = _wanted(user, read, ref_type, ref_id)
+        where = _filters(user, read, ref_type, ref_id)
 
         def work(connection: Connection) -> Page:
             total = connection.execute(select(func.count()).select_from(NOTICES).where(*where)).scalar_one()
             asked = select(NOTICES).where(*where).order_by(NOTICES.c.place.desc()).limit(size).offset(page * size)
-            return Page([_notice(row) for row in connection.execute(asked)], total)
+            return Page([notice_of(row._mapping) for row in connection.execute(asked)], total)
 
         return await self._tables.read(work)
 
@@ -241,7 +157,7 @@ class Notices:
         """A notice of a user; None: there is none, or it is another's, or deleted."""
         asked = _own(user).where(NOTICES.c.id == _bounded(notice_id), _THERE)
         row = await self._tables.read(lambda connection: connection.execute(asked).first())
-        return None if row is None else _notice(row)
+        return None if row is None else notice_of(row._mapping)
 
     async def unread(self, user: int) -> dict[str, int]:
         """How many notices of a user are not read, by the kind of work item."""
@@ -267,14 +183,14 @@ class Notices:
         where = (NOTICES.c.ref_type == ref_type, NOTICES.c.ref_id == ref_id, NOTICES.c.type == kind, _THERE)
         asked = select(NOTICES).where(*where).order_by(NOTICES.c.id.desc()).limit(1)
         row = await self._tables.read(lambda connection: connection.execute(asked).first())
-        return None if row is None else _notice(row)
+        return None if row is None else notice_of(row._mapping)
 
     # --- deleting --------------------------------------------------------------------------------------------
 
     async def delete(self, user: int, notice_id: int, at_ms: int) -> bool:
         """Delete a notice of a user. False: there is none, or it is another's.
 
-        Its words are gone at once. That it was there is known until it expires: its event, told of again, stays told.
+        Its text is gone at once. The row stays until it expires, for deduplication of its event.
         """
         where = (NOTICES.c.user_id == user, NOTICES.c.id == _bounded(notice_id), _THERE)
         gone = {"title": "", "message": "", "said": None, "is_read": True, "deleted_at_ms": at_ms}
@@ -324,144 +240,11 @@ class Notices:
         return await self.preferences(user)
 
 
-def _written(connection: Connection, jobs: Sequence[_Telling | _Published]) -> list[Any]:
-    """What each job returns, all in one transaction.
-
-    Who may interleave: batches of other processes. All readers are locked first, and in one order, so that two batches
-    never wait for each other, and places follow each other in the order of the commits.
-    """
-    tellings = [job for job in jobs if isinstance(job, _Telling)]
-    marks = [job for job in jobs if isinstance(job, _Published)]
-    wanted = _wanted_of(connection, tellings)
-    users = {one.user for telling in tellings for one in wanted[telling]}
-    fresh = [{"user_id": user, "last_place": 0, "waiting": 0} for user in users]
-    asked = select(READERS.c.user_id, READERS.c.last_place).where(
-        READERS.c.user_id.in_(sorted(users | {mark.user for mark in marks}))
-    )
-    places = {row.user_id: row.last_place for row in locked_rows(connection, asked, READERS, fresh)}
-    notices = _insert(connection, wanted, places)
-    marked = _mark(connection, marks)
-    return [notices[job] if isinstance(job, _Telling) else marked[job] for job in jobs]
-
-
-def _wanted_of(connection: Connection, tellings: Sequence[_Telling]) -> dict[_Telling, list[Told]]:
-    """What is to be told, but for what its reader does not want to hear of."""
-    users = {one.user for telling in tellings for one in telling.told if one.type in PREFERENCE_OF}
-    if not users:
-        return {telling: list(telling.told) for telling in tellings}
-    asked = select(PREFERENCE_ROWS).where(PREFERENCE_ROWS.c.user_id.in_(sorted(users)))
-    found = {row["user_id"]: row for row in connection.execute(asked).mappings()}
-
-    def wants(one: Told) -> bool:
-        name, row = PREFERENCE_OF.get(one.type), found.get(one.user)
-        return name is None or row is None or bool(row[f"{name}_on"])
-
-    return {telling: [one for one in telling.told if wants(one)] for telling in tellings}
-
-
-def _insert(
-    connection: Connection, wanted: Mapping[_Telling, Sequence[Told]], places: dict[int, int]
-) -> dict[_Telling, list[Notice]]:
-    """Notices in the places after those that are taken; an event that its reader has heard of is left out."""
-    pairs = [(one.user, telling.event_id) for telling, told in wanted.items() for one in told]
-    if not pairs:
-        return {telling: [] for telling in wanted}
-    taken = {(row.user_id, row.event_id) for row in _found(connection, NOTICES.c.event_id, pairs)}
-    rows: dict[tuple[int, str], dict[str, Any]] = {}
-    made: dict[_Telling, list[tuple[int, str]]] = {telling: [] for telling in wanted}
-    for telling, told in wanted.items():
-        for one in told:
-            pair = (one.user, telling.event_id)
-            if pair not in taken:
-                taken.add(pair)
-                places[one.user] += 1
-                rows[pair] = _row(telling.event_id, one, places[one.user], telling.at_ms)
-                made[telling].append(pair)
-    if not rows:
-        return {telling: [] for telling in wanted}
-    connection.execute(insert(NOTICES), list(rows.values()))
-    counts = Counter(user for user, _ in rows)
-    more: ColumnElement[int] = bindparam("more")
-    counted = {"last_place": READERS.c.last_place + more, "waiting": READERS.c.waiting + more}
-    connection.execute(
-        update(READERS).where(READERS.c.user_id == bindparam("user")).values(counted),
-        [{"user": user, "more": counts[user]} for user in sorted(counts)],
-    )
-    newest = NOTICES.c.place > READERS.c.last_place - max(counts.values())
-    asked = (
-        select(NOTICES.c.id, NOTICES.c.user_id, NOTICES.c.event_id)
-        .join(READERS, READERS.c.user_id == NOTICES.c.user_id)
-        .where(READERS.c.user_id.in_(sorted(counts)), newest)
-    )
-    ids = {(row.user_id, row.event_id): int(row.id) for row in connection.execute(asked)}
-    return {telling: [_made(ids[pair], rows[pair]) for pair in pairs] for telling, pairs in made.items()}
-
-
-def _found(
-    connection: Connection, column: ColumnElement[Any], pairs: Sequence[tuple[int, Any]]
-) -> Iterator[Row[Any, Any, Any]]:
-    """Notices of these users with these values of a column, and maybe others of theirs.
-
-    A few at a time, each user with each value: that is looked up in an index. SQLite reads a whole table for a list of
-    pairs.
-    """
-    asked = select(NOTICES.c.user_id, NOTICES.c.place, NOTICES.c.event_id)
-    for first in range(0, len(pairs), _PAIRS):
-        users, values = zip(*pairs[first : first + _PAIRS], strict=True)
-        yield from connection.execute(asked.where(NOTICES.c.user_id.in_(set(users)), column.in_(set(values))))
-
-
-def _row(event_id: str, told: Told, place: int, at_ms: int) -> dict[str, Any]:
-    return {
-        "user_id": told.user,
-        "place": place,
-        "event_id": event_id,
-        "type": told.type,
-        "title": told.title,
-        "message": told.message,
-        "ref_type": told.ref_type,
-        "ref_id": told.ref_id,
-        "is_read": False,
-        "slack_sent": False,
-        "created_at_ms": at_ms,
-        "said": None if told.said is None else told.said.model_dump_json(),
-    }
-
-
-def _mark(connection: Connection, marks: Sequence[_Published]) -> dict[_Published, bool]:
-    """Note how far the stream is; for each whether it is of this reader, and not of one who was erased."""
-    if not marks:
-        return {}
-    places = [(mark.user, mark.place) for mark in marks]
-    events = {(row.user_id, row.place): row.event_id for row in _found(connection, NOTICES.c.place, places)}
-    reached = select(READERS.c.user_id, READERS.c.last_place).where(
-        READERS.c.user_id.in_(sorted({mark.user for mark in marks}))
-    )
-    last = {row.user_id: row.last_place for row in connection.execute(reached)}
-
-    def is_of_reader(mark: _Published) -> bool:
-        # A notice that its reader has deleted meanwhile leaves its place, and nobody else's.
-        found = events.get((mark.user, mark.place), mark.event_id)
-        return mark.place <= last.get(mark.user, 0) and mark.event_id in (None, found)
-
-    done = {mark: is_of_reader(mark) for mark in marks}
-    left = READERS.c.last_place - bindparam("place")
-    noted = [{"user": mark.user, "place": mark.place} for mark, is_own in done.items() if is_own]
-    if noted:
-        connection.execute(
-            update(READERS)
-            .where(READERS.c.user_id == bindparam("user"), READERS.c.waiting > left)
-            .values(waiting=left),
-            sorted(noted, key=lambda one: one["user"]),
-        )
-    return done
-
-
 def _own(user: int) -> Select[Any]:
     return select(NOTICES).where(NOTICES.c.user_id == user)
 
 
-def _wanted(user: int, read: bool | None, ref_type: str | None, ref_id: str | None) -> list[ColumnElement[bool]]:
+def _filters(user: int, read: bool | None, ref_type: str | None, ref_id: str | None) -> list[ColumnElement[bool]]:
     where: list[ColumnElement[bool]] = [NOTICES.c.user_id == user, _THERE]
     if read is not None:
         where.append(NOTICES.c.is_read.is_(read))
@@ -470,35 +253,6 @@ def _wanted(user: int, read: bool | None, ref_type: str | None, ref_id: str | No
     if ref_id is not None:
         where.append(NOTICES.c.ref_id == ref_id)
     return where
-
-
-def _notice(row: Row[Any]) -> Notice:
-    return _made(row.id, dict(row._mapping))
-
-
-def _made(notice_id: int, row: Mapping[str, Any]) -> Notice:
-    return Notice(
-        notice_id,
-        row["user_id"],
-        row["place"],
-        row["event_id"],
-        row["type"],
-        row["title"],
-        row["message"],
-        row["ref_type"],
-        row["ref_id"],
-        bool(row["is_read"]),
-        bool(row["slack_sent"]),
-        row["created_at_ms"],
-        _said(row["said"]),
-    )
-
-
-def _said(text: str | None) -> Said | None:
-    try:
-        return None if text is None else Said.model_validate_json(text)
-    except ValidationError:
-        return None  # as of a later Keystead: there are the words in the server's language
 
 
 def _check_user(user: int) -> None:

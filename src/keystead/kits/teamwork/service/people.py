@@ -105,7 +105,7 @@ class People:
         return done
 
     async def find(self, user: int) -> UserSession | None:
-        """Who somebody is; None: nobody of ours. In no team, their `teamId` is 0."""
+        """Who somebody is; None: nobody of ours. In no team, their `team_id` is 0."""
         asked = select(PEOPLE).where(PEOPLE.c.user_id == user)
         row = await self._tables.read(lambda connection: connection.execute(asked).first())
         return None if row is None else person_of(row)
@@ -133,9 +133,9 @@ def _row_of(person: UserSession) -> dict[str, Any]:
         "name": person.name,
         "email": person.email,
         "role": person.role,
-        "team_id": person.teamId,
-        "team_role": person.teamRole,
-        "slack_id": person.slackId,
+        "team_id": person.team_id,
+        "team_role": person.team_role,
+        "slack_id": person.slack_id,
     }
 
 
@@ -144,9 +144,9 @@ def person_of(row: Row[Any]) -> UserSession:
         name=row.name,
         email=row.email,
         role=row.role,
-        teamId=row.team_id,
-        teamRole=row.team_role,
-        slackId=row.slack_id,
+        team_id=row.team_id,
+        team_role=row.team_role,
+        slack_id=row.slack_id,
     )
 
 

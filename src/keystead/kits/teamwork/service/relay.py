@@ -1,4 +1,4 @@
-"""From the table to the stream: what is written is published, once and in order, whatever dies or is away meanwhile."""
+"""The relay: publishes stored notices to the stream, exactly once and in order, across crashes and outages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from keystead.errors import CommandError, StoreClosed, StoreError
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification
 from keystead.kits.teamwork.service.dashboard import Dashboard
-from keystead.kits.teamwork.service.notices import Notice, Notices, Unpublished
+from keystead.kits.teamwork.service.notice_rows import Notice
+from keystead.kits.teamwork.service.notices import Notices, Unpublished
 from keystead.parts.background_loop import Rounds
 from keystead.parts.feed import Feed
 from keystead.parts.outbox import Outbox
@@ -31,23 +32,23 @@ _LONGEST_TRY_S: Final = 5.0
 
 
 class Relay(Rounds[None]):
-    """Publishes what the table holds and the stream does not, in every process, until it is stopped.
+    """Publishes the notices that are in the table and not on the stream. Runs in every process until it is stopped.
 
-    All notices of a reader that wait, in one atomic step: they are put into the reader's log, sent to the channel, and
-    given to the outbox for Slack. Then the table is told how far the stream is. **Who may interleave:** relays of other
-    processes, and this one itself after a crash. They go through the places of a reader in the same order; the log
-    refuses a place that it has, and with it the whole step; so each notice is on the stream once and in order, and
-    handed on once, and no lock is needed. While the store is away, notices wait in the table. A reader whose log cannot
-    be written to holds up no other.
+    One atomic step publishes all waiting notices of a reader: it appends them to the reader's log, sends them to the
+    channel and adds them to the outbox for Slack. Then the table records how far the stream is. **Who may interleave:**
+    relays of other processes, and this one after a crash. All go through the places of a reader in the same order. The
+    log refuses a place that it has, and with it the whole step. So each notice is on the stream once, in order, and
+    handed on once, without a lock. While the store is down, notices wait in the table. A reader whose log cannot be
+    written does not block other readers.
 
-    Where the log is ahead of the table, as after a database came back from a backup, the log begins anew: notices that
-    are new have the places of those that the table has forgotten. Readers are told that they may have missed some.
+    If the log is ahead of the table, for example after a database was restored from a backup, the log starts over: new
+    notices have the places of those that the table has lost. Readers are told that they may have missed some.
 
     outbox      without it nothing goes to Slack
-    dashboard   what is counted for a reader is dropped with each of their notices
+    dashboard   each notice invalidates the cached summary of its reader
 
-    A process publishes at once what it has told itself (`wake`), so that processes are not in each other's way. What
-    another one has left, because it was killed, is published by whoever sees that nothing has moved for two seconds.
+    A process publishes its own notices at once (`wake`), so that processes do not compete. If a process was killed, its
+    notices are published by another that has seen no progress for two seconds.
     """
 
     def __init__(
@@ -67,8 +68,10 @@ class Relay(Rounds[None]):
         self._outbox = outbox
         self._dashboard = dashboard
         self._complained: set[int] = set()
-        self._own: dict[int, None] = {}  # readers whom this process has told something
-        self._behind: dict[int, tuple[int, int]] = {}  # how far the stream of who waits is, and for how many looks
+        self._own: dict[int, None] = {}  # readers with new notices from this process
+        self._behind: dict[
+            int, tuple[int, int]
+        ] = {}  # by waiting reader: how far the stream is, and for how many looks
         self._next_look = 0.0
 
     def wake(self, users: Iterable[int]) -> None:
@@ -77,18 +80,18 @@ class Relay(Rounds[None]):
         self._woken.set()
 
     async def publish_waiting(self) -> int:
-        """All that waits now, whoever has told it; how many notices this process has put on the stream."""
+        """Publish all waiting notices of every process. Returns how many this process published."""
         total, moved = 0, -1
-        while moved:  # or others were faster, or it cannot be done
-            # Each in turn: whoever has very many keeps nobody waiting.
+        while moved:  # 0: other relays were faster, or publishing failed
+            # Round-robin: a reader with very many notices does not delay the others.
             moved = await self._publish_in_portions([*await self._notices.behind()])
             total += moved
         return total
 
     async def _publish_of(self, users: Collection[int]) -> int:
-        """What waits for these readers, or the oldest of it; whoever has more is this process's own from now on."""
+        """Publish the oldest waiting notices of these readers. This process goes on with readers who have more."""
         found = await self._notices.unpublished(users)
-        counts = await asyncio.gather(*(self._published(user, one) for user, one in found.items()))
+        counts = await asyncio.gather(*(self._try_publish(user, one) for user, one in found.items()))
         moved = (user for (user, one), count in zip(found.items(), counts, strict=True) if count and not one.is_all)
         self._own.update(dict.fromkeys(moved))
         return sum(counts)
@@ -98,9 +101,9 @@ class Relay(Rounds[None]):
         return sum([await self._publish_of(portion) for portion in portions])
 
     async def _publish_own(self) -> None:
-        """What this process has told of: the readers who wait the longest."""
+        """Publish the notices of this process, for the readers who have waited longest."""
         users = [*islice(self._own, _READERS_AT_ONCE)]
-        for user in users:  # before the look: whoever is told meanwhile is looked for again
+        for user in users:  # before the read, so that a notice written meanwhile triggers another one
             del self._own[user]
         try:
             await self._publish_of(users)
@@ -109,18 +112,18 @@ class Relay(Rounds[None]):
             raise
 
     async def _publish_left(self) -> None:
-        """What others have told of, and nobody goes on with."""
+        """Publish notices that another process left behind."""
         seen: dict[int, tuple[int, int]] = {}
         for user, place in (await self._notices.behind()).items():
             before, looks = self._behind.get(user, (-1, 0))
             seen[user] = (place, looks + 1 if place == before else 0)
         self._behind = seen
         stuck = [user for user, (_, looks) in seen.items() if looks >= _STUCK_LOOKS and user not in self._own]
-        stuck.reverse()  # should another be at them all the same, they meet only once
+        stuck.reverse()  # a relay that works on the same readers is met only once
         await self._publish_in_portions(stuck)
 
-    async def _published(self, user: int, found: Unpublished) -> int:
-        """What `_publish` does; 0 where it cannot be done for this reader alone."""
+    async def _try_publish(self, user: int, found: Unpublished) -> int:
+        """As `_publish`. Returns 0 if it fails for this reader alone."""
         try:
             count = await self._publish(user, found)
         except Exception as error:
@@ -134,14 +137,14 @@ class Relay(Rounds[None]):
         return count
 
     async def _publish(self, user: int, found: Unpublished) -> int:
-        if not found.notices:  # they were deleted before they came so far
+        if not found.notices:  # all were deleted before they were published
             await self._notices.published(user, found.up_to)
             return 0
         count = await self._put(user, found.notices)
         await self._drop_summaries(user)
         newest = found.notices[-1]
         if not await self._notices.published(user, newest.place, event_id=newest.event_id):
-            # They were erased while this was under way, and it came back by that.
+            # The reader was erased meanwhile, and this write brought the log back.
             await self._keys.notice_log(user).delete()
         return count
 
@@ -151,16 +154,16 @@ class Relay(Rounds[None]):
         try:
             await self._dashboard.changed(user)
         except StoreError as error:
-            # A cache that is away holds up no notice; what it keeps ends by itself.
+            # Cache outages do not block notifications; entries expire.
             _log.info("the summary of a user stays for its lifetime: %s", error)
 
     async def _put(self, user: int, notices: Sequence[Notice]) -> int:
-        """Put on the stream what of these is not there yet; how many this process has put."""
+        """Publish those that are not on the stream yet. Returns how many this process published."""
         log = self._keys.notice_log(user)
         shown = {notice.place: shown_as(notice) for notice in notices}
         if await self._feed.put(log, shown, *await self._more(notices, shown)):
             return len(notices)
-        # Another relay was here. It may have put some of them, and it goes on, too.
+        # Another relay was faster. It may have published some of them, and is still working.
         last = await self._feed.last_place(log)
         there = await self._feed.messages(log, notices[0].place, len(notices))
         for number, notice in enumerate(notices):
@@ -174,7 +177,7 @@ class Relay(Rounds[None]):
         return 0
 
     async def _more(self, notices: Sequence[Notice], shown: Mapping[int, Notification]) -> list[Operation[Any]]:
-        """What is done in one step with putting notices of one reader into their log."""
+        """The operations that share one step with the append to a reader's log."""
         user = notices[0].user
         channel = self._keys.notifications(user)
         more: list[Operation[Any]] = [channel.publish(shown[notice.place]) for notice in notices]
@@ -187,10 +190,10 @@ class Relay(Rounds[None]):
     async def _is_of_another_past(
         self, notice: Notice, shown: Notification, found: Notification | None, last: int
     ) -> bool:
-        """Whether what the log has at the place of a notice is not this notice, put before."""
+        """Whether the log holds another notice at this place, from before a restore."""
         if found is not None:
             return bool(_identity(found) != _identity(shown))
-        # It is not in the log any more, which is never ahead of its table.
+        # The log has trimmed it. A log is never ahead of its own table.
         return last > (await self._notices.reach(notice.user)).newest
 
     async def _round(self) -> float:
@@ -210,19 +213,19 @@ class Relay(Rounds[None]):
 
 
 def _identity(shown: Notification) -> Any:
-    # Not the words, which another version may have put in another way.
-    return shown.model_dump(mode="json", include={"notificationId", "createdAt"})
+    # Without the words, which another version may phrase differently.
+    return shown.model_dump(mode="json", include={"notification_id", "created_at"})
 
 
 def shown_as(notice: Notice) -> Notification:
     """A notice as it is published."""
     return Notification(
-        notificationId=notice.id,
+        notification_id=notice.id,
         type=notice.type,
         title=notice.title,
-        refType=notice.ref_type,
-        refId=ref_id_of(notice.ref_id),
-        createdAt=moment(notice.created_at_ms),
+        ref_type=notice.ref_type,
+        ref_id=ref_id_of(notice.ref_id),
+        created_at=moment(notice.created_at_ms),
         said=notice.said,
     )
 

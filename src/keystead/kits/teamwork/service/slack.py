@@ -15,7 +15,8 @@ from keystead.errors import StoreError
 from keystead.kits.language import Language
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service.messages import ASSIGNEE, OPEN, message_of, title_of
-from keystead.kits.teamwork.service.notices import (
+from keystead.kits.teamwork.service.notice_rows import Notice
+from keystead.kits.teamwork.service.notice_types import (
     ASSIGNED,
     COMMENTED,
     DEADLINE,
@@ -24,9 +25,8 @@ from keystead.kits.teamwork.service.notices import (
     IDEA_ADOPTED,
     MENTIONED,
     STATUS_CHANGED,
-    Notice,
-    Notices,
 )
+from keystead.kits.teamwork.service.notices import Notices
 from keystead.kits.teamwork.service.tables import SLACK_LOG
 from keystead.parts.cache import LoadFailed
 from keystead.parts.outbox import DeliveryFailed, OutboxMessage, Undeliverable
@@ -214,16 +214,16 @@ class SlackSender:
         Whom it concerns is mentioned by their id in Slack where it is known, and named otherwise.
         """
         language, said = self._slack.language, notice.said
-        reader = await self._called(notice.user)
+        reader = await self._find_name(notice.user)
         title = notice.title if said is None else title_of(notice.type, said, language, reader.name or None)
         message = notice.message if said is None else message_of(said, language)
-        title = _fitting(title, _TITLE_MOST)
+        title = _truncate(title, _TITLE_MOST)
         head = f"*{title}*\n" + (f"{reader.mention}{' ' if reader.is_member else ': '}" if reader.mention else "")
         foot = ""
-        if said is not None and said.assigneeId is not None and said.assigneeId != notice.user:
-            assignee = await self._called(said.assigneeId)
+        if said is not None and said.assignee_id is not None and said.assignee_id != notice.user:
+            assignee = await self._find_name(said.assignee_id)
             foot = f"\n{ASSIGNEE[language]}: {assignee.mention}" if assignee.mention else ""
-        text = head + _fitting(message, _TEXT_MOST - len(head) - len(foot)) + foot
+        text = head + _truncate(message, _TEXT_MOST - len(head) - len(foot)) + foot
         section = {"type": "section", "block_id": f"notice-{notice.id}", "text": {"type": "mrkdwn", "text": text}}
         blocks: list[dict[str, Any]] = [section]
         link = self._link(notice)
@@ -236,16 +236,16 @@ class SlackSender:
         }
         return made if not self._slack.channel else {"channel": self._slack.channel, **made}
 
-    async def _called(self, user: int) -> _Called:
+    async def _find_name(self, user: int) -> _Called:
         try:
             person = None if self._person is None else await self._person(user)
         except (StoreError, LoadFailed):
             person = None  # a message that names nobody is better than none
         if person is None:
             return _Called("", "")
-        if person.slackId:
-            return _Called(person.name, f"<@{_escaped(person.slackId)}>", is_member=True)
-        return _Called(person.name, _fitting(person.name, _NAME_MOST))
+        if person.slack_id:
+            return _Called(person.name, f"<@{_escape(person.slack_id)}>", is_member=True)
+        return _Called(person.name, _truncate(person.name, _NAME_MOST))
 
     # --- the wire --------------------------------------------------------------------------------------------
 
@@ -292,14 +292,14 @@ def _word_of(body: bytes) -> str:
     return error[:_LONGEST_WORD] if isinstance(error, str) and error else "without a reason"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Slack reads `<…>` as a link or a mention, and `&` as the beginning of an entity."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _fitting(text: str, most: int) -> str:
+def _truncate(text: str, most: int) -> str:
     """A text as Slack reads it, of at most so many characters, and not cut within an entity."""
-    escaped = _escaped(text)
+    escaped = _escape(text)
     if len(escaped) <= most:
         return escaped
     cut = escaped[:most]

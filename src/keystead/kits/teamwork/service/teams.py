@@ -93,9 +93,9 @@ class Teams:
     """Teams, members and invitations, in the tables of the kit.
 
     `by` is who asks for something; None: an operator, who may do all of it. Whether they may is looked at in the same
-    transaction that does it. **Who may interleave:** another who changes the same team. Its row is locked first, so two
-    owners who leave at the same moment do so one after the other, and the second is refused. Of any number of people
-    who use one link at the same moment one is in, since its row is locked, and deleted in the step that lets them in.
+    transaction that does it. **Who may interleave:** another change of the same team. The row of the team is locked
+    first, so two owners who leave at once are serialized, and the second is refused. However many people use one link
+    at once, one gets in: its row is locked, and deleted in the transaction that admits them.
     """
 
     def __init__(self, tables: Tables, people: People, now_ms: Callable[[], int], *, invitation_ms: int) -> None:
@@ -399,7 +399,7 @@ def _role_of(connection: Connection, user: int, team: int) -> str | None:
 
 
 def _role_in(person: UserSession | None, team: int) -> str | None:
-    return person.teamRole if person is not None and person.teamId == team else None
+    return person.team_role if person is not None and person.team_id == team else None
 
 
 def _count(connection: Connection, team: int, role: str | None = None) -> int:

@@ -1,23 +1,19 @@
-"""A team at work: who is asking, what they are told, what is due. It knows no HTTP."""
+"""The teamwork service: users, teams, notices, deadlines and jobs. It knows no HTTP."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from datetime import date
 from functools import partial
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import httpx2
 
-from keystead.errors import BadDeclaration, KeysteadError, StoreClosed, StoreError, Unreadable
+from keystead.errors import BadDeclaration
 from keystead.kits.kit import Site
-from keystead.kits.language import Language
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Deadline, Notification, UserSession
 from keystead.kits.teamwork.service.dashboard import Count, Dashboard, Work
@@ -25,27 +21,26 @@ from keystead.kits.teamwork.service.deadlines import Deadlines, FoundItem
 from keystead.kits.teamwork.service.demo import DemoTeam
 from keystead.kits.teamwork.service.events import DeadlineNear, Event, Invited, WorkItem, told_by
 from keystead.kits.teamwork.service.links import item_link
-from keystead.kits.teamwork.service.messages import title_of
-from keystead.kits.teamwork.service.notices import ASSIGNED, Notice, Notices, Told
+from keystead.kits.teamwork.service.notice_rows import Notice, Told
+from keystead.kits.teamwork.service.notice_types import ASSIGNED
+from keystead.kits.teamwork.service.notices import Notices
 from keystead.kits.teamwork.service.people import TEXT_MOST, People, checked_slack_id
 from keystead.kits.teamwork.service.relay import SLACK, Relay
 from keystead.kits.teamwork.service.settings import LIMITS, TeamworkSettings
 from keystead.kits.teamwork.service.slack import Attempt, SlackLog, SlackSender
+from keystead.kits.teamwork.service.streams import PAUSE_S, NoticeStreams
 from keystead.kits.teamwork.service.tables import identity_of
 from keystead.kits.teamwork.service.teams import LEADS, NewInvitation, Team, TeamRefused, Teams
 from keystead.parts.admission import Admission, Admitted
-from keystead.parts.cache import Cache, LoadFailed
-from keystead.parts.feed import Feed, FeedItem, Missed, Pause
+from keystead.parts.cache import Cache
+from keystead.parts.feed import Feed
 from keystead.parts.jwt import Access, AccessTokens, RevokedTokens, SigningKeys
 from keystead.parts.limit import NamedLimits
 from keystead.parts.outbox import Outbox, OutboxKeys, OutboxPolicy
 from keystead.parts.schedule import Job, Run
 from keystead.schema.lifetime import duration_ms
 
-_log = logging.getLogger("keystead.teamwork")
-
 Load: TypeAlias = Callable[[int], Awaitable[UserSession | None]]
-Still: TypeAlias = Callable[[], Awaitable[bool | None]]
 
 _FIRST, _LAST = date(1970, 1, 1), date(9999, 12, 31)
 _COUNTED_MOST: Final = 10_000
@@ -56,28 +51,8 @@ _DOC_MOST: Final = 32  # of what people call a work item
 _GIVEN_UNTIL: Final = 900_000_000  # the numbers of teams that are given here are below
 _IDENTITIES_MOST: Final = 10_000
 
-# Nothing is lost for having waited: a notice that Slack did not take is tried for a month.
+# A notice that Slack does not accept is retried for a month.
 SLACK_PATIENCE: Final = OutboxPolicy(most_waiting=100_000, give_up_after="30d", longest_retry="10m")
-
-
-class TooManyStreams(KeysteadError):
-    """A user follows their notices in as many places as they may."""
-
-    code = "too-many-streams"
-
-
-class Began(NamedTuple):
-    """A reader follows from the notice after `place`; the newest that is known to be published is `newest`."""
-
-    place: int
-    newest: int
-
-
-class SignedOut(NamedTuple):
-    """The reader is signed out: nothing follows."""
-
-
-Followed: TypeAlias = Began | Missed | Pause | SignedOut | list[FeedItem[Notification]]
 
 
 class Teamwork:
@@ -108,8 +83,9 @@ class Teamwork:
         invitation_ms = duration_ms(settings.invitation_lifetime)
         self.teams = Teams(tables, self.people, site.now_ms, invitation_ms=invitation_ms)
         self.notices = Notices(tables)
+        self.streams = NoticeStreams(keys, self.notices, feed, settings.streams_per_user)
         self.slack_log = SlackLog(tables)
-        self.dashboard = Dashboard(keys, count or self._counted, self._unread)
+        self.dashboard = Dashboard(keys, count or self._count_work, self._unread)
         self.deadlines = Deadlines(
             keys,
             self._tell_near,
@@ -137,7 +113,6 @@ class Teamwork:
         )
         self.limit = NamedLimits(keys.requests, {**LIMITS, **settings.limits}, site.now_ms)
         self._identities: dict[str, int] = {}  # who signs in at this server -> their number here
-        self._open: Counter[int] = Counter()  # streams, by user
         self.slack: SlackSender | None = None
         self.relay: Relay | None = None
         # Where the server brings a provider to sign in at without an account, nobody else reaches it. People of an
@@ -158,25 +133,25 @@ class Teamwork:
     async def admit_identity(self, identity: str, name: str) -> Admitted[UserSession] | None:
         """Somebody who is signed in at this server, by their identity there, such as `login:42`, as a user of this kit.
 
-        Whoever comes for the first time is somebody new, in no team. None: the users are those of the application,
-        which gives out its own tokens. Raises LoadFailed while nobody can say who they are.
+        A first visit creates a user without a team. None: the application has its own users and issues its own tokens.
+        Raises LoadFailed while the user cannot be looked up.
         """
         if not self.takes_identities:
             return None
         whole, identity = identity, identity_of(identity)
         for _ in range(2):
-            user = await self._identified(identity, name)
+            user = await self._find_or_add_user(identity, name)
             person = await self.users.get(self.keys.user_session(user), partial(self.people.find, user))
             if person is not None:
                 claims = MappingProxyType({"identity": whole})
                 return Admitted(Access(str(user), "", 0, 0, claims), person)
-            # They were erased since this process last saw them, and are somebody new.
+            # The user was erased since this process cached the number: create a new one.
             self._identities.pop(identity, None)
             await self.user_changed(user)
         return None
 
-    async def _identified(self, identity: str, name: str) -> int:
-        """The number of a user. Those of an identity do not change, so they are remembered."""
+    async def _find_or_add_user(self, identity: str, name: str) -> int:
+        """The number of a user. It never changes for an identity, so it is cached."""
         demo = None if self.demo is None else await self.demo.named(name)
         if demo is not None:
             return demo
@@ -191,7 +166,7 @@ class Teamwork:
         return found
 
     async def user_changed(self, user: int) -> None:
-        """Somebody is another from now on: in every process the next request of theirs asks who they are."""
+        """A user has changed: their next request, in any process, loads them again."""
         await self.users.invalidate(self.keys.user_session(user))
 
     async def of_team(self, team: int, users: Collection[int]) -> set[int]:
@@ -199,14 +174,14 @@ class Teamwork:
         if self._load is None:
             return await self.people.of_team(team, users)
         found = {user: await self._load(user) for user in dict.fromkeys(users)}
-        return {user for user, person in found.items() if person is not None and person.teamId == team}
+        return {user for user, person in found.items() if person is not None and person.team_id == team}
 
     async def person(self, user: int) -> UserSession | None:
         """Who somebody is, as whoever knows the users says; None: nobody."""
         return await (self.people.find if self._load is None else self._load)(user)
 
     async def _name_of(self, user: int | None) -> str | None:
-        """What somebody is called; a name that has changed is known after a minute."""
+        """The name of a user, cached for a minute."""
         if user is None:
             return None
         now_ms = self.site.now_ms()
@@ -222,7 +197,7 @@ class Teamwork:
     # --- teams -----------------------------------------------------------------------------------------------
 
     def require_own_people(self) -> None:
-        """Raises TeamRefused where an application keeps its people itself: their teams are changed there."""
+        """Raises TeamRefused if an application manages the users: their teams are changed there."""
         if self._load is not None:
             raise TeamRefused("PEOPLE_ELSEWHERE")
 
@@ -238,7 +213,7 @@ class Teamwork:
         """A new team with its settings. Raises TeamRefused and BadValue; then there is none."""
         self.require_own_people()
         self.deadlines.check_rules(zone, days)
-        # A number that another program has deadlines under is not taken for a team that knows nothing of them.
+        # A number under which another program has deadlines is not given to a new team.
         used = [one for one in await self.keys.due_teams().members().if_readable() if one < _GIVEN_UNTIL]
         team = await self.teams.create(name, owner=owner, number=number, above=max(used, default=0))
         await self.deadlines.set_rules(team.id, zone=zone, days=days)
@@ -276,9 +251,9 @@ class Teamwork:
         new = await self.teams.invite(team, role=role, user=user, name=name, by=by)
         if user is not None:
             found = await self.teams.find(team)
-            item = WorkItem(refType="TEAM", refId=team, title=found.name if found else "")
+            item = WorkItem(ref_type="TEAM", ref_id=team, title=found.name if found else "")
             event_id = f"invitation:{new.invitation.id}:{new.invitation.created_at_ms}"
-            await self.tell(Invited(kind="team-invited", id=event_id, item=item, userId=user, actorId=by))
+            await self.tell(Invited(kind="team-invited", id=event_id, item=item, user_id=user, actor_id=by))
         return new
 
     async def change_member(
@@ -326,7 +301,7 @@ class Teamwork:
         return [team.id for team, _ in await self.teams.all()]
 
     async def _tell_near(self, team: int, event: DeadlineNear) -> None:
-        await self.tell(event, within=team)  # whoever has left the team hears of it no more
+        await self.tell(event, within=team)  # users who have left the team are not notified
 
     async def _find_item(self, team: int, ref: Deadline) -> FoundItem:
         """What is known of a deadline that another program has added: who was given the item last; otherwise it is for
@@ -337,18 +312,18 @@ class Teamwork:
             doc_no = "" if said is None or len(said.doc) > _DOC_MOST else said.doc
             return FoundItem([told.user], "" if said is None else said.item, doc_no)
         members = {} if self._load is not None else await self.people.members(team)
-        leads = [user for user, person in members.items() if person.teamRole in LEADS]
+        leads = [user for user, person in members.items() if person.team_role in LEADS]
         return FoundItem(leads or list(members))
 
     # --- telling ---------------------------------------------------------------------------------------------
 
     async def tell(self, happened: Event, *, within: int | None = None) -> list[Notice]:
-        """Tell of an event, to all whom it concerns, or those of them who are in one team; what was written now.
+        """Notify all users whom an event concerns, or those of one team (`within`). Returns the new notices.
 
-        When this returns, the notices are in the database; they are on the stream as soon as it can be reached, and in
-        Slack as soon as that takes them. An event that is told of again changes nothing.
+        When this returns, the notices are in the database. They reach the stream and Slack as soon as these are up.
+        Idempotent: an event id that was told before changes nothing.
         """
-        told = told_by(happened, self.settings.language, actor=await self._name_of(happened.actorId))
+        told = told_by(happened, self.settings.language, actor=await self._name_of(happened.actor_id))
         if within is not None and told:
             inside = await self.of_team(within, _named_in(told))
             told = [_without_stranger(one, inside) for one in told if one.user in inside]
@@ -375,80 +350,16 @@ class Teamwork:
         """Where the work item of a notice is seen."""
         return item_link(self.settings.item_url, self.site.public_url, notice.ref_type, notice.ref_id)
 
-    async def follow(
-        self, user: int, after: int | None, still: Still, language: Language | None = None
-    ) -> AsyncGenerator[Followed, None]:
-        """The notices of a user as they come, from the one after a place, or from now on.
-
-        Titles are in this language; without one, in that of the server.
-
-        `still` is asked at each pause: whoever is signed out meanwhile hears no more; while nobody can say (None), they
-        hear nothing, and stay. Raises TooManyStreams at once.
-        """
-        followed = self._follow_counted(user, after, still, language)
-        first = await anext(followed)  # so that it counts from now on, and is counted off however it ends
-        return _joined(first, followed)
-
-    async def _follow_counted(
-        self, user: int, after: int | None, still: Still, language: Language | None
-    ) -> AsyncGenerator[Followed, None]:
-        most = self.settings.streams_per_user
-        if self._open[user] >= most:
-            raise TooManyStreams(f"at most {most} streams are open at once; close one")
-        self._open[user] += 1
-        try:
-            # The table is written before the log, and told later how far that is. So it bounds both what a reader can
-            # have seen (`newest`) and what was put (`published`), and the log itself says where it ends.
-            reach = await self.notices.reach(user)
-            is_known = after is not None and after <= reach.newest
-            place = after if after is not None and is_known else await self._end_of_stream(user, reach.published)
-            yield Began(place, max(place, reach.published))
-            if after is not None and not is_known:  # of a database that came back from a backup, or of nowhere
-                yield Missed(place + 1)
-            async with aclosing(self._follow_checked(user, place, reach.published, still, language)) as followed:
-                async for one in followed:
-                    yield one
-        finally:
-            self._open[user] -= 1
-            if not self._open[user]:
-                del self._open[user]
-
-    async def _end_of_stream(self, user: int, published: int) -> int:
-        return max(published, await self.feed.last_place(self.keys.notice_log(user)))
-
-    async def _follow_checked(
-        self, user: int, after: int, last: int, still: Still, language: Language | None
-    ) -> AsyncGenerator[Followed, None]:
-        checked_ms = self.keys.now_ms()
-
-        async def was_lost(first: int, last: int) -> bool:
-            return await self.notices.has_between(user, first, last)
-
-        async for found in self.feed.follow(self.keys.notice_log(user), after=after, last=last, was_lost=was_lost):
-            if isinstance(found, Missed | Pause):
-                yield found
-            else:
-                yield [FeedItem(one.place, _in_language(one.item, language)) for one in found]
-            if isinstance(found, Pause) or self.keys.now_ms() - checked_ms >= _CHECK_EVERY_MS:
-                while (is_still := await still()) is None and not self.feed.is_closing:
-                    yield Pause()
-                    await asyncio.sleep(_HOLD_S)
-                checked_ms = self.keys.now_ms()
-                if not is_still:
-                    if is_still is False:
-                        yield SignedOut()
-                    return
-
     # --- counting --------------------------------------------------------------------------------------------
 
     async def _unread(self, user: int) -> int:
         return sum((await self.notices.unread(user)).values())
 
-    async def _counted(self, user: int, team: int) -> Work:
+    async def _count_work(self, user: int, team: int) -> Work:
         """What deadlines tell of the work of a user."""
         listed = await self.deadlines.between(team, _FIRST, _LAST, limit=_COUNTED_MOST)
         today = self.deadlines.today_in((await self.deadlines.rules_of(team)).zone)
-        mine = [one.ref.ref_type for one in listed if one.item is not None and one.item.assigneeId == user]
+        mine = [one.ref.ref_type for one in listed if one.item is not None and one.item.assignee_id == user]
         return Work(
             my_work_requests=mine.count("WORK_REQUEST"),
             my_tech_tasks=mine.count("TECH_TASK"),
@@ -495,17 +406,11 @@ class _Forget(Protocol):
 
 
 async def _in_portions(forget: _Forget, before_ms: int) -> int:
-    """Forget all from before a moment, a portion at a time, so that nobody waits for long."""
+    """Delete everything older than a moment, in portions, to keep transactions short."""
     total = 0
     while count := await forget(before_ms, most=_PORTION):
         total += count
     return total
-
-
-# Whoever is signed out hears no more after both of them: a check that is just not due, and then nothing to hear.
-_CHECK_EVERY_MS: Final = 5_000
-_PAUSE_S: Final = 10.0
-_HOLD_S: Final = 1.0
 
 
 @asynccontextmanager
@@ -518,10 +423,10 @@ async def open_teamwork(
     count: Count | None = None,
     patience: OutboxPolicy = SLACK_PATIENCE,
 ) -> AsyncIterator[Teamwork]:
-    """The service, with its relay, its feed and its outbox at work. `patience` is that with Slack."""
+    """The service with its relay, feed and outbox running. `patience` is the retry policy for Slack."""
     async with AsyncExitStack() as stack:
         feed: Feed[Notification] = await stack.enter_async_context(
-            Feed(keys.notice_log, keys.notice_wakes(), pause_s=_PAUSE_S)
+            Feed(keys.notice_log, keys.notice_wakes(), pause_s=PAUSE_S)
         )
         made = Teamwork(keys, settings, site, feed, load=load, count=count)
         stack.push_async_callback(made.close)
@@ -555,35 +460,17 @@ def _signing_keys(keys: TeamworkKeys, settings: TeamworkSettings) -> SigningKeys
     return SigningKeys.from_ring(keys.ring)
 
 
-def _in_language(shown: Notification, language: Language | None) -> Notification:
-    """A notice with its title in a language, and then without what it was made of."""
-    if language is None or shown.said is None:
-        return shown
-    title = title_of(shown.type, shown.said, language)
-    return shown.model_copy(update={"title": title, "said": None})
-
-
-async def _joined(first: Followed, rest: AsyncGenerator[Followed, None]) -> AsyncGenerator[Followed, None]:
-    async with aclosing(rest):
-        yield first
-        try:
-            async for one in rest:
-                yield one
-        except (StoreError, StoreClosed, LoadFailed, Unreadable) as error:
-            _log.info("a stream ends, and its reader comes again: %s", error)
-
-
 def _named_in(told: Sequence[Told]) -> set[int]:
-    """Whoever is told, and whoever it says works on it."""
-    assignees = {one.said.assigneeId for one in told if one.said is not None and one.said.assigneeId is not None}
+    """The recipients, and the assignees that the notices name."""
+    assignees = {one.said.assignee_id for one in told if one.said is not None and one.said.assignee_id is not None}
     return {one.user for one in told} | assignees
 
 
 def _without_stranger(one: Told, inside: Collection[int]) -> Told:
-    """The same, but for an assignee of another team: Slack would name and mention them."""
-    if one.said is None or one.said.assigneeId is None or one.said.assigneeId in inside:
+    """Without an assignee of another team, whom Slack would name and mention."""
+    if one.said is None or one.said.assignee_id is None or one.said.assignee_id in inside:
         return one
-    return replace(one, said=one.said.model_copy(update={"assigneeId": None}))
+    return replace(one, said=one.said.model_copy(update={"assignee_id": None}))
 
 
 def _shown_name(name: str) -> str:

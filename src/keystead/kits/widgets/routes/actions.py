@@ -122,12 +122,12 @@ def _action(doc: str, method: str, needs: str, takes: str = "", **more: Any) -> 
     return Action(doc, (Call(method, needs, takes),), **more)
 
 
-def _owned(method: str, needs: str = "", takes: str = "", unused: str = "", when: str = "") -> Call:
+def _owner_call(method: str, needs: str = "", takes: str = "", unused: str = "", when: str = "") -> Call:
     return Call(method, needs, takes, is_owners=True, unused=unused, when=when)
 
 
 def _own(doc: str, method: str, needs: str = "", takes: str = "", unused: str = "") -> Action:
-    return Action(f"{doc} For its owner.", (_owned(method, needs, takes, unused),))
+    return Action(f"{doc} For its owner.", (_owner_call(method, needs, takes, unused),))
 
 
 def _create(noun: str, takes: str, needs: str = "") -> Action:
@@ -137,7 +137,7 @@ def _create(noun: str, takes: str, needs: str = "") -> Action:
 
 def _get(doc: str, view: View, takes: str = "") -> Action:
     """What everybody sees; and for the owner, who shows the token, also where events are sent."""
-    calls = (_owned("get_as_owner", "", takes, when="token"), Call("get", "id", takes))
+    calls = (_owner_call("get_as_owner", "", takes, when="token"), Call("get", "id", takes))
     return Action(f"{doc}; for its owner also where events are sent.", calls, writes=False, view=view)
 
 
@@ -228,8 +228,8 @@ RANKINGS: Final = Endpoint(
         "update": Action(
             "Set the score of a name, also to a worse one; without a name, the same as updateSettings. For its owner.",
             (
-                _owned("update", "name score", "display_score", when="name"),
-                _owned("update_settings", takes=_RANKING_SETTINGS),
+                _owner_call("update", "name score", "display_score", when="name"),
+                _owner_call("update_settings", takes=_RANKING_SETTINGS),
             ),
         ),
         "remove": _own("Take an entry out.", "remove", "name"),
@@ -282,24 +282,24 @@ BOARDS: Final = Endpoint(
         # The original wants the author's secret of the owner, too, who does not have it.
         "editMessage": Action(
             "Change any message. For the board's owner.",
-            (_owned("owner_edit", "message_id", f"message {_CONTENT}", unused="edit_token"),),
+            (_owner_call("owner_edit", "message_id", f"message {_CONTENT}", unused="edit_token"),),
         ),
         "deleteMessage": Action(
             "Take any message away. For the board's owner.",
-            (_owned("owner_remove", "message_id", unused="edit_token"),),
+            (_owner_call("owner_remove", "message_id", unused="edit_token"),),
         ),
         "update": Action(
             "Change a message: with editToken its author, with token the owner. Without messageId, the same as "
             "updateSettings.",
             (
                 Call("edit", _BY_AUTHOR, f"message {_CONTENT}", when="edit_token"),
-                _owned("owner_edit", "message_id", f"message {_CONTENT}", when="message_id"),
-                _owned("update_settings", takes=_BOARD_SETTINGS),
+                _owner_call("owner_edit", "message_id", f"message {_CONTENT}", when="message_id"),
+                _owner_call("update_settings", takes=_BOARD_SETTINGS),
             ),
         ),
         "remove": Action(
             "Take a message away: with editToken its author, with token the board's owner.",
-            (Call("remove", _BY_AUTHOR, when="edit_token"), _owned("owner_remove", "message_id")),
+            (Call("remove", _BY_AUTHOR, when="edit_token"), _owner_call("owner_remove", "message_id")),
         ),
         "clear": _own("Take all messages away.", "clear"),
         "updateSettings": _own(

@@ -203,6 +203,26 @@ def parse_parameters(
     if raw.repeated is not None:
         raise _given_twice(raw.repeated)
     names = names_of(endpoint.request)
+    given = _read_given(action, raw, names, tokens_in_urls)
+    secrets = {field: secret for field, secret in names.secrets.items() if field in action.parameters}
+    from_headers = _read_headers(action, secrets, names, request, given) if secrets else {}
+    call = action.choose({**given, **from_headers})
+    taken = (*call.parameters, *action.looks)
+    extra = next((field for field in given if field not in taken), None)
+    if extra is not None:
+        with_it = f" with {names.shown[call.when]}" if call.when else ""
+        raise _not_taken(f"{raw.action}{with_it}", names.shown[extra], taken, names)
+    given |= {field: value for field, value in from_headers.items() if field in call.parameters}
+    model = _validate(endpoint.request, given, raw.is_query, names)
+    missing = next((field for field in call.required if field not in given), None)
+    if missing is not None:
+        how = f": {_HOW.format(names.secrets[missing].header.title())}" if missing in names.secrets else ""
+        raise bad_request(f"{names.shown[missing]} is missing{how}", names.shown[missing])
+    return call, model
+
+
+def _read_given(action: Action, raw: RawRequest, names: Names, tokens_in_urls: bool) -> dict[str, Any]:
+    """The values of the query or body, by field. Raises Refusal."""
     given: dict[str, Any] = {}
     for name, value in raw.values.items():
         field = names.field.get(name, "")
@@ -214,20 +234,7 @@ def parse_parameters(
             how = _HOW.format(names.secrets[field].header)
             raise bad_request(f"{name} does not belong into an address: {how}", name)
         given[field] = value
-    secrets = {field: secret for field, secret in names.secrets.items() if field in action.parameters}
-    from_headers = _read_headers(action, secrets, names, request, given) if secrets else {}
-    call = action.choose({**given, **from_headers})
-    for field in given:
-        if field not in call.parameters and field not in action.looks:
-            with_it = f" with {names.shown[call.when]}" if call.when else ""
-            raise _not_taken(f"{raw.action}{with_it}", names.shown[field], (*call.parameters, *action.looks), names)
-    given |= {field: value for field, value in from_headers.items() if field in call.parameters}
-    model = _validate(endpoint.request, given, raw.is_query, names)
-    for field in call.required:
-        if field not in given:
-            how = f": {_HOW.format(names.secrets[field].header.title())}" if field in names.secrets else ""
-            raise bad_request(f"{names.shown[field]} is missing{how}", names.shown[field])
-    return call, model
+    return given
 
 
 def _validate(model: type[CamelBody], given: dict[str, Any], is_query: bool, names: Names) -> CamelBody:

@@ -47,7 +47,7 @@ class Admin:
             raise wrong("service", f"service is one of {', '.join(self._services)}")
         asked = self._services.values() if service is None else [self._services[service]]
         found = [(one, record) for one in asked if (record := await _readable(one.there(id))) is not None]
-        return await self._deleted(found, dry_run)
+        return await self._delete_all(found, dry_run)
 
     async def cleanup_by_url(
         self, admin_token: Any, *, visitor: Visitor, url_pattern: Any, dry_run: bool = False
@@ -62,7 +62,7 @@ class Admin:
             async for record in _all(service)
             if _fits(record.url, url_pattern)
         ]
-        return await self._deleted(found, dry_run)
+        return await self._delete_all(found, dry_run)
 
     async def auto_cleanup(self, admin_token: Any, *, visitor: Visitor, dry_run: bool = False) -> Cleaned:
         """Delete what nobody uses, as the job does every day."""
@@ -72,7 +72,7 @@ class Admin:
     async def delete_idle(self, *, dry_run: bool = False) -> Cleaned:
         """Delete what nobody has used for as long as the settings say."""
         if not self._settings.idle_days:
-            return _told([], [])
+            return _summarize([], [])
         before_ms = self._site.now_ms() - self._settings.idle_days * _DAY_MS
         ended: list[tuple[str, WidgetRecord]] = []
         errors: list[str] = []
@@ -88,7 +88,7 @@ class Admin:
                         raise outcome
                     elif outcome is not None:
                         ended.append((name, outcome))
-        return _told(ended, errors)
+        return _summarize(ended, errors)
 
     async def _check(self, admin_token: Any, visitor: Visitor) -> None:
         """Raises WidgetRefused where this is not the secret, and LimitReached for whoever guesses."""
@@ -100,11 +100,11 @@ class Admin:
             _security.warning("a wrong admin token", extra={"event": "bad-admin-token", "client": visitor.address})
             raise WidgetRefused("UNAUTHORIZED", "this is not the admin token")
 
-    async def _deleted(self, found: list[tuple[Service[Any], WidgetRecord]], dry_run: bool) -> Cleaned:
+    async def _delete_all(self, found: list[tuple[Service[Any], WidgetRecord]], dry_run: bool) -> Cleaned:
         ended = found if dry_run else [pair for pair in found if await pair[0].end(pair[1].id) is not None]
         if ended and not dry_run:
             _security.info("widgets deleted", extra={"event": "widgets-deleted", "count": len(ended)})
-        return _told([(service.name, record) for service, record in ended], [])
+        return _summarize([(service.name, record) for service, record in ended], [])
 
 
 def _fits(url: str, pattern: str) -> bool:
@@ -139,7 +139,7 @@ async def _readable(asked: Any) -> WidgetRecord | None:
     return record
 
 
-def _told(ended: list[tuple[str, WidgetRecord]], errors: list[str]) -> Cleaned:
+def _summarize(ended: list[tuple[str, WidgetRecord]], errors: list[str]) -> Cleaned:
     return Cleaned(
         deleted_services=[CleanedWidget(type=name, id=record.id, url=record.url) for name, record in ended],
         found_instances=list(dict.fromkeys(record.id for _, record in ended)),

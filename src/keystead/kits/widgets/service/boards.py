@@ -108,7 +108,7 @@ class Boards(Service[BbsRecord]):
         edit_token = secrets.token_urlsafe(24)
         limit: str | None = "post"
         async with self._turn(id):
-            await self._allowing(id, visitor, message, author, icon, selects)
+            await self._refuse_post(id, visitor, message, author, icon, selects)
             async for _ in tries(self.word):
                 seen = await self._load_known(id)
                 board = seen.value
@@ -121,7 +121,7 @@ class Boards(Service[BbsRecord]):
                     timestamp=moment(now_ms),
                     user_hash=self._visitor_hash(board.id, visitor),
                     edit_digest=digest(edit_token),
-                    **self._checked(board, message, author, icon, selects),
+                    **self._parse_post(board, message, author, icon, selects),
                 )
                 done = await self._run_guarded(
                     seen, limit, visitor, partial(self._post, board=board, new=new, at=version)
@@ -263,17 +263,17 @@ class Boards(Service[BbsRecord]):
 
     # --- one message -------------------------------------------------------------------------------------------
 
-    async def _allowing(self, id: Any, visitor: Visitor, *given: Any) -> None:
+    async def _refuse_post(self, id: Any, visitor: Visitor, *given: Any) -> None:
         """Refuse what the board does not take. One that this process remembers may have other settings by now."""
         record = (await self._load_for_visitor(id, "post", visitor)).value
         try:
-            self._checked(record, *given)
+            self._parse_post(record, *given)
         except WidgetRefused:
             await self._limit.count("write", visitor.address)  # what is refused costs something, too
             self._forget(record.id)
-            self._checked((await self._load_known(id)).value, *given)
+            self._parse_post((await self._load_known(id)).value, *given)
 
-    def _checked(
+    def _parse_post(
         self, record: BbsRecord, message: Any, author: Any, icon: Any, selects: Sequence[Any]
     ) -> dict[str, Any]:
         """What a message holds. Raises WidgetRefused."""
@@ -284,10 +284,10 @@ class Boards(Service[BbsRecord]):
             "message": said,
             "author": name or self.settings.default_author,
             "icon": _icon(record, icon),
-            "selects": _chosen(record, selects),
+            "selects": _choose_options(record, selects),
         }
 
-    def _changed(self, record: BbsRecord, message: BbsMessage, changed: dict[str, Any]) -> dict[str, Any]:
+    def _apply_changes(self, record: BbsRecord, message: BbsMessage, changed: dict[str, Any]) -> dict[str, Any]:
         """What a message holds that is changed. What stays is not looked at: the board may have other settings now."""
         written: dict[str, Any] = {}
         if "message" in changed:
@@ -299,7 +299,7 @@ class Boards(Service[BbsRecord]):
         if "icon" in changed and changed["icon"] != message.icon:
             written["icon"] = _icon(record, changed["icon"])
         if "selects" in changed:
-            written["selects"] = _chosen(record, changed["selects"])
+            written["selects"] = _choose_options(record, changed["selects"])
         return written
 
     async def _change_message(
@@ -318,7 +318,7 @@ class Boards(Service[BbsRecord]):
             seen = await self._load_known(id)
             record = seen.value
             version = await self.keys.bbs_version(record.id).get()
-            found = await self._found(record.id, message_id)
+            found = await self._find_message(record.id, message_id)
             if found is None:
                 # A message that was moved by another between two pages is looked for once more.
                 if await self.keys.bbs_version(record.id).get() != version:
@@ -346,12 +346,12 @@ class Boards(Service[BbsRecord]):
         if changed is None:
             told = self._hooks.make_event(self.name, record, "bbs.delete", {"messageId": message.id})
             return [messages.remove(stored, 1), *told]
-        written = self._changed(record, message, changed)
+        written = self._apply_changes(record, message, changed)
         new = message.model_copy(update=written | {"edited": moment(self.site.now_ms())})
         data = {"messageId": new.id, "author": new.author, "message": new.message}
         return [messages.replace(place, new), *self._hooks.make_event(self.name, record, "bbs.edit", data)]
 
-    async def _found(self, id: str, message_id: str) -> tuple[int, Seen[BbsMessage | None], BbsMessage] | None:
+    async def _find_message(self, id: str, message_id: str) -> tuple[int, Seen[BbsMessage | None], BbsMessage] | None:
         """A message with its place and as it is stored, looked for from the newest on."""
         messages, at = self.keys.bbs_messages(id), 0
         while True:
@@ -427,7 +427,7 @@ def _icon(record: BbsRecord, given: Any) -> str | None:
     return icon
 
 
-def _chosen(record: BbsRecord, given: Sequence[Any]) -> dict[str, Any] | None:
+def _choose_options(record: BbsRecord, given: Sequence[Any]) -> dict[str, Any] | None:
     """What was chosen, by label: select1 is of the first list, and so on."""
     chosen: dict[str, Any] = {}
     offered = record.settings.selects or []

@@ -20,7 +20,7 @@ from keystead.kits.widgets.service.records import KEPT, Guards, Surroundings, Us
 from keystead.kits.widgets.service.refused import WidgetRefused, wrong
 from keystead.kits.widgets.service.services import UNSET
 from keystead.kits.widgets.service.totals import TotalsService
-from keystead.schema import Bound, Operation, Steps, procedure
+from keystead.schema import Bound, Done, Operation, Steps, procedure
 from keystead.schema.key import Key
 from keystead.schema.kinds import CounterKey, Seen, SetKey, ValueKey
 from keystead.schema.times import moment
@@ -84,15 +84,21 @@ class Counters(TotalsService[CounterRecord]):
             if done.stopped == "counter_total" and (told is None or told >= LARGEST):
                 return (await self.get(id)).model_copy(update={"duplicate": False})
             if done or done.stopped == "counter_visit":
-                past = await self._past_of(seen.value, past)
-                self._remember(seen.value, past, now_ms)
-                now = _now([*done.value, moment(now_ms)] if done else done.before[-1])
-                self.site.count("widgets", "visit", "counted" if done else "known")
-                if done and now.today == _PRUNED_AT:
-                    with suppress(StoreError):  # the visit counts, and the next day takes them out
-                        await self.keys.counter_visitors(id).live()
-                return _data(seen.value, now, past, duplicate=not done)
+                return await self._finish_visit(seen.value, done, past, now_ms)
         raise AssertionError  # pragma: no cover - the last of the tries raises
+
+    async def _finish_visit(
+        self, record: CounterRecord, done: Done[tuple[int, int]], past: Past, now_ms: int
+    ) -> CounterData:
+        """The numbers after a visit, which counted (`done`) or did not."""
+        past = await self._past_of(record, past)
+        self._remember(record, past, now_ms)
+        now = _now([*done.value, moment(now_ms)] if done else done.before[-1])
+        self.site.count("widgets", "visit", "counted" if done else "known")
+        if done and now.today == _PRUNED_AT:
+            with suppress(StoreError):  # the visit counts, and the next day takes them out
+                await self.keys.counter_visitors(record.id).live()
+        return _data(record, now, past, duplicate=not done)
 
     @procedure
     def _visit(

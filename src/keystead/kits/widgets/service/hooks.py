@@ -127,11 +127,11 @@ def _write_sentences(payload: Mapping[str, Any]) -> dict[str, Any]:
     texts = _Texts({name: " ".join(str(value).split()) for name, value in payload["data"].items()})
     address, sentence = payload["url"][:_ADDRESS_MAX], _SENTENCES[payload["event"]].format_map(texts)[:_SENTENCE_MAX]
     for_slack = f"{address}: {sentence}".replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    for_discord = f"{address}: {_MARKS.sub(_escaped, sentence)}"
+    for_discord = f"{address}: {_MARKS.sub(_escape, sentence)}"
     return {"content": for_discord, "text": for_slack, "allowed_mentions": {"parse": []}}
 
 
-def _escaped(mark: re.Match[str]) -> str:
+def _escape(mark: re.Match[str]) -> str:
     return f"\\{mark[0]}"
 
 

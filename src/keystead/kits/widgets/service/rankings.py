@@ -92,7 +92,7 @@ class Rankings(Service[RankingRecord]):
         async with self._turn(id):
             async for _ in tries(self.word):
                 seen = await self._load_for_visitor(id, limit, visitor)
-                standing = await self._standing(seen.value, sent.member)
+                standing = await self._find_standing(seen.value, sent.member)
                 improved = standing.is_improved_by(sent.score)
                 cut = await self._cut_for_one_more(standing) if improved else []
                 step = partial(self._submit, visitor=visitor, sent=sent, standing=standing, cut=cut)
@@ -174,7 +174,7 @@ class Rankings(Service[RankingRecord]):
             title=None if meta is None else meta.title,
             description=None if meta is None else meta.description,
             entries=[
-                Entry(rank=rank, name=member.name, score=floor(score), display_score=_shown(details, member))
+                Entry(rank=rank, name=member.name, score=floor(score), display_score=_display_score(details, member))
                 for rank, (member, score) in enumerate(best, 1)
             ],
             total_entries=total,
@@ -191,7 +191,7 @@ class Rankings(Service[RankingRecord]):
 
         async def step(seen: Seen[RankingRecord]) -> Sequence[Operation[Any]]:
             id, counter = seen.value.id, self.keys.ranking_sequence(seen.value.id)
-            standing = await self._standing(seen.value, sent.member)
+            standing = await self._find_standing(seen.value, sent.member)
             if standing.own is None and not standing.is_improved_by(sent.score):
                 return [self._is(counter, standing.sequence)]
             return [
@@ -289,7 +289,7 @@ class Rankings(Service[RankingRecord]):
         refuse_spam(self.settings, "displayScore", shown)
         return shown
 
-    async def _standing(self, record: RankingRecord, member: RankingEntry) -> _Standing:
+    async def _find_standing(self, record: RankingRecord, member: RankingEntry) -> _Standing:
         """What a new score meets. One round trip."""
         scores = self.keys.ranking_scores(record.id)
         worst = scores.lowest(1) if record.sort_order == "desc" else scores.highest(1)
@@ -467,6 +467,6 @@ def _order(given: Any) -> SortOrder:
     return found
 
 
-def _shown(details: dict[str, RankingDetail], member: RankingEntry) -> str | None:
+def _display_score(details: dict[str, RankingDetail], member: RankingEntry) -> str | None:
     detail = details.get(member.unique_id)
     return None if detail is None else detail.display_score

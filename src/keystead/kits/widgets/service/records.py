@@ -1,9 +1,9 @@
-"""Records: what a widget is, found and guarded.
+"""Widget records, with optimistic locking.
 
-The record of a widget is what is guarded. Whoever writes anything beside it does so in one atomic step with the guard
-that the record is still the one that was read: so no write in flight revives a widget that was deleted, and one that
-was created anew for the same page begins at zero. The record changes only when its owner changes it; each process keeps
-those that it has read, and learns from the guard when one is no longer true.
+Every write beside a record is one atomic step with the guard that the record is still the one that was read. So a write
+in flight never revives a deleted widget, and a widget that is created again for the same page starts at zero. A record
+changes only when its owner changes it. Each process caches the records that it has read; a failed guard tells it that
+one is stale.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Records(Generic[R]):
         return seen.value
 
     async def _load_known(self, id: Any) -> Seen[R]:
-        """The record, as this process remembers it. A guard says whether it is still true. Raises WidgetRefused."""
+        """The record from the cache of this process. A guard detects a stale one. Raises WidgetRefused."""
         kept = self._kept.get(checked_id(id))
         if kept is not None:
             self._kept.move_to_end(id)
@@ -151,7 +151,7 @@ class Records(Generic[R]):
         if counting is None:
             done = await step([record.holds(seen)])
         elif not one_step(self._records.store, record.key, counting.counter.key):
-            # Two slots of a cluster have no common order, so this one is counted before.
+            # Two slots of a cluster have no common order, so the request is counted first.
             if await counting.count > counting.limit:
                 raise counting.reached
             done = await step([record.holds(seen)])
@@ -225,7 +225,7 @@ class Records(Generic[R]):
 
     @asynccontextmanager
     async def _turn(self, id: Any) -> AsyncIterator[None]:
-        """One after the other within this process: those who must all change one number would only be in their way."""
+        """Serialize, within this process, callers that change the same number: they would only conflict."""
         name = checked_id(id)
         lock = self._turns.get(name)
         if lock is None:

@@ -1,20 +1,16 @@
-"""What the services have in common: they are created, found, owned, changed and deleted in the same way.
+"""What all widget services share: create, find, change, upgrade and delete.
 
-Deleting marks the record (`ending`), which makes it gone for everybody at once; what belongs to it follows in steps
-that are guarded by the mark, and the record goes last. Whoever meets the mark, or the clean-up, can finish it.
+A delete marks the record (`ending`), which hides the widget from everybody at once. Its other keys follow, in steps
+that are guarded by the mark, and the record goes last. Any caller that meets the mark, or the clean-up, can finish it.
 """
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from hashlib import sha256
 from math import inf
 from typing import Any, ClassVar, Final, TypeVar
-
-from pydantic import BaseModel
 
 from keystead.errors import BadKey, Unreadable
 from keystead.kits.widgets.models import LAYOUT, Hook, WidgetName, WidgetRecord
@@ -24,17 +20,15 @@ from keystead.kits.widgets.service.checks import (
     checked_id,
     checked_token,
     checked_url,
-    could_be_token,
     is_derived,
     is_id,
 )
 from keystead.kits.widgets.service.hooks import HookChange
 from keystead.kits.widgets.service.outcomes import Created, Deleted, Owner, Visitor
 from keystead.kits.widgets.service.owner_token import OwnerToken, unquoted
-from keystead.kits.widgets.service.records import Records, Surroundings, Use, tries
-from keystead.kits.widgets.service.refused import WidgetRefused, not_owner, unknown, wrong
-from keystead.parts.digest import same
-from keystead.parts.passwords import PasswordsBusy, hashed, matches
+from keystead.kits.widgets.service.ownership import OwnedRecords
+from keystead.kits.widgets.service.records import Surroundings, Use, tries
+from keystead.kits.widgets.service.refused import WidgetRefused, unknown, wrong
 from keystead.schema import Bound, Operation, Steps, procedure
 from keystead.schema.key import Key
 from keystead.schema.kinds import Seen, SetKey, SortedSetKey, ValueKey
@@ -47,7 +41,6 @@ _AT_ONCE: Final = 500  # keys that are deleted in one step
 _PAGE: Final = 100  # widgets that are looked at together
 _OTHER_IS_BACK: Final = "the record that the address led to is there by now"
 _LEADS_ELSEWHERE: Final = "the address leads to another record by now"
-_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class _Unset:
@@ -57,15 +50,13 @@ class _Unset:
 UNSET: Final = _Unset()
 
 
-class Service(Records[R]):
+class Service(OwnedRecords[R]):
     """One of the services."""
 
     notes_use: ClassVar[bool] = True  # or nobody can say whether it is idle
 
     def __init__(self, given: Surroundings) -> None:
         super().__init__(given)
-        self._urls: Bound[ValueKey[str]] = getattr(self.keys, f"{self.name}_url")
-        self._owners: Bound[ValueKey[str]] = getattr(self.keys, f"{self.name}_owner")
         index: Bound[SortedSetKey[str]] = getattr(self.keys, f"{self.name}s")
         self.index = index()
 
@@ -74,10 +65,6 @@ class Service(Records[R]):
     async def _upgrade_steps(self, record: R) -> list[Operation[Any]]:
         """What brings the other rows of a widget of an older layout up to date, but for its owner."""
         return []
-
-    async def get(self, id: Any, *shown: Any, **more: Any) -> Any:
-        """What everybody sees of it. Raises WidgetRefused where there is no such widget."""
-        raise NotImplementedError
 
     def _belongings(self, record: R) -> list[Key]:
         """The keys that belong to a widget, but for marks, its owner and the record itself."""
@@ -130,16 +117,7 @@ class Service(Records[R]):
             if before is None or before.value.url != url:
                 there, free = await self._place_for(url, wanted)
             if there is not None:
-                if there.value.ending is not None:
-                    await self._finish(there)
-                    continue
-                try:
-                    await self._check_again(there.value.id, owner_token)
-                except WidgetRefused as refused:
-                    if refused.reason != "NOT_FOUND":
-                        raise
-                    continue  # it was deleted meanwhile
-                if (mapped is not None and mapped.value == there.value.id) or await self._lead_to(there, mapped):
+                if await self._reuse(there, mapped, owner_token):
                     return there.value, False
                 continue
             created = moment(self.site.now_ms())
@@ -153,6 +131,22 @@ class Service(Records[R]):
             elif done.stopped == _LEADS_ELSEWHERE:
                 await self._undo(record)
         raise AssertionError  # pragma: no cover - the last of the tries raises
+
+    async def _reuse(self, there: Seen[R], mapped: Seen[str] | None, owner_token: OwnerToken) -> bool:
+        """Let a page have the record that is there already. False: it was deleted or changed meanwhile; look again.
+
+        Raises WidgetRefused where somebody else owns it.
+        """
+        if there.value.ending is not None:
+            await self._finish(there)
+            return False
+        try:
+            await self._check_again(there.value.id, owner_token)
+        except WidgetRefused as refused:
+            if refused.reason != "NOT_FOUND":
+                raise
+            return False
+        return (mapped is not None and mapped.value == there.value.id) or bool(await self._lead_to(there, mapped))
 
     @procedure(ordered="an address and an entry of the index that lead nowhere are put right by the next to come")
     def _add(
@@ -204,13 +198,8 @@ class Service(Records[R]):
         listed, mapping = self._list_record(record), address.set(record.id)
         return Steps(listed, address.holds(mapped), mapping, self._records(record.id).holds(there))
 
-    async def _has(self, id: str, url: str) -> bool:
-        """Whether there is a record of this id, and it is of this page."""
-        seen = await self._see(id)
-        return seen is not None and seen.value.url == url
-
     async def _undo(self, record: R) -> None:
-        """Take back what was just made, and is nobody's."""
+        """Delete a record that was just created and belongs to nobody."""
         seen = await self._see(record.id)
         if seen is not None and seen.value == record:
             await self._end(seen)
@@ -218,83 +207,10 @@ class Service(Records[R]):
     def _list_record(self, record: R) -> Operation[Any]:
         return self.index.put({record.id: round(record.created.timestamp() * 1000)})
 
-    # --- owning ------------------------------------------------------------------------------------------------
-
-    async def _find_owned(self, owner: Owner, visitor: Visitor) -> Seen[R]:
-        """The record, if this is its owner. Raises WidgetRefused, and LimitReached for whoever guesses."""
-        if (owner.url is None) == (owner.id is None):
-            raise wrong("url", "say which one it is: by the url of its page, or by its id")
-        page = None if owner.url is None else checked_url(owner.url)
-        id = None if owner.id is None else checked_id(owner.id)
-        await self._limit.count("owner", visitor.address)
-        if page is not None:
-            id = await self._id_of(page)
-        seen = None if id is None else await self._see(id)
-        if id is None or seen is None or seen.value.ending is not None:
-            raise unknown(self.word)
-        await self._check(id, owner.token)
-        return seen
-
-    async def _id_of(self, url: str) -> str | None:
-        """The id that the address of a page leads to; None: to none."""
-        mapped = await self._urls(url).get()
-        # The system that the document describes writes some of them as JSON, and the longest addresses as they are.
-        return unquoted(mapped) if mapped is not None else await self._unmapped_id(url)
-
-    async def _unmapped_id(self, url: str) -> str | None:
-        id = candidates(url)[0]
-        return id if await self._has(id, url) else None
-
-    async def get_as_owner(self, owner: Owner, *, visitor: Visitor, **shown: Any) -> Any:
-        """What everybody sees of it, and what only its owner may know: where its events are told."""
-        record = (await self._find_owned(owner, visitor)).value
-        data: BaseModel = await self.get(record.id, **shown)
-        return data.model_copy(update={"webhook_url": None if record.webhook is None else record.webhook.url})
-
-    async def _check_again(self, id: str, owner_token: OwnerToken) -> None:
-        """The same for a create, which could guess as well: it is counted like any guess. Widgets of one batch have one
-        hash, which is compared once.
-        """
-        kept = await self._owners(id).get()
-        if kept is None or kept not in owner_token.fits:
-            await self._limit.count("owner", owner_token.visitor.address)
-            await self._check(id, owner_token.token)
-            owner_token.fits.add(kept or "")
-
-    async def _check(self, id: str, token: str) -> None:
-        """Raises WidgetRefused where this is not the owner's token, or it was deleted meanwhile."""
-        kept = await self._owners(id).get()
-        if kept is None:
-            seen = await self._see(id)
-            if seen is None or seen.value.ending is not None:
-                raise unknown(self.word)
-        try:
-            if kept is None or not could_be_token(token) or not await self._fits(id, token, kept):
-                self.site.count("widgets", f"{self.name}-owner", "refused")
-                raise not_owner()
-        except PasswordsBusy as busy:
-            raise WidgetRefused("TRY_AGAIN", str(busy), retry_after_s=1) from None
-        except ValueError:  # no hash of ours: whoever wrote it
-            raise not_owner() from None
-
-    async def _fits(self, id: str, token: str, kept: str) -> bool:
-        """Whether this is the owner's token. Raises ValueError where what is kept is no hash.
-
-        The document keeps the SHA-256 of a token, which is quickly guessed from: the first time that the token is
-        shown, a slow hash takes its place. Where the widget is deleted meanwhile, there is nothing to replace.
-        """
-        plain = unquoted(kept)
-        if not _SHA256.fullmatch(plain):
-            return await matches(token, kept)
-        if not same(sha256(token.encode()).hexdigest(), plain):
-            return False
-        await self._owners(id).compare_and_set(kept, await hashed(token))
-        return True
-
     # --- upgrading ---------------------------------------------------------------------------------------------
 
     async def _upgrade_record(self, seen: Seen[R]) -> Seen[R] | None:
-        """Who may come between: another process that upgrades it, or its owner. The record holds all of them off."""
+        """Who may interleave: another process that upgrades it, or its owner. The guard on the record stops both."""
         async for _ in tries(self.word):
             steps = await self._upgrade_steps(seen.value)
             done = await self._upgrade(seen, steps)
@@ -408,7 +324,7 @@ class Service(Records[R]):
     async def end_idle(self, id: str, before_ms: int, *, dry_run: bool = False) -> R | None:
         """Delete it if nobody has used it since. None: it is used, or gone.
 
-        Who may come between: a visitor. What says when it was last used is held in the step that ends it.
+        Who may interleave: a visitor. The step that marks it is guarded by the time of its last use.
         """
         seen = await self._see(id)
         if seen is None or seen.value.ending is not None:
@@ -452,8 +368,8 @@ class Service(Records[R]):
     async def _finish(self, seen: Seen[R]) -> None:
         """Delete all that belongs to a record that is ending, and then the record.
 
-        Each step is guarded by the record: where somebody else has finished, and the page has a new one by now, nothing
-        of that is touched.
+        Each step is guarded by the record. If another caller has finished and the page has a new widget, that one
+        is not touched.
         """
         record, id = seen.value, seen.value.id
         self._forget(id)
@@ -468,7 +384,7 @@ class Service(Records[R]):
             if not await self._write(seen, [key.alone.delete() for key in keys]):
                 return
         if not await self._remove(seen, await self._urls(record.url).see()):
-            # Somebody else was faster, and what was taken out just now may be of one that was made since.
+            # Another caller was faster, and the index entry just removed may belong to a widget created since.
             there = await self._see(id)
             if there is not None and there.value.ending is None:
                 await self._lead_to(there, await self._urls(there.value.url).see())

@@ -47,7 +47,7 @@ class Welcomes(Service[WelcomeRecord]):
         id: Any = None,
     ) -> Created:
         """A welcome card for a page; the one that is there, for whoever has its token."""
-        said = _said(mode, message)
+        said = _check_message(mode, message)
         shown = {"name": _name(name), "avatar": _avatar(avatar), "updated": moment(self.site.now_ms())}
         return await self._create(
             url,
@@ -85,7 +85,7 @@ class Welcomes(Service[WelcomeRecord]):
         async def step(seen: Seen[WelcomeRecord]) -> Sequence[Operation[Any]]:
             was = seen.value
             new_mode = was.mode if mode is UNSET else mode
-            said = _said(new_mode, was.message if message is UNSET else message)
+            said = _check_message(new_mode, was.message if message is UNSET else message)
             update = {**shown, "mode": new_mode, "message": said, "updated": moment(self.site.now_ms())}
             record = change.of(was).model_copy(update=update)
             await self._hooks.announce(self.name, record)
@@ -118,7 +118,7 @@ def _data(record: WelcomeRecord) -> WelcomeData:
     )
 
 
-def _said(mode: Any, message: Any) -> str:
+def _check_message(mode: Any, message: Any) -> str:
     if mode not in MODES:
         raise wrong("mode", f"mode is one of {', '.join(MODES)}")
     if mode == "badge":

@@ -1,0 +1,139 @@
+"""Notice streams: the notices of one user as they arrive, until the user signs out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Final, NamedTuple, TypeAlias
+
+from keystead.errors import KeysteadError, StoreClosed, StoreError, Unreadable
+from keystead.kits.language import Language
+from keystead.kits.teamwork.keys import TeamworkKeys
+from keystead.kits.teamwork.models import Notification
+from keystead.kits.teamwork.service.messages import title_of
+from keystead.kits.teamwork.service.notices import Notices
+from keystead.parts.cache import LoadFailed
+from keystead.parts.feed import Feed, FeedItem, Missed, Pause
+
+_log = logging.getLogger("keystead.teamwork")
+
+# A sign-out ends a stream after at most the sum of both: a check that is not due yet, and then a silent stream.
+_CHECK_EVERY_MS: Final = 5_000
+PAUSE_S: Final = 10.0
+_HOLD_S: Final = 1.0
+
+Still: TypeAlias = Callable[[], Awaitable[bool | None]]
+
+
+class TooManyStreams(KeysteadError):
+    """A user has as many open streams as the settings allow."""
+
+    code = "too-many-streams"
+
+
+class Began(NamedTuple):
+    """The stream starts after `place`. `newest` is the newest notice that is known to be published."""
+
+    place: int
+    newest: int
+
+
+class SignedOut(NamedTuple):
+    """The user has signed out. The stream ends."""
+
+
+Followed: TypeAlias = Began | Missed | Pause | SignedOut | list[FeedItem[Notification]]
+
+
+class NoticeStreams:
+    """Streams of notices, at most `per_user` for each user in this process."""
+
+    def __init__(self, keys: TeamworkKeys, notices: Notices, feed: Feed[Notification], per_user: int) -> None:
+        self._keys = keys
+        self._notices = notices
+        self._feed = feed
+        self._per_user = per_user
+        self._open: Counter[int] = Counter()  # streams, by user
+
+    async def follow(
+        self, user: int, after: int | None, still: Still, language: Language | None = None
+    ) -> AsyncGenerator[Followed, None]:
+        """The notices of a user after a place, or from now on. Raises TooManyStreams at once.
+
+        still      whether the user is still signed in, asked at each pause. False ends the stream. None means that
+                   it cannot be checked now: the stream stays open and sends no notices.
+        language   of the titles; None: the server's
+        """
+        followed = self._follow_counted(user, after, still, language)
+        first = await anext(followed)  # counts the stream now; its generator uncounts it, however it ends
+        return _join(first, followed)
+
+    async def _follow_counted(
+        self, user: int, after: int | None, still: Still, language: Language | None
+    ) -> AsyncGenerator[Followed, None]:
+        if self._open[user] >= self._per_user:
+            raise TooManyStreams(f"at most {self._per_user} streams are open at once; close one")
+        self._open[user] += 1
+        try:
+            # The table is written before the log, and learns later how far the log is. So it bounds what a reader can
+            # have seen (`newest`) and what was published (`published`). The log itself knows where it ends.
+            reach = await self._notices.reach(user)
+            is_known = after is not None and after <= reach.newest
+            place = after if after is not None and is_known else await self._end_of_stream(user, reach.published)
+            yield Began(place, max(place, reach.published))
+            if after is not None and not is_known:  # the database was restored from a backup, or the place is made up
+                yield Missed(place + 1)
+            async with aclosing(self._follow_checked(user, place, reach.published, still, language)) as followed:
+                async for one in followed:
+                    yield one
+        finally:
+            self._open[user] -= 1
+            if not self._open[user]:
+                del self._open[user]
+
+    async def _end_of_stream(self, user: int, published: int) -> int:
+        return max(published, await self._feed.last_place(self._keys.notice_log(user)))
+
+    async def _follow_checked(
+        self, user: int, after: int, last: int, still: Still, language: Language | None
+    ) -> AsyncGenerator[Followed, None]:
+        checked_ms = self._keys.now_ms()
+
+        async def was_lost(first: int, last: int) -> bool:
+            return await self._notices.has_between(user, first, last)
+
+        async for found in self._feed.follow(self._keys.notice_log(user), after=after, last=last, was_lost=was_lost):
+            if isinstance(found, Missed | Pause):
+                yield found
+            else:
+                yield [FeedItem(one.place, _translate(one.item, language)) for one in found]
+            if isinstance(found, Pause) or self._keys.now_ms() - checked_ms >= _CHECK_EVERY_MS:
+                while (is_still := await still()) is None and not self._feed.is_closing:
+                    yield Pause()
+                    await asyncio.sleep(_HOLD_S)
+                checked_ms = self._keys.now_ms()
+                if not is_still:
+                    if is_still is False:
+                        yield SignedOut()
+                    return
+
+
+def _translate(shown: Notification, language: Language | None) -> Notification:
+    """A notice with its title in a language, without the arguments that the title was made of."""
+    if language is None or shown.said is None:
+        return shown
+    title = title_of(shown.type, shown.said, language)
+    return shown.model_copy(update={"title": title, "said": None})
+
+
+async def _join(first: Followed, rest: AsyncGenerator[Followed, None]) -> AsyncGenerator[Followed, None]:
+    async with aclosing(rest):
+        yield first
+        try:
+            async for one in rest:
+                yield one
+        except (StoreError, StoreClosed, LoadFailed, Unreadable) as error:
+            _log.info("a stream ends, and its reader comes again: %s", error)
