@@ -96,10 +96,17 @@ async def survey(
                     found.add(record.key, state, is_there=held is not None)
                 on_progress(Progress("checking", found.keys, total))
 
-        # Keys that an earlier run copied, that are gone at the source, and are still as copied at the target.
-        for page in [] if journal is None else journal.pages(PAGE):
-            ours = {entry.key: entry for entry in page if entry.state is State.OURS}
-            kept = await at_source.read_by_key(list(ours))
-            held_there = await at_target.read_by_key([key for key in ours if key not in kept])
-            found.gone += sum(ours[key].is_ours(fingerprint(held)) for key, held in held_there.items())
+        if journal is not None:
+            found.gone = await _count_gone(journal, at_source, at_target)
     return found
+
+
+async def _count_gone(journal: Journal, at_source: Reader, at_target: Reader) -> int:
+    """Keys that an earlier run copied, that are gone at the source, and are still as copied at the target."""
+    count = 0
+    for page in journal.pages(PAGE):
+        ours = {entry.key: entry for entry in page if entry.state is State.OURS}
+        kept = await at_source.read_by_key(list(ours))
+        held_there = await at_target.read_by_key([key for key in ours if key not in kept])
+        count += sum(ours[key].is_ours(fingerprint(held)) for key, held in held_there.items())
+    return count

@@ -34,28 +34,36 @@ class Ownership(NamedTuple):
     def decide(self, entry: Entry | None, written: bytes, held: bytes | None, now_ms: int) -> State | None:
         """Whose the key is; None: it may be written, if the target still holds `held` then."""
         if entry is None or entry.state in (State.IN_THE_WAY, State.UNFIT):
-            if held is None:
-                return None
-            if held == written:
-                return State.EQUAL
-            return None if self.overwrite else State.IN_THE_WAY
-        replaces = self.overwrite and entry.id <= self.earlier_id
+            return self._decide_foreign(written, held)
         if held is None:
             is_deleted = entry.state is State.DELETED or not may_be_missing(entry, now_ms)
             return State.DELETED if is_deleted else None
         if entry.uncertain:
             return self._decide_uncertain(entry, written, held)
-        if entry.state is State.EQUAL:  # it was there before, the same, and no copy has written it
-            if held == written:
-                return State.EQUAL
-            if replaces or (self.overwrite and held == entry.written):
-                return None
-            return State.CHANGED if written == entry.written else State.IN_THE_WAY
+        replaces = self.overwrite and entry.id <= self.earlier_id
+        if entry.state is State.EQUAL:
+            return self._decide_equal(entry, written, held, replaces)
         if entry.state is State.OURS and held == entry.written:
             return State.OURS if held == written else None
         if not replaces:
             return State.CHANGED
         return State.EQUAL if held == written else None
+
+    def _decide_foreign(self, written: bytes, held: bytes | None) -> State | None:
+        """No copy has written the key."""
+        if held is None:
+            return None
+        if held == written:
+            return State.EQUAL
+        return None if self.overwrite else State.IN_THE_WAY
+
+    def _decide_equal(self, entry: Entry, written: bytes, held: bytes, replaces: bool) -> State | None:
+        """It was there before, with the same content, and no copy has written it."""
+        if held == written:
+            return State.EQUAL
+        if replaces or (self.overwrite and held == entry.written):
+            return None
+        return State.CHANGED if written == entry.written else State.IN_THE_WAY
 
     def _decide_uncertain(self, entry: Entry, written: bytes, held: bytes) -> State | None:
         """It was about to be written when an earlier run was killed."""

@@ -185,11 +185,14 @@ class Copier:
             elif self._ownership.must_check(entry, item.written):
                 known.append(item)
         if unfit:
-            batch, ids = self._journal.begin(unfit)
-            self._journal.end(batch)
-            for number in ids:
-                self._seen.add(number)
+            self._record_unfit(unfit)
         return new, known, count
+
+    def _record_unfit(self, unfit: list[Entry]) -> None:
+        batch, ids = self._journal.begin(unfit)
+        self._journal.end(batch)
+        for number in ids:
+            self._seen.add(number)
 
     def _is_expired(self, item: _Item, now_ms: int) -> bool:
         """By the clock of the target. A key of the journal is looked at again in the end."""

@@ -13,6 +13,7 @@ from keystead.stores.store_contract import Store
 from keystead.stores.transfer.comparison import Compared, difference
 from keystead.stores.transfer.progress import OnProgress, Progress, ignore
 from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, overlapped
+from keystead.stores.transfer.records import Record
 from keystead.stores.transfer.writer import BATCHES, gather_all
 
 _TRIES: Final = 3  # a key that differs is read again before it is counted as a difference
@@ -31,6 +32,19 @@ class Verified:
     changed_since: int = 0
     deleted_since: int = 0
     changed_there: int = 0
+
+    def explain(self, entry: Entry, record: Record | None, held: Record | None) -> bool:
+        """Count a key that is equal, or differs because the source has changed since. False: it differs otherwise."""
+        if record is held is None or (record is not None and difference(record, held) == "equal"):
+            self.compared.keys += 1
+            self.compared.equal += 1
+        elif record is None and entry.state is State.OURS:
+            self.deleted_since += 1
+        elif record is None or fingerprint(record) != entry.written:
+            self.changed_since += 1
+        else:
+            return False
+        return True
 
     def forgive(self) -> None:
         """In a move, what differs at the target was changed there by the application that has moved."""
@@ -61,34 +75,27 @@ async def verify(source: Store, target: Store, journal: Journal, *, on_progress:
             some = [entry for entry in page if entry.state in (State.OURS, State.EQUAL)]
             while some:
                 size = min(at_source.page, at_target.page)
-                yield compare(some[:size])
+                yield _compare(verified, some[:size], at_source, at_target, target)
                 some = some[size:]
-
-    async def compare(entries: list[Entry]) -> None:
-        for tries_left in reversed(range(_TRIES)):
-            keys = [entry.key for entry in entries]
-            here, there = await gather_all([at_source.read_by_key(keys), at_target.read_by_key(keys)])
-            now_ms = await clock_ms(target)  # after the read, so that what has expired by then counts as that
-            again: list[Entry] = []
-            for entry in entries:
-                record, held = here.get(entry.key), there.get(entry.key)
-                if record is held is None or (record is not None and difference(record, held) == "equal"):
-                    verified.compared.keys += 1
-                    verified.compared.equal += 1
-                elif record is None and entry.state is State.OURS:
-                    verified.deleted_since += 1
-                elif record is None or fingerprint(record) != entry.written:
-                    verified.changed_since += 1
-                elif tries_left:
-                    again.append(entry)
-                else:
-                    verified.compared.add(record, held, now_ms)
-            entries = again
-            if not entries:
-                return
 
     async with aclosing(overlapped(steps(), BATCHES)) as done:
         async for _ in done:
             count = verified.compared.keys + verified.changed_since + verified.deleted_since
             on_progress(Progress("comparing", count, total))
     return verified
+
+
+async def _compare(
+    verified: Verified, entries: list[Entry], at_source: Reader, at_target: Reader, target: Store
+) -> None:
+    for tries_left in reversed(range(_TRIES)):
+        keys = [entry.key for entry in entries]
+        here, there = await gather_all([at_source.read_by_key(keys), at_target.read_by_key(keys)])
+        now_ms = await clock_ms(target)  # after the read, so that keys that have expired by then count as that
+        different = [one for one in entries if not verified.explain(one, here.get(one.key), there.get(one.key))]
+        if not tries_left:
+            for one in different:
+                verified.compared.add(here[one.key], there.get(one.key), now_ms)
+        entries = different
+        if not entries:
+            return
