@@ -15,7 +15,8 @@ SCHEMA = STORES | {"stores", ""}
 PARTS = SCHEMA | {"schema"}
 HTTP = PARTS | {"parts"}
 KITS = HTTP | {"http"}
-SERVER = KITS | {"kits"}
+DEMO = KITS | {"kits"}
+SERVER = DEMO | {"demo"}
 TOP = SERVER | {"server"}
 MAY_IMPORT = {
     "": SCHEMA | {"schema", "parts"},
@@ -26,6 +27,7 @@ MAY_IMPORT = {
     "parts": PARTS,
     "http": HTTP,
     "kits": KITS,
+    "demo": DEMO,
     "server": SERVER,
     "cli": TOP,
     "__main__": {"cli", "errors", "extras"},
@@ -102,7 +104,7 @@ def test_services_and_parts_know_no_http() -> None:
 
 # --- nothing above the schema talks to a store ---------------------------------------------------------------
 
-ABOVE_SCHEMA = ("parts", "http", "kits", "server", "cli", "integrations", "console")
+ABOVE_SCHEMA = ("parts", "http", "kits", "demo", "server", "cli", "integrations", "console")
 # `Measured` is a store itself: it passes on what it is asked.
 STORES_THEMSELVES = {"keystead.server.metered_store"}
 VERBS_OF_STORES = {"run", "atomically", "prepared"}
