@@ -22,7 +22,7 @@ from keystead.schema import Family, Keyspace
 from keystead.schema.keyspace import with_parts
 from keystead.server import Settings
 from keystead.server.own_keyspaces import OWN
-from keystead.server.settings import WrongSettings
+from keystead.server.settings_errors import WrongSettings
 from keystead.server.user_modules import find_modules_here
 from keystead.stores import Store
 

@@ -21,7 +21,7 @@ from keystead.kits import COMMANDS, ROUTED
 from keystead.kits.commands import KitCommand, Shown
 from keystead.parts.sanitize import visible
 from keystead.server import Settings
-from keystead.server.settings import WrongSettings
+from keystead.server.settings_errors import WrongSettings
 
 if TYPE_CHECKING:
     from keystead.kits.kit import Kit

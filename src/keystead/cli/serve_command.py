@@ -14,7 +14,9 @@ from keystead.cli.flags import NO_VALUE
 from keystead.cli.private_files import private_files
 from keystead.errors import BadUrl, KeysteadError, MissingExtra
 from keystead.server.secrets_file import add_seal_key
-from keystead.server.settings import CONFIG_VARIABLE, Settings, WrongSettings
+from keystead.server.settings import Settings
+from keystead.server.settings_errors import WrongSettings
+from keystead.server.settings_sources import CONFIG_VARIABLE
 
 if TYPE_CHECKING:
     from keystead.kits.kit import Kit

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from keystead.extras import from_extra
 
 with from_extra("cli", "keystead.server"):
-    from keystead.server.settings import MissingSettings, Settings, WrongSettings
+    from keystead.server.settings import Settings
+    from keystead.server.settings_errors import MissingSettings, WrongSettings
 
 if TYPE_CHECKING:
     from keystead.server.app import create_app

@@ -22,6 +22,7 @@ from keystead.errors import StoreUnavailable
 from keystead.http.pages import PAGE_HEADERS
 from keystead.kits.identity import page_header
 from keystead.kits.kit import Kit, Site
+from keystead.server.addresses import is_loopback, leads_to_loopback
 from keystead.server.api_page import add_api_page
 from keystead.server.error_responses import ERROR_RESPONSES, add_error_responses
 from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
@@ -42,7 +43,7 @@ from keystead.server.page_templates import add_pages, render
 from keystead.server.reference_page import add_reference_page
 from keystead.server.route_table import KitHealth, hide_unreached, plain_routes, templates_by_endpoint
 from keystead.server.scheduled_jobs import jobs_of, scheduled
-from keystead.server.settings import Settings, is_loopback, leads_to_loopback
+from keystead.server.settings import Settings
 from keystead.server.start_page import TABLES, render_start_page
 from keystead.stores import Store
 

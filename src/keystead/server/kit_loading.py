@@ -13,8 +13,10 @@ from keystead.kits import ROUTED
 from keystead.kits.kit import Kit, Site
 from keystead.schema import Keyspace
 from keystead.schema.keyspace import with_parts
+from keystead.server.addresses import leads_to_loopback
 from keystead.server.metered_store import Measured
-from keystead.server.settings import PREFIX, MissingSettings, Settings, WrongSettings, leads_to_loopback
+from keystead.server.settings import Settings
+from keystead.server.settings_errors import PREFIX, MissingSettings, WrongSettings
 from keystead.server.user_modules import find_modules_here
 from keystead.stores import Store
 

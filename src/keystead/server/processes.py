@@ -19,8 +19,9 @@ from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
+from keystead.server.addresses import reachable
 from keystead.server.server_worker import METRICS_FOLDER, load_worker
-from keystead.server.settings import Settings, reachable
+from keystead.server.settings import Settings
 
 START_TIMEOUT_S: Final = 30.0
 _MOST_CONNECTIONS: Final = 4096
