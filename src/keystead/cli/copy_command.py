@@ -32,7 +32,7 @@ from keystead.cli.transfers import (
 )
 from keystead.errors import Contended, StoreError, StoreUnavailable
 from keystead.stores import Store
-from keystead.stores.copy import Copied, Options, Passed, Surveyed, count_keys, progress_path, survey
+from keystead.stores.copy import Copied, CopyOptions, Passed, Surveyed, count_keys, progress_path, survey
 from keystead.stores.copy import copy as copy_once
 from keystead.stores.copy import follow as copy_and_follow
 
@@ -119,7 +119,7 @@ def copy(
         path = progress_file or progress_path(connect(source_url).url, connect(target_url).url)
         if dry_run:
             return await _look(source_url, target_url, path, match, as_json)
-        options = Options(
+        options = CopyOptions(
             progress=path,
             match=match,
             overwrite=overwrite,
@@ -153,7 +153,7 @@ class _Copy:
 
     path: Path
     follows: bool
-    options: Options
+    options: CopyOptions
     as_json: bool
     begun: bool = False
     in_step: bool = False

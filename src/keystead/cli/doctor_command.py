@@ -31,7 +31,7 @@ from keystead.cli.keyspace_arguments import (
     run,
 )
 from keystead.cli.priority import step_back
-from keystead.cli.progress import progress
+from keystead.cli.progress_bar import progress
 from keystead.errors import WrongSealKey
 from keystead.schema.doctor import Excess, Found, Progress, QuarantineKeys, Report, examine, repair, restore
 from keystead.schema.doctor.examination import ASTRAY
@@ -93,15 +93,10 @@ def doctor(
     if restore_key is not None:
         run(lambda: _restore(restore_key, store, as_json))
         return
-    if fix and not targets:
-        leave(
-            "--fix changes keys by what their families say, so say which: keystead doctor myapp.keys:AppKeys --fix, or "
-            "kits for those of all kits",
-            ASKED_WRONGLY,
-        )
+    _require_targets(fix, targets)
     classes = keyspaces(targets)
     families = None if family is None else {family_named(name, classes) for name in family}
-    said = _Said()
+    watch = _Watch()
     options: dict[str, Any] = {
         "families": families,
         "known": other_keyspaces(classes) if families is None else (),
@@ -111,10 +106,10 @@ def doctor(
     async def work() -> int:
         step_back()
         plan: dict[str, Any] = {}
-        with stoppable(said.stopped) as paused:
+        with stoppable(watch.describe_stop) as paused:
             async with bound(classes, store) as bound_keys:
                 with progress("examining") as show:
-                    report = await examine(bound_keys, on_progress=said.shown_by(show), **options)
+                    report = await examine(bound_keys, on_progress=watch.report_to(show), **options)
                 if report.locked:
                     leave(str(WrongSealKey(report.locked)), ASKED_WRONGLY)
                 if fix and report.findings:
@@ -122,14 +117,14 @@ def doctor(
                     plan = {"plan": _plan_as_json(report, excess)}
                     if not as_json:
                         _print_plan(report, set_aside_unknown)
-                    agreed = not excess or _agreed(excess, yes, paused, quiet=as_json)
+                    confirmed_all = _confirm(excess, yes, paused, quiet=as_json)
                     with progress("repairing") as show:
                         report = await repair(
                             bound_keys,
                             plan=report,
-                            set_aside="all" if agreed else "few",
+                            set_aside="all" if confirmed_all else "few",
                             unknown="set-aside" if set_aside_unknown else "report",
-                            on_progress=said.shown_by(show),
+                            on_progress=watch.report_to(show),
                             **options,
                         )
         if as_json:
@@ -141,17 +136,28 @@ def doctor(
     run(work)
 
 
-class _Said:
+def _require_targets(fix: bool, targets: Sequence[str] | None) -> None:
+    if fix and not targets:
+        leave(
+            "--fix changes keys by what their families say, so say which: keystead doctor myapp.keys:AppKeys --fix, or "
+            "kits for those of all kits",
+            ASKED_WRONGLY,
+        )
+
+
+class _Watch:
+    """The latest progress, for the bar and for the message after Ctrl-C."""
+
     progress = Progress(0, None, 0, 0)
 
-    def shown_by(self, show: Callable[[int, int | None, str], None]) -> Callable[[Progress], None]:
+    def report_to(self, show: Callable[[int, int | None, str], None]) -> Callable[[Progress], None]:
         def on_progress(now: Progress) -> None:
             self.progress = now
             show(now.examined, now.total, _found(now))
 
         return on_progress
 
-    def stopped(self) -> str:
+    def describe_stop(self) -> str:
         now = self.progress
         return (
             f"stopped after {counted(now.examined, 'key')}, with {counted(now.findings, 'finding')}, "
@@ -200,20 +206,17 @@ def _print_plan(plan: Report, set_aside_unknown: bool) -> None:
             typer.echo(f"  {code}, {counted(count, 'finding')}{f' in {family}' if family else ''}: {todo}")
 
 
-def _agreed(excess: Sequence[Excess], yes: bool, paused: Paused, *, quiet: bool) -> bool:
-    """Whether somebody says that so much may be set aside or deleted.
-
-    Where nobody can be asked, that part is left, and said.
-    """
-    if yes:
+def _confirm(excess: Sequence[Excess], yes: bool, paused: Paused, *, quiet: bool) -> bool:
+    """Ask whether so much may be set aside or deleted. Without a terminal that part is left, with a message."""
+    if yes or not excess:
         return True
-    said = {
+    by_action = {
         action: ", ".join(_share(one) for one in excess if one.repair == action) for action in ("set aside", "delete")
     }
     if sys.stdin.isatty():
-        question = ", and ".join(f"{action} {shares}" for action, shares in said.items() if shares)
+        question = ", and ".join(f"{action} {shares}" for action, shares in by_action.items() if shares)
         return confirmed(f"{question[0].upper()}{question[1:]}?", yes, paused, "nothing was repaired")
-    for action, shares in said.items():
+    for action, shares in by_action.items():
         if shares and not quiet:
             typer.echo(
                 f"keystead: not {_DONE[action]} without --yes, because it is more than 1 % of a family: {shares}. The "

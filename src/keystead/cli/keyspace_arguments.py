@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from types import ModuleType
+from typing import Annotated, Any, Final
 from urllib.parse import unquote
 
 import typer
@@ -83,38 +84,38 @@ def _keyspaces_of(target: str) -> list[type[Keyspace]]:
     else:
         find_modules_here()
     if not all(part.isidentifier() for part in module_name.split(".")):
-        leave(f"{target!r} is no keyspace; name one as myapp.keys:AppKeys", ASKED_WRONGLY)
-    try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
-            kits = ", ".join(KITS)
-            leave(
-                f"there is no module {module_name!r} here; name one as myapp.keys:AppKeys, or a kit ({kits})",
-                ASKED_WRONGLY,
-            )
-        _cannot_import(target, error)
-    except BadDeclaration:
-        raise
-    except Exception as error:
-        _cannot_import(target, error)
+        leave(f"{target!r} is not a keyspace; name one as myapp.keys:AppKeys", ASKED_WRONGLY)
+    module = _import(target, module_name)
     declared = {
         name: one
         for name, one in vars(module).items()
         if isinstance(one, type) and issubclass(one, Keyspace) and one is not Keyspace
     }
-    if class_name:
-        if class_name not in declared:
-            kit = _kit_keyspaces(getattr(module, class_name, None))
-            if kit:
-                return kit
-            there = ", ".join(declared) or "none"
-            leave(f"{module_name} has no keyspace {class_name!r}; there is: {there}", ASKED_WRONGLY)
+    if class_name in declared:
         return [declared[class_name]]
+    if class_name:
+        kit = _kit_keyspaces(getattr(module, class_name, None))
+        there = ", ".join(declared) or "none"
+        return kit or leave(f"{module_name} has no keyspace {class_name!r}; there is: {there}", ASKED_WRONGLY)
     own = [one for one in declared.values() if one.__module__ == module.__name__]
-    if not own:
-        leave(f"{module_name} declares no keyspace (a class derived from keystead.Keyspace)", ASKED_WRONGLY)
-    return own
+    return own or leave(f"{module_name} declares no keyspace (a class derived from keystead.Keyspace)", ASKED_WRONGLY)
+
+
+def _import(target: str, module_name: str) -> ModuleType:
+    try:
+        return import_module(module_name)
+    except BadDeclaration:
+        raise
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module_name}.".startswith(f"{missing}."):
+            kits = ", ".join(KITS)
+            leave(
+                f"there is no module {module_name!r} here; name one as myapp.keys:AppKeys, or a kit ({kits})",
+                ASKED_WRONGLY,
+            )
+        message = shown(" ".join(str(error).split()))
+        leave(f"{target} cannot be imported, {place_of(error)}: {type(error).__name__}: {message}", ASKED_WRONGLY)
 
 
 def _kit_keyspaces(found: object) -> list[type[Keyspace]]:
@@ -122,11 +123,6 @@ def _kit_keyspaces(found: object) -> list[type[Keyspace]]:
     from keystead.kits.kit import Kit  # it needs a web framework, as whoever declares a kit does
 
     return found.keyspaces if isinstance(found, Kit) else []
-
-
-def _cannot_import(target: str, error: Exception) -> NoReturn:
-    said = shown(" ".join(str(error).split()))
-    leave(f"{target} cannot be imported, {place_of(error)}: {type(error).__name__}: {said}", ASKED_WRONGLY)
 
 
 def place_of(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from keystead.cli.flags import Command, CommandGroup
 from keystead.cli.formatting import json_text
 from keystead.cli.keyspace_arguments import Json, Stores, refuse_missing, run, store_urls
 from keystead.kits import COMMANDS, ROUTED
-from keystead.kits.commands import KitCommand, Shown
+from keystead.kits.kit_command import KitCommand, Shown
 from keystead.parts.sanitize import visible
 from keystead.server import Settings
 from keystead.server.settings_errors import WrongSettings

@@ -19,7 +19,7 @@ from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
 from keystead.cli.keyspace_arguments import Json, Keys, Stores, bound, family_named, keyspaces, other_keyspaces, run
 from keystead.cli.priority import step_back
-from keystead.cli.progress import progress
+from keystead.cli.progress_bar import progress
 from keystead.schema import Family, Keyspace, Plan
 from keystead.schema.deletion import PlannedStep
 from keystead.schema.doctor import QuarantineKeys

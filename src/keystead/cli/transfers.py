@@ -16,9 +16,9 @@ from keystead.cli.exit import ASKED_WRONGLY, leave
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import json_text
 from keystead.cli.keyspace_arguments import is_missing
-from keystead.cli.progress import Show, progress
+from keystead.cli.progress_bar import Show, progress
 from keystead.server import Settings
-from keystead.stores.transfer.progress import Progress
+from keystead.stores.transfer.transfer_progress import TransferProgress
 
 _STORE_HELP = (
     "The store: its URL, or a role of keystead.toml, such as durable. "
@@ -92,7 +92,7 @@ class Display:
         self._show: Show | None = None
         self._live: Live | None = None
 
-    def bar(self, now: Progress) -> None:
+    def bar(self, now: TransferProgress) -> None:
         if self._what != now.phase or self._show is None:
             self.close()
             self._what, self._show = now.phase, self._shown.enter_context(progress(now.phase))

@@ -10,6 +10,6 @@ It needs Node 20 or newer and the packages of `package-lock.json`, from the fold
 """
 
 from keystead.testing.oidc.browser import cancel_login, log_in
-from keystead.testing.oidc.provider import OidcProvider, RegisteredClient, oidc_provider
+from keystead.testing.oidc.local_provider import OidcProvider, RegisteredClient, oidc_provider
 
 __all__ = ["OidcProvider", "RegisteredClient", "cancel_login", "log_in", "oidc_provider"]
