@@ -12,7 +12,7 @@ import typer
 
 from keystead import connect
 from keystead.cli.confirmation import confirmed
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import counted
 from keystead.cli.interrupts import Paused, stoppable
@@ -104,7 +104,7 @@ def copy(
     if dry_run and (follow or overwrite or start_over or allow_empty):
         leave(
             "--dry-run only looks; write it without --follow, --overwrite, --start-over and --allow-empty",
-            ASKED_WRONGLY,
+            USAGE_ERROR,
         )
 
     async def work() -> int:
@@ -113,7 +113,7 @@ def copy(
         if not (yes or dry_run) and not sys.stdin.isatty():
             leave(
                 "nothing was copied: there is no terminal to ask on; add --yes, or --dry-run to see what would be",
-                ASKED_WRONGLY,
+                USAGE_ERROR,
             )
         step_back()
         path = progress_file or progress_path(connect(source_url).url, connect(target_url).url)
@@ -149,7 +149,7 @@ async def _look(source_url: str, target_url: str, path: Path, match: str, as_jso
 
 @dataclass(slots=True)
 class _Copy:
-    """What was asked for, and how far it is."""
+    """The options of a run, and its progress."""
 
     path: Path
     follows: bool

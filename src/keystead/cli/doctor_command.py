@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from keystead.cli.confirmation import confirmed
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import counted
 from keystead.cli.interrupts import Paused, stoppable
@@ -89,7 +89,7 @@ def doctor(
       keystead doctor --restore user:42
     """
     if set_aside_unknown and not fix:
-        leave("--set-aside-unknown changes keys, so it goes with --fix", ASKED_WRONGLY)
+        leave("--set-aside-unknown changes keys, so it goes with --fix", USAGE_ERROR)
     if restore_key is not None:
         run(lambda: _restore(restore_key, store, as_json))
         return
@@ -111,7 +111,7 @@ def doctor(
                 with progress("examining") as show:
                     report = await examine(bound_keys, on_progress=watch.report_to(show), **options)
                 if report.locked:
-                    leave(str(WrongSealKey(report.locked)), ASKED_WRONGLY)
+                    leave(str(WrongSealKey(report.locked)), USAGE_ERROR)
                 if fix and report.findings:
                     excess = report.excess(unknown=set_aside_unknown)
                     plan = {"plan": _plan_as_json(report, excess)}
@@ -141,7 +141,7 @@ def _require_targets(fix: bool, targets: Sequence[str] | None) -> None:
         leave(
             "--fix changes keys by what their families say, so say which: keystead doctor myapp.keys:AppKeys --fix, or "
             "kits for those of all kits",
-            ASKED_WRONGLY,
+            USAGE_ERROR,
         )
 
 
@@ -153,7 +153,7 @@ class _Watch:
     def report_to(self, show: Callable[[int, int | None, str], None]) -> Callable[[Progress], None]:
         def on_progress(now: Progress) -> None:
             self.progress = now
-            show(now.examined, now.total, _found(now))
+            show(now.examined, now.total, _describe_progress(now))
 
         return on_progress
 
@@ -165,7 +165,7 @@ class _Watch:
         )
 
 
-def _found(now: Progress) -> str:
+def _describe_progress(now: Progress) -> str:
     if not now.findings:
         return ""
     return f", {counted(now.findings, 'finding')}" + (f", {now.fixed:,} repaired" if now.fixed else "")

@@ -13,7 +13,7 @@ import typer
 
 from keystead.cli.confirmation import confirmed, refuse_without_terminal
 from keystead.cli.delete_command import DryRun, Yes
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
 from keystead.cli.keyspace_arguments import Json, Keys, Stores, bound, keyspaces, run
@@ -139,7 +139,7 @@ async def _plan(bound_keys: list[Keyspace], subject: str) -> ErasurePlan:
         try:
             return await plan_erase(bound_keys, subject, on_progress=on_progress)
         except BadArgument as error:
-            leave(str(error), ASKED_WRONGLY)
+            leave(str(error), USAGE_ERROR)
 
 
 async def _erase(bound_keys: list[Keyspace], subject: str) -> Erased:

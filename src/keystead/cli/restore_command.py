@@ -11,7 +11,7 @@ import typer
 
 from keystead import connect
 from keystead.cli.confirmation import confirmed
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
@@ -79,11 +79,11 @@ def restore(
       keystead restore keys.backup --verify
     """
     if verify and (dry_run or resume or if_there is not None):
-        leave("--verify only compares; write it without --dry-run, --resume and --if-there", ASKED_WRONGLY)
+        leave("--verify only compares; write it without --dry-run, --resume and --if-there", USAGE_ERROR)
     if not (yes or dry_run or verify) and not sys.stdin.isatty():
         leave(
             "nothing was restored: there is no terminal to ask on; add --yes, or --dry-run to see what would be",
-            ASKED_WRONGLY,
+            USAGE_ERROR,
         )
     url = opened_url = store_url(store)
     if verify:

@@ -13,7 +13,7 @@ import typer
 
 from keystead.cli.confirmation import confirmed, refuse_without_terminal
 from keystead.cli.delete_command import DryRun, Yes
-from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.cli.exit import USAGE_ERROR, leave
 from keystead.cli.flags import Command, CommandGroup
 from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
@@ -107,7 +107,7 @@ def end_sessions(
       keystead sessions end --everyone --dry-run
     """
     if (user is None) != everyone or (everyone and id is not None):
-        leave("name a user, or write --everyone to end the sessions of all", ASKED_WRONGLY)
+        leave("name a user, or write --everyone to end the sessions of all", USAGE_ERROR)
     refuse_without_terminal(yes, dry_run)
 
     whose = "everybody" if user is None else user
@@ -177,10 +177,10 @@ async def _open_sessions(family: str, store: Sequence[str] | None) -> AsyncItera
     """The sessions of a family, and the lists of users that name them."""
     target, dot, name = family.rpartition(".")
     if not dot or ":" not in target or not name.isidentifier():
-        leave(f"{family!r} is not a family; write one as myapp.keys:AppKeys.session", ASKED_WRONGLY)
+        leave(f"{family!r} is not a family; write one as myapp.keys:AppKeys.session", USAGE_ERROR)
     [keyspace] = named_keyspaces([target])
     if name not in keyspace.families:
-        leave(f"{target} has no family {name!r}; there are: {', '.join(keyspace.families)}", ASKED_WRONGLY)
+        leave(f"{target} has no family {name!r}; there are: {', '.join(keyspace.families)}", USAGE_ERROR)
     async with bound([keyspace], store) as [keys]:
         found: Bound[Any] = getattr(keys, name)
         ends = next(

@@ -15,7 +15,7 @@ __all__ = ["MissingSettings", "Settings", "WrongSettings", "create_app"]
 
 
 def __getattr__(name: str) -> Any:
-    """The application is imported when it is asked for: commands that read settings need no web framework."""
+    """Import the application on demand: commands that only read settings need no web framework."""
     if name == "create_app":
         with from_extra("server", "keystead.server"):
             from keystead.server.app import create_app

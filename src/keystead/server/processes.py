@@ -29,7 +29,7 @@ _OTHER_FILES: Final = 256  # that a worker has open besides: stores, providers, 
 
 
 class WorkersEnded(Exception):
-    """The workers ended without being asked to, again and again."""
+    """Workers keep crashing."""
 
 
 def free_address(settings: Settings) -> str:

@@ -35,12 +35,12 @@ TABLES_FILE: Final = "sqlite:///keystead.tables.db"  # in development, if the st
 
 
 class Settings(BaseModel):
-    """What the server is told. Flags win over the environment, that over the secrets file, that over `keystead.toml`,
-    and that over the files of `parameters`.
+    """The settings of the server. Precedence, strongest first: flags, the environment, the secrets file,
+    `keystead.toml`, the files of `parameters`.
 
-    `Settings(port=8800)` takes its arguments for flags and reads the rest as described. Raises `WrongSettings`, whose
-    sentences never repeat a secret. What may hold one (`store`, `stores`, `database`, `seal_keys`, the tables of
-    kits) is left out of the settings' own text form; show `store.url` of the opened store instead, which is redacted.
+    Arguments, as in `Settings(port=8800)`, count as flags. Raises `WrongSettings`, whose messages never repeat a
+    secret. Settings that may hold one (`store`, `stores`, `database`, `seal_keys`, the tables of kits) are left out of
+    the repr; show `store.url` of the opened store instead, which is redacted.
     """
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True, extra="forbid", validate_default=True)
@@ -196,10 +196,10 @@ class Settings(BaseModel):
 
     @property
     def database_url(self) -> str | None:
-        """Where relational tables are: where it is said, or beside the store's own data.
+        """The database of relational tables: `database`, or beside the store's own data.
 
-        None: nobody said so, and the store is of a kind that has no such place. Development then takes a file in the
-        working directory.
+        If the store has no place for tables, development uses a file in the working directory; production returns
+        None.
         """
         if self.database is not None:
             return self.database
@@ -212,8 +212,8 @@ class Settings(BaseModel):
     def origin(self) -> str:
         """Where browsers reach this server, as in https://example.com.
 
-        Without `public_url` it is the very address that is said at the start: cookies belong to a host name, and
-        `localhost` and `127.0.0.1` are two of them, so a login that began on one would not be known on the other.
+        Without `public_url` it is the address that is printed at startup: cookies belong to a host name, and
+        `localhost` and `127.0.0.1` are two, so a login that began on one would be unknown on the other.
         """
         return self.public_url or self.internal_url
 
@@ -237,7 +237,7 @@ class Settings(BaseModel):
 
     @property
     def secrets_exposed(self) -> str:
-        """Who else has a hand in the secrets file, in words; "" where nobody has, or there is none."""
+        """Who else can read or change the secrets file, in words; "" if nobody can, or there is no file."""
         return next((one.exposed for one in self._sources if one.secrets), "")
 
     def of(self, kit: Kit) -> Any:

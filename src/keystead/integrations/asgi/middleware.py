@@ -168,7 +168,7 @@ def _lifespan(
     if store is None:
         raise BadDeclaration('SessionMiddleware needs store="redis://…", or sessions=Sessions(…) of your own')
     keyspace = session_keys(model, policy, prefix=prefix)
-    # A URL that cannot be understood is said here, and not by the first request.
+    # An invalid URL is an error here, not in the first request.
     opened = connect(store) if isinstance(store, str) else store
     ours = opened if isinstance(store, str) else None
     return SessionsLifespan(ours, lambda: sessions_of(keyspace(opened, seal=seal), policy))
