@@ -36,9 +36,9 @@ _LATEST_MS: Final = deadline_ms(datetime.max.replace(tzinfo=UTC))  # that can be
 _COLUMNS: Final = ("time (UTC)", "event", "who", "what", "where", "why")
 
 Event = Annotated[str | None, typer.Option("--event", metavar="WORD", help="Only this event, as link-issued.")]
-Who = Annotated[str | None, typer.Option("--who", metavar="TEXT", help="Only where this is in who did it.")]
-What = Annotated[str | None, typer.Option("--what", metavar="TEXT", help="Only where this is in what it was done to.")]
-Since = Annotated[str | None, typer.Option("--since", metavar="DURATION", help="Only what is not older: 30m, 1d, 2w.")]
+Who = Annotated[str | None, typer.Option("--who", metavar="TEXT", help="Only entries whose actor contains this.")]
+What = Annotated[str | None, typer.Option("--what", metavar="TEXT", help="Only entries whose object contains this.")]
+Since = Annotated[str | None, typer.Option("--since", metavar="DURATION", help="At most this old: 30m, 1d, 2w.")]
 Limit = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, help="How many are shown: the newest.")]
 Follow = Annotated[bool, typer.Option("--follow", metavar=NO_VALUE, help="Go on, and show entries as they come.")]
 

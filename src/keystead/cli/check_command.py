@@ -22,9 +22,9 @@ from keystead.schema.docs.procedures import procedure_entries
 from keystead.schema.finding import CODES, Finding
 from keystead.stores import Guarantees
 
-_STORE_HELP = """Hold the families to what this store promises, too; role=URL for a role of its own. May be given
-several times. [dim]\\[default: no store is opened][/dim]"""
-_CLUSTER_HELP = "Say what changes in a cluster, where two keys may be in different slots."
+_STORE_HELP = """Also check the families against the guarantees of this store; role=URL for a role of its own. May be
+given several times. [dim]\\[default: no store is opened][/dim]"""
+_CLUSTER_HELP = "Report what changes in a cluster, where two keys may be in different slots."
 
 _UNBROKEN = 100_000
 _RUNS = {

@@ -45,7 +45,7 @@ _ALLOW_EMPTY_HELP = (
     "Keys were deleted on purpose, at FROM or at TO: go on, even if they are more than 10 % of what was copied."
 )
 _NO_VERIFY_HELP = "Do not compare both stores in the end."
-_DRY_RUN_HELP = "Say what would be copied and what is in the way, and write nothing."
+_DRY_RUN_HELP = "Print what would be copied and what prevents it, and write nothing."
 _PROGRESS_HELP = """The file that notes what was copied, for the next run with the same FROM and TO.
 [dim]\\[default: a name made of both stores, in this folder][/dim]"""
 

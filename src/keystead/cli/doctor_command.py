@@ -41,7 +41,7 @@ from keystead.schema.finding import CODES
 _FAMILY_HELP = "Look at this family only; its keyspace may stand before it: AppKeys.token. May be given several times."
 _FIX_HELP = """Examine, print what would be done, then repair it, in small steps that are safe while the application
 runs. What cannot be read is set aside for 30 days; orphans and mappings to nothing are deleted."""
-_UNKNOWN_HELP = """With --fix: set keys of no family aside, too. Only where no other program uses the store. Keys of any
+_UNKNOWN_HELP = """With --fix: also set aside keys of no family. Only if no other program uses the store. Keys of any
 kit and of the server itself are never among them."""
 _YES_HELP = "With --fix: set aside or delete more than 1 % of a family without asking."
 _EXAMPLES_HELP = "How many findings of each code are shown; all are counted."

@@ -25,7 +25,7 @@ from keystead.schema.doctor.deadlines import roughly
 from keystead.schema.times import moment
 from keystead.server import Settings
 
-_KITS_HELP = """The kits whose jobs are meant, divided by commas; one of your own as myapp.kit:KIT.
+_KITS_HELP = """The kits whose jobs are meant, separated by commas; one of your own as myapp.kit:KIT.
 [dim]\\[env: KEYSTEAD_KITS; default: all that have routes][/dim]"""
 _NAME_HELP = "The job, such as sharing.clean-up."
 _LIMIT_HELP = "How many runs of each job are shown."
@@ -38,7 +38,7 @@ Kits = Annotated[str | None, typer.Option("--kits", metavar="NAMES", help=_KITS_
 Limit = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, help=_LIMIT_HELP)]
 
 jobs = typer.Typer(
-    name="jobs", cls=CommandGroup, no_args_is_help=True, help="See what runs by itself, when and how; and run it now."
+    name="jobs", cls=CommandGroup, no_args_is_help=True, help="List scheduled jobs and their history, and run them now."
 )
 
 

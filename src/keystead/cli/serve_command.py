@@ -30,7 +30,7 @@ _PORT_HELP = "The port to listen on. [dim]\\[env: KEYSTEAD_PORT; default: 8700][
 _WORKERS_HELP = "How many processes answer requests. [dim]\\[env: KEYSTEAD_WORKERS; default: 1][/dim]"
 _KITS_HELP = """Which kits run, divided by commas; one of your own as myapp.kit:KIT.
 [dim]\\[env: KEYSTEAD_KITS; default: all that have routes, in production those that are configured][/dim]"""
-_MODE_HELP = """Refuse to start without secrets and a public address, or make what is missing.
+_MODE_HELP = """Refuse to start without secrets and a public address, or create what is missing.
 [dim]\\[env: KEYSTEAD_MODE; default: development][/dim]"""
 _PUBLIC_HELP = """Where browsers reach this server, such as https://example.com.
 [dim]\\[env: KEYSTEAD_PUBLIC_URL; default: the address that it listens on][/dim]"""

@@ -14,7 +14,7 @@ from keystead.server import Settings
 from keystead.stores.database.database_schema import SchemaUpgrade
 from keystead.stores.database.database_store import DatabaseStore
 
-_DRY_RUN_HELP = "Only say what would be done."
+_DRY_RUN_HELP = "Print the plan, and change nothing."
 
 DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help=_DRY_RUN_HELP)]
 

@@ -22,7 +22,7 @@ _DATABASE_HELP = """Where the tables are: sqlite:///tables.db, postgresql://user
 [dim]\\[default: beside the store][/dim]"""
 
 Database = Annotated[str | None, typer.Option("--database", metavar="URL", help=_DATABASE_HELP, show_default=False)]
-DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help="Only say what would be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help="Print the plan, and change nothing.")]
 
 tables = typer.Typer(name="tables", cls=CommandGroup, no_args_is_help=True, help="Look after the tables of the kits.")
 
