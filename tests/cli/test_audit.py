@@ -272,7 +272,7 @@ def test_following_waits_for_a_store_that_goes_away_and_says_so_once(audited: Pr
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=300)
     assert said.startswith("keystead: ")
-    assert said.endswith("; it is asked again until it answers\n")
+    assert said.endswith("; retrying until it answers\n")
     assert (process.returncode, out, err) == (130, "", "")
 
 

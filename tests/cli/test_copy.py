@@ -163,7 +163,7 @@ def test_at_a_terminal_it_asks_before_it_writes(
         (("{own}", "{own}", "--yes"), 1, "name another store to copy them into"),
         (("sqlite:///nowhere.db", "{other}", "--yes"), 2, "there is no database nowhere.db; name another as FROM"),
         (("sqlite:///nowhere.db", "{other}"), 2, "there is no database nowhere.db"),
-        (("durible", "{other}"), 2, "'durible' is no URL of a store and no role; there are: default"),
+        (("durible", "{other}"), 2, "'durible' is neither the URL of a store nor a role; there are: default"),
         (("nothing://x", "{other}", "--yes"), 2, "nothing:// is not the scheme"),
         (("{own}", "nothing://x", "--yes"), 2, "nothing:// is not the scheme"),
         (("{own}", "{other}", "--dry-run", "--follow"), 2, "--dry-run only looks"),

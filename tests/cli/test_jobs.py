@@ -173,7 +173,7 @@ def test_the_doctor_knows_the_keys_of_the_schedule_and_of_the_demo_provider(hous
     house.told("run", "chores.sweep")
 
     async def sign_in() -> None:
-        from keystead.server.demo_provider.keys import DemoCode, DemoKeys
+        from keystead.demo.demo_keys import DemoCode, DemoKeys
 
         async with connect(house.url) as store:
             await DemoKeys(store).code("c" * 43).set(DemoCode(redirect_uri="http://127.0.0.1/", challenge="x"))

@@ -10,7 +10,7 @@ from keystead.kits.setting_types import Duration, LimitsByName, Words, known
 from keystead.kits.sharing import KIT as SHARING
 from keystead.kits.widgets import KIT as WIDGETS
 from keystead.server import Settings
-from keystead.server.settings import WrongSettings
+from keystead.server.settings_errors import WrongSettings
 
 
 class Given(BaseModel):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from keystead.errors import BadValue
-from keystead.kits.commands import Shown
+from keystead.kits.kit_command import Shown
 
 if TYPE_CHECKING:
     from tests.server.household import HouseholdKeys

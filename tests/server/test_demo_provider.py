@@ -19,20 +19,28 @@ from starlette.responses import HTMLResponse
 from starlette.staticfiles import StaticFiles
 
 import keystead
+from keystead.demo.demo_keys import DemoKeys
+from keystead.demo.demo_responses import DemoInProduction
+from keystead.demo.demo_routes import demo_provider, demo_router
+from keystead.demo.demo_service import DemoProvider
+from keystead.demo.demo_site import Demo
+from keystead.kits import kit
 from keystead.parts.oauth import Client, Identity, ProviderRefused, Tokens, challenge_of, new_verifier
-from keystead.server import demo_provider as demo
-from keystead.server.demo_provider import DemoInProduction, DemoKeys
-from keystead.server.demo_provider.service import DemoProvider
 from keystead.server.error_responses import add_error_responses
 from keystead.server.middleware import SecurityHeaders
+from keystead.server.page_templates import add_pages, render
 from keystead.stores import Store
 from keystead.stores.store_contract import keys_of
 
-STATIC = Path(demo.__file__).parents[1] / "pages" / "static"
+STATIC = Path(keystead.__file__).parent / "server" / "pages" / "static"
 
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def site_of(public_url: str, internal_url: str, *, development: bool = True) -> kit.Site:
+    return kit.Site(public_url, internal_url, development, now_ms, render)
 
 
 def application(store: Store, public_url: str) -> FastAPI:
@@ -49,8 +57,9 @@ def application(store: Store, public_url: str) -> FastAPI:
     app.state.store = store
     app.add_middleware(SecurityHeaders)
     add_error_responses(app)
+    add_pages("keystead.demo", Demo.pages)
+    Demo(site_of(public_url, public_url), None).add_routes(app, store_of)
     app.mount("/static", StaticFiles(directory=STATIC))
-    app.include_router(demo.demo_router(store_of, public_url, now_ms, development=True))
     app.add_api_route("/callback", callback)
     return app
 
@@ -81,8 +90,8 @@ class Site:
         self.store = store
         self.http = http
         self.redirect_uri = f"{url}/callback"
-        self.client = Client(demo.demo_provider(url, url, development=True), http, now_ms, development=True)
-        self.other = Client(demo.demo_provider(other_url, url, development=True), http, now_ms, development=True)
+        self.client = Client(demo_provider(site_of(url, url)), http, now_ms, development=True)
+        self.other = Client(demo_provider(site_of(url, other_url)), http, now_ms, development=True)
 
     async def keys(self, match: str = "demo:*") -> list[bytes]:
         """What the store holds."""
@@ -422,16 +431,11 @@ async def test_without_an_access_token_nobody_is_known(site: Site, header: str |
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda: demo.demo_provider("http://127.0.0.1:8700", "https://example.com"),
-        lambda: demo.demo_router(lambda request: request.app.state.store, "https://example.com", now_ms),
-    ],
-    ids=["provider", "router"],
+    "make", [demo_provider, lambda site: demo_router(site, lambda request: request.app.state.store)]
 )
-def test_production_refuses_to_load_it(make: Callable[[], object]) -> None:
+def test_production_refuses_to_load_it(make: Callable[[kit.Site], object]) -> None:
     with pytest.raises(DemoInProduction, match="runs in development only"):
-        make()
+        make(site_of("https://example.com", "http://127.0.0.1:8700", development=False))
 
 
 # --- as a person sees it --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from keystead.http.refusals import CODES
 from keystead.server import Settings
 from keystead.server.metrics import METRICS
-from keystead.server.settings import SECRETS_FILE
+from keystead.server.settings_errors import SECRETS_FILE
 from tests.server.test_serve import run_keystead
 
 PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()

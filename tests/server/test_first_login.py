@@ -1,5 +1,7 @@
 """A newcomer logs in on a fresh server, with no account anywhere; in production nobody can."""
 
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
@@ -56,6 +58,22 @@ async def test_nobody_logs_in_as_anybody_where_others_can_reach_it(settings: dic
         assert (await client.get("/demo/authorize")).status_code == 404
         assert (await client.get("/api/auth/demo/start?format=json")).json()["code"] == "UNKNOWN_PROVIDER"
         assert (await client.get("/api/auth/providers")).json()["providers"] == []
+
+
+def test_production_does_not_import_the_demo() -> None:
+    program = """
+import sys
+from keystead.server import Settings
+from keystead.server.app import create_app
+
+def imported(**settings):
+    create_app(Settings(kits=["login"], store="memory://", seal_keys=sys.argv[1], **settings))
+    return "keystead.demo" in sys.modules
+
+print(imported(mode="production", public_url="https://example.com"), imported())
+"""
+    done = subprocess.run([sys.executable, "-c", program, SEAL_KEYS], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("False True\n", "")
 
 
 @pytest.mark.parametrize("public_url", ["http://localhost:8700", "https://app.localhost", "http://[::1]:8700"])

@@ -10,7 +10,7 @@ from keystead.kits.kit import Kit
 from keystead.server import Settings, create_app
 from keystead.server.kit_loading import load_kits, refuse_missing, split_off
 from keystead.server.secrets_file import new_seal_key
-from keystead.server.settings import MissingSettings, WrongSettings
+from keystead.server.settings_errors import MissingSettings, WrongSettings
 from tests.every_store import on_urls, redis_server, urls
 from tests.server.notes import KIT
 from tests.server.test_serve import run_keystead

@@ -12,7 +12,7 @@ import pytest
 from keystead import KeyRing
 from keystead.parts.jwt import SigningKeys
 from keystead.server.secrets_file import add_seal_key, new_seal_key
-from keystead.server.settings import SECRETS_FILE
+from keystead.server.settings_errors import SECRETS_FILE
 from tests import forking
 from tests.server.test_serve import run_keystead
 from tests.serving import environment, free_port, keystead_serving, wait_until

@@ -316,13 +316,13 @@ def test_a_store_that_cannot_be_opened_is_one_sentence_and_exit_code_1(tmp_path:
 @pytest.mark.parametrize(
     ("arguments", "settings", "sentence"),
     [
-        ((), {"KEYSTEAD_PORT": "abc"}, "KEYSTEAD_PORT: 'abc' is no number from 1 to 65535"),
-        (("--port", "70000"), {}, "--port: '70000' is no number from 1 to 65535"),
-        (("--host", ""), {}, "--host: '' is no address; write one such as 127.0.0.1"),
+        ((), {"KEYSTEAD_PORT": "abc"}, "KEYSTEAD_PORT: 'abc' is not a number from 1 to 65535"),
+        (("--port", "70000"), {}, "--port: '70000' is not a number from 1 to 65535"),
+        (("--host", ""), {}, "--host: '' is not an address; write one such as 127.0.0.1"),
         (
             (),
             {"KEYSTEAD_STORE": ""},
-            "KEYSTEAD_STORE: this is no URL of a store; write one such as sqlite:///keystead.db",
+            "KEYSTEAD_STORE: this is not the URL of a store; write one such as sqlite:///keystead.db",
         ),
     ],
 )

@@ -12,7 +12,8 @@ from keystead.parts.sizes import size_bytes
 from keystead.server import MissingSettings, Settings, WrongSettings
 from keystead.server.kit_loading import load_kits, refuse_missing, refuse_split_memory
 from keystead.server.secrets_file import new_seal_key
-from keystead.server.settings import SECRETS_FILE, TABLES_FILE
+from keystead.server.settings import TABLES_FILE
+from keystead.server.settings_errors import FIELDS, SECRETS_FILE
 from tests.server.notes import KIT, NotesSettings
 
 SECRET = "correct-horse-battery"
@@ -123,7 +124,7 @@ def test_the_role_default_is_named_once_in_one_place(folder: Path) -> None:
     said = "stores.default in keystead.toml and store in keystead.toml: both say where the role default lives; "
     assert wrong() == f"{said}write one of them"
     config(folder, '[stores]\ndefault = ""\n')
-    assert wrong().startswith("stores.default in keystead.toml: this is no URL of a store")
+    assert wrong().startswith("stores.default in keystead.toml: this is not the URL of a store")
 
 
 def test_another_file_is_read_where_one_is_named_and_must_be_there(
@@ -140,14 +141,14 @@ def test_another_file_is_read_where_one_is_named_and_must_be_there(
 @pytest.mark.parametrize(
     ("name", "given", "said"),
     [
-        ("workers", "0", "'0' is no number from 1 to 256"),
+        ("workers", "0", "'0' is not a number from 1 to 256"),
         ("mode", "prod", "'prod' is neither development nor production"),
         ("log_format", "xml", "'xml' is neither text nor json"),
         ("log_level", "loud", "'loud' is none of debug, info, warning and error"),
-        ("max_body", "big", "'big' is no size; write one such as 500kB or 2MB"),
-        ("request_timeout", "30", "'30' is no duration; write one with its unit, such as 500ms or 30s"),
-        ("stop_timeout", "-1s", "'-1s' is no duration; write one with its unit, such as 500ms or 5s"),
-        ("forwarded_allow", "proxy", "'proxy' is no list of addresses or networks; write some such as"),
+        ("max_body", "big", "'big' is not a size; write one such as 500kB or 2MB"),
+        ("request_timeout", "30", "'30' is not a duration; write one with its unit, such as 500ms or 30s"),
+        ("stop_timeout", "-1s", "'-1s' is not a duration; write one with its unit, such as 500ms or 5s"),
+        ("forwarded_allow", "proxy", "'proxy' is not a list of addresses or networks; write some such as"),
         ("metrics", "perhaps", "'perhaps' is neither true nor false"),
     ],
 )
@@ -164,7 +165,7 @@ def test_all_wrong_settings_are_said_at_once(folder: Path, monkeypatch: pytest.M
     config(folder, 'log_level = "loud"\n')
     monkeypatch.setenv("KEYSTEAD_WORKERS", "many")
     assert wrong(port="x") == (
-        "--port: 'x' is no number from 1 to 65535; KEYSTEAD_WORKERS: 'many' is no number from 1 to 256; "
+        "--port: 'x' is not a number from 1 to 65535; KEYSTEAD_WORKERS: 'many' is not a number from 1 to 256; "
         "log_level in keystead.toml: 'loud' is none of debug, info, warning and error"
     )
 
@@ -473,3 +474,7 @@ def test_production_wants_to_be_told_where_tables_are_if_the_store_has_no_place_
 def test_several_workers_cannot_share_tables_in_memory() -> None:
     with pytest.raises(WrongSettings, match=r"^workers: each of 2 would have a database memory://"):
         refuse_split_memory(Settings(database="memory://", workers=2))
+
+
+def test_every_setting_has_advice_for_a_wrong_value() -> None:
+    assert {*FIELDS, "tables"} == Settings.model_fields.keys()

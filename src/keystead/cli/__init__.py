@@ -45,7 +45,7 @@ app = typer.Typer(
 
 
 def _add_commands(asked: Sequence[str]) -> None:
-    """The command that is asked for, or all of them, for help: what the others need takes time to import."""
+    """Import only the requested command, or all of them for help: imports are slow."""
     first = next(iter(asked), "")
     if first == "--version":
         return
@@ -88,9 +88,9 @@ def _keystead(
 
 
 def main() -> None:
-    """Run the command line: exit code 0, 1 when something failed, 2 when it was asked wrongly."""
+    """Run the command line: exit code 0, 1 on failure, 2 on a usage error."""
     try:
         _add_commands(sys.argv[1:])
-    except typer.Exit as left:  # outside of `app()` nobody turns it into an exit code
+    except typer.Exit as left:  # only `app()` turns it into an exit code
         sys.exit(left.exit_code)
     app()

@@ -39,7 +39,7 @@ def issue_key(
     """
 
     async def work() -> int:
-        # Not as `_opened` does: before the first start of a server there is nothing yet.
+        # Not as `_open_keys` does: before the first start of a server there is nothing yet.
         refuse_unknown_roles(store, [SessionDataKeys])
         async with opened(store, [SessionDataKeys]) as stores:
             others: dict[str, Any] = {role: one for role, one in stores.items() if role != "default"}
@@ -65,7 +65,7 @@ def list_keys(store: Stores = None, as_json: Json = False) -> None:
     """
 
     async def work() -> int:
-        async with _opened(store) as part:
+        async with _open_keys(store) as part:
             found = await part.list()
         if as_json:
             typer.echo(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False))
@@ -87,7 +87,7 @@ def revoke_key(
     ],
     store: Stores = None,
 ) -> None:
-    """End an API key, at once and for good. The exit code is 1 where there is no such key.
+    """Revoke an API key immediately and for good. The exit code is 1 if there is no such key.
 
     [bold]Examples[/bold]
 
@@ -96,7 +96,7 @@ def revoke_key(
 
     async def work() -> int:
         key_id = id_of(id)  # who has found a key somewhere pastes it as it is; it must not get into the log
-        async with _opened(store) as part:
+        async with _open_keys(store) as part:
             revoked = await part.revoke(key_id)
         if revoked:
             _security.info("API key revoked by an operator", extra={"event": "apikey-revoked", "id": key_id})
@@ -111,8 +111,8 @@ def _part(keys: SessionDataKeys) -> ApiKeys:
 
 
 @asynccontextmanager
-async def _opened(store: Sequence[str] | None) -> AsyncIterator[ApiKeys]:
+async def _open_keys(store: Sequence[str] | None) -> AsyncIterator[ApiKeys]:
     async with bound([SessionDataKeys], store) as [keys]:
-        if not isinstance(keys, SessionDataKeys):  # pragma: no cover - it is bound to what was asked for
+        if not isinstance(keys, SessionDataKeys):  # pragma: no cover - bound() returns the requested classes
             raise AssertionError
         yield _part(keys)

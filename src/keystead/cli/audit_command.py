@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar
 
 import typer
 
-from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.cli.exit import USAGE_ERROR, leave
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import json_text
 from keystead.cli.keyspace_arguments import Json, Stores, Targets, bound, keyspaces, run
@@ -31,14 +31,14 @@ _PAGE: Final = 500
 _BEGINNING: Final = "0-0"
 _LOOK_EVERY_S: Final = 0.5
 _FIND_KEYS_EVERY: Final = 20  # looks: keys of patterns are found by a scan
-_CLOCKS_DIFFER_MS: Final = 3_600_000  # at most, between the store, which makes ids, and whoever wrote an entry
+_CLOCKS_DIFFER_MS: Final = 3_600_000  # at most, between the store, which makes ids, and the writer of an entry
 _LATEST_MS: Final = deadline_ms(datetime.max.replace(tzinfo=UTC))  # that can be shown
 _COLUMNS: Final = ("time (UTC)", "event", "who", "what", "where", "why")
 
 Event = Annotated[str | None, typer.Option("--event", metavar="WORD", help="Only this event, as link-issued.")]
-Who = Annotated[str | None, typer.Option("--who", metavar="TEXT", help="Only where this is in who did it.")]
-What = Annotated[str | None, typer.Option("--what", metavar="TEXT", help="Only where this is in what it was done to.")]
-Since = Annotated[str | None, typer.Option("--since", metavar="DURATION", help="Only what is not older: 30m, 1d, 2w.")]
+Who = Annotated[str | None, typer.Option("--who", metavar="TEXT", help="Only entries whose actor contains this.")]
+What = Annotated[str | None, typer.Option("--what", metavar="TEXT", help="Only entries whose object contains this.")]
+Since = Annotated[str | None, typer.Option("--since", metavar="DURATION", help="At most this old: 30m, 1d, 2w.")]
 Limit = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, help="How many are shown: the newest.")]
 Follow = Annotated[bool, typer.Option("--follow", metavar=NO_VALUE, help="Go on, and show entries as they come.")]
 
@@ -69,7 +69,7 @@ def audit(
     """
     classes = [cls for cls in keyspaces(targets) if any(map(_is_audit, cls.families.values()))]
     if not classes:
-        leave("none of these keyspaces has a log of audit entries: Log(..., AuditEntry, ...)", ASKED_WRONGLY)
+        leave("none of these keyspaces has a log of audit entries: Log(..., AuditEntry, ...)", USAGE_ERROR)
     wanted = _Wanted(event, who, what, _since_ms(since))
     shown_as = _Lines() if as_json else _Table()
 
@@ -85,14 +85,14 @@ def audit(
         except asyncio.CancelledError:
             if not follow:
                 raise
-            return 130  # Ctrl-C is how one stops to follow, so nothing is said
+            return 130  # Ctrl-C is the normal end of --follow, so no message
         return 0
 
     run(work)
 
 
 async def _follow(trails: _Trails, shown_as: _Lines | _Table) -> NoReturn:
-    """Show what comes, for ever. A store that is away is said once, and waited for."""
+    """Show new entries for ever. A store outage is reported once and waited out."""
     away = False
     while True:
         await asyncio.sleep(_LOOK_EVERY_S)
@@ -100,7 +100,7 @@ async def _follow(trails: _Trails, shown_as: _Lines | _Table) -> NoReturn:
             found = await trails.newer()
         except StoreUnavailable as error:
             if not away:
-                typer.echo(f"keystead: {error}; it is asked again until it answers", err=True)
+                typer.echo(f"keystead: {error}; retrying until it answers", err=True)
             away = True
             continue
         if away:
@@ -115,7 +115,7 @@ def _since_ms(since: str | None) -> int:
     try:
         return time.time_ns() // 1_000_000 - duration_ms(since, "--since")
     except BadDeclaration as error:
-        leave(str(error), ASKED_WRONGLY)
+        leave(str(error), USAGE_ERROR)
 
 
 def _is_audit(family: Any) -> bool:
@@ -146,7 +146,7 @@ class _Wanted:
     def fits(self, found: _Found) -> bool:
         if found.at_ms < self.since_ms:
             return False
-        if found.entry is None:  # shown to whoever asks for all, and to nobody who asks for some
+        if found.entry is None:  # shown only without filters
             return (self.event, self.who, self.what) == (None, None, None)
         return (
             self.event in (None, found.entry.event)
@@ -156,7 +156,7 @@ class _Wanted:
 
     def may_fit_before(self, id: str) -> bool:
         """Whether an entry that was written before the one of this id can be young enough."""
-        return _written_ms(id) + _CLOCKS_DIFFER_MS >= self.since_ms
+        return _time_of_id(id) + _CLOCKS_DIFFER_MS >= self.since_ms
 
 
 @dataclass
@@ -168,7 +168,7 @@ class _Trail:
     unshown: list[_Found] = field(default_factory=list)
 
     def _found(self, seen: LogEntry[AuditEntry | None]) -> _Found:
-        at_ms = _written_ms(seen.id) if seen.item is None else deadline_ms(seen.item.at)
+        at_ms = _time_of_id(seen.id) if seen.item is None else deadline_ms(seen.item.at)
         return _Found(at_ms, seen.id, self.log.key, name_of(self.log.bound.family), seen.item)
 
     async def latest(self, wanted: _Wanted, limit: int) -> list[_Found]:
@@ -187,13 +187,13 @@ class _Trail:
 
     async def read_on(self, wanted: _Wanted) -> None:
         """Read what is newer. It waits in `unshown`, so that nothing is lost where the store goes away meanwhile."""
-        if await self._was_begun_again():
+        if await self._has_restarted():
             self.last = _BEGINNING
         while page := await self.log.see(after=self.last, limit=_PAGE):
             self.last = page[-1].id
             self.unshown += filter(wanted.fits, map(self._found, page))
 
-    async def _was_begun_again(self) -> bool:
+    async def _has_restarted(self) -> bool:
         """Whether all that is there is older than what was read last: the log was deleted, restored, or put back."""
         newest = await self.log.see_latest(1)
         return bool(newest) and _order(newest[0].id) < _order(self.last)
@@ -204,7 +204,7 @@ class _Trail:
 
 
 def _stop_by_ctrl_c() -> None:
-    """Ctrl-C cancels this task, also where whoever started the command had it ignored, as a shell in a script does."""
+    """Ctrl-C cancels this task, even if the parent process ignores SIGINT, as a shell script does."""
     task = asyncio.current_task()
     if task is not None:
         with suppress(NotImplementedError):  # Windows, where Ctrl-C still ends the program
@@ -223,18 +223,18 @@ class _Trails:
     async def latest(self, limit: int) -> list[_Found]:
         """The newest entries of all, the newest last."""
         await self._find()
-        return _merged(await self._of_all(lambda trail: trail.latest(self.wanted, limit)))[-limit:]
+        return _merge(await self._read_all(lambda trail: trail.latest(self.wanted, limit)))[-limit:]
 
     async def newer(self) -> list[_Found]:
         """What has come since. Where this raises, the next one has it all."""
         self._looks += 1
         if self._looks % _FIND_KEYS_EVERY == 0:
             await self._find()
-        await self._of_all(lambda trail: trail.read_on(self.wanted))
-        return _merged([trail.take_unshown() for trail in self._known.values()])
+        await self._read_all(lambda trail: trail.read_on(self.wanted))
+        return _merge([trail.take_unshown() for trail in self._known.values()])
 
-    async def _of_all(self, read: Callable[[_Trail], Awaitable[T]]) -> list[T]:
-        """What is read of each, when all have ended: none reads on beside the next look."""
+    async def _read_all(self, read: Callable[[_Trail], Awaitable[T]]) -> list[T]:
+        """The results of all reads, after all have ended: no read overlaps the next poll."""
         reads = [asyncio.ensure_future(read(trail)) for trail in self._known.values()]
         await asyncio.gather(*reads, return_exceptions=True)
         return [one.result() for one in reads]
@@ -242,21 +242,21 @@ class _Trails:
     async def _find(self) -> None:
         for bound_family in [one for keys in self.keys for one in keys.bounds() if _is_audit(one.family)]:
             if not bound_family.family.pattern.names:
-                self._know(bound_family())
+                self._add_trail(bound_family())
                 continue
             async for log in bound_family.scan():
-                self._know(log)
+                self._add_trail(log)
 
-    def _know(self, log: LogKey[AuditEntry]) -> None:
+    def _add_trail(self, log: LogKey[AuditEntry]) -> None:
         self._known.setdefault(f"{id(log.bound.store)} {log.key}", _Trail(log))
 
 
-def _merged(pages: Iterable[list[_Found]]) -> list[_Found]:
+def _merge(pages: Iterable[list[_Found]]) -> list[_Found]:
     return sorted((one for page in pages for one in page), key=lambda one: (one.at_ms, _order(one.id)))
 
 
-def _written_ms(id: str) -> int:
-    return min(_order(id)[0], _LATEST_MS)  # whoever writes an entry may give it any id
+def _time_of_id(id: str) -> int:
+    return min(_order(id)[0], _LATEST_MS)  # a writer may give an entry any id
 
 
 def _order(id: str) -> tuple[int, int]:
@@ -278,7 +278,7 @@ class _Lines:
 
 
 class _Table:
-    """Columns for people, as wide as what is shown first; what comes later moves none but its own."""
+    """Columns for people, as wide as the first page; a later wide value shifts only its own line."""
 
     def __init__(self) -> None:
         self._widths: list[int] = []
@@ -301,5 +301,5 @@ def _row(found: _Found) -> tuple[str, ...]:
     if found.entry is None:
         return (when, "(unreadable)", "", shown(found.key), "", "keystead doctor says more")
     entry = found.entry
-    # Whoever writes to the log by other means may have put there what a terminal obeys.
+    # Other programs can write to the log, so escape terminal control characters.
     return (when, *(shown(text or "") for text in (entry.event, entry.who, entry.what, entry.where, entry.why)))

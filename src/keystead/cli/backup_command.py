@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import typer
 
 from keystead import connect
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
@@ -64,7 +64,7 @@ def backup(
       keystead backup keys.backup --resume
     """
     if resume and overwrite:
-        leave("--resume goes on with what is there, and --overwrite starts anew; write one of them", ASKED_WRONGLY)
+        leave("--resume goes on with what is there, and --overwrite starts anew; write one of them", USAGE_ERROR)
     url = store_url(store)
     refuse_missing(url)
     began = time.monotonic()

@@ -22,9 +22,9 @@ from keystead.schema.docs.procedures import procedure_entries
 from keystead.schema.finding import CODES, Finding
 from keystead.stores import Guarantees
 
-_STORE_HELP = """Hold the families to what this store promises, too; role=URL for a role of its own. May be given
-several times. [dim]\\[default: no store is opened][/dim]"""
-_CLUSTER_HELP = "Say what changes in a cluster, where two keys may be in different slots."
+_STORE_HELP = """Also check the families against the guarantees of this store; role=URL for a role of its own. May be
+given several times. [dim]\\[default: no store is opened][/dim]"""
+_CLUSTER_HELP = "Report what changes in a cluster, where two keys may be in different slots."
 
 _UNBROKEN = 100_000
 _RUNS = {
@@ -52,7 +52,7 @@ def check(targets: Targets = None, store: Stores = None, cluster: Cluster = Fals
 
       keystead check login sharing --cluster --json
     """
-    declared, findings = _declared(targets)
+    declared, findings = _import_keyspaces(targets)
 
     async def work() -> int:
         guarantees = None
@@ -67,8 +67,8 @@ def check(targets: Targets = None, store: Stores = None, cluster: Cluster = Fals
     run(work)
 
 
-def _declared(targets: Sequence[str] | None) -> tuple[list[type[Keyspace]], list[Finding]]:
-    """The keyspaces that can be imported, each once, and what is wrong with the declaration of the others.
+def _import_keyspaces(targets: Sequence[str] | None) -> tuple[list[type[Keyspace]], list[Finding]]:
+    """The keyspaces that can be imported, each once, and the findings about the others.
 
     Leaves with exit code 2 where there is no such keyspace, or where importing its module fails for another reason.
     """

@@ -12,7 +12,7 @@ import typer
 
 from keystead import connect
 from keystead.cli.confirmation import confirmed
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import counted
 from keystead.cli.interrupts import Paused, stoppable
@@ -32,7 +32,7 @@ from keystead.cli.transfers import (
 )
 from keystead.errors import Contended, StoreError, StoreUnavailable
 from keystead.stores import Store
-from keystead.stores.copy import Copied, Options, Passed, Surveyed, count_keys, progress_path, survey
+from keystead.stores.copy import Copied, CopyOptions, Passed, Surveyed, count_keys, progress_path, survey
 from keystead.stores.copy import copy as copy_once
 from keystead.stores.copy import follow as copy_and_follow
 
@@ -45,7 +45,7 @@ _ALLOW_EMPTY_HELP = (
     "Keys were deleted on purpose, at FROM or at TO: go on, even if they are more than 10 % of what was copied."
 )
 _NO_VERIFY_HELP = "Do not compare both stores in the end."
-_DRY_RUN_HELP = "Say what would be copied and what is in the way, and write nothing."
+_DRY_RUN_HELP = "Print what would be copied and what prevents it, and write nothing."
 _PROGRESS_HELP = """The file that notes what was copied, for the next run with the same FROM and TO.
 [dim]\\[default: a name made of both stores, in this folder][/dim]"""
 
@@ -104,7 +104,7 @@ def copy(
     if dry_run and (follow or overwrite or start_over or allow_empty):
         leave(
             "--dry-run only looks; write it without --follow, --overwrite, --start-over and --allow-empty",
-            ASKED_WRONGLY,
+            USAGE_ERROR,
         )
 
     async def work() -> int:
@@ -113,13 +113,13 @@ def copy(
         if not (yes or dry_run) and not sys.stdin.isatty():
             leave(
                 "nothing was copied: there is no terminal to ask on; add --yes, or --dry-run to see what would be",
-                ASKED_WRONGLY,
+                USAGE_ERROR,
             )
         step_back()
         path = progress_file or progress_path(connect(source_url).url, connect(target_url).url)
         if dry_run:
             return await _look(source_url, target_url, path, match, as_json)
-        options = Options(
+        options = CopyOptions(
             progress=path,
             match=match,
             overwrite=overwrite,
@@ -149,11 +149,11 @@ async def _look(source_url: str, target_url: str, path: Path, match: str, as_jso
 
 @dataclass(slots=True)
 class _Copy:
-    """What was asked for, and how far it is."""
+    """The options of a run, and its progress."""
 
     path: Path
     follows: bool
-    options: Options
+    options: CopyOptions
     as_json: bool
     begun: bool = False
     in_step: bool = False

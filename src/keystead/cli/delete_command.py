@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from keystead.cli.confirmation import confirmed, refuse_without_terminal
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
@@ -56,7 +56,7 @@ def delete(
     classes = keyspaces(keys)
     chosen = family_named(family, classes)
     if chosen.kind == "channel":
-        leave(f"{chosen.place} is a Channel: nothing is kept there that could be deleted", ASKED_WRONGLY)
+        leave(f"{chosen.place} is a Channel: nothing is kept there that could be deleted", USAGE_ERROR)
     placeholders = values_of(chosen, values or [])
 
     async def work() -> int:
@@ -91,11 +91,11 @@ def values_of(family: Family[Any], texts: list[str]) -> dict[str, Any]:
     has_tail = pattern.text.endswith("]")
     if not len(pattern.names) - has_tail <= len(texts) <= len(pattern.names):
         wanted = " ".join(pattern.names) or "no values"
-        leave(f"{pattern.text} takes {wanted}, and {_given(len(texts))}", ASKED_WRONGLY)
+        leave(f"{pattern.text} takes {wanted}, and {_count_text(len(texts))}", USAGE_ERROR)
     try:
         return {name: value_of(pattern, name, text) for name, text in zip(pattern.names, texts, strict=False)}
     except BadKey as error:
-        leave(f"{pattern.text}: {error}", ASKED_WRONGLY)
+        leave(f"{pattern.text}: {error}", USAGE_ERROR)
 
 
 def key_of(bound_family: Any, placeholders: dict[str, Any]) -> Any:
@@ -103,10 +103,10 @@ def key_of(bound_family: Any, placeholders: dict[str, Any]) -> Any:
     try:
         return bound_family(**placeholders)
     except BadKey as error:
-        leave(str(error), ASKED_WRONGLY)
+        leave(str(error), USAGE_ERROR)
 
 
-def _given(count: int) -> str:
+def _count_text(count: int) -> str:
     return {0: "none was given", 1: "1 was given"}.get(count, f"{count} were given")
 
 

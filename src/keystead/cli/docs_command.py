@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from keystead.cli import written_files
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.keyspace_arguments import NAMED, Json, Targets, keyspaces, named_keyspaces, run
 from keystead.schema import Keyspace
@@ -75,7 +75,7 @@ def docs(
     async def work() -> int:
         if out is None:
             if check:
-                leave("--check compares a folder: write --out FOLDER, too", ASKED_WRONGLY)
+                leave("--check compares a folder: write --out FOLDER, too", USAGE_ERROR)
             _print(named_keyspaces(targets), form, as_json)
             return 0
         made = _files(keyspaces(targets), form, out)
@@ -95,12 +95,12 @@ def _print(found: Sequence[type[Keyspace]], form: DocumentFormat, as_json: bool)
     elif len(found) == 1:
         typer.echo(_WRITERS[form].page(found[0]), nl=False)
     else:
-        names = ", ".join(_named(one) or _place(one) for one in found)
-        leave(f"one document is printed at a time: name one of {names}, or write --out FOLDER", ASKED_WRONGLY)
+        names = ", ".join(_short_name(one) or _place(one) for one in found)
+        leave(f"one document is printed at a time: name one of {names}, or write --out FOLDER", USAGE_ERROR)
 
 
 def _files(found: Sequence[type[Keyspace]], form: DocumentFormat, out: Path) -> dict[Path, str]:
-    """What is to stand in the folder. Leaves with exit code 2 where two documents would have the same file."""
+    """The content of the folder. Leaves with exit code 2 if two documents would have the same file."""
     writer = _WRITERS[form]
     named: dict[str, type[Keyspace]] = {}
     for one in found:
@@ -109,7 +109,7 @@ def _files(found: Sequence[type[Keyspace]], form: DocumentFormat, out: Path) -> 
             other = f"that of {_place(named[file])}" if file in named else "the index"
             leave(
                 f"{out / file} would be the document of {_place(one)} and {other}; write them into two folders",
-                ASKED_WRONGLY,
+                USAGE_ERROR,
             )
         named[file] = one
     pages = {out / file: writer.page(one) for file, one in named.items()}
@@ -118,10 +118,10 @@ def _files(found: Sequence[type[Keyspace]], form: DocumentFormat, out: Path) -> 
 
 def _stem(keyspace: type[Keyspace]) -> str:
     """The name of a kit, or that of the class: `AppKeys` -> `app-keys`."""
-    return _named(keyspace) or "-".join(in_words(keyspace.__name__).lower().split())
+    return _short_name(keyspace) or "-".join(in_words(keyspace.__name__).lower().split())
 
 
-def _named(keyspace: type[Keyspace]) -> str | None:
+def _short_name(keyspace: type[Keyspace]) -> str | None:
     """The name of the kit, or of the server's own, whose only keyspace this is."""
     name = next((name for name, module in NAMED.items() if module == keyspace.__module__), None)
     return name if name and named_keyspaces([name]) == [keyspace] else None
@@ -131,7 +131,7 @@ def _place(keyspace: type[Keyspace]) -> str:
     return f"{keyspace.__module__}:{keyspace.__qualname__}"
 
 
-def _left_over(made: Mapping[Path, str], form: DocumentFormat, out: Path) -> list[Path]:
+def _find_leftovers(made: Mapping[Path, str], form: DocumentFormat, out: Path) -> list[Path]:
     """The documents in the folder that no keyspace makes any more. A file that somebody wrote is none of them."""
     if not out.is_dir():
         return []
@@ -140,13 +140,13 @@ def _left_over(made: Mapping[Path, str], form: DocumentFormat, out: Path) -> lis
 
 
 def _write(made: Mapping[Path, str], form: DocumentFormat, out: Path, as_json: bool) -> int:
-    changed, left_over = written_files.write(made), _left_over(made, form, out)
+    changed, left_over = written_files.write(made), _find_leftovers(made, form, out)
     if as_json:
         _print_json({"files": _texts(made), "changed": _texts(changed), "left_over": _texts(left_over)})
         return 0
     for path in changed:
         typer.echo(f"wrote {path}")
-    _say_left_over(left_over)
+    _print_leftovers(left_over)
     typer.echo(f"{len(made)} files in {out}, {len(changed)} changed")
     return 0
 
@@ -155,7 +155,7 @@ def _compare(made: Mapping[Path, str], form: DocumentFormat, out: Path, again: s
     there = {path: written_files.current(path) for path in made}
     missing = [path for path, text in there.items() if text is None]
     stale = [path for path, text in there.items() if text is not None and text != made[path]]
-    left_over = _left_over(made, form, out)
+    left_over = _find_leftovers(made, form, out)
     if as_json:
         _print_json(
             {"stale": _texts(stale), "missing": _texts(missing), "left_over": _texts(left_over), "command": again}
@@ -172,14 +172,14 @@ def _say_compared(
         typer.echo(f"stale: {path}")
     for path in missing:
         typer.echo(f"missing: {path}")
-    _say_left_over(left_over)
+    _print_leftovers(left_over)
     if stale or missing:
         typer.echo(f"Run: {again}")
     elif not left_over:
         typer.echo(f"{count} files in {out} are up to date")
 
 
-def _say_left_over(paths: Sequence[Path]) -> None:
+def _print_leftovers(paths: Sequence[Path]) -> None:
     for path in paths:
         typer.echo(f"left over: {path} (none of these keyspaces makes it: delete it)")
 

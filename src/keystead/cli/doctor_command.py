@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from keystead.cli.confirmation import confirmed
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import counted
 from keystead.cli.interrupts import Paused, stoppable
@@ -31,7 +31,7 @@ from keystead.cli.keyspace_arguments import (
     run,
 )
 from keystead.cli.priority import step_back
-from keystead.cli.progress import progress
+from keystead.cli.progress_bar import progress
 from keystead.errors import WrongSealKey
 from keystead.schema.doctor import Excess, Found, Progress, QuarantineKeys, Report, examine, repair, restore
 from keystead.schema.doctor.quarantine import KEPT
@@ -41,7 +41,7 @@ from keystead.schema.finding import CODES
 _FAMILY_HELP = "Look at this family only; its keyspace may stand before it: AppKeys.token. May be given several times."
 _FIX_HELP = """Examine, print what would be done, then repair it, in small steps that are safe while the application
 runs. What cannot be read is set aside for 30 days; orphans and mappings to nothing are deleted."""
-_UNKNOWN_HELP = """With --fix: set keys of no family aside, too. Only where no other program uses the store. Keys of any
+_UNKNOWN_HELP = """With --fix: also set aside keys of no family. Only if no other program uses the store. Keys of any
 kit and of the server itself are never among them."""
 _YES_HELP = "With --fix: set aside or delete more than 1 % of a family without asking."
 _EXAMPLES_HELP = "How many findings of each code are shown; all are counted."
@@ -89,19 +89,14 @@ def doctor(
       keystead doctor --restore user:42
     """
     if set_aside_unknown and not fix:
-        leave("--set-aside-unknown changes keys, so it goes with --fix", ASKED_WRONGLY)
+        leave("--set-aside-unknown changes keys, so it goes with --fix", USAGE_ERROR)
     if restore_key is not None:
         run(lambda: _restore(restore_key, store, as_json))
         return
-    if fix and not targets:
-        leave(
-            "--fix changes keys by what their families say, so say which: keystead doctor myapp.keys:AppKeys --fix, or "
-            "kits for those of all kits",
-            ASKED_WRONGLY,
-        )
+    _require_targets(fix, targets)
     classes = keyspaces(targets)
     families = None if family is None else {family_named(name, classes) for name in family}
-    said = _Said()
+    watch = _Watch()
     options: dict[str, Any] = {
         "families": families,
         "known": other_keyspaces(classes) if families is None else (),
@@ -111,25 +106,25 @@ def doctor(
     async def work() -> int:
         step_back()
         plan: dict[str, Any] = {}
-        with stoppable(said.stopped) as paused:
+        with stoppable(watch.describe_stop) as paused:
             async with bound(classes, store) as bound_keys:
                 with progress("examining") as show:
-                    report = await examine(bound_keys, on_progress=said.shown_by(show), **options)
+                    report = await examine(bound_keys, on_progress=watch.report_to(show), **options)
                 if report.locked:
-                    leave(str(WrongSealKey(report.locked)), ASKED_WRONGLY)
+                    leave(str(WrongSealKey(report.locked)), USAGE_ERROR)
                 if fix and report.findings:
                     excess = report.excess(unknown=set_aside_unknown)
                     plan = {"plan": _plan_as_json(report, excess)}
                     if not as_json:
                         _print_plan(report, set_aside_unknown)
-                    agreed = not excess or _agreed(excess, yes, paused, quiet=as_json)
+                    confirmed_all = _confirm(excess, yes, paused, quiet=as_json)
                     with progress("repairing") as show:
                         report = await repair(
                             bound_keys,
                             plan=report,
-                            set_aside="all" if agreed else "few",
+                            set_aside="all" if confirmed_all else "few",
                             unknown="set-aside" if set_aside_unknown else "report",
-                            on_progress=said.shown_by(show),
+                            on_progress=watch.report_to(show),
                             **options,
                         )
         if as_json:
@@ -141,17 +136,28 @@ def doctor(
     run(work)
 
 
-class _Said:
+def _require_targets(fix: bool, targets: Sequence[str] | None) -> None:
+    if fix and not targets:
+        leave(
+            "--fix changes keys by what their families say, so say which: keystead doctor myapp.keys:AppKeys --fix, or "
+            "kits for those of all kits",
+            USAGE_ERROR,
+        )
+
+
+class _Watch:
+    """The latest progress, for the bar and for the message after Ctrl-C."""
+
     progress = Progress(0, None, 0, 0)
 
-    def shown_by(self, show: Callable[[int, int | None, str], None]) -> Callable[[Progress], None]:
+    def report_to(self, show: Callable[[int, int | None, str], None]) -> Callable[[Progress], None]:
         def on_progress(now: Progress) -> None:
             self.progress = now
-            show(now.examined, now.total, _found(now))
+            show(now.examined, now.total, _describe_progress(now))
 
         return on_progress
 
-    def stopped(self) -> str:
+    def describe_stop(self) -> str:
         now = self.progress
         return (
             f"stopped after {counted(now.examined, 'key')}, with {counted(now.findings, 'finding')}, "
@@ -159,7 +165,7 @@ class _Said:
         )
 
 
-def _found(now: Progress) -> str:
+def _describe_progress(now: Progress) -> str:
     if not now.findings:
         return ""
     return f", {counted(now.findings, 'finding')}" + (f", {now.fixed:,} repaired" if now.fixed else "")
@@ -200,20 +206,17 @@ def _print_plan(plan: Report, set_aside_unknown: bool) -> None:
             typer.echo(f"  {code}, {counted(count, 'finding')}{f' in {family}' if family else ''}: {todo}")
 
 
-def _agreed(excess: Sequence[Excess], yes: bool, paused: Paused, *, quiet: bool) -> bool:
-    """Whether somebody says that so much may be set aside or deleted.
-
-    Where nobody can be asked, that part is left, and said.
-    """
-    if yes:
+def _confirm(excess: Sequence[Excess], yes: bool, paused: Paused, *, quiet: bool) -> bool:
+    """Ask whether so much may be set aside or deleted. Without a terminal that part is left, with a message."""
+    if yes or not excess:
         return True
-    said = {
+    by_action = {
         action: ", ".join(_share(one) for one in excess if one.repair == action) for action in ("set aside", "delete")
     }
     if sys.stdin.isatty():
-        question = ", and ".join(f"{action} {shares}" for action, shares in said.items() if shares)
+        question = ", and ".join(f"{action} {shares}" for action, shares in by_action.items() if shares)
         return confirmed(f"{question[0].upper()}{question[1:]}?", yes, paused, "nothing was repaired")
-    for action, shares in said.items():
+    for action, shares in by_action.items():
         if shares and not quiet:
             typer.echo(
                 f"keystead: not {_DONE[action]} without --yes, because it is more than 1 % of a family: {shares}. The "

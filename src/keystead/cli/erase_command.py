@@ -13,12 +13,12 @@ import typer
 
 from keystead.cli.confirmation import confirmed, refuse_without_terminal
 from keystead.cli.delete_command import DryRun, Yes
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
 from keystead.cli.keyspace_arguments import Json, Keys, Stores, bound, keyspaces, run
 from keystead.cli.operator import audit_of, operator
-from keystead.cli.progress import progress
+from keystead.cli.progress_bar import progress
 from keystead.cli.tables_command import Database, open_tables_of
 from keystead.errors import BadArgument
 from keystead.parts.tables import Tables
@@ -42,15 +42,16 @@ def erase(
 ) -> None:
     """Delete everything that belongs to one subject, such as a user, across all keyspaces, stores and tables.
 
-    A subject names its identity space, since the same number in two kits is two people: `login:42` is who signs in
-    as 42, and `membership:42` the patron 42. Who is known by another name in the tables of a kit, as a user of teamwork
-    is who signs in at /login, is erased there, too. Your own keyspaces have the space that their member_of says.
+    A subject names its identity space, because the same number in two kits is two people: `login:42` is the user who
+    signs in as 42, `membership:42` is the patron 42. If the tables of a kit know the person by another name, as
+    teamwork knows those who sign in at /login, that name is erased too. Your own keyspaces use the space in their
+    member_of.
 
-    Every family whose member_of names that space is looked through, each key goes with what it owns, and
-    it is looked again until nothing is found; then the rows of the subject in the relational tables go, and what was
-    made of them meanwhile. The plan is shown first, and you are asked. The exit code is 1 when something may be left,
-    as in tables that cannot be found. KEYSTEAD_SEAL_KEYS opens sealed values. An entry in the audit log says who erased
-    whom: see keystead audit.
+    Every family whose member_of names that space is searched. Each key is deleted with what it owns, and the search
+    repeats until it finds nothing. Then the rows of the subject in relational tables are deleted, and keys that were
+    made of them meanwhile. The plan is shown first, and you are asked to confirm. The exit code is 1 when something may
+    be left, for example in tables that cannot be found. KEYSTEAD_SEAL_KEYS opens sealed values. An entry in the audit
+    log records who erased whom: see keystead audit.
 
     [bold]Examples[/bold]
 
@@ -64,49 +65,35 @@ def erase(
     classes = keyspaces(keys)
 
     async def work() -> int:
+        erased, deleted = None, None
         with stoppable(lambda: f"stopped; run it again to erase what is left of {subject}") as paused:
-            async with bound(classes, store) as bound_keys, _opened(classes, store, database) as (tables, note):
-                plan = await _plan(bound_keys, subject)
-                also = [] if tables is None else await tables.known_as(subject)
-                for other in also:
-                    plan.include(await _plan(bound_keys, other))
-                if note is not None:
-                    plan.notes.append(note)
-                rows = {} if tables is None else await _of_all(tables.count_of, [subject, *also])
+            async with bound(classes, store) as bound_keys, _open_tables(classes, store, database) as (tables, note):
+                subjects = [subject, *([] if tables is None else await tables.known_as(subject))]
+                plan = await _plan_all(bound_keys, subjects, note)
+                rows = {} if tables is None else await _sum_counts(tables.count_of, subjects)
                 if not as_json:
-                    _print(plan, rows, also, dry_run)
-                erased, deleted = None, None
+                    _print_plan(plan, rows, subjects[1:], dry_run)
                 if (plan.count or rows) and not dry_run:
-                    if not confirmed(f"Delete {_counted(plan.keys, rows)}?", yes, paused):
+                    if not confirmed(f"Delete {_describe_counts(plan.keys, rows)}?", yes, paused):
                         leave("nothing was deleted")
-                    # Before anything is deleted, so that an interrupted erasure is in the log, too.
-                    await _note(bound_keys, [subject, *also], plan)
-                    # The keys before the rows: a user who is signed out cannot make a row again.
-                    erased = await _erase(bound_keys, subject)
-                    for other in also:
-                        erased.include(await _erase(bound_keys, other))
-                    deleted = {} if tables is None else await _of_all(tables.erase, [subject, *also])
-                    # And the keys again: a request that came between may have put a row into a cache.
-                    for one in [subject, *also] if deleted else ():
-                        erased.include(await _erase(bound_keys, one))
+                    erased, deleted = await _erase_all(bound_keys, tables, subjects, plan)
         if as_json:
-            told = {**_as_json(plan, erased), "known_as": also, "rows": rows, "erased_rows": deleted}
-            typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+            result = {**_as_json(plan, erased), "known_as": subjects[1:], "rows": rows, "erased_rows": deleted}
+            typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
         elif erased is not None:
             _print_erased(erased, deleted or {})
-        left = erased.left if erased is not None else 0
-        return FAILED if left or plan.notes else 0
+        return FAILED if plan.notes or (erased is not None and erased.left) else 0
 
     run(work)
 
 
 @asynccontextmanager
-async def _opened(
+async def _open_tables(
     classes: Sequence[type[Keyspace]], stores: Sequence[str] | None, database: str | None
 ) -> AsyncIterator[tuple[Tables | None, str | None]]:
-    """The tables of the kits whose keyspaces these are; None: they have none, or none has been made yet.
+    """The tables of the kits of these keyspaces, and a note about tables that cannot be searched.
 
-    And what is to be said of tables that cannot be looked through. It makes none: to erase is to look first.
+    The tables are None if the kits have none, or none has been created yet. This creates none.
     """
     found, note = open_tables_of({cls.__module__ for cls in classes}, stores, database)
     if found is None or all(plan.found == 0 for plan in await found.upgrade(dry_run=True)):
@@ -114,6 +101,33 @@ async def _opened(
         return
     async with found:
         yield found, note
+
+
+async def _plan_all(bound_keys: list[Keyspace], subjects: Sequence[str], note: str | None) -> ErasurePlan:
+    """One plan for all names of a person."""
+    plan, *others = [await _plan(bound_keys, subject) for subject in subjects]
+    for other in others:
+        plan.include(other)
+    if note is not None:
+        plan.notes.append(note)
+    return plan
+
+
+async def _erase_all(
+    bound_keys: list[Keyspace], tables: Tables | None, subjects: Sequence[str], plan: ErasurePlan
+) -> tuple[Erased, dict[str, int]]:
+    """Erase the keys and the rows of a person. Returns what was erased, and the deleted rows by table."""
+    # The audit entry comes first, so that the log has interrupted erasures too.
+    await _write_audit(bound_keys, subjects, plan)
+    # Keys before rows: a user who is signed out cannot create a row again.
+    erased, *others = [await _erase(bound_keys, subject) for subject in subjects]
+    deleted = {} if tables is None else await _sum_counts(tables.erase, subjects)
+    if deleted:
+        # And the keys again: a request in between may have cached a row.
+        others += [await _erase(bound_keys, subject) for subject in subjects]
+    for other in others:
+        erased.include(other)
+    return erased, deleted
 
 
 async def _plan(bound_keys: list[Keyspace], subject: str) -> ErasurePlan:
@@ -125,7 +139,7 @@ async def _plan(bound_keys: list[Keyspace], subject: str) -> ErasurePlan:
         try:
             return await plan_erase(bound_keys, subject, on_progress=on_progress)
         except BadArgument as error:
-            leave(str(error), ASKED_WRONGLY)
+            leave(str(error), USAGE_ERROR)
 
 
 async def _erase(bound_keys: list[Keyspace], subject: str) -> Erased:
@@ -137,7 +151,7 @@ async def _erase(bound_keys: list[Keyspace], subject: str) -> Erased:
         return await erase_all(bound_keys, subject, on_progress=on_progress)
 
 
-async def _note(bound_keys: list[Keyspace], subjects: Sequence[str], plan: ErasurePlan) -> None:
+async def _write_audit(bound_keys: list[Keyspace], subjects: Sequence[str], plan: ErasurePlan) -> None:
     """Add an entry to the audit log of each keyspace that has keys of this person."""
     act, spaces = operator(), {one.partition(":")[0] for one in subjects}
     for keys in bound_keys:
@@ -147,19 +161,19 @@ async def _note(bound_keys: list[Keyspace], subjects: Sequence[str], plan: Erasu
             await audit.note("erased", who=act.who, what=subjects[0], where=act.where)
 
 
-def _counted(keys: int, rows: Mapping[str, int]) -> str:
+def _describe_counts(keys: int, rows: Mapping[str, int]) -> str:
     return counted(keys, "key") + (f" and {counted(sum(rows.values()), 'row')}" if rows else "")
 
 
-async def _of_all(ask: Callable[[str], Awaitable[dict[str, int]]], subjects: Sequence[str]) -> dict[str, int]:
-    """What is answered of each of these subjects, added up."""
+async def _sum_counts(count: Callable[[str], Awaitable[dict[str, int]]], subjects: Sequence[str]) -> dict[str, int]:
+    """The counts of all these subjects, added up."""
     found: Counter[str] = Counter()
     for subject in subjects:
-        found.update(await ask(subject))
+        found.update(await count(subject))
     return dict(found)
 
 
-def _print(plan: ErasurePlan, rows: Mapping[str, int], also: Sequence[str], dry_run: bool) -> None:
+def _print_plan(plan: ErasurePlan, rows: Mapping[str, int], also: Sequence[str], dry_run: bool) -> None:
     for other in also:
         typer.echo(f"{plan.subject} is {other}")
     if not plan.count and not rows:
@@ -181,7 +195,7 @@ def _print_erased(erased: Erased, rows: Mapping[str, int]) -> None:
         typer.echo(f"  {family}: {counted(count, 'key')}")
     for table, count in rows.items():
         typer.echo(f"  {table}: {counted(count, 'row')}")
-    typer.echo(f"erased {erased.subject}: {_counted(erased.keys, rows)}, and what goes with them")
+    typer.echo(f"erased {erased.subject}: {_describe_counts(erased.keys, rows)}, and what goes with them")
     if erased.left:
         typer.echo(f"keystead: {counted(erased.left, 'key')} came back while it was erased; run it again", err=True)
 

@@ -1,11 +1,11 @@
-"""How a command ends when it cannot go on: one sentence, and the exit code."""
+"""Ending a command early: a one-line error and an exit code."""
 
 from typing import Final, NoReturn
 
 import typer
 
 FAILED: Final = 1
-ASKED_WRONGLY: Final = 2
+USAGE_ERROR: Final = 2
 
 
 def leave(sentence: str, code: int = FAILED) -> NoReturn:

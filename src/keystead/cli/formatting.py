@@ -10,6 +10,6 @@ def counted(count: int, one: str, many: str = "") -> str:
 
 
 def json_text(data: Any, indent: int | None = None) -> str:
-    """JSON for programs, which a person may look at, too: what a terminal could obey is escaped in it."""
+    """JSON for programs. Terminal control characters are escaped, because people look at it too."""
     text = json.dumps(data, indent=indent, ensure_ascii=False)
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)

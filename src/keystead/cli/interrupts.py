@@ -1,4 +1,4 @@
-"""How a long command is stopped: what is under way ends, the stores are closed, and one sentence says so."""
+"""Stopping a long command: steps in progress finish, the stores are closed, and a message says so."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.flags import Command, CommandGroup
 from keystead.cli.formatting import counted, json_text
 from keystead.cli.interrupts import stoppable
@@ -25,7 +25,7 @@ from keystead.schema.doctor.deadlines import roughly
 from keystead.schema.times import moment
 from keystead.server import Settings
 
-_KITS_HELP = """The kits whose jobs are meant, divided by commas; one of your own as myapp.kit:KIT.
+_KITS_HELP = """The kits whose jobs are meant, separated by commas; one of your own as myapp.kit:KIT.
 [dim]\\[env: KEYSTEAD_KITS; default: all that have routes][/dim]"""
 _NAME_HELP = "The job, such as sharing.clean-up."
 _LIMIT_HELP = "How many runs of each job are shown."
@@ -38,7 +38,7 @@ Kits = Annotated[str | None, typer.Option("--kits", metavar="NAMES", help=_KITS_
 Limit = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, help=_LIMIT_HELP)]
 
 jobs = typer.Typer(
-    name="jobs", cls=CommandGroup, no_args_is_help=True, help="See what runs by itself, when and how; and run it now."
+    name="jobs", cls=CommandGroup, no_args_is_help=True, help="List scheduled jobs and their history, and run them now."
 )
 
 
@@ -56,7 +56,7 @@ def list_jobs(store: Stores = None, kits: Kits = None, as_json: Json = False) ->
     """
 
     async def work() -> int:
-        async with _opened(store, kits) as (schedule, _):
+        async with _open_schedule(store, kits) as (schedule, _):
             found = await schedule.list()
         if as_json:
             _print_json([_job_as_json(one) for one in found])
@@ -89,8 +89,8 @@ def history(
     """
 
     async def work() -> int:
-        async with _opened(store, kits) as (schedule, names):
-            wanted = names if name is None else [_checked(name, names)]
+        async with _open_schedule(store, kits) as (schedule, names):
+            wanted = names if name is None else [_check_name(name, names)]
             found = [(one, entry) for one in wanted for entry in await schedule.history(one, limit)]
         found.sort(key=lambda pair: pair[1].began_ms, reverse=True)
         if as_json:
@@ -122,8 +122,8 @@ def run_job(
 
     async def work() -> int:
         with stoppable(lambda: f"stopped; {name} was cancelled"):
-            async with _opened(store, kits) as (schedule, names):
-                outcome = await schedule.run_now(_checked(name, names))
+            async with _open_schedule(store, kits) as (schedule, names):
+                outcome = await schedule.run_now(_check_name(name, names))
         if isinstance(outcome, Busy):
             _leave_busy(name, outcome, as_json)
         if as_json:
@@ -136,7 +136,7 @@ def run_job(
 
 
 @asynccontextmanager
-async def _opened(stores: Sequence[str] | None, kits: str | None) -> AsyncIterator[tuple[Schedule, list[str]]]:
+async def _open_schedule(stores: Sequence[str] | None, kits: str | None) -> AsyncIterator[tuple[Schedule, list[str]]]:
     """The schedule of the kits that have jobs, opened as the server opens them, and the names of the jobs."""
     # Imported here, so that the help needs no web framework.
     from keystead.server.app import site_of
@@ -164,9 +164,9 @@ def _flags(stores: Sequence[str] | None, kits: str | None) -> dict[str, Any]:
     return flags
 
 
-def _checked(name: str, names: Sequence[str]) -> str:
+def _check_name(name: str, names: Sequence[str]) -> str:
     if name not in names:
-        leave(f"there is no job {name!r}; there are: {', '.join(names) or 'none'}", ASKED_WRONGLY)
+        leave(f"there is no job {name!r}; there are: {', '.join(names) or 'none'}", USAGE_ERROR)
     return name
 
 
@@ -218,7 +218,7 @@ def _last(one: JobNow) -> Text:
         return Text("none yet", "dim")
     row = f", {counted(one.failures, 'time')} in a row" if one.failures > 1 else ""
     said = Text.assemble((one.last.outcome, _STYLES[one.last.outcome]), row)
-    return said.append(f"\n{_local(one.job, one.last.began_ms)}, {_took(one.last)}", "dim")
+    return said.append(f"\n{_local(one.job, one.last.began_ms)}, {_duration_text(one.last)}", "dim")
 
 
 def _history_table(found: Iterable[tuple[str, RunEntry]]) -> Table:
@@ -227,29 +227,29 @@ def _history_table(found: Iterable[tuple[str, RunEntry]]) -> Table:
         table.add_column(column, overflow="fold", justify="right" if column in ("run", "took") else "left")
     for name, entry in found:
         outcome = Text.assemble((entry.outcome, _STYLES[entry.outcome]), " by hand" if entry.by_hand else "")
-        if said := _said(entry):
+        if said := _result_text(entry):
             outcome.append(f"\n{said}")
-        table.add_row(_utc(entry.began_ms), name, str(entry.number), _took(entry), outcome, shown(entry.by))
+        table.add_row(_utc(entry.began_ms), name, str(entry.number), _duration_text(entry), outcome, shown(entry.by))
     return table
 
 
 def _in_one_line(entry: RunEntry) -> str:
-    said = _said(entry)
-    return f"{entry.outcome} after {_took(entry)}{': ' if said else ''}{said}"
+    said = _result_text(entry)
+    return f"{entry.outcome} after {_duration_text(entry)}{': ' if said else ''}{said}"
 
 
-def _said(entry: RunEntry) -> str:
-    # Whoever writes to the history by other means may have put there what a terminal obeys.
-    return visible(entry.error or _returned(entry.result), _LONGEST)
+def _result_text(entry: RunEntry) -> str:
+    # Other programs can write to the history, so escape terminal control characters.
+    return visible(entry.error or _join_result(entry.result), _LONGEST)
 
 
-def _returned(result: Mapping[str, int | str]) -> str:
+def _join_result(result: Mapping[str, int | str]) -> str:
     return ", ".join(
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in result.items()
     )
 
 
-def _took(entry: RunEntry) -> str:
+def _duration_text(entry: RunEntry) -> str:
     ms = max(0, entry.ended_ms - entry.began_ms)
     return f"{ms / 1000:.1f} s" if ms < 60_000 else roughly(ms)
 

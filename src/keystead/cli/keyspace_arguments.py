@@ -9,20 +9,21 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from types import ModuleType
+from typing import Annotated, Any, Final
 from urllib.parse import unquote
 
 import typer
 
 from keystead import connect
-from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.cli.exit import USAGE_ERROR, leave
 from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra, shown
 from keystead.kits import KITS
 from keystead.schema import Family, Keyspace
 from keystead.schema.keyspace import with_parts
 from keystead.server import Settings
 from keystead.server.own_keyspaces import OWN
-from keystead.server.settings import WrongSettings
+from keystead.server.settings_errors import WrongSettings
 from keystead.server.user_modules import find_modules_here
 from keystead.stores import Store
 
@@ -53,7 +54,7 @@ def keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
 def named_keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
     """The same without those of their parts."""
     found: dict[type[Keyspace], None] = {}
-    for target in _named(targets):
+    for target in _expand_targets(targets):
         found.update(dict.fromkeys(_keyspaces_of(target)))
     return list(found)
 
@@ -63,8 +64,8 @@ def other_keyspaces(classes: Sequence[type[Keyspace]]) -> list[type[Keyspace]]:
     return [one for one in keyspaces(None) if one not in classes]
 
 
-def _named(targets: Sequence[str] | None) -> list[str]:
-    """The targets; `kits` stands for all of them, those of the settings too, and for what the server writes besides."""
+def _expand_targets(targets: Sequence[str] | None) -> list[str]:
+    """The targets; `kits` becomes all built-in kits, those in the settings, and the server's own keyspaces."""
     return [name for target in targets or ["kits"] for name in (_all_kits() if target == "kits" else [target])]
 
 
@@ -72,7 +73,7 @@ def _all_kits() -> list[str]:
     try:
         chosen = Settings().kits or ()
     except WrongSettings as error:
-        leave(str(error), ASKED_WRONGLY)
+        leave(str(error), USAGE_ERROR)
     return [*NAMED, *(name for name in chosen if name not in NAMED)]
 
 
@@ -83,50 +84,45 @@ def _keyspaces_of(target: str) -> list[type[Keyspace]]:
     else:
         find_modules_here()
     if not all(part.isidentifier() for part in module_name.split(".")):
-        leave(f"{target!r} is no keyspace; name one as myapp.keys:AppKeys", ASKED_WRONGLY)
-    try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
-            kits = ", ".join(KITS)
-            leave(
-                f"there is no module {module_name!r} here; name one as myapp.keys:AppKeys, or a kit ({kits})",
-                ASKED_WRONGLY,
-            )
-        _cannot_import(target, error)
-    except BadDeclaration:
-        raise
-    except Exception as error:
-        _cannot_import(target, error)
+        leave(f"{target!r} is not a keyspace; name one as myapp.keys:AppKeys", USAGE_ERROR)
+    module = _import(target, module_name)
     declared = {
         name: one
         for name, one in vars(module).items()
         if isinstance(one, type) and issubclass(one, Keyspace) and one is not Keyspace
     }
-    if class_name:
-        if class_name not in declared:
-            kit = _kit_keyspaces(getattr(module, class_name, None))
-            if kit:
-                return kit
-            there = ", ".join(declared) or "none"
-            leave(f"{module_name} has no keyspace {class_name!r}; there is: {there}", ASKED_WRONGLY)
+    if class_name in declared:
         return [declared[class_name]]
+    if class_name:
+        kit = _kit_keyspaces(getattr(module, class_name, None))
+        there = ", ".join(declared) or "none"
+        return kit or leave(f"{module_name} has no keyspace {class_name!r}; there is: {there}", USAGE_ERROR)
     own = [one for one in declared.values() if one.__module__ == module.__name__]
-    if not own:
-        leave(f"{module_name} declares no keyspace (a class derived from keystead.Keyspace)", ASKED_WRONGLY)
-    return own
+    return own or leave(f"{module_name} declares no keyspace (a class derived from keystead.Keyspace)", USAGE_ERROR)
+
+
+def _import(target: str, module_name: str) -> ModuleType:
+    try:
+        return import_module(module_name)
+    except BadDeclaration:
+        raise
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{module_name}.".startswith(f"{missing}."):
+            kits = ", ".join(KITS)
+            leave(
+                f"there is no module {module_name!r} here; name one as myapp.keys:AppKeys, or a kit ({kits})",
+                USAGE_ERROR,
+            )
+        message = shown(" ".join(str(error).split()))
+        leave(f"{target} cannot be imported, {place_of(error)}: {type(error).__name__}: {message}", USAGE_ERROR)
 
 
 def _kit_keyspaces(found: object) -> list[type[Keyspace]]:
     """The keyspaces of a kit; none where this is not one."""
-    from keystead.kits.kit import Kit  # it needs a web framework, as whoever declares a kit does
+    from keystead.kits.kit import Kit  # it needs a web framework, as every kit does
 
     return found.keyspaces if isinstance(found, Kit) else []
-
-
-def _cannot_import(target: str, error: Exception) -> NoReturn:
-    said = shown(" ".join(str(error).split()))
-    leave(f"{target} cannot be imported, {place_of(error)}: {type(error).__name__}: {said}", ASKED_WRONGLY)
 
 
 def place_of(error: BaseException) -> str:
@@ -159,9 +155,9 @@ def family_named(name: str, among: Iterable[type[Keyspace]]) -> Family[Any]:
         return found[0]
     if found:
         said = ", ".join(f"{family.keyspace.__name__}.{family.name}" for family in found if family.keyspace)
-        leave(f"several families are called {name!r}: write one of {said}", ASKED_WRONGLY)
+        leave(f"several families are called {name!r}: write one of {said}", USAGE_ERROR)
     names = ", ".join(sorted({own for cls in classes for own in cls.families}))
-    return leave(f"there is no family {name!r}; there are: {names}", ASKED_WRONGLY)
+    return leave(f"there is no family {name!r}; there are: {names}", USAGE_ERROR)
 
 
 def store_urls(stores: Sequence[str] | None) -> dict[str, str]:
@@ -180,7 +176,7 @@ def store_urls(stores: Sequence[str] | None) -> dict[str, str]:
 
 
 def _urls_of(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]] | None) -> dict[str, str]:
-    """URLs by role. What is named by hand is taken as it is; in settings, a role may be that of another keyspace."""
+    """URLs by role. Roles from settings that these keyspaces do not use are left out; explicit ones stay."""
     urls = store_urls(stores)
     if stores or classes is None:
         return urls
@@ -209,20 +205,20 @@ def is_missing(url: str) -> bool:
 
 
 def refuse_missing(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
-    """Who looks at what is there has mistyped a file that is not, or a role that no family has."""
+    """Leave with exit code 2 for a missing database file or an unknown role: both are typos in a command that reads."""
     urls = _urls_of(stores, classes)
     for url in urls.values():
         if is_missing(url):
             path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
-            leave(f"there is no database {path}; name another with --store URL", ASKED_WRONGLY)
+            leave(f"there is no database {path}; name another with --store URL", USAGE_ERROR)
     refuse_unknown_roles(stores, classes)
 
 
 def refuse_unknown_roles(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
-    """Who names a store for a role that no family has would find nothing in it."""
+    """Leave with exit code 2 for a role that no family has."""
     roles = _roles(classes)
     for role in _urls_of(stores, classes).keys() - roles:
-        leave(f"no family has the role {role!r}; there are: {', '.join(sorted(roles))}", ASKED_WRONGLY)
+        leave(f"no family has the role {role!r}; there are: {', '.join(sorted(roles))}", USAGE_ERROR)
 
 
 @asynccontextmanager
@@ -239,13 +235,13 @@ async def bound(classes: Sequence[type[Keyspace]], stores: Sequence[str] | None)
 
 
 def run(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
-    """Run a command to its end: exit code 0, 1 when it found something or failed, 2 when it was asked wrongly."""
+    """Run a command: exit code 0, 1 when it found something or failed, 2 on a usage error."""
     gc.freeze()  # imported objects stay: full collections during a walk through a store would traverse them every time
     try:
         code = asyncio.run(work())
     except KeysteadError as error:
         asked_wrongly = isinstance(error, BadUrl | MissingExtra | BadDeclaration | WrongSettings)
-        leave(str(error), ASKED_WRONGLY if asked_wrongly else 1)
+        leave(str(error), USAGE_ERROR if asked_wrongly else 1)
     except KeyboardInterrupt:
         leave("stopped", 130)
     if code:

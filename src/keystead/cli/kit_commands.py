@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 import typer
 
-from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.cli.exit import USAGE_ERROR, leave
 from keystead.cli.flags import Command, CommandGroup
 from keystead.cli.formatting import json_text
 from keystead.cli.keyspace_arguments import Json, Stores, refuse_missing, run, store_urls
 from keystead.kits import COMMANDS, ROUTED
-from keystead.kits.commands import KitCommand, Shown
+from keystead.kits.kit_command import KitCommand, Shown
 from keystead.parts.sanitize import visible
 from keystead.server import Settings
-from keystead.server.settings import WrongSettings
+from keystead.server.settings_errors import WrongSettings
 
 if TYPE_CHECKING:
     from keystead.kits.kit import Kit
@@ -33,7 +33,7 @@ def kit_groups(name: str | None) -> list[typer.Typer]:
     """The group of commands of the kit with this name; of all kits that have commands, without a name.
 
     Kits of others are those that the settings name (`kits`); one that has the name of a kit of ours is in its place.
-    Settings that cannot be used hide them from the help; whatever runs says what is wrong with them.
+    Invalid settings hide them from the help; running a command reports the error.
     """
     places = {one: (one, place) for one, place in COMMANDS.items()}
     for reference, kit in _foreign_kits(tolerant=name is None or name in COMMANDS):
@@ -58,7 +58,7 @@ def _foreign_kits(*, tolerant: bool) -> list[tuple[str, Kit]]:
     except WrongSettings as error:
         if tolerant:
             return []
-        leave(str(error), ASKED_WRONGLY)
+        leave(str(error), USAGE_ERROR)
 
 
 def _group(name: str, reference: str, place: str) -> typer.Typer:
@@ -69,7 +69,7 @@ def _group(name: str, reference: str, place: str) -> typer.Typer:
     group = typer.Typer(name=name, cls=CommandGroup, no_args_is_help=True, help=help_text)
 
     @group.callback(help=help_text)
-    def _named() -> None:
+    def _callback() -> None:
         """A group stays one, also with a single command."""
 
     for command in commands:
@@ -92,7 +92,7 @@ def _runnable(command: KitCommand, name: str, reference: str) -> Any:
         store, as_json = given.pop("store"), given.pop("as_json")
 
         async def work() -> int:
-            async with _opened(name, reference, store) as service:
+            async with _open_service(name, reference, store) as service:
                 shown = await command(service, **given)
             _print(shown, as_json)
             return shown.code
@@ -115,7 +115,7 @@ def _runnable(command: KitCommand, name: str, reference: str) -> Any:
 
 
 @asynccontextmanager
-async def _opened(name: str, reference: str, stores: Sequence[str] | None) -> AsyncIterator[Any]:
+async def _open_service(name: str, reference: str, stores: Sequence[str] | None) -> AsyncIterator[Any]:
     """The service of a kit, opened as the server opens it."""
     # Imported here, so that the help needs no web framework.
     from keystead.server.app import site_of
@@ -132,12 +132,10 @@ async def _opened(name: str, reference: str, stores: Sequence[str] | None) -> As
         leave(
             f"the kit {name} needs keys that seal; start `keystead serve` here once, which makes one in development, "
             "or set KEYSTEAD_SEAL_KEYS (`keystead secrets new`)",
-            ASKED_WRONGLY,
+            USAGE_ERROR,
         )
     if has_tables(kits) and settings.database_url is None:
-        leave(
-            f"the kit {name} keeps tables, and this store has no place for them; set KEYSTEAD_DATABASE", ASKED_WRONGLY
-        )
+        leave(f"the kit {name} keeps tables, and this store has no place for them; set KEYSTEAD_DATABASE", USAGE_ERROR)
     async with (
         opened_stores(settings) as by_role,
         opened_tables(kits, settings) as tables,

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """What is made meanwhile, such as a database, is for its owner alone."""
+    """Files created meanwhile, such as a database, are readable only by their owner."""
     before = os.umask(0o077)
     try:
         yield

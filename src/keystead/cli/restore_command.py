@@ -11,7 +11,7 @@ import typer
 
 from keystead import connect
 from keystead.cli.confirmation import confirmed
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
@@ -29,6 +29,7 @@ from keystead.cli.transfers import (
     store_url,
 )
 from keystead.errors import StoreError
+from keystead.stores import Store
 from keystead.stores.backup import BackupFile, Checked, Compared, IfThere, Restored, check, compare
 from keystead.stores.backup import restore as write
 
@@ -78,11 +79,11 @@ def restore(
       keystead restore keys.backup --verify
     """
     if verify and (dry_run or resume or if_there is not None):
-        leave("--verify only compares; write it without --dry-run, --resume and --if-there", ASKED_WRONGLY)
+        leave("--verify only compares; write it without --dry-run, --resume and --if-there", USAGE_ERROR)
     if not (yes or dry_run or verify) and not sys.stdin.isatty():
         leave(
             "nothing was restored: there is no terminal to ask on; add --yes, or --dry-run to see what would be",
-            ASKED_WRONGLY,
+            USAGE_ERROR,
         )
     url = opened_url = store_url(store)
     if verify:
@@ -100,19 +101,13 @@ def restore(
         with stoppable(advise) as paused, BackupFile(file) as backup_file, private_files(), Display() as display:
             async with connect(patient(opened_url)) as opened:
                 if verify:
-                    compared = await compare(opened, backup_file, on_progress=display.bar)
-                    display.close()
-                    _print_compared(compared, opened.url, as_json)
-                    return FAILED if compared.differences else 0
+                    return await _verify(opened, backup_file, display, as_json)
                 checked = await check(opened, backup_file, on_progress=display.bar)
                 display.close()
                 if dry_run:
                     _print_checked(checked, backup_file, connect(url).url, if_there, as_json)
                     return 0
-                live = counted(checked.counts.keys - checked.expired, "key")
-                there = f", of which {checked.there:,} are there already" if checked.there else ""
-                question = f"Restore {live} into {opened.url}{there}?"
-                if not confirmed(question, yes, paused, "nothing was restored"):
+                if not confirmed(_question(checked, opened.url), yes, paused, "nothing was restored"):
                     leave("nothing was restored")
                 begun, began = True, time.monotonic()
                 try:
@@ -125,6 +120,19 @@ def restore(
         return FAILED if restored.missing else 0
 
     run(work)
+
+
+async def _verify(store: Store, file: BackupFile, display: Display, as_json: bool) -> int:
+    compared = await compare(store, file, on_progress=display.bar)
+    display.close()
+    _print_compared(compared, store.url, as_json)
+    return FAILED if compared.differences else 0
+
+
+def _question(checked: Checked, store: str) -> str:
+    live = counted(checked.counts.keys - checked.expired, "key")
+    there = f", of which {checked.there:,} are there already" if checked.there else ""
+    return f"Restore {live} into {store}{there}?"
 
 
 def _print_checked(checked: Checked, file: BackupFile, store: str, if_there: IfThere | None, as_json: bool) -> None:

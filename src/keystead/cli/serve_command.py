@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.private_files import private_files
 from keystead.errors import BadUrl, KeysteadError, MissingExtra
 from keystead.server.secrets_file import add_seal_key
-from keystead.server.settings import CONFIG_VARIABLE, Settings, WrongSettings
+from keystead.server.settings import Settings
+from keystead.server.settings_errors import WrongSettings
+from keystead.server.settings_sources import CONFIG_VARIABLE
 
 if TYPE_CHECKING:
     from keystead.kits.kit import Kit
@@ -28,7 +30,7 @@ _PORT_HELP = "The port to listen on. [dim]\\[env: KEYSTEAD_PORT; default: 8700][
 _WORKERS_HELP = "How many processes answer requests. [dim]\\[env: KEYSTEAD_WORKERS; default: 1][/dim]"
 _KITS_HELP = """Which kits run, divided by commas; one of your own as myapp.kit:KIT.
 [dim]\\[env: KEYSTEAD_KITS; default: all that have routes, in production those that are configured][/dim]"""
-_MODE_HELP = """Refuse to start without secrets and a public address, or make what is missing.
+_MODE_HELP = """Refuse to start without secrets and a public address, or create what is missing.
 [dim]\\[env: KEYSTEAD_MODE; default: development][/dim]"""
 _PUBLIC_HELP = """Where browsers reach this server, such as https://example.com.
 [dim]\\[env: KEYSTEAD_PUBLIC_URL; default: the address that it listens on][/dim]"""
@@ -97,7 +99,7 @@ def serve(
             settings = _with_secrets(settings, running, flags)
         else:
             asyncio.run(_open_once(settings, running))
-        run_workers(settings, address, lambda: _say_where(settings, off))
+        run_workers(settings, address, lambda: _print_address(settings, off))
     except KeysteadError as error:
         _leave_with(error)
     except WorkersEnded:
@@ -118,7 +120,7 @@ def _stores(given: Sequence[str] | None) -> dict[str, Any]:
 
 
 def _with_secrets(settings: Settings, running: Sequence[Kit], flags: dict[str, Any]) -> Settings:
-    """The settings, with a key to seal with; where there is none, one is made and said."""
+    """The settings, with a sealing key. If there is none, create one and print where it is."""
     path = settings.secrets_path
     if settings.secrets_exposed:
         typer.echo(f"keystead: {settings.secrets_exposed}", err=True)
@@ -137,7 +139,7 @@ def _with_secrets(settings: Settings, running: Sequence[Kit], flags: dict[str, A
 
 
 async def _open_once(settings: Settings, running: Sequence[Kit]) -> None:
-    """What is wrong with a store or the tables is one sentence now, and not a worker that dies."""
+    """Report a broken store or table setup now, as a one-line error, instead of by a worker that dies."""
     from keystead.server.kit_loading import opened_stores, opened_tables, refuse_misfits
 
     async with opened_stores(settings) as stores:
@@ -146,7 +148,7 @@ async def _open_once(settings: Settings, running: Sequence[Kit]) -> None:
         pass
 
 
-def _say_where(settings: Settings, off: Mapping[str, str]) -> None:
+def _print_address(settings: Settings, off: Mapping[str, str]) -> None:
     behind = "" if settings.public_url is None else f"listening on {settings.internal_url}; "
     if off:
         typer.echo(f"Off until configured: {'; '.join(f'{name} (set {how})' for name, how in off.items())}")
@@ -155,4 +157,4 @@ def _say_where(settings: Settings, off: Mapping[str, str]) -> None:
 
 def _leave_with(error: KeysteadError) -> NoReturn:
     asked_wrongly = isinstance(error, BadUrl | MissingExtra | WrongSettings)
-    leave(str(error), ASKED_WRONGLY if asked_wrongly else FAILED)
+    leave(str(error), USAGE_ERROR if asked_wrongly else FAILED)

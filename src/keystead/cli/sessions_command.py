@@ -1,4 +1,4 @@
-"""`keystead sessions`: where a user is logged in, and an end to it; or to everybody's sessions."""
+"""`keystead sessions`: list the sessions of a user, and end them, or those of everybody."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import typer
 
 from keystead.cli.confirmation import confirmed, refuse_without_terminal
 from keystead.cli.delete_command import DryRun, Yes
-from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.cli.exit import USAGE_ERROR, leave
 from keystead.cli.flags import Command, CommandGroup
 from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
 from keystead.cli.keyspace_arguments import Json, Stores, bound, named_keyspaces, run
 from keystead.cli.operator import audit_of, operator
-from keystead.cli.progress import progress
+from keystead.cli.progress_bar import progress
 from keystead.parts.sessions import Ended, Live, Policy, Sessions
 from keystead.schema import Value
 from keystead.schema.family import Bound
@@ -63,7 +63,7 @@ def list_sessions(
     """
 
     async def work() -> int:
-        async with _opened(family, store) as (part, lists):
+        async with _open_sessions(family, store) as (part, lists):
             if user is None:
                 await _print_users(lists, as_json)
                 return 0
@@ -95,8 +95,8 @@ def end_sessions(
 ) -> None:
     """End the sessions of a user, one of them, or those of everybody. What has ended stays ended.
 
-    You are asked before. The exit code is 1 where there was nothing to end. What you end is noted in the audit log of
-    the keyspace, with the name of your account on this machine: see keystead audit.
+    You are asked to confirm. The exit code is 1 if there was nothing to end. The audit log of the keyspace records what
+    you end, with the name of your account on this machine: see keystead audit.
 
     [bold]Examples[/bold]
 
@@ -107,18 +107,15 @@ def end_sessions(
       keystead sessions end --everyone --dry-run
     """
     if (user is None) != everyone or (everyone and id is not None):
-        leave("name a user, or write --everyone to end the sessions of all", ASKED_WRONGLY)
+        leave("name a user, or write --everyone to end the sessions of all", USAGE_ERROR)
     refuse_without_terminal(yes, dry_run)
+
+    whose = "everybody" if user is None else user
 
     async def work() -> int:
         with stoppable(lambda: "stopped; run it again to end the rest") as paused:
-            async with _opened(family, store) as (part, lists):
-                if user is None:
-                    whose, there = "everybody", await _count_everyone(lists)
-                else:
-                    found = await part.list_for(user)
-                    whose, there = user, len([one for one in found if id is None or one.id == id])
-                ended = 0
+            async with _open_sessions(family, store) as (part, lists):
+                there, ended = await _count(part, lists, user, id), 0
                 if there and not dry_run:
                     if not confirmed(f"End {counted(there, 'session')} of {whose}?", yes, paused):
                         leave("nothing was ended")
@@ -128,16 +125,17 @@ def end_sessions(
             typer.echo(json.dumps({"user": user, "id": id, "found": there, "ended": ended}, indent=2))
         elif not there:
             typer.echo(f"there is no such session of {whose}" if id else f"{whose} has no sessions")
+        elif dry_run:
+            typer.echo(f"would end {counted(there, 'session')} of {whose}")
         else:
-            said = f"would end {counted(there, 'session')}" if dry_run else f"ended {counted(ended, 'session')}"
-            typer.echo(f"{said} of {whose}")
+            typer.echo(f"ended {counted(ended, 'session')} of {whose}")
         return 0 if there else 1
 
     run(work)
 
 
 async def _print_users(lists: Bound[Any], as_json: bool) -> None:
-    """Each user as they are found, with the number of their sessions; some of those may have ended."""
+    """Print each user with the number of their sessions; some of those may have ended."""
     found: list[dict[str, Any]] = []
     async for key in lists.scan():
         user, count = str(next(iter(key.values.values()))), await key.count()
@@ -162,8 +160,10 @@ async def _end(part: Sessions[Any], user: str | None, id: str | None, there: int
     return ended
 
 
-async def _count_everyone(lists: Bound[Any]) -> int:
-    """How many sessions all lists name; some of them may have ended."""
+async def _count(part: Sessions[Any], lists: Bound[Any], user: str | None, id: str | None) -> int:
+    """The number of sessions to end. For all users it is what the lists name; some of those may have ended."""
+    if user is not None:
+        return len([one for one in await part.list_for(user) if id is None or one.id == id])
     found = 0
     with progress("counting sessions") as show:
         async for key in lists.scan():
@@ -173,14 +173,14 @@ async def _count_everyone(lists: Bound[Any]) -> int:
 
 
 @asynccontextmanager
-async def _opened(family: str, store: Sequence[str] | None) -> AsyncIterator[tuple[Sessions[Any], Bound[Any]]]:
+async def _open_sessions(family: str, store: Sequence[str] | None) -> AsyncIterator[tuple[Sessions[Any], Bound[Any]]]:
     """The sessions of a family, and the lists of users that name them."""
     target, dot, name = family.rpartition(".")
     if not dot or ":" not in target or not name.isidentifier():
-        leave(f"{family!r} is no family; write one as myapp.keys:AppKeys.session", ASKED_WRONGLY)
+        leave(f"{family!r} is not a family; write one as myapp.keys:AppKeys.session", USAGE_ERROR)
     [keyspace] = named_keyspaces([target])
     if name not in keyspace.families:
-        leave(f"{target} has no family {name!r}; there are: {', '.join(keyspace.families)}", ASKED_WRONGLY)
+        leave(f"{target} has no family {name!r}; there are: {', '.join(keyspace.families)}", USAGE_ERROR)
     async with bound([keyspace], store) as [keys]:
         found: Bound[Any] = getattr(keys, name)
         ends = next(
@@ -188,7 +188,7 @@ async def _opened(family: str, store: Sequence[str] | None) -> AsyncIterator[tup
         )
         part: Sessions[Any] = Sessions(
             found,
-            _as_the_family_says(found),
+            _policy_of(found),
             ends=ends,
             audit=audit_of(keys),
             farewell=getattr(keys, "farewell", None),
@@ -196,8 +196,8 @@ async def _opened(family: str, store: Sequence[str] | None) -> AsyncIterator[tup
         yield part, found.related(found.family.listed_in[0].target)
 
 
-def _as_the_family_says(found: Bound[Any]) -> Policy:
-    """The application may hold its sessions to less than their family does; here nothing ends but what is ended."""
+def _policy_of(found: Bound[Any]) -> Policy:
+    """The longest policy that the family allows: an operator's reads must not end a session."""
     lifetime = found.family.lifetime
     idle = timedelta(milliseconds=lifetime.longest_ms or _LONGEST.total_seconds() * 1000)
     return Policy(idle=idle, absolute=max(idle, _LONGEST), cap=None)

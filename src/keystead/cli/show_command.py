@@ -14,12 +14,12 @@ from rich.table import Table
 from rich.text import Text
 
 from keystead.cli.delete_command import key_of, values_of
-from keystead.cli.exit import ASKED_WRONGLY, FAILED, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, leave
 from keystead.cli.formatting import counted
 from keystead.cli.interrupts import stoppable
 from keystead.cli.keyspace_arguments import Json, Keys, Stores, bound, family_named, keyspaces, other_keyspaces, run
 from keystead.cli.priority import step_back
-from keystead.cli.progress import progress
+from keystead.cli.progress_bar import progress
 from keystead.schema import Family, Keyspace, Plan
 from keystead.schema.deletion import PlannedStep
 from keystead.schema.doctor import QuarantineKeys
@@ -98,7 +98,7 @@ def _show_one(
 ) -> None:
     """One key, and all that a delete of it would take with it."""
     if family.kind == "channel":
-        leave(f"{family.place} is a Channel: nothing is kept there that could be shown", ASKED_WRONGLY)
+        leave(f"{family.place} is a Channel: nothing is kept there that could be shown", USAGE_ERROR)
     placeholders = values_of(family, texts)
 
     async def work() -> int:
@@ -127,7 +127,7 @@ def _print_one(found: Survey, plan: Plan) -> None:
         console.print(Text(name_of(one.family), "bold"))
         _print_samples(console, one)
     for step in _listings(plan):
-        console.print(_indented(Text(f"{step.member} is named in {step.key}", "dim"), 2), soft_wrap=True)
+        console.print(_indent(Text(f"{step.member} is named in {step.key}", "dim"), 2), soft_wrap=True)
     for note in plan.notes:
         console.print(Text(note), soft_wrap=True)
 
@@ -206,22 +206,22 @@ def _print_family(console: Console, one: FamilySurvey) -> None:
     for name, said in rows:
         if said:
             table.add_row(Text(name, "dim"), Text(said))
-    console.print(_indented(table, 2))
+    console.print(_indent(table, 2))
     _print_samples(console, one)
 
 
 def _print_samples(console: Console, one: FamilySurvey) -> None:
     for sample in one.samples:
         left = "no deadline" if sample.left_ms is None else f"{roughly(sample.left_ms)} left"
-        console.print(_indented(Text.assemble(sample.key, "  ", (left, "dim")), 2))
-        console.print(_indented(Text(_cut(sample.value), "dim"), 4))
+        console.print(_indent(Text.assemble(sample.key, "  ", (left, "dim")), 2))
+        console.print(_indent(Text(_shorten(sample.value), "dim"), 4))
 
 
-def _indented(what: Text | Table, by: int) -> Padding:
+def _indent(what: Text | Table, by: int) -> Padding:
     return Padding(what, (0, 0, 0, by), expand=False)
 
 
-def _cut(value: Any) -> str:
+def _shorten(value: Any) -> str:
     said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     said = "".join(c if c.isprintable() else repr(c)[1:-1] for c in said)
     return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}… ({len(said):,} characters)"

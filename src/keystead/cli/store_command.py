@@ -14,7 +14,7 @@ from keystead.server import Settings
 from keystead.stores.database.database_schema import SchemaUpgrade
 from keystead.stores.database.database_store import DatabaseStore
 
-_DRY_RUN_HELP = "Only say what would be done."
+_DRY_RUN_HELP = "Print the plan, and change nothing."
 
 DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help=_DRY_RUN_HELP)]
 
@@ -48,7 +48,7 @@ def upgrade_store(store: Stores = None, dry_run: DryRun = False, as_json: Json =
             plan = await opened.upgrade(dry_run=dry_run) if isinstance(opened, DatabaseStore) else None
             told.append(_as_json(opened.url, plan, done=not dry_run))
             if not as_json:
-                _tell(opened.url, plan, dry_run)
+                _print_plan(opened.url, plan, dry_run)
         if as_json:
             typer.echo(json_text(told, indent=2))
         return 0
@@ -67,7 +67,7 @@ def _as_json(url: str, plan: SchemaUpgrade | None, *, done: bool) -> dict[str, A
     }
 
 
-def _tell(url: str, plan: SchemaUpgrade | None, dry_run: bool) -> None:
+def _print_plan(url: str, plan: SchemaUpgrade | None, dry_run: bool) -> None:
     if plan is None:
         typer.echo(f"{url} has no tables that need an upgrade")
     elif not plan.changes:

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import typer
 
-from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.cli.exit import USAGE_ERROR, leave
 from keystead.cli.flags import NO_VALUE, Command, CommandGroup
 from keystead.cli.formatting import json_text
 from keystead.cli.keyspace_arguments import Json, run, store_urls
@@ -22,7 +22,7 @@ _DATABASE_HELP = """Where the tables are: sqlite:///tables.db, postgresql://user
 [dim]\\[default: beside the store][/dim]"""
 
 Database = Annotated[str | None, typer.Option("--database", metavar="URL", help=_DATABASE_HELP, show_default=False)]
-DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help="Only say what would be done.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help="Print the plan, and change nothing.")]
 
 tables = typer.Typer(name="tables", cls=CommandGroup, no_args_is_help=True, help="Look after the tables of the kits.")
 
@@ -49,13 +49,13 @@ def upgrade_tables(database: Database = None, dry_run: DryRun = False, as_json: 
     async def work() -> int:
         url = Settings(database=database).database_url
         if url is None:
-            leave("this store has no place for tables; name one with --database URL", ASKED_WRONGLY)
+            leave("this store has no place for tables; name one with --database URL", USAGE_ERROR)
         opened = open_tables(url, *_sets(TABLES))
         plans = await opened.upgrade(dry_run=dry_run)
         if as_json:
             typer.echo(json_text([_as_json(opened.url, plan, done=not dry_run) for plan in plans], indent=2))
         else:
-            _tell(opened.url, plans, dry_run)
+            _print_plans(opened.url, plans, dry_run)
         return 0
 
     run(work)
@@ -78,7 +78,7 @@ def open_tables_of(
     if url is not None and (not url.startswith("sqlite:///") or Path(file).exists()):
         return open_tables(url, *_sets(kits)), None
     if database is not None:
-        leave(f"there is no database {file}; name another with --database URL", ASKED_WRONGLY)
+        leave(f"there is no database {file}; name another with --database URL", USAGE_ERROR)
     if settings.database is None and url_beside(settings.store) is not None:
         return None, None  # beside the store, where the server would have made them
     where = "nobody says where they are" if settings.database is None else f"there is no database {file}"
@@ -100,7 +100,7 @@ def _as_json(url: str, plan: TableUpgrade, *, done: bool) -> dict[str, Any]:
     }
 
 
-def _tell(url: str, plans: Sequence[TableUpgrade], dry_run: bool) -> None:
+def _print_plans(url: str, plans: Sequence[TableUpgrade], dry_run: bool) -> None:
     for plan in plans:
         where = f"the tables of {plan.name} in {url}"
         if not plan.changes:

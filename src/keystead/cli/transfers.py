@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from keystead.cli.exit import ASKED_WRONGLY, leave
+from keystead.cli.exit import USAGE_ERROR, leave
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import json_text
 from keystead.cli.keyspace_arguments import is_missing
-from keystead.cli.progress import Show, progress
+from keystead.cli.progress_bar import Show, progress
 from keystead.server import Settings
-from keystead.stores.transfer.progress import Progress
+from keystead.stores.transfer.transfer_progress import TransferProgress
 
 _STORE_HELP = (
     "The store: its URL, or a role of keystead.toml, such as durable. "
@@ -44,7 +44,7 @@ def named_url(given: str) -> str:
         return given
     roles = Settings().store_urls
     if given not in roles:
-        leave(f"{given!r} is no URL of a store and no role; there are: {', '.join(roles)}", ASKED_WRONGLY)
+        leave(f"{given!r} is neither the URL of a store nor a role; there are: {', '.join(roles)}", USAGE_ERROR)
     return roles[given]
 
 
@@ -59,7 +59,7 @@ def patient(url: str) -> str:
 def refuse_missing(url: str, advice: str = "name another with --store URL") -> None:
     """A database that is to be read, and does not exist, was mistyped."""
     if is_missing(url):
-        leave(f"there is no database {url.removeprefix('sqlite:///')}; {advice}", ASKED_WRONGLY)
+        leave(f"there is no database {url.removeprefix('sqlite:///')}; {advice}", USAGE_ERROR)
 
 
 def print_json(said: Mapping[str, Any]) -> None:
@@ -92,7 +92,7 @@ class Display:
         self._show: Show | None = None
         self._live: Live | None = None
 
-    def bar(self, now: Progress) -> None:
+    def bar(self, now: TransferProgress) -> None:
         if self._what != now.phase or self._show is None:
             self.close()
             self._what, self._show = now.phase, self._shown.enter_context(progress(now.phase))

@@ -1,4 +1,4 @@
-"""Files that a command makes: written where they differ from what is there, or only compared."""
+"""Files that a command generates: written if they differ, or only compared."""
 
 from __future__ import annotations
 

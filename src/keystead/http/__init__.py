@@ -1,4 +1,4 @@
-"""What all HTTP of Keystead has in common, below the kits: nothing here knows a kit or a page.
+"""What all HTTP surfaces share, below the kits: nothing here knows a kit or a page.
 
 `refusals`             errors as status, code and sentence, and what each error of the library is
 `csrf`                 which requests that change something come from a page of this site; `csrf_field` finds the token

@@ -40,12 +40,12 @@ def prefers_html(accept: str) -> bool:
 
 
 def content_type(headers: Headers) -> str:
-    """The media type of a body, in lower case and without parameters; "" where none is stated."""
+    """The media type of a body, in lower case and without parameters; "" if there is none."""
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _ranges(header: str) -> Iterator[tuple[str, float]]:
-    """What a header names, in lower case, each with its quality from 0 to 1."""
+    """The values of a header, in lower case, each with its quality from 0 to 1."""
     for entry in header.lower().split(",")[:_RANGES_MAX]:
         name, *parameters = (part.strip() for part in entry.split(";"))
         yield name, _quality(parameters)

@@ -33,7 +33,7 @@ _NOT_VALID: Final = "The token is not valid, or no longer."
 
 
 def parse_bearer(authorization: str | None) -> str | None:
-    """The token of one `Authorization` header, "" where it is left out; None for any other scheme, as `Basic`."""
+    """The token of one `Authorization` header, "" if it is left out; None for other schemes, such as `Basic`."""
     scheme, _, token = (authorization or "").strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
@@ -53,12 +53,12 @@ def www_authenticate(realm: str = "", error: str = "", description: str = "") ->
 
 
 def invalid_token() -> Refusal:
-    """A bearer token that does not count: 401. It says neither why nor whose it was."""
+    """An invalid bearer token: 401. The answer reveals neither the reason nor the owner."""
     return Refusal(401, "INVALID_TOKEN", _NOT_VALID, headers=www_authenticate("api", "invalid_token"))
 
 
 def check_realm(realm: str) -> str:
-    """The realm, where it can stand in a header. Raises BadDeclaration."""
+    """The realm. Raises BadDeclaration if it cannot be a header value."""
     if not _REALM.fullmatch(realm):
         raise BadDeclaration(f"a realm is a text of plain characters without quotes, such as 'api', not {realm!r}")
     return realm
@@ -69,7 +69,7 @@ def check_realm(realm: str) -> str:
 
 @dataclass(frozen=True)
 class Challenge:
-    """The response to a request that is not admitted. It is false where `Admitted` is true.
+    """The response to a request that is not admitted. It is falsy; `Admitted` is truthy.
 
     status     401; 400 for a malformed request; 503 if the token cannot be checked
     code       for programs; it never changes
@@ -131,7 +131,7 @@ async def admit(
 
 
 def retry_after_s(failed: LoadFailed) -> int:
-    """When to try again what could not be loaded, in whole seconds."""
+    """When to retry a failed load, in whole seconds."""
     return max(RETRY_AFTER_S, ceil(failed.retry_after.total_seconds()))
 
 

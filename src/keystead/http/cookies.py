@@ -54,7 +54,7 @@ class Cookie:
         return f"{self.name}=; Max-Age=0{self._attributes}"
 
     def find(self, headers: Headers) -> str | None:
-        """Its value in a request; None: it is not there, it is empty, or there are two that differ."""
+        """Its value in a request; None if it is missing, empty, or there are two that differ."""
         return self.read("; ".join(headers.getlist("cookie"))) or None
 
     def read(self, header: str) -> str | None:

@@ -35,7 +35,7 @@ def csrf_cookie(secure: bool) -> Cookie:
 
 
 def csrf_token(kept: str | None) -> str:
-    """The token of the cookie; a new one where there is none, or none that we made."""
+    """The token of the cookie; a new one if it is missing or not ours."""
     return kept if kept is not None and _TOKEN.fullmatch(kept) else secrets.token_urlsafe(32)
 
 
@@ -45,7 +45,7 @@ def is_csrf_token(given: str | None, kept: str | None) -> bool:
 
 
 def page_origin(headers: Headers) -> str | None:
-    """The origin of the page that made a request, as in https://example.com; None where the browser does not say.
+    """The origin of the page that made a request, as in https://example.com; None if the browser does not say.
 
     `null`, and any other text that is no origin, is another site.
     """
@@ -63,7 +63,7 @@ def page_origin(headers: Headers) -> str | None:
 
 
 def is_cross_site(headers: Headers, origins: Collection[str]) -> bool:
-    """Whether the browser says that a page made the request which is of none of these origins."""
+    """Whether the browser says that a page of another origin made the request."""
     origin = page_origin(headers)
     if origin is not None:
         return origin not in origins

@@ -33,7 +33,7 @@ class BodyAhead:
         self.is_cut = False
 
     async def find(self, content_type: str, max_bytes: int) -> str | None:
-        """The field in the first `max_bytes`; None where it is not there, or not in full."""
+        """The field in the first `max_bytes`; None if it is missing or incomplete."""
         find = _FINDERS.get(content_type.partition(";")[0].strip().lower())
         if find is None:
             return None
@@ -85,7 +85,7 @@ def _in_form(body: bytes, content_type: str, ended: bool) -> bytes:
 
 
 def _in_multipart(body: bytes, content_type: str, ended: bool) -> bytes:
-    """The field, where it is there in full and among the first parts: put it before the files of a form."""
+    """The field, if it is complete and among the first parts: put it before the files of a form."""
     found = re.search(r'boundary="?([^";\s]{1,70})', content_type, re.IGNORECASE)
     if found is None:
         return b""

@@ -36,7 +36,7 @@ class BearerRefused(Refusal, HTTPException):
 
 
 class BearerScheme(SecurityBase):
-    """What the OpenAPI document says of a route that takes a bearer token."""
+    """The OpenAPI entry of a route that takes a bearer token."""
 
     def __init__(self) -> None:
         self.model = HTTPBearer(bearerFormat="JWT", description="An access token, until it expires or is revoked.")

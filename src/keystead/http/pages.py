@@ -1,4 +1,4 @@
-"""What a page may do, as its headers tell a browser: which files it loads, where it posts, who may frame it."""
+"""Security headers of pages: which files they load, where they post, who may frame them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 
 def content_policy(*, forms: str = "'none'", **sources: str) -> str:
-    """The header `Content-Security-Policy`: no frame, no base, and nothing is loaded but what is said.
+    """The header `Content-Security-Policy`: no frame, no base, and no files but those listed.
 
     A page has its own style sheet and images and runs no script, unless `sources` says otherwise:
     `content_policy(script="'self'", connect="'self'")`.

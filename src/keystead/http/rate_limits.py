@@ -11,7 +11,7 @@ from keystead.parts.limit import LimitReached, Verdict, network_of
 
 
 def rate_limit_headers(verdict: Verdict, *, x_ratelimit: bool = False, now_s: float | None = None) -> dict[str, str]:
-    """What a response tells its client, by lower-case name.
+    """The headers of a response, by lower-case name.
 
     `ratelimit-policy` and `ratelimit` are those of draft-ietf-httpapi-ratelimit-headers-10; `ratelimit-limit`,
     `-remaining` and `-reset` those of its drafts up to 06, which most clients read; `retry-after` (RFC 9110) is there
@@ -46,7 +46,7 @@ def x_ratelimit_headers(limit: int, remaining: int, resets_s: int) -> dict[str, 
 
 
 def too_many_requests(reached: LimitReached) -> Refusal:
-    """429 RATE_LIMITED; 503 where the store of the limit is down, so that nobody knows how much is left."""
+    """429 RATE_LIMITED; 503 if the store of the limit is down, because the remaining budget is unknown."""
     verdict, wait_s = reached.verdict, reached.retry_after_s
     headers = {"retry-after": str(wait_s)} if verdict is None else rate_limit_headers(verdict)
     if verdict is not None and verdict.store_is_down:
@@ -61,7 +61,7 @@ def too_many_requests(reached: LimitReached) -> Refusal:
 
 
 def client_address(connection: HTTPConnection) -> str:
-    """Who sends a request, by address, in IPv6 by its network of 64 bits; `unknown` where it has no address.
+    """Who sends a request, by address, in IPv6 by its /64 network; `unknown` if it has no address.
 
     Behind proxies it is what the trusted ones tell: see the setting `forwarded_allow`.
     """

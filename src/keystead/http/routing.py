@@ -1,4 +1,4 @@
-"""Routes of a kit: declared one a line, and what its service refuses becomes a response in one place."""
+"""Routes of a kit: one declaration a line; refusals of its service become responses in one place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def translated(translate: Translate) -> Iterator[None]:
 
 
 class KitRouter(APIRouter):
-    """`translate` gives the Refusal for what the service raises, on all routes that do not have their own."""
+    """`translate` turns errors of the service into a Refusal, on all routes that do not have their own."""
 
     def __init__(self, tag: str, translate: Translate, route_class: type[APIRoute] = APIRoute) -> None:
         super().__init__(tags=[tag], route_class=_translated_route(translate, route_class))

@@ -18,11 +18,11 @@ def event(kind: str, data: str, *, place: int | None = None) -> bytes:
 
 
 def heartbeat() -> bytes:
-    """A comment, which readers pass over: it keeps proxies from closing the connection, and finds who is gone."""
+    """A comment, which clients ignore: it keeps the connection open through proxies, and detects lost clients."""
     return HEARTBEAT
 
 
 def place_in(last_event_id: str | None) -> int | None:
-    """The place that a client names; None: it names none, or what cannot be one."""
+    """The position that a client names; None if it names none, or an invalid one."""
     text = (last_event_id or "").strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX else None

@@ -1,4 +1,4 @@
-"""Who a request is from: what a kit that signs people in tells all others, by session cookie or bearer token."""
+"""Who a request is from, by session cookie or bearer token: one kit signs people in, all others ask here."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class SignIn:
 
 
 def sign_in_of(scope: Scope) -> SignIn | None:
-    """How people sign in to the application of a request; None: nobody can."""
+    """How people sign in to the application of a request; None if no kit offers it."""
     kit = _signing_in(scope)
     return None if kit is None else kit.sign_in
 
 
 async def identify(connection: HTTPConnection) -> SignedInUser | None:
-    """Who a request is from; None: nobody who is signed in. Asked once for each request.
+    """Who a request is from; None if nobody is signed in. Looked up once for each request.
 
     It does not look at where the request comes from: whatever changes something asks `keystead.kits.signed_in`.
     """
@@ -75,7 +75,7 @@ async def identify(connection: HTTPConnection) -> SignedInUser | None:
 
 
 async def identify_again(connection: HTTPConnection) -> SignedInUser | None:
-    """As `identify`, asked now: for a request that takes long, such as a stream, and may outlive its session."""
+    """As `identify`, but looked up again: for a long request, such as a stream, that may outlive its session."""
     kit = _signing_in(connection.scope)
     if kit is None:
         return None
@@ -85,7 +85,7 @@ async def identify_again(connection: HTTPConnection) -> SignedInUser | None:
 
 @dataclass(frozen=True)
 class PageHeader:
-    """What the header of a page says of who is signed in.
+    """The signed-in user in the header of a page.
 
     user        who that is; None: nobody
     is_known    whether it is known. While the store is away, a page asks nobody to sign in
@@ -104,7 +104,7 @@ class PageHeader:
 
 
 def page_header(scope: Scope) -> PageHeader | None:
-    """For the header of a page, as far as it was asked who the request is from; None: nobody can sign in here."""
+    """For the header of a page, if the user was looked up; None if nobody can sign in here."""
     sign_in = sign_in_of(scope)
     if sign_in is None:
         return None

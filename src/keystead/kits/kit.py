@@ -93,8 +93,8 @@ class Kit:
     tables       its relational tables, which are open before its service: `site.tables`
     signs        it signs tokens with keys that it derives of those that seal, so it needs them though it seals nothing
     leads        its routes come before those of other kits that have the same path
-    commands     where its commands are, `module:COMMANDS`, for `keystead NAME …`; see `keystead.kits.commands`. It is
-                 imported when the command line asks for it
+    commands     where its commands are, `module:COMMANDS`, for `keystead NAME …`; see `keystead.kits.kit_command`. The
+                 command line imports it on demand
     sign_in      how people sign in with it, and how it knows them again: for all kits of the server
     """
 

@@ -48,10 +48,10 @@ LimitsByName: TypeAlias = dict[str, Annotated[int, Field(ge=0)]]
 
 def known(limits: Mapping[str, int]) -> AfterValidator:
     """That each limit which is set is one of these: `limits: Annotated[LimitsByName, known(LIMITS)]`."""
-    return AfterValidator(_checked(limits))
+    return AfterValidator(_checker(limits))
 
 
-def _checked(limits: Mapping[str, int]) -> Callable[[dict[str, int]], dict[str, int]]:
+def _checker(limits: Mapping[str, int]) -> Callable[[dict[str, int]], dict[str, int]]:
     def check(given: dict[str, int]) -> dict[str, int]:
         unknown = sorted(given.keys() - limits.keys())
         if unknown:

@@ -22,7 +22,7 @@ from keystead.kits.visit import refuse_forged
 
 
 async def signed_in(connection: HTTPConnection) -> SignedInUser | None:
-    """Who a request is from, by session cookie or bearer token; None: nobody who is signed in.
+    """Who a request is from, by session cookie or bearer token; None if nobody is signed in.
 
     Raises Refusal for a write by cookie that no page of this site makes, and for a token of this server that has
     expired or whose session has ended; StoreError while nobody can say.
@@ -34,7 +34,7 @@ async def signed_in(connection: HTTPConnection) -> SignedInUser | None:
 
 
 async def require_signed_in(connection: HTTPConnection) -> SignedInUser:
-    """As `signed_in`; Refusal where nobody is."""
+    """As `signed_in`, but raises Refusal if nobody is."""
     user = await signed_in(connection)
     if user is None:
         raise not_signed_in(connection)
@@ -46,7 +46,7 @@ CurrentUserIfAny: TypeAlias = Annotated[SignedInUser | None, Depends(signed_in)]
 
 
 def not_signed_in(connection: HTTPConnection, code: str = "NOT_SIGNED_IN") -> Refusal:
-    """What a request is answered that is from nobody: 401, and what to do."""
+    """The answer to a request that is not signed in: 401, and what to do."""
     if bearer_token(connection) is not None:
         return invalid_token()
     sign_in = sign_in_of(connection.scope)

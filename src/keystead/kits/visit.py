@@ -1,4 +1,4 @@
-"""A request to a kit: what came with it, whether a page of this site made it, and how it is answered."""
+"""A request to a kit: its input, whether a page of this site made it, and its response."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Visit:
         csrf.refuse_cross_site(self.request.headers, (self.site.public_url,), development=self.site.development)
 
     def csrf_token(self) -> str:
-        """The token that this browser has, or a new one where it has none that we made."""
+        """The token of this browser, or a new one if it has none of ours."""
         return csrf.csrf_token(self.read(self.csrf))
 
     def csrf_response(self) -> Response:
@@ -109,7 +109,7 @@ class Visit:
         return told if isinstance(told, dict) else {}
 
     async def field(self, name: str) -> str | None:
-        """A text in a small body, JSON or form; None: it is not there."""
+        """A text field of a small JSON or form body; None if it is missing."""
         found = (await self.fields()).get(name)
         if found is not None and not isinstance(found, str):
             raise Refusal(400, "BAD_REQUEST", f"{name} is a text")

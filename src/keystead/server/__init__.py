@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from keystead.extras import from_extra
 
 with from_extra("cli", "keystead.server"):
-    from keystead.server.settings import MissingSettings, Settings, WrongSettings
+    from keystead.server.settings import Settings
+    from keystead.server.settings_errors import MissingSettings, WrongSettings
 
 if TYPE_CHECKING:
     from keystead.server.app import create_app
@@ -14,7 +15,7 @@ __all__ = ["MissingSettings", "Settings", "WrongSettings", "create_app"]
 
 
 def __getattr__(name: str) -> Any:
-    """The application is imported when it is asked for: commands that read settings need no web framework."""
+    """Import the application on demand: commands that only read settings need no web framework."""
     if name == "create_app":
         with from_extra("server", "keystead.server"):
             from keystead.server.app import create_app

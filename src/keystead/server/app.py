@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse
-from pydantic import SecretStr
 from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -21,10 +20,10 @@ import keystead
 from keystead.errors import StoreUnavailable
 from keystead.http.pages import PAGE_HEADERS
 from keystead.kits.identity import page_header
-from keystead.kits.kit import Kit, Site, StandIn
+from keystead.kits.kit import Kit, Site
 from keystead.schema.times import now_ms
+from keystead.server.addresses import is_loopback, leads_to_loopback
 from keystead.server.api_page import add_api_page
-from keystead.server.demo_provider import demo_patreon, demo_patreon_router, demo_provider, demo_router
 from keystead.server.error_responses import ERROR_RESPONSES, add_error_responses
 from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
 from keystead.server.key_documents import add_key_documents
@@ -44,11 +43,12 @@ from keystead.server.page_templates import add_pages, render
 from keystead.server.reference_page import add_reference_page
 from keystead.server.route_table import KitHealth, hide_unreached, plain_routes, templates_by_endpoint
 from keystead.server.scheduled_jobs import jobs_of, scheduled
-from keystead.server.settings import Settings, is_loopback, leads_to_loopback
+from keystead.server.settings import Settings
 from keystead.server.start_page import TABLES, render_start_page
 from keystead.stores import Store
 
 if TYPE_CHECKING:
+    from keystead.demo.demo_site import Demo
     from keystead.server.metrics import Metrics
 
 _STATIC: Final = Path(__file__).parent / "pages" / "static"
@@ -128,7 +128,8 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
     app.state.settings = settings
     app.state.site = site
     app.state.running = running
-    add_pages(running)
+    for kit in running:
+        add_pages(kit.name, kit.folder / "pages")
     app.state.off = off
     app.state.stores = {}
     app.state.tables = None
@@ -146,11 +147,10 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
         kit.name: len({route.path for route in plain_routes([one])}) for kit, one in zip(ordered, of_kits, strict=True)
     }
     app.router.routes.extend(of_kits)
-    if site.providers:
-        app.include_router(demo_router(_default_store, site.public_url, now_ms, development=site.development))
-    if "patreon" in site.stand_ins:
-        urls, secret = (site.internal_url, site.public_url), site.stand_ins["patreon"].webhook_secret
-        app.include_router(demo_patreon_router(_default_store, *urls, secret, now_ms, development=site.development))
+    demo = _demo(settings, site)
+    if demo is not None:
+        add_pages("keystead.demo", demo.pages)
+        demo.add_routes(app, _default_store)
     add_api_page(app)
     if settings.development:
         add_key_documents(app)
@@ -167,30 +167,25 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
 
 
 def site_of(settings: Settings, now_ms: Callable[[], int] = now_ms, metrics: Metrics | None = None) -> Site:
-    """What kits are told of a server with these settings."""
+    """The site that kits see on a server with these settings."""
     site = Site(settings.origin, settings.internal_url, settings.development, now_ms, render)
-    if settings.development and _is_alone(settings):
-        demo = demo_provider(settings.internal_url, settings.origin, development=True)
-        site = dataclasses.replace(site, providers={demo.name: demo}, stand_ins=_stand_ins(settings))
-    return site if metrics is None else dataclasses.replace(site, count=metrics.happened)
+    if metrics is not None:
+        site = dataclasses.replace(site, count=metrics.happened)
+    demo = _demo(settings, site)
+    return site if demo is None else demo.site
 
 
-def _stand_ins(settings: Settings) -> dict[str, StandIn]:
-    """Who stands in for providers that nobody has a client of. Without keys there is nothing to sign webhooks with."""
-    ring = settings.ring
-    if ring is None:
-        return {}
-    secret = SecretStr(ring.derived("webhooks of the demo provider")[-1].hex())
-    patreon = demo_patreon(settings.internal_url, settings.origin, secret, development=True)
-    return {patreon.provider.name: patreon}
+def _demo(settings: Settings, site: Site) -> Demo | None:
+    """The demo, in development and only if no other machine can reach it: it lets anybody sign in as anybody.
 
-
-def _is_alone(settings: Settings) -> bool:
-    """Whether this machine alone uses the server: whoever reaches the demo provider can log in as anybody.
-
-    A public address on a loopback host means that a proxy lets others in.
+    A public URL that leads elsewhere means that a proxy lets others in. Production never imports the package.
     """
-    return is_loopback(settings.host) and (settings.public_url is None or leads_to_loopback(settings.public_url))
+    is_private = is_loopback(settings.host) and (settings.public_url is None or leads_to_loopback(settings.public_url))
+    if not settings.development or not is_private:
+        return None
+    from keystead.demo.demo_site import Demo
+
+    return Demo(site, settings.ring)
 
 
 def _default_store(request: Request) -> Store:

@@ -1,4 +1,4 @@
-"""What is said when something is wrong: one shape for programs, one page for browsers, and never a stack trace."""
+"""Error responses: one JSON shape for programs, one page for browsers, never a stack trace."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PLACES: Final = {
 
 
 class ErrorAnswer(BaseModel):
-    """Every answer that is no success. `code` is for programs and never changes; `error` is a sentence for people."""
+    """Every error response. `code` is for programs and never changes; `error` is a sentence for people."""
 
     ok: Literal[False] = False
     error: str
@@ -130,7 +130,7 @@ def _wrong_field(wrong: Mapping[str, Any]) -> str:
         return f"{where} has a field that is not known"
     said = _SUBJECT.sub("should", said).replace("Field required", "is missing", 1)
     # A name that the declaration has; keys of what was sent are left out where they could be anything.
-    # What is no name of a field, as `function-after[check(), str]`, is the program's own affair.
+    # Parts that are not field names, such as `function-after[check(), str]`, are internal.
     name = ".".join(str(part) for part in path if isinstance(part, int) or _NAME.fullmatch(part))
     return f"{name} in {where} {_lower(said)}" if name else f"{where} {_lower(said)}"
 

@@ -115,7 +115,7 @@ async def problems(state: Any, roles: list[str]) -> dict[str, str | None]:
     told = {role: found[id(stores[role])] if role in stores else NOT_OPEN for role in roles}
     if state.settings.development:
         return told
-    return {role: _for_strangers(f"the store of the role {role}", why) for role, why in told.items()}
+    return {role: _public_problem(f"the store of the role {role}", why) for role, why in told.items()}
 
 
 async def problem_of_tables(state: Any) -> str | None:
@@ -124,11 +124,11 @@ async def problem_of_tables(state: Any) -> str | None:
     if tables is None:
         return None
     found = await _problem("The database", tables.ping())
-    return found if state.settings.development else _for_strangers("the database", found)
+    return found if state.settings.development else _public_problem("the database", found)
 
 
-def _for_strangers(what: str, problem: str | None) -> str | None:
-    """Whoever reaches a server in production may ask how it is; where its stores are is for the log."""
+def _public_problem(what: str, problem: str | None) -> str | None:
+    """Production hides where its stores are: anybody can call the health checks. The log has the details."""
     if problem is None:
         return None
     SERVER.warning("%s does not answer: %s", what, problem)

@@ -13,8 +13,10 @@ from keystead.kits import ROUTED
 from keystead.kits.kit import Kit, Site
 from keystead.schema import Keyspace
 from keystead.schema.keyspace import with_parts
+from keystead.server.addresses import leads_to_loopback
 from keystead.server.metered_store import Measured
-from keystead.server.settings import PREFIX, MissingSettings, Settings, WrongSettings, leads_to_loopback
+from keystead.server.settings import Settings
+from keystead.server.settings_errors import PREFIX, MissingSettings, WrongSettings
 from keystead.server.user_modules import find_modules_here
 from keystead.stores import Store
 
@@ -60,13 +62,13 @@ def split_off(settings: Settings, kits: Sequence[Kit]) -> tuple[list[Kit], dict[
     A kit is off in production where nobody has configured it. Where that would leave none, none is off: whoever named
     kits wants one of them, and is told by `refuse_missing` what it lacks. Raises `WrongSettings`.
     """
-    off = {} if settings.development else {kit.name: how for kit in kits if (how := _turned_on_by(kit, settings))}
+    off = {} if settings.development else {kit.name: how for kit in kits if (how := _missing_setting(kit, settings))}
     running = [kit for kit in kits if kit.name not in off]
     return (running, off) if running else (list(kits), {})
 
 
-def _turned_on_by(kit: Kit, settings: Settings) -> str:
-    """What would turn a kit on that is not configured; "" where it runs."""
+def _missing_setting(kit: Kit, settings: Settings) -> str:
+    """The setting that would turn on an unconfigured kit; "" if it runs."""
     own = settings.of(kit)
     if kit.turned_on_by and not kit.is_configured(own):
         return kit.turned_on_by
@@ -113,7 +115,7 @@ def has_tables(kits: Sequence[Kit]) -> bool:
 
 
 def is_private(url: str) -> bool:
-    """Whether nobody on the way can read along: https, or http that does not leave this machine."""
+    """Whether traffic is protected: https, or http that does not leave this machine."""
     return url.startswith("https://") or leads_to_loopback(url)
 
 

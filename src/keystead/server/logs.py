@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 ACCESS: Final = logging.getLogger("keystead.access")
 SERVER: Final = logging.getLogger("keystead.server")
 _FIELDS: Final = "keystead_fields"
-# What `keystead.security` says of an event, for programs that watch the log. Whoever logs it need not know this module.
+# The fields of an event in `keystead.security`, for programs that watch the log. Callers need not import this module.
 _EVENT_FIELDS: Final = ("event", "provider", "client", "count", "reason", "user", "chain")
 _MOST_ERRORS: Final = 20
 
@@ -65,16 +65,16 @@ class _Structured(logging.Formatter):
         if not record.exc_info or record.exc_info[1] is None:
             return ""
         return "\n".join(
-            f"{link}{''.join(traceback.format_list(traceback.extract_tb(error.__traceback__)))}{self._named(error)}"
-            for link, error in _linked(record.exc_info[1])
+            f"{link}{''.join(traceback.format_list(traceback.extract_tb(error.__traceback__)))}{self._describe(error)}"
+            for link, error in _error_chain(record.exc_info[1])
         )
 
-    def _named(self, error: BaseException) -> str:
+    def _describe(self, error: BaseException) -> str:
         name = f"{type(error).__module__}.{type(error).__qualname__}".removeprefix("builtins.")
         return f"{name}: {error}" if self._messages and str(error) else name
 
 
-def _linked(error: BaseException) -> Iterator[tuple[str, BaseException]]:
+def _error_chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
     """The error and those it came from or holds, each once and not too many, with the words that lead to each.
 
     Errors can come from each other in a ring: `raise e from e` is enough.

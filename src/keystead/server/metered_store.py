@@ -33,7 +33,7 @@ class Measured(Store):
         self._families: Belonging | None = None
 
     def knows(self, bounds: Iterable[Bound[Any]]) -> None:
-        """The families whose calls are to be told apart."""
+        """The families that metrics distinguish."""
         self._families = Belonging(self, bounds)
 
     async def open(self) -> None:
@@ -48,9 +48,9 @@ class Measured(Store):
         try:
             replies = await self._store.run(commands)
         except StoreError as error:
-            self._say(_first_key_in(commands), _outcome_of(error.replies or [error]), began)
+            self._record(_first_key_in(commands), _outcome_of(error.replies or [error]), began)
             raise
-        self._say(_first_key_in(commands), "ok", began)
+        self._record(_first_key_in(commands), "ok", began)
         return replies
 
     def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:
@@ -61,9 +61,9 @@ class Measured(Store):
         try:
             outcome = await self._store.atomically(steps)
         except StoreError as error:
-            self._say(_first_key_in(steps), _outcome_of([error]), began)
+            self._record(_first_key_in(steps), _outcome_of([error]), began)
             raise
-        self._say(_first_key_in(steps), "ok", began)
+        self._record(_first_key_in(steps), "ok", began)
         return outcome
 
     def _atomically(self, steps: list[Planned]) -> Coroutine[Any, Any, Outcome]:
@@ -83,9 +83,9 @@ class Measured(Store):
             try:
                 outcome = await ask(*given)
             except StoreError as error:
-                self._say(key, _outcome_of([error]), began)
+                self._record(key, _outcome_of([error]), began)
                 raise
-            self._say(key, "ok", began)
+            self._record(key, "ok", began)
             return outcome
 
         return measured
@@ -96,7 +96,7 @@ class Measured(Store):
     def _subscribe(self, channels: tuple[str, ...]) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
         return self._store._subscribe(channels)
 
-    def _say(self, key: bytes | None, outcome: str, began: float) -> None:
+    def _record(self, key: bytes | None, outcome: str, began: float) -> None:
         took_s = time.perf_counter() - began
         member = None if key is None or self._families is None else self._families.of(key)
         family, procedure = NO_FAMILY if member is None else name_of(member.bound.family), PROCEDURE.get()

@@ -59,28 +59,28 @@ class Metrics:
 
     def __init__(self, mode: str) -> None:
         self._registry = CollectorRegistry()
-        self._requests = Counter(*self._declared("keystead_requests_total"), registry=self._registry)
+        self._requests = Counter(*self._arguments_of("keystead_requests_total"), registry=self._registry)
         self._seconds = Histogram(
-            *self._declared("keystead_request_seconds"), registry=self._registry, buckets=_SECONDS
+            *self._arguments_of("keystead_request_seconds"), registry=self._registry, buckets=_SECONDS
         )
         self._in_flight = Gauge(
-            *self._declared("keystead_requests_in_flight"), registry=self._registry, multiprocess_mode="livesum"
+            *self._arguments_of("keystead_requests_in_flight"), registry=self._registry, multiprocess_mode="livesum"
         )
-        self._calls = Counter(*self._declared("keystead_store_calls_total"), registry=self._registry)
+        self._calls = Counter(*self._arguments_of("keystead_store_calls_total"), registry=self._registry)
         self._call_seconds = Histogram(
-            *self._declared("keystead_store_call_seconds"), registry=self._registry, buckets=_SECONDS
+            *self._arguments_of("keystead_store_call_seconds"), registry=self._registry, buckets=_SECONDS
         )
         self._by_family: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
-        self._events = Counter(*self._declared("keystead_kit_events_total"), registry=self._registry)
-        self._runs = Counter(*self._declared("keystead_job_runs_total"), registry=self._registry)
-        info = Gauge(*self._declared("keystead_info"), registry=self._registry, multiprocess_mode="max")
+        self._events = Counter(*self._arguments_of("keystead_kit_events_total"), registry=self._registry)
+        self._runs = Counter(*self._arguments_of("keystead_job_runs_total"), registry=self._registry)
+        info = Gauge(*self._arguments_of("keystead_info"), registry=self._registry, multiprocess_mode="max")
         info.labels(keystead.__version__, mode).set(1)
         self._folder = os.environ.get(FOLDER_VARIABLE)
         if self._folder and os.name == "posix":
             _forget_dead_workers(Path(self._folder))
 
     @staticmethod
-    def _declared(name: str) -> tuple[str, str, tuple[str, ...]]:
+    def _arguments_of(name: str) -> tuple[str, str, tuple[str, ...]]:
         _, labels, doc = METRICS[name]
         return name, doc, labels
 

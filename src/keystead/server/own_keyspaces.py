@@ -6,5 +6,5 @@ from typing import Final
 OWN: Final = {
     "schedule": "keystead.parts.schedule.schedule_keys",
     "outbox": "keystead.parts.outbox.outbox_keys",
-    "demo": "keystead.server.demo_provider.keys",
+    "demo": "keystead.demo.demo_keys",
 }

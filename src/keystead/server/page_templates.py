@@ -1,18 +1,16 @@
-"""Where the pages' templates are, and how they are rendered: escaped, and with no name left undefined."""
+"""The templates of pages. Values are escaped; an undefined name is an error."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, PrefixLoader, StrictUndefined
 
 import keystead
-from keystead.kits.kit import Kit
 
-_PAGES_OF_KITS: Final[dict[str, FileSystemLoader]] = {}
+_ADDED: Final[dict[str, FileSystemLoader]] = {}
 
 TEMPLATES: Final = Environment(
-    loader=ChoiceLoader([PackageLoader("keystead.server", "pages"), PrefixLoader(_PAGES_OF_KITS)]),
+    loader=ChoiceLoader([PackageLoader("keystead.server", "pages"), PrefixLoader(_ADDED)]),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -21,13 +19,14 @@ TEMPLATES: Final = Environment(
 TEMPLATES.globals["version"] = keystead.__version__
 
 
-def add_pages(kits: Iterable[Kit]) -> None:
-    """Find the pages of these kits: `login/account.html` is `account.html` in the folder `pages` of the kit `login`."""
-    for kit in kits:
-        folder: Path = kit.folder / "pages"
-        known = _PAGES_OF_KITS.get(kit.name)
-        if known is None or known.searchpath != [str(folder)]:  # of two kits of one name, the one that runs now
-            _PAGES_OF_KITS[kit.name] = FileSystemLoader(folder)
+def add_pages(prefix: str, folder: Path) -> None:
+    """Make the pages in a folder available: with the prefix `login`, `account.html` is `login/account.html`.
+
+    A later folder replaces an earlier one with the same prefix.
+    """
+    known = _ADDED.get(prefix)
+    if known is None or known.searchpath != [str(folder)]:  # an unchanged loader keeps its compiled templates
+        _ADDED[prefix] = FileSystemLoader(folder)
 
 
 def render(name: str, /, **values: Any) -> str:

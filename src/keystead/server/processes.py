@@ -19,8 +19,9 @@ from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
+from keystead.server.addresses import reachable
 from keystead.server.server_worker import METRICS_FOLDER, load_worker
-from keystead.server.settings import Settings, reachable
+from keystead.server.settings import Settings
 
 START_TIMEOUT_S: Final = 30.0
 _MOST_CONNECTIONS: Final = 4096
@@ -28,7 +29,7 @@ _OTHER_FILES: Final = 256  # that a worker has open besides: stores, providers, 
 
 
 class WorkersEnded(Exception):
-    """The workers ended without being asked to, again and again."""
+    """Workers keep crashing."""
 
 
 def free_address(settings: Settings) -> str:

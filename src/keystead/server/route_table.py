@@ -32,7 +32,7 @@ def templates_by_endpoint(app: FastAPI) -> dict[Any, str]:
 
 
 def method_of(scope: Scope) -> str:
-    """The method; those that nobody has heard of are one, for anybody can make up more."""
+    """The method; unknown ones share one label, because clients can invent any number of them."""
     method = scope.get("method", "")
     return method if method in METHODS else "OTHER"
 

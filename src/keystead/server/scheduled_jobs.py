@@ -50,10 +50,10 @@ async def scheduled(
         return
     stop_within = timedelta(milliseconds=max(1, settings.stop_timeout // 2))
     keys = schedule_keys(stores, now_ms)
-    schedule = Schedule(keys, jobs, stop_within=stop_within, on_run=_uncounted if metrics is None else metrics.ran)
+    schedule = Schedule(keys, jobs, stop_within=stop_within, on_run=_ignore if metrics is None else metrics.ran)
     async with schedule:
         yield schedule
 
 
-def _uncounted(job: str, outcome: str) -> None:
+def _ignore(job: str, outcome: str) -> None:
     pass

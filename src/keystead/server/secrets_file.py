@@ -1,4 +1,4 @@
-"""The secrets file: made where it is missing, read by its owner alone."""
+"""The secrets file: created if missing, readable only by its owner."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def add_seal_key(path: Path) -> bool:
     The file appears whole or not at all, and of several processes that start at once one makes the key, which the
     others then find. What else the file holds stays as it is. Raises OSError where it cannot be written.
     """
-    if not path.exists() and _created(path):
+    if not path.exists() and _create(path):
         return True
-    with _locked(path) as held:
+    with _lock_and_read(path) as held:
         if "seal_keys" in tomllib.loads(held):
             return False
         _replace(path, _seal_line() + held)
@@ -57,10 +57,10 @@ def read_secrets(path: Path) -> tuple[str, str]:
     UnicodeDecodeError.
     """
     with path.open(encoding="utf-8") as file:
-        return file.read(), _exposed(path, os.fstat(file.fileno()))
+        return file.read(), _exposure(path, os.fstat(file.fileno()))
 
 
-def _exposed(path: Path, found: os.stat_result) -> str:
+def _exposure(path: Path, found: os.stat_result) -> str:
     if os.name != "posix":
         return ""
     if found.st_uid not in (os.geteuid(), 0):
@@ -74,9 +74,9 @@ def _seal_line() -> str:
     return f'seal_keys = "{new_seal_key()}"\n'
 
 
-def _created(path: Path) -> bool:
+def _create(path: Path) -> bool:
     """Write a new file under another name and link it to its own, which only the first of several can."""
-    temporary = _written(path, _HEAD + _seal_line())
+    temporary = _write_temporary(path, _HEAD + _seal_line())
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -87,10 +87,10 @@ def _created(path: Path) -> bool:
 
 
 def _replace(path: Path, text: str) -> None:
-    _written(path, text).replace(path)
+    _write_temporary(path, text).replace(path)
 
 
-def _written(path: Path, text: str) -> Path:
+def _write_temporary(path: Path, text: str) -> Path:
     """A private file with this text, safe on disk, beside the path that it is for."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "w", encoding="utf-8") as file:
@@ -101,8 +101,8 @@ def _written(path: Path, text: str) -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[str]:
-    """The text of the file, which nobody else that asks here changes meanwhile."""
+def _lock_and_read(path: Path) -> Iterator[str]:
+    """The text of the file, under an exclusive lock."""
     while True:
         with path.open(encoding="utf-8") as file:
             _lock(file.fileno())

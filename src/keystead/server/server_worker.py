@@ -66,11 +66,11 @@ class ServerWorker:
         await asyncio.wait((self._opening, waiting), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if self._opening.done() and (error := self._opening.exception()) is not None:
-            _say(logging.CRITICAL, "a worker cannot start", error)
+            _log_error(logging.CRITICAL, "a worker cannot start", error)
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
         self._opening.add_done_callback(self._end_if_it_failed)
-        with _called_on_sigterm(self._stop_kits):
+        with _call_on_sigterm(self._stop_kits):
             await send({"type": "lifespan.startup.complete"})
             await receive()
         self._closing.set()
@@ -87,16 +87,16 @@ class ServerWorker:
                 if service is not None:
                     kit.stop(service)
             except Exception as error:
-                _say(logging.ERROR, f"the kit {kit.name} did not stop well", error)
+                _log_error(logging.ERROR, f"the kit {kit.name} did not stop well", error)
 
     def _end_if_it_failed(self, opening: asyncio.Task[None]) -> None:
-        """It could answer nothing but 503 from now on, for ever, and nobody would know why."""
+        """It could only answer 503 from now on, without a visible reason."""
         if opening.cancelled() or (error := opening.exception()) is None:
             return
         if self._closing.is_set():
-            _say(logging.ERROR, "a worker did not close well", error)
+            _log_error(logging.ERROR, "a worker did not close well", error)
         else:
-            _say(logging.CRITICAL, "a worker cannot go on", error)
+            _log_error(logging.CRITICAL, "a worker cannot go on", error)
             self._end()
 
     async def _keep_open(self, tried: asyncio.Event) -> None:
@@ -116,8 +116,8 @@ class ServerWorker:
                     await asyncio.wait_for(self._closing.wait(), _TRY_AGAIN_S)
 
 
-def _say(level: int, what: str, error: BaseException) -> None:
-    """An error of ours says what to do in its sentence; of any other, where it came from may tell."""
+def _log_error(level: int, what: str, error: BaseException) -> None:
+    """Our errors say what to do in their message; others are logged with their traceback."""
     if isinstance(error, KeysteadError):
         SERVER.log(level, "%s: %s", what, error)
     else:
@@ -125,7 +125,7 @@ def _say(level: int, what: str, error: BaseException) -> None:
 
 
 def _leave_interrupts_to_the_parent() -> None:
-    """Ctrl-C reaches every process of a terminal. The parent alone decides what it means, and asks with SIGTERM."""
+    """Ctrl-C reaches every process of a terminal. Only the parent handles it, and stops workers with SIGTERM."""
     with suppress(NotImplementedError, ValueError):
         asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
     with suppress(ValueError):
@@ -133,7 +133,7 @@ def _leave_interrupts_to_the_parent() -> None:
 
 
 @contextmanager
-def _called_on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
+def _call_on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
     """Have this called in the event loop when the process is asked to stop. Whoever else listens, through the loop, is
     told as before: the loop learns of a signal by its wakeup descriptor, and not by the handler."""
     loop = asyncio.get_running_loop()

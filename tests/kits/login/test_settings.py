@@ -9,7 +9,7 @@ from keystead.kits.login import KIT, LoginKeys
 from keystead.kits.login.service.settings import LONGEST_IDLE
 from keystead.schema.lifetime import duration_ms
 from keystead.server import Settings
-from keystead.server.settings import WrongSettings
+from keystead.server.settings_errors import WrongSettings
 
 
 def told(**table: Any) -> Any:

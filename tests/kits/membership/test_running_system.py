@@ -12,7 +12,7 @@ from keystead.kits.membership import KIT, MembershipSettings
 from keystead.kits.membership.service import missing
 from keystead.parts.jwt import AccessTokens, SigningKeys
 from keystead.server import Settings
-from keystead.server.settings import WrongSettings
+from keystead.server.settings_errors import WrongSettings
 from tests.kits.membership.conftest import BASE, REDIRECT, FakePatreon, on_servers, rows
 from tests.kits.membership.visiting import Visit, bearer, visiting
 from tests.parts.oauth.stand_in import answer

@@ -15,14 +15,14 @@ import httpx2
 import pytest
 import uvicorn
 
+from keystead.demo.demo_patreon import identity_of, pledge_event
+from keystead.demo.demo_service import AMOUNTS, PEOPLE
 from keystead.kits.membership import KIT
 from keystead.kits.membership.service import LIMITS
 from keystead.kits.membership.service.patreon import parsed
 from keystead.parts.oauth import challenge_of, new_verifier
 from keystead.server import Settings, create_app
 from keystead.server.app import site_of
-from keystead.server.demo_provider.patreon import identity_of, pledge_event
-from keystead.server.demo_provider.service import AMOUNTS, PEOPLE
 
 RING = "test:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"
 APP = "http://127.0.0.1:49152/callback"  # where a desktop app listens

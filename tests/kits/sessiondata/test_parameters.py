@@ -253,4 +253,4 @@ def test_files_that_are_not_there_are_said(folder: Path) -> None:
     config('parameters = "Parameters"\n')
     assert wrong() == "parameters: Parameters/Kvs.json: cannot be read (No such file or directory)"
     config("parameters = 7\n")
-    assert wrong().startswith("parameters in keystead.toml: 7 is no path of a folder")
+    assert wrong().startswith("parameters in keystead.toml: 7 is not the path of a folder")

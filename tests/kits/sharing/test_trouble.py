@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from keystead.errors import BadUrl
-from keystead.server.settings import WrongSettings
+from keystead.server.settings_errors import WrongSettings
 from tests import servers
 from tests.kits.sharing.visiting import CONTENT, URL, Running, Visitor, no_pause, ok, refused, running
 

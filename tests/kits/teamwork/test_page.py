@@ -16,7 +16,7 @@ from keystead.kits.language import language_of
 from keystead.kits.teamwork import KIT, UserSession, teamwork_kit
 from keystead.server import Settings, create_app
 from keystead.server.kit_loading import refuse_missing
-from keystead.server.settings import MissingSettings
+from keystead.server.settings_errors import MissingSettings
 from tests.parts.sessions.conftest import Clock
 
 BASE = "http://127.0.0.1:8714"

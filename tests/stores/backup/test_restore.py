@@ -21,9 +21,9 @@ from keystead.stores.backup import (
     IfThere,
     KeysThere,
     NoBackup,
-    Progress,
     Restored,
     RestoreLost,
+    TransferProgress,
     backup,
     check,
     compare,
@@ -444,7 +444,7 @@ async def test_a_store_that_forgets_on_the_way_is_noticed_and_resume_brings_all_
     """As a server without persistence that is restarted between two steps, which no call notices."""
     expected = await many(path, monkeypatch)
 
-    def forget(now: Progress) -> None:
+    def forget(now: TransferProgress) -> None:
         if now.phase == "restoring" and now.done > 200:
             valkey_server.ask("FLUSHALL")
 
@@ -466,7 +466,7 @@ async def test_what_one_node_of_a_cluster_forgot_is_counted_in_the_end(
     expected = await many(path, monkeypatch)
     forgotten: list[Server] = []
 
-    def forget(now: Progress) -> None:
+    def forget(now: TransferProgress) -> None:
         if now.phase == "restoring" and now.done > 300 and not forgotten:
             forgotten.append(of_another_node(valkey_cluster))
             forgotten[0].ask("FLUSHALL")
@@ -484,7 +484,7 @@ async def test_what_one_node_of_a_cluster_forgot_comes_back_with_resume(
 ) -> None:
     expected = await many(path, monkeypatch)
 
-    def interrupt(now: Progress) -> None:
+    def interrupt(now: TransferProgress) -> None:
         if now.phase == "restoring" and now.done > 300:
             raise StoreUnavailable("it went away")
 
@@ -570,7 +570,7 @@ async def test_a_file_that_is_replaced_while_it_is_restored_is_said(
         await backup(store, tmp_path / name)
     other = data_of(tmp_path / "other")
 
-    def replace_it(now: Progress) -> None:
+    def replace_it(now: TransferProgress) -> None:
         if now.phase == "restoring":
             write(path, other)
 

@@ -10,7 +10,7 @@ import pytest
 from keystead import Store, connect
 from keystead.stores import Command
 from keystead.stores.commands import Call, read
-from keystead.stores.copy import Copied, CopyLost, NoProgress, Progress, copy, survey
+from keystead.stores.copy import Copied, CopyLost, NoProgress, TransferProgress, copy, survey
 from keystead.stores.copy.journal import Journal
 from keystead.stores.copy.passes import Copier
 from keystead.stores.copy.verification import verify
@@ -62,8 +62,8 @@ class Killed(Exception):
     """In the place of a kill: nothing after it is done."""
 
 
-def after(keys: int) -> Callable[[Progress], None]:
-    def on_progress(now: Progress) -> None:
+def after(keys: int) -> Callable[[TransferProgress], None]:
+    def on_progress(now: TransferProgress) -> None:
         if now.done >= keys:
             raise Killed
 

@@ -3,7 +3,7 @@
 from keystead.extras import from_extra
 
 with from_extra("asgi", "keystead.integrations.asgi"):
-    from keystead.integrations.asgi.bearer import BearerMiddleware, admitted_of
+    from keystead.integrations.asgi.bearer_middleware import BearerMiddleware, admitted_of
     from keystead.integrations.asgi.browser_session import BrowserSession, SignedOut
     from keystead.integrations.asgi.keys import SessionKeys, session_keys
     from keystead.integrations.asgi.middleware import SessionMiddleware

@@ -29,7 +29,7 @@ _WITHOUT_BODY: Final = frozenset({204, 304})
 
 
 class SignedOut(Exception):
-    """A route needs a session, and there is none. Where the application does not catch it, the answer is a 401."""
+    """A route needs a session, and there is none. Unless the application catches it, the answer is a 401."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class BrowserSession(Generic[R]):
         token: str | None,
         found: Live[R] | Gone | None,
     ) -> None:
-        """For the middleware. `is_http` is false on a WebSocket; `found` is None where there was no token."""
+        """For the middleware. `is_http` is false on a WebSocket; `found` is None if there was no token."""
         self._sessions = sessions
         self._cookies = cookies
         self._cookie_header = cookie_header
@@ -110,7 +110,7 @@ class BrowserSession(Generic[R]):
 
     @property
     def data(self) -> R | None:
-        """What the session holds; None: nobody is signed in.
+        """The data of the session; None if nobody is signed in.
 
         It is a copy: change the session by `update` or `change`.
         """
@@ -119,7 +119,7 @@ class BrowserSession(Generic[R]):
 
     @property
     def id(self) -> str | None:
-        """The id of the session, which is no secret and opens nothing: what `end_one` takes."""
+        """The id of the session, for `end_one`. It is not a secret and does not authenticate."""
         self._used = True
         return None if self._live is None else self._live.id
 
@@ -137,7 +137,7 @@ class BrowserSession(Generic[R]):
         return self._reason
 
     def require(self) -> R:
-        """What the session holds. Raises SignedOut where nobody is signed in."""
+        """The data of the session. Raises SignedOut if nobody is signed in."""
         data = self.data
         if data is None:
             signed_out = SignedOut("nobody is signed in")
@@ -202,7 +202,7 @@ class BrowserSession(Generic[R]):
         return ended
 
     async def end_one(self, id: str) -> bool:
-        """End one session of this user by the id that `all` shows. False: the user has none of this id."""
+        """End one session of this user by the id that `all` shows. False if the user has none of this id."""
         live = self._live
         if live is None:
             return False
@@ -226,7 +226,7 @@ class BrowserSession(Generic[R]):
         return ended
 
     async def all(self) -> list[Live[R]]:
-        """The sessions of this user that are alive, the latest login first; none where nobody is signed in."""
+        """The sessions of this user that are alive, the latest login first; empty if nobody is signed in."""
         self._used = True
         live = self._live
         return [] if live is None else await self._try(self._sessions.list_for(live.user))
@@ -271,11 +271,11 @@ class BrowserSession(Generic[R]):
         self._set_cookies[cookie.name] = cookie.set(token, left_ms // 1000)
 
     def _lose(self, reason: Reason) -> None:
-        """From now on there is no session. The browser keeps its token."""
+        """Forget the session. The browser keeps its token."""
         self._live, self._reason = None, reason
 
     def _sign_out(self) -> None:
-        """From now on there is no session, and the browser forgets its token."""
+        """Forget the session, and delete the cookie."""
         self._token = self._live = self._reason = None
         self._set_cookies[self._cookies.session.name] = self._cookies.session.clear()
 
@@ -300,7 +300,7 @@ class BrowserSession(Generic[R]):
 
     @property
     def held(self) -> R | None:
-        """What `data` is, without being used."""
+        """The data, without counting as use of the session."""
         return None if self._live is None else self._live.session
 
     def sending(self, message: Message) -> Awaitable[None]:
@@ -357,4 +357,4 @@ def _is_streamed(start: Message) -> bool:
 
 
 async def _nothing() -> None:
-    """The rest of an answer that was replaced by another."""
+    """Drops the rest of a response that was replaced."""

@@ -27,7 +27,7 @@ class SessionsLifespan(Generic[R]):
         self._lock = asyncio.Lock()
 
     async def open(self) -> Sessions[R]:
-        """The sessions. Of any number of callers at one moment one opens the store; where it fails, the next tries."""
+        """The sessions. Concurrent callers open the store once (single flight); the next one retries a failure."""
         async with self._lock:
             if self.sessions is None:
                 if self._ours is not None:

@@ -19,7 +19,7 @@ from keystead.integrations.asgi.browser_session import BrowserSession, Cookies
 from keystead.integrations.asgi.keys import R, session_keys, sessions_of
 from keystead.integrations.asgi.lifespan import SessionsLifespan
 from keystead.integrations.asgi.types import App
-from keystead.parts.sessions import Gone, Live, Policy, SessionRecord, Sessions
+from keystead.parts.sessions import Gone, Policy, SessionRecord, Sessions
 from keystead.schema import KeyRing
 from keystead.stores import Store, connect
 
@@ -100,20 +100,22 @@ class SessionMiddleware:
                 _security.warning("a request was refused: %s", refusal, extra=_event("forged-request", scope))
                 return await send_refusal(scope, send, refusal)
             receive = body.receive
-        found: Live[Any] | Gone | None = None
+        return await self._serve(scope, receive, send, cookies)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send, cookies: str) -> None:
+        """Run the application with the session of these cookies."""
         token = self._token(cookies, scope) if cookies else None
         try:
             sessions = self._lifespan.sessions or await self._lifespan.open()
-            if token is not None:
-                found = await sessions.read(token)
+            found = None if token is None else await sessions.read(token)
         except StoreError as error:
-            if code_of(error) != "STORE_UNAVAILABLE":  # a command was wrong, which is a fault of the program
+            if code_of(error) != "STORE_UNAVAILABLE":  # a wrong command is a bug in the program
                 raise
             _log.error("sessions: %s", error)
             return await send_refusal(scope, send, refusal_with("STORE_UNAVAILABLE"))
-        if found is not None and not found:
+        if isinstance(found, Gone):
             _log_gone(found, scope)
-        is_http = kind == "http"
+        is_http = scope["type"] == "http"
         session = BrowserSession(sessions, self._cookies, cookies, send, is_http, token, found)
         scope.setdefault("state", {})["session"] = session
         try:
@@ -166,7 +168,7 @@ def _lifespan(
     if store is None:
         raise BadDeclaration('SessionMiddleware needs store="redis://…", or sessions=Sessions(…) of your own')
     keyspace = session_keys(model, policy, prefix=prefix)
-    # A URL that cannot be understood is said here, and not by the first request.
+    # An invalid URL is an error here, not in the first request.
     opened = connect(store) if isinstance(store, str) else store
     ours = opened if isinstance(store, str) else None
     return SessionsLifespan(ours, lambda: sessions_of(keyspace(opened, seal=seal), policy))

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import typer
 
-from keystead.kits.commands import Shown
+from keystead.kits.kit_command import Shown
 from keystead.parts.sanitize import visible
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import moment

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from keystead.errors import BadValue, KeysteadError
-from keystead.kits.commands import KitCommand, Shown
+from keystead.kits.kit_command import KitCommand, Shown
 from keystead.parts.sanitize import visible
 from keystead.schema.times import moment
 

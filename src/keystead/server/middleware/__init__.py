@@ -1,4 +1,4 @@
-"""What stands around every route, each a plain ASGI application around the next. From the outside in:
+"""Middleware around every route, each a plain ASGI application around the next. From the outside in:
 
 `RequestLog`           the request id, a line in the log, the metrics
 `Forwarded`        who really asks, where a trusted proxy says so

@@ -13,7 +13,7 @@ _DIGITS_MAX = 18  # more than any body that was ever sent
 
 
 class BodyLimit:
-    """413 at once where the length is stated and too large; where it is not stated, as soon as too much has come.
+    """Answers 413 immediately if Content-Length is too large; without one, as soon as the body exceeds the limit.
 
     Nothing of a body that is too large is kept, and a route that reads it gets an error in the place of the rest.
     """

@@ -34,7 +34,7 @@ class Cors:
         self._below = {path: inner for path, inner in by_path.items() if path.endswith("/")}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = self._found(scope["path"]) if scope["type"] == "http" else None
+        found = self._find_app(scope["path"]) if scope["type"] == "http" else None
         if found is None:
             await self._app(scope, receive, send)
             return
@@ -43,7 +43,7 @@ class Cors:
             scope["keystead.template"] = path
         await inner(scope, receive, send)
 
-    def _found(self, path: str) -> tuple[str, ASGIApp] | None:
+    def _find_app(self, path: str) -> tuple[str, ASGIApp] | None:
         exact = self._exact.get(path)
         if exact is not None:
             return path, exact

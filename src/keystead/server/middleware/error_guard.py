@@ -11,7 +11,7 @@ from keystead.server.route_table import template_of
 
 
 class ErrorGuard:
-    """Answers what nobody expected with INTERNAL and the request id, under which the log has the traceback.
+    """Answers an unexpected error with INTERNAL and the request id; the log has the traceback under that id.
 
     An answer that has begun cannot be taken back: it is broken off, so that the client does not take it for whole.
     """

@@ -1,4 +1,4 @@
-"""Who really asks, where the server stands behind a proxy."""
+"""The client address and scheme of a request behind a trusted proxy."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Forwarded:
 
 
 def _address(text: str) -> IPv4Address | IPv6Address | None:
-    """An address, also as `[::1]:443` or `127.0.0.1:443`; None: it is none."""
+    """An address, also as `[::1]:443` or `127.0.0.1:443`; None if it is not one."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

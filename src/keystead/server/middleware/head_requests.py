@@ -6,7 +6,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class Head:
-    """Routes need not know of HEAD: they are asked with GET, and what they would send as a body is dropped."""
+    """HEAD runs the route as GET and drops the body, so routes need no code for it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

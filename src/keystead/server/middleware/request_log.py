@@ -1,4 +1,4 @@
-"""What is known of a request when it is over: a line in the log, and the metrics."""
+"""The access log and the metrics, written when a request ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # asked every fe
 
 
 class RequestLog:
-    """Gives each request an id (`x-request-id`, the client's own where it is a sane one), and says what became of it.
+    """Gives each request an id (`x-request-id`, the client's own if it is well-formed), and logs the outcome.
 
     The line holds the template of the route, never the path, so no id and no query gets into the log.
     """

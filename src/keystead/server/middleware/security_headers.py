@@ -1,4 +1,4 @@
-"""What every answer carries, whichever route gave it."""
+"""Security headers for every response."""
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send

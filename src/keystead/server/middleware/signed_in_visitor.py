@@ -1,4 +1,4 @@
-"""Who looks at a page, for its header."""
+"""The signed-in user, for the header of a page."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from keystead.server.error_responses import error_response
 
 
 class TimeLimit:
-    """Cancels what takes too long, and answers TIMEOUT.
+    """Cancels a request that takes too long, and answers TIMEOUT.
 
     A stream of events (`text/event-stream`) may go on once it has begun. Any other route that is meant to take long
     lifts the limit itself, by `request.state.time_limit.reschedule(None)`.

@@ -10,7 +10,7 @@ from keystead.stores.backup.file import BackupFile, Header, part_of
 from keystead.stores.backup.restoring import Checked, IfThere, Restored, check, compare, restore
 from keystead.stores.backup.saving import Saved, backup
 from keystead.stores.transfer.comparison import Compared
-from keystead.stores.transfer.errors import (
+from keystead.stores.transfer.transfer_errors import (
     BackupDamaged,
     BackupError,
     BackupInTheWay,
@@ -19,7 +19,7 @@ from keystead.stores.transfer.errors import (
     NoBackup,
     RestoreLost,
 )
-from keystead.stores.transfer.progress import Progress
+from keystead.stores.transfer.transfer_progress import TransferProgress
 
 __all__ = [
     "BackupDamaged",
@@ -33,10 +33,10 @@ __all__ = [
     "KeyTooLarge",
     "KeysThere",
     "NoBackup",
-    "Progress",
     "RestoreLost",
     "Restored",
     "Saved",
+    "TransferProgress",
     "backup",
     "check",
     "compare",

@@ -11,8 +11,8 @@ from typing import Final
 
 from keystead.errors import CommandError, shown
 from keystead.stores.commands import entry_id, score
-from keystead.stores.transfer.errors import BackupDamaged, KeyTooLarge
 from keystead.stores.transfer.records import KINDS, NUMBERS, PART_BYTES, Record
+from keystead.stores.transfer.transfer_errors import BackupDamaged, KeyTooLarge
 
 # A key is restored in one step, which is held in memory, here and in the store. So one limit for all of it.
 LARGEST_BYTES: Final = 1 << 30

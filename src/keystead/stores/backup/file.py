@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, Self
 
 from keystead.stores.backup.encoding import LARGEST_BYTES, decode, encode
-from keystead.stores.transfer.errors import BackupDamaged, BackupError, BackupInTheWay, NoBackup
 from keystead.stores.transfer.records import KINDS, Record
+from keystead.stores.transfer.transfer_errors import BackupDamaged, BackupError, BackupInTheWay, NoBackup
 
 MAGIC: Final = b"keystead backup 2\n"
 BLOCK_BYTES: Final = 1 << 20  # before it is compressed; a block ends with the first record that reaches it

@@ -16,10 +16,10 @@ from keystead.stores.backup.file import BackupFile, Counts
 from keystead.stores.commands import Command
 from keystead.stores.store_contract import Store, holds
 from keystead.stores.transfer.comparison import Compared, difference
-from keystead.stores.transfer.errors import BackupDamaged, BackupError, KeysThere, RestoreLost
-from keystead.stores.transfer.progress import OnProgress, Progress, ignore
 from keystead.stores.transfer.reader import PIECE, Reader, clock_ms, overlapped
 from keystead.stores.transfer.records import Record
+from keystead.stores.transfer.transfer_errors import BackupDamaged, BackupError, KeysThere, RestoreLost
+from keystead.stores.transfer.transfer_progress import OnProgress, TransferProgress, ignore
 from keystead.stores.transfer.writer import AT_ONCE, BATCHES, Writer, split, why_unfit
 
 CHECKPOINT_PREFIX: Final = "keystead:restore:"
@@ -86,7 +86,7 @@ async def check(store: Store, file: BackupFile, *, on_progress: OnProgress = ign
                 else:
                     live.append(record.key)
             checked.there += await _count(store, live)
-            on_progress(Progress("checking", checked.counts.keys))
+            on_progress(TransferProgress("checking", checked.counts.keys))
             await asyncio.sleep(0)
     except BackupDamaged as error:
         raise BackupDamaged(f"{error}. Nothing was restored") from None
@@ -117,7 +117,7 @@ async def compare(store: Store, file: BackupFile, *, on_progress: OnProgress = i
             now_ms = await clock_ms(store)  # after the read, so that what has expired by then counts as that
             for record in batch:
                 compared.add(record, held.get(record.key), now_ms)
-        on_progress(Progress("comparing", compared.keys))
+        on_progress(TransferProgress("comparing", compared.keys))
     return compared
 
 
@@ -297,7 +297,7 @@ class _Restore:
                 block = _Done()
                 if done.blocks > before.blocks:
                     await checkpoint.save(done)
-                on_progress(Progress("restoring", done.keys, total))
+                on_progress(TransferProgress("restoring", done.keys, total))
         return done
 
     async def _restore_batch(self, records: list[Record], mode: IfThere, *, ends_block: bool) -> _Done:

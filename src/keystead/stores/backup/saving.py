@@ -13,11 +13,11 @@ from typing import Any
 from keystead.errors import shown
 from keystead.stores.backup.file import Header, PartFile, part_of, refuse_existing
 from keystead.stores.store_contract import Store
-from keystead.stores.transfer.errors import BackupError, KeyTooLarge
-from keystead.stores.transfer.progress import OnProgress, Progress, ignore
 from keystead.stores.transfer.reader import Reader, count_keys, refuse_unlisted
 from keystead.stores.transfer.records import LeftOut, Record, why_unwritable
 from keystead.stores.transfer.seen_keys import SeenKeys
+from keystead.stores.transfer.transfer_errors import BackupError, KeyTooLarge
+from keystead.stores.transfer.transfer_progress import OnProgress, TransferProgress, ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ async def backup(
                     for record in records:
                         if _add(record, part, reader.left_out):
                             await _flush(part)
-                    on_progress(Progress("saving", part.counts.keys, total))
+                    on_progress(TransferProgress("saving", part.counts.keys, total))
             await _flush(part)
             size_bytes = await asyncio.to_thread(part.finish, overwrite=overwrite)
         except BaseException:

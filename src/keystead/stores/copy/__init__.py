@@ -5,25 +5,25 @@ copied = await follow(source, target, stop)
 """
 
 from keystead.stores.copy.dry_run import Surveyed, survey
-from keystead.stores.copy.full_copy import Copied, Options, copy, follow
+from keystead.stores.copy.full_copy import Copied, CopyOptions, copy, follow
 from keystead.stores.copy.journal import progress_path
 from keystead.stores.copy.passes import Passed
 from keystead.stores.copy.verification import Verified
-from keystead.stores.transfer.errors import CopyError, CopyLost, NoProgress, SameStore, SourceEmptied
-from keystead.stores.transfer.progress import Progress
 from keystead.stores.transfer.reader import count_keys
+from keystead.stores.transfer.transfer_errors import CopyError, CopyLost, NoProgress, SameStore, SourceEmptied
+from keystead.stores.transfer.transfer_progress import TransferProgress
 
 __all__ = [
     "Copied",
     "CopyError",
     "CopyLost",
+    "CopyOptions",
     "NoProgress",
-    "Options",
     "Passed",
-    "Progress",
     "SameStore",
     "SourceEmptied",
     "Surveyed",
+    "TransferProgress",
     "Verified",
     "copy",
     "count_keys",

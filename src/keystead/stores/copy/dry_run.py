@@ -14,10 +14,10 @@ from keystead.stores.copy.marker import MARKER_PREFIX, Marker
 from keystead.stores.copy.ownership import Ownership
 from keystead.stores.copy.passes import refuse_pair
 from keystead.stores.store_contract import Store
-from keystead.stores.transfer.progress import OnProgress, Progress, ignore
 from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, count_keys
 from keystead.stores.transfer.records import EXAMPLES, LeftOut
 from keystead.stores.transfer.seen_keys import SeenKeys
+from keystead.stores.transfer.transfer_progress import OnProgress, TransferProgress, ignore
 from keystead.stores.transfer.writer import why_unfit
 
 _FIELDS = {State.IN_THE_WAY: "in_the_way", State.CHANGED: "changed_there", State.DELETED: "deleted_there"}
@@ -94,7 +94,7 @@ async def survey(
                     if entry is not None and not ownership.must_check(entry, written):
                         state = entry.state
                     found.add(record.key, state, is_there=held is not None)
-                on_progress(Progress("checking", found.keys, total))
+                on_progress(TransferProgress("checking", found.keys, total))
 
         if journal is not None:
             found.gone = await _count_gone(journal, at_source, at_target)

@@ -15,14 +15,14 @@ from keystead.stores.copy.journal import Journal, State, progress_path
 from keystead.stores.copy.passes import Copier, Passed, refuse_pair
 from keystead.stores.copy.verification import Verified, verify
 from keystead.stores.store_contract import Store
-from keystead.stores.transfer.progress import OnProgress, ignore
 from keystead.stores.transfer.records import LeftOut
+from keystead.stores.transfer.transfer_progress import OnProgress, ignore
 
 _PAUSE_S: Final = (0.5, 10.0)  # between two passes: as long as the last one took, within these
 _LEFT_ALONE: Final = {"in_the_way": State.IN_THE_WAY, "changed_there": State.CHANGED, "deleted_there": State.DELETED}
 
 
-class Options(TypedDict, total=False):
+class CopyOptions(TypedDict, total=False):
     """What `copy` and `follow` can be asked for; `copy` explains each."""
 
     progress: Path | None
@@ -93,7 +93,7 @@ class Copied:
                 self.examples[name] = journal.examples(state)
 
 
-async def copy(source: Store, target: Store, **options: Unpack[Options]) -> Copied:
+async def copy(source: Store, target: Store, **options: Unpack[CopyOptions]) -> Copied:
     """Copy every key that matches, of every kind, with its value and its absolute deadline, into another store.
 
     A key is read and written in one atomic step each. The whole is not one moment. What was copied is recorded in the
@@ -123,7 +123,7 @@ async def follow(
     *,
     on_pass: Callable[[Passed, float], None] = lambda passed, took_s: None,
     on_trouble: Callable[[StoreUnavailable], None] = lambda error: None,
-    **options: Unpack[Options],
+    **options: Unpack[CopyOptions],
 ) -> Copied:
     """Copy as `copy` does, and go on with one pass after the other until `stop` is set; then one last pass.
 
@@ -152,7 +152,7 @@ async def follow(
 
 
 @asynccontextmanager
-async def _open_run(source: Store, target: Store, options: Options) -> AsyncIterator[_Run]:
+async def _open_run(source: Store, target: Store, options: CopyOptions) -> AsyncIterator[_Run]:
     refuse_pair(source, target)
     path = options.get("progress") or progress_path(source.url, target.url)
     start_over = options.get("start_over", False)
@@ -173,7 +173,7 @@ async def _open_run(source: Store, target: Store, options: Options) -> AsyncIter
 class _Run:
     """One copy, from the first step to the last."""
 
-    def __init__(self, source: Store, target: Store, journal: Journal, options: Options) -> None:
+    def __init__(self, source: Store, target: Store, journal: Journal, options: CopyOptions) -> None:
         self._source, self._target = source, target
         self._journal = journal
         self._options = options

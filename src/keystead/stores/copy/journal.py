@@ -25,8 +25,8 @@ from typing import Any, Final, NamedTuple, Self
 from keystead.errors import shown
 from keystead.stores.globs import compile_glob
 from keystead.stores.sqlite.bulk_insert import insert_rows
-from keystead.stores.transfer.errors import CopyError, NoProgress
 from keystead.stores.transfer.records import EXAMPLES
+from keystead.stores.transfer.transfer_errors import CopyError, NoProgress
 
 FORMAT: Final = 3
 _PENDING_ROWS: Final = 4_000  # more are not kept in memory

@@ -17,7 +17,7 @@ from typing import Any, Final
 from keystead.errors import StoreError
 from keystead.stores.copy.journal import Journal
 from keystead.stores.store_contract import Store, holds
-from keystead.stores.transfer.errors import CopyLost, NoProgress, SameStore
+from keystead.stores.transfer.transfer_errors import CopyLost, NoProgress, SameStore
 
 MARKER_PREFIX: Final = b"keystead:copy:"
 

@@ -20,10 +20,10 @@ from keystead.stores.copy.journal import Entry, Journal, SeenIds, State
 from keystead.stores.copy.marker import MARKER_PREFIX, Marker
 from keystead.stores.copy.ownership import Ownership, may_be_missing
 from keystead.stores.store_contract import Step, Store, absent
-from keystead.stores.transfer.errors import CopyLost, SameStore, SourceEmptied
-from keystead.stores.transfer.progress import OnProgress, Progress, ignore
 from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, count_keys, overlapped, refuse_unlisted
 from keystead.stores.transfer.records import LeftOut, Record
+from keystead.stores.transfer.transfer_errors import CopyLost, SameStore, SourceEmptied
+from keystead.stores.transfer.transfer_progress import OnProgress, TransferProgress, ignore
 from keystead.stores.transfer.writer import BATCHES, Writer, gather_all, split, why_unfit
 
 _TRIES: Final = 10
@@ -136,7 +136,7 @@ class Copier:
                 aclosing(overlapped(self._steps(pages), BATCHES)) as steps,
             ):
                 async for _ in steps:
-                    on_progress(Progress("copying", self._passed.keys, total))
+                    on_progress(TransferProgress("copying", self._passed.keys, total))
             await self._delete_gone()
             self._journal.mark((number, State.DELETED) for number in self._missing)
         finally:

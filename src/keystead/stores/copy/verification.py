@@ -11,9 +11,9 @@ from keystead.stores.copy.fingerprints import fingerprint
 from keystead.stores.copy.journal import Entry, Journal, State
 from keystead.stores.store_contract import Store
 from keystead.stores.transfer.comparison import Compared, difference
-from keystead.stores.transfer.progress import OnProgress, Progress, ignore
 from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, overlapped
 from keystead.stores.transfer.records import Record
+from keystead.stores.transfer.transfer_progress import OnProgress, TransferProgress, ignore
 from keystead.stores.transfer.writer import BATCHES, gather_all
 
 _TRIES: Final = 3  # a key that differs is read again before it is counted as a difference
@@ -81,7 +81,7 @@ async def verify(source: Store, target: Store, journal: Journal, *, on_progress:
     async with aclosing(overlapped(steps(), BATCHES)) as done:
         async for _ in done:
             count = verified.compared.keys + verified.changed_since + verified.deleted_since
-            on_progress(Progress("comparing", count, total))
+            on_progress(TransferProgress("comparing", count, total))
     return verified
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import Final, Self
 
-from keystead.stores.transfer.errors import BackupError
+from keystead.stores.transfer.transfer_errors import BackupError
 
 _CACHE_KIB: Final = 16_384
 

@@ -1,4 +1,4 @@
-"""The demo provider in the place of Patreon: what people pay, a page to change it, and the webhook that tells of it."""
+"""The stand-in for Patreon: pledges, a page to change them, and the webhook that announces a change."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from pydantic import SecretStr
 from starlette.responses import Response
 
-from keystead.http.csrf import refuse_cross_site
-from keystead.http.refusals import NO_STORE, Refusal
-from keystead.kits.kit import StandIn
-from keystead.parts.oauth import IdentityFields, Provider
-from keystead.server.demo_provider.keys import DemoKeys
-from keystead.server.demo_provider.responses import (
+from keystead.demo.demo_responses import (
+    DemoContext,
     access_token_of,
     form_of,
-    no_such_token,
+    invalid_token,
     only_once,
-    page,
     refuse_in_production,
 )
-from keystead.server.demo_provider.service import AMOUNTS, PATREON_CLIENT_ID, DemoProvider, Person, Pledges, in_words
+from keystead.demo.demo_service import AMOUNTS, PATREON_CLIENT_ID, DemoProvider, Person, Pledges, in_words
+from keystead.http.csrf import refuse_cross_site
+from keystead.http.refusals import NO_STORE, Refusal
+from keystead.kits.kit import Site, StandIn
+from keystead.parts.oauth import IdentityFields, Provider
 from keystead.stores import Store
 
 _PAGE: Final = "/demo/patreon"
@@ -38,86 +37,74 @@ _CAMPAIGN: Final = "demo-campaign"
 _TIMEOUT_S: Final = 10.0
 _PERSON: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _BACK: Final = re.compile(r"/(?!/)[A-Za-z0-9/_-]{0,200}")
-_WORDS: Final = {
+_EVENTS: Final = {
     "create": "members:pledge:create",
     "update": "members:pledge:update",
     "delete": "members:pledge:delete",
 }
 
 
-def demo_patreon(
-    internal_url: str, public_url: str, webhook_secret: SecretStr, *, development: bool = False
-) -> StandIn:
-    """The stand-in for Patreon, as a kit knows it. DemoInProduction unless in development."""
-    refuse_in_production(development)
+def demo_patreon(site: Site, webhook_secret: SecretStr) -> StandIn:
+    """The stand-in for Patreon that kits use. Raises DemoInProduction unless in development."""
+    refuse_in_production(site)
     provider = Provider(
         name="patreon",
         client_id=PATREON_CLIENT_ID,
         scope="identity identity[email]",
-        authorize_url=f"{public_url}/demo/authorize",
-        token_url=f"{internal_url}/demo/token",
-        userinfo_url=f"{internal_url}{_PAGE}/identity",
-        revoke_url=f"{internal_url}/demo/revoke",
+        authorize_url=f"{site.public_url}/demo/authorize",
+        token_url=f"{site.internal_url}/demo/token",
+        userinfo_url=f"{site.internal_url}{_PAGE}/identity",
+        revoke_url=f"{site.internal_url}/demo/revoke",
         identity=IdentityFields(id="id"),
     )
     return StandIn(provider, webhook_secret, _PAGE)
 
 
-def demo_patreon_router(
-    store_of: Callable[[Request], Store],
-    internal_url: str,
-    public_url: str,
-    webhook_secret: SecretStr,
-    now_ms: Callable[[], int],
-    *,
-    development: bool = False,
-) -> APIRouter:
-    """The routes under `/demo/patreon`, beside those of `demo_router`. DemoInProduction unless in development.
+def demo_patreon_router(site: Site, store_of: Callable[[Request], Store], webhook_secret: SecretStr) -> APIRouter:
+    """The routes under `/demo/patreon`. Raises DemoInProduction unless in development.
 
-    A change of what somebody pays is told to `POST /webhook` under the internal URL, signed with the secret.
+    When a pledge changes, a webhook signed with the secret goes to `POST /webhook` under the internal URL.
     """
-    refuse_in_production(development)
+    demo = DemoContext(site, store_of)
     router = APIRouter(prefix=_PAGE, include_in_schema=False)
 
-    def keys_of(request: Request) -> DemoKeys:
-        return DemoKeys(store_of(request), now_ms=now_ms)
-
     async def identity(request: Request) -> Response:
-        keys, access_token = keys_of(request), access_token_of(request)
+        keys, access_token = demo.keys(request), access_token_of(request)
         person = await DemoProvider(keys).who(access_token) if access_token is not None else None
         if person is None:
-            return no_such_token()
-        answer = identity_of(person, await Pledges(keys).of(person), now_ms())
+            return invalid_token()
+        answer = identity_of(person, await Pledges(keys).of(person), site.now_ms())
         return JSONResponse(answer, headers={**NO_STORE, "content-type": "application/vnd.api+json"})
 
     async def show(request: Request) -> Response:
-        asked = only_once(request.query_params.multi_items())
-        people = await Pledges(keys_of(request)).all(_matching(_PERSON, asked.get("person")))
-        return page(
-            "demo_patreon.html",
+        query = only_once(request.query_params.multi_items())
+        people = await Pledges(demo.keys(request)).all(_match(_PERSON, query.get("person")))
+        return demo.page(
+            "patreon.html",
             people=[(person, in_words(cents), cents) for person, cents in people.items()],
             amounts=[(cents, _label(cents)) for cents in AMOUNTS],
-            back=_matching(_BACK, asked.get("back")) or "",
-            changed=next((person for person in people if person.id == asked.get("person")), None),
-            event=_WORDS.get(asked.get("event", ""), ""),
-            answered=int(asked["status"]) if re.fullmatch(r"[0-9]{1,3}", asked.get("status", "")) else 0,
+            back=_match(_BACK, query.get("back")) or "",
+            changed=next((person for person in people if person.id == query.get("person")), None),
+            event=_EVENTS.get(query.get("event", ""), ""),
+            answered=int(query["status"]) if re.fullmatch(r"[0-9]{1,3}", query.get("status", "")) else 0,
         )
 
     async def change(request: Request) -> Response:
         own = str(request.base_url).rstrip("/")
-        refuse_cross_site(request.headers, (public_url, own), development=development)
+        refuse_cross_site(request.headers, (site.public_url, own), development=site.development)
         form = await form_of(request)
-        pledges = Pledges(keys_of(request))
-        people = {person.id: person for person in await pledges.all(_matching(_PERSON, form.get("person")))}
+        pledges = Pledges(demo.keys(request))
+        people = {person.id: person for person in await pledges.all(_match(_PERSON, form.get("person")))}
         person, cents = people.get(form.get("person", "")), form.get("cents", "")
         if person is None or cents not in map(str, AMOUNTS):
             raise Refusal(400, "BAD_REQUEST", "Choose somebody, and what they pay.")
         before = await pledges.change(person, int(cents))
-        told = {"person": person.id, "back": _matching(_BACK, form.get("back")) or ""}
+        result = {"person": person.id, "back": _match(_BACK, form.get("back")) or ""}
         if before != int(cents):
-            event = pledge_event(person, before, int(cents), now_ms())
-            told |= {"event": event.word, "status": str(await _tell(internal_url, webhook_secret, event))}
-        query = urlencode({name: value for name, value in told.items() if value})
+            event = pledge_event(person, before, int(cents), site.now_ms())
+            status = await _send_webhook(site.internal_url, webhook_secret, event)
+            result |= {"event": event.word, "status": str(status)}
+        query = urlencode({name: value for name, value in result.items() if value})
         return RedirectResponse(f"{_PAGE}?{query}", 303, headers=NO_STORE)
 
     router.add_api_route("/identity", identity, methods=["GET"])
@@ -128,14 +115,14 @@ def demo_patreon_router(
 
 @dataclass(frozen=True)
 class PledgeEvent:
-    """A webhook: `create`, `update` or `delete`, and the body, as it is signed."""
+    """A webhook: `create`, `update` or `delete`, and the body that is signed."""
 
     word: str
     body: bytes
 
 
 def identity_of(person: Person, cents: int, now_ms: int) -> dict[str, Any]:
-    """Who somebody is and what they pay, in the shape of Patreon's identity endpoint. Who pays nothing is no member."""
+    """The answer of Patreon's identity endpoint. Without a pledge there is no membership in it."""
     data = {
         "type": "user",
         "id": person.id,
@@ -154,7 +141,7 @@ def identity_of(person: Person, cents: int, now_ms: int) -> dict[str, Any]:
 
 
 def pledge_event(person: Person, before: int, cents: int, now_ms: int) -> PledgeEvent:
-    """What Patreon tells when somebody pays another amount than before. It says when: so no two are the same."""
+    """The webhook of a changed pledge. It carries the time, so no two are the same."""
     word = "create" if not before else "update" if cents else "delete"
     member = _member(person, cents, now_ms)
     member["attributes"]["last_charge_date"] = _day(now_ms).isoformat(timespec="milliseconds")
@@ -178,11 +165,11 @@ def _member(person: Person, cents: int, now_ms: int) -> dict[str, Any]:
     }
 
 
-async def _tell(internal_url: str, secret: SecretStr, event: PledgeEvent) -> int:
-    """Send a webhook as Patreon signs it. The status that answers it; 0: nothing did."""
+async def _send_webhook(internal_url: str, secret: SecretStr, event: PledgeEvent) -> int:
+    """Send a webhook, signed as Patreon signs it. Returns the status of the response; 0 if there was none."""
     headers = {
         "content-type": "application/json",
-        "x-patreon-event": _WORDS[event.word],
+        "x-patreon-event": _EVENTS[event.word],
         "x-patreon-signature": hmac.new(secret.get_secret_value().encode(), event.body, "md5").hexdigest(),
     }
     async with httpx2.AsyncClient(trust_env=False, timeout=_TIMEOUT_S) as http:
@@ -200,5 +187,5 @@ def _label(cents: int) -> str:
     return f"${cents / 100:g}" if cents else "Nothing"
 
 
-def _matching(pattern: re.Pattern[str], text: str | None) -> str | None:
+def _match(pattern: re.Pattern[str], text: str | None) -> str | None:
     return text if text is not None and pattern.fullmatch(text) else None

@@ -1,4 +1,4 @@
-"""The middleware for bearer tokens: who comes with one, for every request."""
+"""The middleware for bearer tokens: it authenticates every request."""
 
 from __future__ import annotations
 

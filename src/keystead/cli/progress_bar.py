@@ -16,7 +16,7 @@ class Show(Protocol):
 
 @contextmanager
 def progress(text: str) -> Iterator[Show]:
-    """Shows how far it is, each time it is told. Without a terminal it shows nothing."""
+    """A progress bar; call it to update. Without a terminal it shows nothing."""
     console = Console(stderr=True)
     with bars.Progress(
         bars.TextColumn("{task.description}"),

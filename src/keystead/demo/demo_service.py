@@ -1,7 +1,7 @@
-"""What the demo provider does, without HTTP: codes and tokens as a strict provider gives them.
+"""The demo provider without HTTP: it issues codes and tokens as a strict provider does.
 
-A code or token is `{grant}.{secret}`, and the store knows only digests. Whoever brings one that is spent shows that
-somebody else has it, too: its grant is deleted, and with it all that came of that sign-in (RFC 9700, 2.2.2 and 4.14.2).
+A code or token is `{grant}.{secret}`; the store holds only digests. A replayed code or refresh token means that it
+leaked, so its grant is deleted, and all tokens of that sign-in become invalid (RFC 9700, 2.2.2 and 4.14.2).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from secrets import token_urlsafe
 from typing import Final
 from unicodedata import normalize
 
+from keystead.demo.demo_keys import DemoCode, DemoGrant, DemoKeys, DemoPledge
 from keystead.parts.digest import digest
 from keystead.parts.oauth import challenge_of
-from keystead.server.demo_provider.keys import DemoCode, DemoGrant, DemoKeys, DemoPledge
 
 CLIENT_ID: Final = "demo"
-PATREON_CLIENT_ID: Final = "demo-patreon"  # of whoever asks what people pay
+PATREON_CLIENT_ID: Final = "demo-patreon"  # of clients of the stand-in for Patreon
 ACCESS_TOKEN_S: Final = 3600
 _CODE_MS = 60_000
 _GRANT_MS = 30 * 86_400_000
@@ -44,13 +44,13 @@ PEOPLE: Final = (
 )
 
 AMOUNTS: Final = (0, 300, 500, 900)  # cents a month that somebody can pay
-# One of each, so that a newcomer sees different plans. Anybody else pays nothing at first.
+# Different amounts show different plans. Other people start with nothing.
 _FIRST_AMOUNTS: Final = {"demo-ada": 900, "demo-grace": 500, "demo-alan": 300}
 
 
 @dataclass(frozen=True)
 class Issued:
-    """What a token endpoint answers with."""
+    """The answer of the token endpoint."""
 
     access_token: str
     refresh_token: str
@@ -58,7 +58,7 @@ class Issued:
 
 
 def person_called(name: str) -> Person | None:
-    """Anybody can sign in by a name, and is the same person the next time. None: that is no name."""
+    """The person of this name, always with the same id; None if it is empty or too long."""
     tidy = " ".join("".join(c if c.isprintable() else " " for c in normalize("NFC", name)).split())
     if not 0 < len(tidy) <= LONGEST_NAME:
         return None
@@ -66,7 +66,7 @@ def person_called(name: str) -> Person | None:
 
 
 class DemoProvider:
-    """The operations of the demo provider. None where a strict provider says `invalid_grant`."""
+    """The operations of the demo provider. They return None where a strict provider answers `invalid_grant`."""
 
     def __init__(self, keys: DemoKeys) -> None:
         self._keys = keys
@@ -74,7 +74,7 @@ class DemoProvider:
     async def sign_in(
         self, person: Person, redirect_uri: str, challenge: str, scope: str, client: str = CLIENT_ID
     ) -> str:
-        """A new code, good for a minute and for one exchange, by this client."""
+        """A new code for this client. It is valid for one minute and one exchange."""
         grant = token_urlsafe(32)
         code = f"{grant}.{token_urlsafe(32)}"
         expires_at = self._keys.now_ms() + _CODE_MS
@@ -89,7 +89,7 @@ class DemoProvider:
         return code
 
     async def exchange(self, code: str, verifier: str, redirect_uri: str, client: str = CLIENT_ID) -> Issued | None:
-        """The first tokens. Of several callers with one code at most one gets them, and none keeps them."""
+        """The first tokens. If several callers use one code, at most one gets tokens, and those are revoked."""
         grant = self._keys.grant(grant=_grant_of(code))
         asked = await self._keys.code(code=digest(code)).consume()
         is_its_own = asked is not None and (asked.redirect_uri, asked.client) == (redirect_uri, client)
@@ -97,14 +97,14 @@ class DemoProvider:
             await grant.delete()
             return None
         expires_at = self._keys.now_ms() + _GRANT_MS
-        # Update-only: a second use of the code may have deleted it since, and then it stays dead.
+        # Update only: a replay of the code may have deleted the grant meanwhile, and it must stay deleted.
         granted = await grant.change(
             lambda old: DemoGrant.model_validate({**old.model_dump(), "expires_at": expires_at})
         )
         return None if granted is None else await self._issue(code, granted.scope)
 
     async def refresh(self, refresh_token: str, client: str = CLIENT_ID) -> Issued | None:
-        """The next tokens. A refresh token that was used before ends the whole sign-in."""
+        """The next tokens. Reuse of a refresh token revokes the whole sign-in."""
         grant = self._keys.grant(grant=_grant_of(refresh_token))
         scope = await self._keys.refresh(token=digest(refresh_token)).consume()
         if scope is None:
@@ -114,7 +114,7 @@ class DemoProvider:
         return await self._issue(refresh_token, scope) if granted is not None and granted.client == client else None
 
     async def who(self, access_token: str) -> Person | None:
-        """Whose access token this is; None: it is none, or no longer. One round trip."""
+        """The owner of an access token; None if it is unknown or expired. One round trip."""
         scope, granted = await self._keys.run(
             self._keys.access(token=digest(access_token)).get(),
             self._keys.grant(grant=_grant_of(access_token)).get(),
@@ -122,11 +122,11 @@ class DemoProvider:
         return None if scope is None or granted is None else Person(granted.id, granted.name)
 
     async def revoke(self, token: str) -> None:
-        """End the sign-in that this token came of. One that is unknown is no error (RFC 7009, 2.2)."""
+        """End the sign-in of this token. An unknown token is not an error (RFC 7009, 2.2)."""
         await self._keys.grant(grant=_grant_of(token)).delete()
 
     async def _issue(self, earlier: str, scope: str) -> Issued:
-        """New tokens of the grant that an earlier code or token names. They are dead if it is."""
+        """New tokens for the grant of an earlier code or token. They are invalid if the grant is gone."""
         grant = earlier.partition(".")[0]
         issued = Issued(f"{grant}.{token_urlsafe(32)}", f"{grant}.{token_urlsafe(32)}", scope)
         await self._keys.run(
@@ -137,22 +137,22 @@ class DemoProvider:
 
 
 class Pledges:
-    """What people pay, where the demo provider stands in for one that knows."""
+    """What people pay a month, for the stand-in for Patreon."""
 
     def __init__(self, keys: DemoKeys) -> None:
         self._keys = keys
 
     async def meet(self, person: Person) -> None:
-        """Remember how somebody is called who may come by any name."""
+        """Store the name of a person who signed in; an existing pledge stays."""
         await self._keys.pledge(person.id).add(_first_pledge(person))
 
     async def of(self, person: Person) -> int:
-        """What somebody pays now, in cents a month."""
+        """What a person pays now, in cents a month."""
         held = await self._keys.pledge(person.id).get()
         return (held or _first_pledge(person)).cents
 
     async def all(self, further: str | None = None) -> dict[Person, int]:
-        """What those pay whom the page names, and one further, by id, who has signed in before. One round trip."""
+        """The pledges of `PEOPLE`, and of one further person, by id, if they have signed in before. One round trip."""
         rows = [self._keys.pledge(person.id) for person in PEOPLE]
         if further is not None and all(further != person.id for person in PEOPLE):
             rows.append(self._keys.pledge(further))
@@ -167,14 +167,14 @@ class Pledges:
         return paying
 
     async def change(self, person: Person, cents: int) -> int:
-        """From now on somebody pays so much. What they paid until now."""
+        """Change what a person pays. Returns what they paid before."""
         row = self._keys.pledge(person.id)
         before, _ = (await self._keys.atomically(row.get(), row.set(DemoPledge(name=person.name, cents=cents)))).values
         return (before or _first_pledge(person)).cents
 
 
 def in_words(cents: int) -> str:
-    """What an amount is called on a page."""
+    """An amount as pages show it."""
     return f"pays ${cents / 100:g} a month" if cents else "pays nothing"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
 
-class Progress(NamedTuple):
+class TransferProgress(NamedTuple):
     """`done` keys of about `total`, which is None where it is not known."""
 
     phase: Literal["saving", "checking", "restoring", "copying", "comparing"]
@@ -14,8 +14,8 @@ class Progress(NamedTuple):
     total: int | None = None
 
 
-OnProgress: TypeAlias = Callable[[Progress], None]
+OnProgress: TypeAlias = Callable[[TransferProgress], None]
 
 
-def ignore(_: Progress) -> None:
+def ignore(_: TransferProgress) -> None:
     """For callers that do not want to know."""

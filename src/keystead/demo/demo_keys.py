@@ -10,7 +10,7 @@ _IDENTITY, _PLEDGES = "/demo/patreon/identity", "/demo/patreon"
 
 
 class DemoCode(BaseModel):
-    """What must be the same when a code is exchanged as it was when it was asked for."""
+    """What must match when a code is exchanged: the request that it was issued for."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -22,7 +22,7 @@ class DemoCode(BaseModel):
 
 
 class DemoGrant(BaseModel):
-    """That somebody signed in. All codes and tokens of this sign-in are good only as long as it is there."""
+    """A sign-in. Its codes and tokens are valid only while this record exists."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 

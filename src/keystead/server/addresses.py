@@ -1,0 +1,37 @@
+"""Addresses and origins: which of them only this machine reaches."""
+
+import ipaddress
+from typing import Final
+from urllib.parse import urlsplit
+
+_ALL_ADDRESSES: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+
+
+def reachable(address: str) -> str:
+    """An address for clients on this machine, also if the server listens on all addresses."""
+    return _ALL_ADDRESSES.get(address, address)
+
+
+def origin_of(scheme: str, host: str, port: int | None) -> str:
+    """The origin as browsers write it: without the default port, and in Punycode (xn--…)."""
+    if not host.isascii():
+        host = host.encode("idna").decode()
+    name = f"[{host}]" if ":" in host else host
+    usual = {"http": 80, "https": 443}[scheme]
+    return f"{scheme}://{name}" if port in (None, usual) else f"{scheme}://{name}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server that listens on this address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def leads_to_loopback(url: str) -> bool:
+    """Whether only browsers on this machine reach a server under this URL."""
+    host = urlsplit(url).hostname or ""
+    return is_loopback(host) or host.endswith(".localhost")
