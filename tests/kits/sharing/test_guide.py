@@ -14,8 +14,9 @@ from fastapi.routing import APIRoute
 
 from keystead.http import csrf, rate_limits
 from keystead.kits import visit
-from keystead.kits.sharing import KIT, SharingKeys, SharingSettings, routes
-from keystead.kits.sharing.routes import STATUS, router
+from keystead.kits.sharing import KIT, SharingKeys, SharingSettings
+from keystead.kits.sharing.routes import issuing, owner_pages, receiving, request, router
+from keystead.kits.sharing.routes.request import STATUS
 from keystead.kits.sharing.service import LIMITS, clean_up, sharing, tickets, uploads
 from keystead.kits.sharing.service import settings as settings_module
 from keystead.parts import passwords
@@ -101,7 +102,7 @@ def test_the_guide_names_each_key() -> None:
 def test_the_guide_names_each_error_with_its_status() -> None:
     raised = {
         constant(call.args[1]): constant(call.args[0])
-        for module in (routes, visit, csrf, rate_limits)
+        for module in (issuing, owner_pages, receiving, request, visit, csrf, rate_limits)
         for call in calls(module, "Refusal")
     }
     told = [(plain(code), int(plain(status))) for code, status, _ in rows("Code")]
