@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.service.ledger import (
-    Bonus,
-    CrashReport,
-    PlanNote,
-    Received,
-    Recorded,
-    Status,
-    check_user,
-)
+from keystead.kits.membership.service.ledger import Bonus, CrashReport, PlanNote, Received, Recorded, Status, check_user
 from keystead.kits.membership.service.outcomes import ASKING, KnownPlan, MembershipRefused
 from keystead.parts.apikeys import ApiKeys, IssuedApiKey, ListedApiKey, id_of
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pydantic import Field, SecretStr
 
 from keystead.kits.camel_model import CamelBody, CamelModel
-from keystead.kits.sharing.service import (
-    Wanted,
-)
+from keystead.kits.sharing.service import Wanted
 from keystead.kits.visit import Ok
 
 

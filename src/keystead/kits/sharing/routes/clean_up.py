@@ -9,17 +9,9 @@ from fastapi import Query
 from fastapi.responses import Response
 
 from keystead.http.responses import json_response
-from keystead.kits.sharing.routes.bodies import (
-    CleanedAnswer,
-)
-from keystead.kits.sharing.routes.request import (
-    Visiting,
-    iso,
-    unauthorized,
-)
-from keystead.kits.sharing.service import (
-    told,
-)
+from keystead.kits.sharing.routes.bodies import CleanedAnswer
+from keystead.kits.sharing.routes.request import Visiting, iso, unauthorized
+from keystead.kits.sharing.service import told
 from keystead.parts.digest import same
 from keystead.schema.times import moment
 

@@ -14,22 +14,9 @@ from starlette.requests import ClientDisconnect
 from keystead.http.accept import content_type
 from keystead.http.refusals import Refusal
 from keystead.http.responses import json_response
-from keystead.kits.sharing.routes.bodies import (
-    EdgeBody,
-    IssuedAnswer,
-    RegisteredAnswer,
-    TokenBody,
-    UploadedAnswer,
-)
-from keystead.kits.sharing.routes.request import (
-    Visiting,
-    iso,
-    unauthorized,
-)
-from keystead.kits.sharing.service import (
-    UPLOAD_S,
-    Wanted,
-)
+from keystead.kits.sharing.routes.bodies import EdgeBody, IssuedAnswer, RegisteredAnswer, TokenBody, UploadedAnswer
+from keystead.kits.sharing.routes.request import Visiting, iso, unauthorized
+from keystead.kits.sharing.service import UPLOAD_S, Wanted
 from keystead.schema.times import moment
 
 _UPLOAD_OPTIONS: Final = frozenset(

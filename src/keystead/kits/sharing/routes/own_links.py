@@ -14,11 +14,7 @@ from keystead.kits.sharing.routes.bodies import (
     StatusAnswer,
     StatusBody,
 )
-from keystead.kits.sharing.routes.request import (
-    TokenQuery,
-    Visiting,
-    reveal,
-)
+from keystead.kits.sharing.routes.request import TokenQuery, Visiting, reveal
 from keystead.kits.signed_in import not_signed_in
 from keystead.kits.visit import Ok
 

@@ -11,18 +11,8 @@ from fastapi.responses import Response
 from keystead.http.refusals import Refusal
 from keystead.http.routing import translated
 from keystead.kits.identity import sign_in_of
-from keystead.kits.sharing.routes.request import (
-    LINKS_PAGE,
-    UPLOAD_PATH,
-    SharingVisit,
-    Visiting,
-    refusal_of,
-)
-from keystead.kits.sharing.service import (
-    MESSAGE_MAX,
-    RECEIVER_MAX,
-    SharingSettings,
-)
+from keystead.kits.sharing.routes.request import LINKS_PAGE, UPLOAD_PATH, SharingVisit, Visiting, refusal_of
+from keystead.kits.sharing.service import MESSAGE_MAX, RECEIVER_MAX, SharingSettings
 from keystead.kits.sharing.words import left_in_words, moment_in_words, size_in_words
 from keystead.kits.signed_in import not_signed_in
 from keystead.parts.sizes import size_bytes

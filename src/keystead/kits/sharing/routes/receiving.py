@@ -17,22 +17,9 @@ from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import json_response
 from keystead.http.routing import translated
 from keystead.kits.language import Speaker
-from keystead.kits.sharing.routes.bodies import (
-    EdgeAnswer,
-    ResolvedAnswer,
-)
-from keystead.kits.sharing.routes.request import (
-    DOWNLOAD_PATH,
-    SharingVisit,
-    TokenQuery,
-    Visiting,
-    iso,
-    refusal_of,
-)
-from keystead.kits.sharing.service import (
-    Range,
-    Resolved,
-)
+from keystead.kits.sharing.routes.bodies import EdgeAnswer, ResolvedAnswer
+from keystead.kits.sharing.routes.request import DOWNLOAD_PATH, SharingVisit, TokenQuery, Visiting, iso, refusal_of
+from keystead.kits.sharing.service import Range, Resolved
 from keystead.kits.sharing.words import left_in_words, moment_in_words, size_in_words
 from keystead.schema.times import moment
 

@@ -18,14 +18,7 @@ from keystead.http.rate_limits import too_many_requests
 from keystead.http.refusals import Refusal, statuses
 from keystead.kits.kit import service_of
 from keystead.kits.sharing.messages import MESSAGES, SCRIPT
-from keystead.kits.sharing.service import (
-    FilesElsewhere,
-    Issued,
-    Resolved,
-    Sharing,
-    SharingRefused,
-    User,
-)
+from keystead.kits.sharing.service import FilesElsewhere, Issued, Resolved, Sharing, SharingRefused, User
 from keystead.kits.signed_in import signed_in
 from keystead.kits.visit import Visit
 from keystead.parts.blobs import BlobUnavailable

@@ -22,17 +22,8 @@ from keystead.kits.sharing.routes.bodies import (
     StatusAnswer,
     UploadedAnswer,
 )
-from keystead.kits.sharing.routes.request import (
-    DOWNLOAD_PATH,
-    LINKS_PAGE,
-    UPLOAD_PATH,
-    refusal_of,
-)
-from keystead.kits.sharing.service import (
-    SharingSettings,
-    missing,
-    open_sharing,
-)
+from keystead.kits.sharing.routes.request import DOWNLOAD_PATH, LINKS_PAGE, UPLOAD_PATH, refusal_of
+from keystead.kits.sharing.service import SharingSettings, missing, open_sharing
 from keystead.kits.visit import CsrfAnswer, Ok
 from keystead.parts.sizes import size_bytes
 
