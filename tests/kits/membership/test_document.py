@@ -11,7 +11,8 @@ import pytest
 from keystead import Store
 from keystead.errors import StoreUnavailable
 from keystead.kits.membership import Members
-from keystead.kits.membership.service.ledger import Usage, month_of
+from keystead.kits.membership.service.ledger import month_of
+from keystead.kits.membership.service.ledger_records import Usage
 from keystead.parts.cache import LoadFailed
 from tests.kits.membership.conftest import Books, FakePatreon, on_redis, refusal, rows, signed_in
 from tests.parts.sessions.conftest import Clock

@@ -13,8 +13,8 @@ from fastapi.routing import APIRoute
 
 from keystead.kits.membership import KIT, MembershipKeys, MembershipSettings
 from keystead.kits.membership.commands import COMMANDS
-from keystead.kits.membership.request import CONSENT_CODES, PROMOTION_CODES, STATUS
 from keystead.kits.membership.routes import router
+from keystead.kits.membership.routes.request import CONSENT_CODES, PROMOTION_CODES, STATUS
 from keystead.kits.membership.service import EVENTS, LIMITS, members, missing
 from keystead.kits.membership.service.crash_reports import LOGS_MOST
 from keystead.kits.membership.service.ledger import MONTHLY_TOKENS

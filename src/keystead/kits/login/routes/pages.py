@@ -11,9 +11,7 @@ from keystead.http.refusals import Refusal
 from keystead.http.routing import translated
 from keystead.kits.login.identity import SIGN_IN
 from keystead.kits.login.routes.request import Visiting, refusal_of
-from keystead.kits.login.service import (
-    is_return_path,
-)
+from keystead.kits.login.service import is_return_path
 
 
 async def account_page(visit: Visiting) -> Response:

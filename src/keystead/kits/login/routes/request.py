@@ -14,11 +14,7 @@ from keystead.http.rate_limits import too_many_requests
 from keystead.http.refusals import Refusal, statuses
 from keystead.kits.kit import service_of
 from keystead.kits.login.messages import MESSAGES
-from keystead.kits.login.service import (
-    Login,
-    LoginRefused,
-    Visitor,
-)
+from keystead.kits.login.service import Login, LoginRefused, Visitor
 from keystead.kits.visit import Visit
 from keystead.parts.limit import LimitReached
 

@@ -26,11 +26,7 @@ from keystead.kits.login.routes.bodies import (
     TokenPairAnswer,
 )
 from keystead.kits.login.routes.request import refusal_of
-from keystead.kits.login.service import (
-    LoginSettings,
-    missing,
-    open_login,
-)
+from keystead.kits.login.service import LoginSettings, missing, open_login
 from keystead.kits.visit import CsrfAnswer, Ok
 
 _BODY: Final = {

@@ -27,10 +27,7 @@ from keystead.kits.login.routes.bodies import (
     User,
 )
 from keystead.kits.login.routes.request import LoginVisit, Visiting, refusal_of
-from keystead.kits.login.service import (
-    TokenPair,
-    not_logged_in,
-)
+from keystead.kits.login.service import TokenPair, not_logged_in
 from keystead.kits.visit import Ok
 
 

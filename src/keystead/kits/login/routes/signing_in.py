@@ -21,11 +21,7 @@ from keystead.kits.login.routes.bodies import (
     StartedInAppAnswer,
 )
 from keystead.kits.login.routes.request import LoginVisit, ProviderName, Visiting, refusal_of
-from keystead.kits.login.service import (
-    Finished,
-    Full,
-    Unconfirmed,
-)
+from keystead.kits.login.service import Finished, Full, Unconfirmed
 
 LOGIN_SECONDS: Final = 600
 

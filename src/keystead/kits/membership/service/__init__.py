@@ -1,6 +1,7 @@
 """What a member can do, from the sign-in to the logout, and what the provider tells of them. It knows no HTTP."""
 
-from keystead.kits.membership.service.ledger import CrashReport, Ledger
+from keystead.kits.membership.service.ledger import Ledger
+from keystead.kits.membership.service.ledger_records import CrashReport
 from keystead.kits.membership.service.members import TRY_PATH, Members, open_members
 from keystead.kits.membership.service.outcomes import (
     ASKING,

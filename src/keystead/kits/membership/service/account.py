@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from keystead.errors import StoreError
 from keystead.kits.membership.service.consents import Consent, Consents, ConsentType
-from keystead.kits.membership.service.ledger import Bonus, Status
+from keystead.kits.membership.service.ledger_records import Bonus, Status
 from keystead.kits.membership.service.outcomes import Entitled, MembershipRefused
 from keystead.kits.membership.service.promotions import NotRedeemed, Promotions, Redeemed
 

@@ -29,7 +29,8 @@ from keystead.kits.membership.service.account import Account
 from keystead.kits.membership.service.consents import Consents
 from keystead.kits.membership.service.crash_reports import crash_report_of
 from keystead.kits.membership.service.devices import Devices
-from keystead.kits.membership.service.ledger import Ledger, Recorded, Status, ToldPlan
+from keystead.kits.membership.service.ledger import Ledger
+from keystead.kits.membership.service.ledger_records import Recorded, Status, ToldPlan
 from keystead.kits.membership.service.outcomes import (
     ASKING,
     Entitled,

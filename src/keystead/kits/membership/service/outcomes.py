@@ -9,7 +9,7 @@ from uuid import UUID
 
 from keystead.errors import KeysteadError
 from keystead.kits.membership.models import ParsedMembership, Plan
-from keystead.kits.membership.service.ledger import Status
+from keystead.kits.membership.service.ledger_records import Status
 
 # The address of whoever asks, for what is logged. Whoever calls the service for somebody may set it.
 ASKING: Final = ContextVar("keystead membership: who asks", default="")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.service.ledger import Bonus, CrashReport, PlanNote, Received, Recorded, Status, check_user
+from keystead.kits.membership.service.ledger import check_user
+from keystead.kits.membership.service.ledger_records import Bonus, CrashReport, PlanNote, Received, Recorded, Status
 from keystead.kits.membership.service.outcomes import ASKING, KnownPlan, MembershipRefused
 from keystead.parts.apikeys import ApiKeys, IssuedApiKey, ListedApiKey, id_of
 

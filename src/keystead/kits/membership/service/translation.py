@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import httpx2
 
-from keystead.kits.membership.service.ledger import MOST_TOKENS, Status
+from keystead.kits.membership.service.ledger import MOST_TOKENS
+from keystead.kits.membership.service.ledger_records import Status
 from keystead.kits.membership.service.outcomes import Entitled, MembershipRefused
 from keystead.kits.membership.service.patreon import pause_s
 from keystead.schema.lifetime import duration_ms

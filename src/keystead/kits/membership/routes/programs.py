@@ -12,10 +12,11 @@ from pydantic import BaseModel, Field
 
 from keystead.http.responses import json_response
 from keystead.http.routing import KitRouter
-from keystead.kits.membership.account_routes import BonusesAnswer, MonthlyUsage, text_of
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.request import Authorization, Serving, bearer, refusal_of
-from keystead.kits.membership.service.ledger import MOST_TOKENS, CrashReport
+from keystead.kits.membership.routes.account import BonusesAnswer, MonthlyUsage, text_of
+from keystead.kits.membership.routes.request import Authorization, Serving, bearer, refusal_of
+from keystead.kits.membership.service.ledger import MOST_TOKENS
+from keystead.kits.membership.service.ledger_records import CrashReport
 from keystead.kits.membership.service.programs import LISTED_MAX, SOURCE, Programs, Standing
 
 _USER_MOST: Final = 64

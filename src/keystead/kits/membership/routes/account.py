@@ -16,11 +16,19 @@ from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import json_response
 from keystead.http.routing import KitRouter, translated
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.request import CONSENT_CODES, PROMOTION_CODES, Authorization, Serving, bearer, refusal_of
+from keystead.kits.membership.routes.request import (
+    CONSENT_CODES,
+    PROMOTION_CODES,
+    Authorization,
+    Serving,
+    bearer,
+    refusal_of,
+)
 from keystead.kits.membership.service import Members, MembershipRefused
 from keystead.kits.membership.service.account import PromotionStatus
 from keystead.kits.membership.service.consents import CONSENT_TYPES, Consent, ConsentType
-from keystead.kits.membership.service.ledger import MOST_TOKENS, Bonus, Status
+from keystead.kits.membership.service.ledger import MOST_TOKENS
+from keystead.kits.membership.service.ledger_records import Bonus, Status
 from keystead.kits.membership.service.promotions import Redeemed
 from keystead.schema.times import deadline_ms, moment
 
