@@ -38,7 +38,7 @@ async def start(
     try:
         with translated(refusal_of):
             await visit.count("start")
-            started = await visit.login.start(
+            started = await visit.login.sign_ins.start(
                 provider,
                 context="pwa" if context == "pwa" else "browser",
                 return_to=return_to or None,
@@ -75,7 +75,7 @@ async def callback(
             await visit.count("callback")
             if error is not None:
                 return await _render_provider_refusal(visit, provider, state, error)
-            done = await visit.login.callback(
+            done = await visit.login.sign_ins.callback(
                 provider,
                 code=code,
                 state=state,
@@ -123,7 +123,7 @@ def _render_finished(visit: LoginVisit, provider: str, done: Finished | Full) ->
 
 
 async def _render_provider_refusal(visit: LoginVisit, provider: str, state: str | None, error: str) -> Response:
-    to, word = await visit.login.refused_by_provider(provider, state, error)
+    to, word = await visit.login.sign_ins.refused_by_provider(provider, state, error)
     path, mark, fragment = to.partition("#")
     target = f"{path}{'&' if '?' in path else '?'}{quote(provider)}_oauth_error={quote(word)}{mark}{fragment}"
     if visit.wants_json:
@@ -149,9 +149,9 @@ async def confirm(visit: Visiting, provider: ProviderName) -> Response:
             await visit.count("callback")
             visit.refuse_forged(None)
             if fields["deny"]:
-                await visit.login.deny(provider, confirm, browser, visit.visitor)
+                await visit.login.sign_ins.deny(provider, confirm, browser, visit.visitor)
                 return visit.goes_on("/login")
-            done = await visit.login.confirm(
+            done = await visit.login.sign_ins.confirm(
                 provider,
                 confirm,
                 browser,
@@ -168,6 +168,6 @@ async def confirm(visit: Visiting, provider: ProviderName) -> Response:
 async def claim_session(visit: Visiting, provider: ProviderName, body: ClaimBody) -> Response:
     visit.refuse_cross_site()
     await visit.count("claim")
-    token = await visit.login.claim(provider, body.state, visit.read(visit.bridge), visit.token, visit.visitor)
+    token = await visit.login.sign_ins.claim(provider, body.state, visit.read(visit.bridge), visit.token, visit.visitor)
     cookies = visit.sid.set(token, visit.session_seconds), visit.bridge.clear()
     return json_response(ClaimedAnswer(), *cookies)
