@@ -72,7 +72,7 @@ def test_each_reason_of_the_service_has_a_status_and_each_status_a_reason() -> N
         node.args[0].value
         for source in sources
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("MembershipRefused", "_failing")
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("MembershipRefused", "refuse_failures")
         if isinstance(node.args[0], ast.Constant)
     }
     assert used == STATUS.keys()

@@ -116,7 +116,7 @@ async def test_without_tokens_nothing_is_passed_on(visit: Visit, patreon: FakePa
     told = await translate(visit, token)
     assert refusal(told) == (403, "PLAN_NOT_SUPPORTED", False)
     assert service.asked == []
-    await visit.members.grant_bonus("123", "gift", 100, "gift")
+    await visit.members.usage.grant_bonus("123", "gift", 100, "gift")
     assert (await translate(visit, token)).status_code == 200  # 120: more than there were, and the last
     assert refusal(await translate(visit, token))[1] == "PLAN_NOT_SUPPORTED"
     assert len(service.asked) == 1
@@ -128,7 +128,7 @@ async def test_a_quota_that_is_used_up_says_when_the_next_month_begins(
 ) -> None:
     token = await visit.sign_in()
     who = await visit.members.entitled(token)
-    await visit.members.record_usage(who, "e1", PRO)
+    await visit.members.usage.record_usage(who, "e1", PRO)
     told = await translate(visit, token)
     assert refusal(told) == (429, "QUOTA_EXCEEDED", False)
     assert int(told.headers["retry-after"]) == OCTOBER_S - clock() // 1000

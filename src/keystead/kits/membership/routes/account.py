@@ -224,7 +224,7 @@ def text_of(at_ms: int) -> str:
 def quota_headers(status: Status, members: Members) -> dict[str, str]:
     """What is left of the month, and when the next one begins."""
     left = max(0, status.tokens_limit - status.tokens_used)
-    return x_ratelimit_headers(status.tokens_limit, left, members.month_ends_s())
+    return x_ratelimit_headers(status.tokens_limit, left, members.usage.month_ends_s())
 
 
 # --- the routes ------------------------------------------------------------------------------------------------

@@ -14,16 +14,16 @@ from keystead.kits.membership.routes.request import Authorization, Serving, bear
 
 
 async def oauth_token(members: Serving, body: CodeBody) -> Response:
-    told = await members.exchange_code(body.code, body.redirect_uri, body.code_verifier)
+    told = await members.provider.exchange_code(body.code, body.redirect_uri, body.code_verifier)
     return JSONResponse(told, headers=NO_STORE)
 
 
 async def oauth_refresh(members: Serving, body: ProviderRefreshBody) -> Response:
-    return JSONResponse(await members.exchange_refresh_token(body.refresh_token), headers=NO_STORE)
+    return JSONResponse(await members.provider.exchange_refresh_token(body.refresh_token), headers=NO_STORE)
 
 
 async def membership(members: Serving, authorization: Authorization = None) -> Response:
-    told = await members.membership_by(bearer(authorization))
+    told = await members.provider.membership_by(bearer(authorization))
     return json_response(
         MembershipAnswer(
             user_id=told.user_id,

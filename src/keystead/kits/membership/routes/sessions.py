@@ -100,7 +100,7 @@ async def issue_tokens(
         if visit.token is not None:
             with translated(login_routes.refusal_of):
                 return await login_routes.exchange(visit)
-    return _respond_with_pair(await members.tokens(bearer(authorization), app_session))
+    return _respond_with_pair(await members.token_pairs.issue(bearer(authorization), app_session))
 
 
 async def refresh_tokens(
@@ -115,11 +115,11 @@ async def refresh_tokens(
             return await login_routes.refresh(login_routes.LoginVisit(request, login), body.refresh_token)
     if not body.refresh_token:
         raise MembershipRefused("MISSING_REFRESH_TOKEN", "send the refreshToken")
-    return _respond_with_pair(await members.refreshed(body.refresh_token, app_session))
+    return _respond_with_pair(await members.token_pairs.refresh(body.refresh_token, app_session))
 
 
 async def quota(members: Serving, authorization: Authorization = None) -> Response:
-    who, status = await members.quota(bearer(authorization))
+    who, status = await members.usage.quota(bearer(authorization))
     told = QuotaAnswer(
         monthly_usage=MonthlyUsage.of(status),
         plan=who.plan,

@@ -91,14 +91,14 @@ class Translation:
             task.exception()  # whoever waits is told; where nobody does any more, asyncio need not warn of it
 
     async def _refuse_without_tokens(self, who: Entitled) -> None:
-        status = await self._members.status_of(who.named.user, who.plan)
+        status = await self._members.usage.status_of(who.named.user, who.plan)
         if not status.is_exceeded or status.has_bonus_tokens:
             return
         if who.plan == "Free":
             raise MembershipRefused(
                 "PLAN_NOT_SUPPORTED", "this needs a paid plan, or bonus tokens", status=status, is_retryable=False
             )
-        wait_s = self._members.month_ends_s() - self._members.keys.now_ms() // 1000
+        wait_s = self._members.usage.month_ends_s() - self._members.keys.now_ms() // 1000
         raise MembershipRefused(
             "QUOTA_EXCEEDED",
             "this month's tokens are used up; the next month begins with new ones",
@@ -114,8 +114,8 @@ class Translation:
             _log.error("membership: the answer of translate_url does not say how many tokens it used: translate_tokens")
             raise MembershipRefused("API_ERROR", "the service answered without saying what it cost", is_retryable=False)
         # The id is made here: one that a client chose would let it use for nothing.
-        await self._members.record_usage(who, f"translate:{uuid4()}", tokens)
-        return Translated(answer, tokens, await self._members.status_of(who.named.user, who.plan))
+        await self._members.usage.record_usage(who, f"translate:{uuid4()}", tokens)
+        return Translated(answer, tokens, await self._members.usage.status_of(who.named.user, who.plan))
 
     async def _asked(self, url: str, body: bytes) -> bytes:
         """What the service answers. Nothing of the request goes along but its body."""
