@@ -59,7 +59,7 @@ async def test_each_row_exists_after_what_writes_it_and_none_after_a_logout(memb
     pair = await members.token_pairs.issue(token)
     pair = await members.token_pairs.refresh(pair.refresh_token)
     who = await members.entitled(pair.access_token)
-    await members.usage.tokens_used(who)
+    await members.tokens_used(who)
     assert members.crash_reports is not None
     assert members.webhooks is not None
     await members.crash_reports.hit("203.0.113.7")
@@ -143,7 +143,7 @@ async def test_a_database_that_is_away_is_marked_and_the_mark_goes_with_a_logout
 
     monkeypatch.setattr(ledger, "usage", away)
     with pytest.raises(LoadFailed):
-        await members.usage.tokens_used(who)
+        await members.tokens_used(who)
     marks = [key for key in await rows(store) if key.startswith("quota:") and key.endswith(":mark")]
     assert len(marks) == 1
     await members.logout(token)

@@ -75,7 +75,7 @@ async def test_usage_that_a_program_records_moves_the_quota_once_for_each_event(
     quota = await visit.quota(token)
     assert quota.json()["monthly_usage"]["tokens_used"] == 1_200
     assert quota.headers["x-ratelimit-remaining"] == str(PRO - 1_200)
-    assert await visit.members.usage.tokens_used(await visit.members.entitled(token)) == 1_200
+    assert await visit.members.tokens_used(await visit.members.entitled(token)) == 1_200
 
 
 @on_servers

@@ -31,7 +31,7 @@ async def visit(patreon: FakePatreon, clock: Clock) -> AsyncIterator[Visit]:
 
 async def use(visit: Visit, token: str, event: str, tokens: int) -> tuple[int, int, int]:
     who = await visit.members.entitled(token)
-    recorded = await visit.members.usage.record_usage(who, event, tokens)
+    recorded = await visit.members.record_usage(who, event, tokens)
     return recorded.from_quota, recorded.from_bonus, recorded.beyond
 
 
@@ -115,7 +115,7 @@ async def test_a_month_ends_at_midnight_in_utc_and_a_new_one_begins_with_nothing
         "is_exceeded": False,
     }
     assert told.headers["x-ratelimit-reset"] == str(NOVEMBER_S)
-    assert await visit.members.usage.tokens_used(await visit.members.entitled(token)) == 0
+    assert await visit.members.tokens_used(await visit.members.entitled(token)) == 0
     assert await use(visit, token, "e1", 100) == (100, 0, 0)  # it was counted in September, and is not again
     assert (await visit.quota(token)).json()["monthly_usage"]["tokens_used"] == 0
 

@@ -224,9 +224,9 @@ async def test_a_logout_at_the_beginning_of_a_month_forgets_the_quota_of_the_las
     clock.now_ms = 1_790_812_799_000  # one second before October 2026, UTC
     token = await signed_in(members)
     who = await members.entitled(token)
-    await members.usage.tokens_used(who)
+    await members.tokens_used(who)
     clock.pass_ms(2_000)
-    await members.usage.tokens_used(who)
+    await members.tokens_used(who)
     assert {key for key in await rows(store) if key.startswith("quota:")} == {"quota:123:2026-09", "quota:123:2026-10"}
     await members.logout(token)
     assert await rows(store) == set()

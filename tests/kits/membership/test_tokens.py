@@ -60,12 +60,12 @@ async def test_what_is_used_is_asked_of_the_database_once_until_more_is_used(
     token = await signed_in(members)
     who = await members.entitled(token)
     for used, event in ((7, "e1"), (7, "e1"), (14, "e2")):
-        await members.usage.record_usage(who, event, 7)
+        await members.record_usage(who, event, 7)
         before = ledger.questions
-        assert [await members.usage.tokens_used(who) for _ in range(3)] == [used] * 3
+        assert [await members.tokens_used(who) for _ in range(3)] == [used] * 3
         assert ledger.questions == before + 1
     await members.logout(token)
-    assert await members.usage.tokens_used(who) == 0
+    assert await members.tokens_used(who) == 0
     assert await rows(store) == set()
 
 

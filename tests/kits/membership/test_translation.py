@@ -128,7 +128,7 @@ async def test_a_quota_that_is_used_up_says_when_the_next_month_begins(
 ) -> None:
     token = await visit.sign_in()
     who = await visit.members.entitled(token)
-    await visit.members.usage.record_usage(who, "e1", PRO)
+    await visit.members.record_usage(who, "e1", PRO)
     told = await translate(visit, token)
     assert refusal(told) == (429, "QUOTA_EXCEEDED", False)
     assert int(told.headers["retry-after"]) == OCTOBER_S - clock() // 1000

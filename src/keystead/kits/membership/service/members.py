@@ -13,7 +13,7 @@ import httpx2
 from pydantic import SecretStr
 
 from keystead.errors import BadDeclaration, KeysteadError, StoreError, StoreUnavailable, Unreadable
-from keystead.kits.kit import Site, StandIn
+from keystead.kits.kit import Site
 from keystead.kits.membership.keys import MembershipKeys
 from keystead.kits.membership.models import CachedAuth, CachedMembership, CachedQuota, Plan, RefreshTokenData
 from keystead.kits.membership.service.account import Account
@@ -22,6 +22,7 @@ from keystead.kits.membership.service.consents import Consents
 from keystead.kits.membership.service.crash_reports import crash_report_of
 from keystead.kits.membership.service.devices import Devices
 from keystead.kits.membership.service.ledger import Ledger
+from keystead.kits.membership.service.ledger_records import Recorded
 from keystead.kits.membership.service.membership_loader import MembershipLoader
 from keystead.kits.membership.service.outcomes import (
     ASKING,
@@ -38,8 +39,8 @@ from keystead.kits.membership.service.outcomes import (
 from keystead.kits.membership.service.patreon import Patreon
 from keystead.kits.membership.service.programs import Programs
 from keystead.kits.membership.service.promotions import Promotions
-from keystead.kits.membership.service.provider_access import ProviderAccess, refuse_failures
-from keystead.kits.membership.service.settings import LIMITS, PATREON, MembershipSettings
+from keystead.kits.membership.service.provider_access import ProviderAccess, provider_of, refuse_failures, stand_in_of
+from keystead.kits.membership.service.settings import LIMITS, MembershipSettings
 from keystead.kits.membership.service.tables import is_user
 from keystead.kits.membership.service.token_pairs import TokenPairs
 from keystead.kits.membership.service.translation import Translation
@@ -49,7 +50,6 @@ from keystead.parts.apikeys import ApiKeys
 from keystead.parts.cache import Cache, LoadFailed
 from keystead.parts.jwt import AccessTokens, SigningKeys
 from keystead.parts.limit import AlignedWindow, FixedWindow, LimitReached, Limits, Rate, WhenDown
-from keystead.parts.oauth import Provider
 from keystead.parts.refresh import RefreshEvent, RefreshTokens
 from keystead.parts.schedule import Job, Run
 from keystead.schema import Bound
@@ -362,6 +362,14 @@ class Members:
             return None
         return [] if held is None else held.session_tokens
 
+    async def tokens_used(self, who: Entitled) -> int:
+        """See `UsageAccounts.tokens_used`."""
+        return await self.usage.tokens_used(who)
+
+    async def record_usage(self, who: Entitled, event_id: str, tokens: int) -> Recorded:
+        """See `UsageAccounts.record_usage`."""
+        return await self.usage.record_usage(who, event_id, tokens)
+
     # --- what the provider and applications tell -----------------------------------------------------------
 
     async def webhook(self, body: bytes, signature: str | None, event: str) -> Heard:
@@ -453,7 +461,7 @@ async def open_members(keys: MembershipKeys, settings: MembershipSettings, site:
     """The service for these settings, with an HTTP client for the provider, on the open tables of the site."""
     ledger = Ledger(site.tables_for("membership"))
     async with httpx2.AsyncClient(follow_redirects=False, verify=httpx2.create_ssl_context()) as http:
-        provider = _provider(settings, stand_in_of(settings, site))
+        provider = provider_of(settings, stand_in_of(settings, site))
         members = Members(
             keys, settings, site, Patreon(provider, http, site.now_ms, development=site.development), ledger
         )
@@ -461,21 +469,6 @@ async def open_members(keys: MembershipKeys, settings: MembershipSettings, site:
             yield members
         finally:
             await members.close()
-
-
-def stand_in_of(settings: MembershipSettings, site: Site) -> StandIn | None:
-    """Who answers in the place of the provider, where there is no client of it. In production there is nobody."""
-    return None if settings.client_id else site.stand_ins.get(PATREON.name)
-
-
-def _provider(settings: MembershipSettings, stand_in: StandIn | None) -> Provider:
-    if stand_in is not None:
-        return stand_in.provider
-    # In development the kit starts without a client. Nobody can sign in then, and the provider is not asked.
-    return settings.provider if settings.client_id else settings.provider.configured(**_UNSET)
-
-
-_UNSET: Final = {"client_id": "unset", "client_secret": "unset"}
 
 
 async def _all(forget: Callable[..., Awaitable[int]], before_ms: int) -> int:

@@ -13,15 +13,16 @@ from keystead.kits.kit import Site, StandIn
 from keystead.kits.membership.models import ParsedMembership
 from keystead.kits.membership.service.outcomes import MembershipRefused, token_expired
 from keystead.kits.membership.service.patreon import Patreon, TokenRejected, code_form
-from keystead.kits.membership.service.settings import MembershipSettings
+from keystead.kits.membership.service.settings import PATREON, MembershipSettings
 from keystead.parts.cache import TryLater
-from keystead.parts.oauth import ProviderRefused
+from keystead.parts.oauth import Provider, ProviderRefused
 
 _log = logging.getLogger("keystead.membership")
 
 _BEARER: Final = re.compile(r"[A-Za-z0-9._~+/-]{1,2048}=*", re.ASCII)
 _TRY_AGAIN_S: Final = 5
 TRY_PATH: Final = "/membership/try"
+_UNSET: Final = {"client_id": "unset", "client_secret": "unset"}
 
 
 class ProviderAccess:
@@ -94,3 +95,15 @@ def refuse_failures(reason: str, sentence: str) -> Iterator[None]:
         raise MembershipRefused(
             "PROVIDER_UNAVAILABLE", "the provider does not answer as it should; try again", retry_after_s=wait_s
         ) from None
+
+
+def stand_in_of(settings: MembershipSettings, site: Site) -> StandIn | None:
+    """Who answers in the place of the provider, where there is no client of it. In production there is nobody."""
+    return None if settings.client_id else site.stand_ins.get(PATREON.name)
+
+
+def provider_of(settings: MembershipSettings, stand_in: StandIn | None) -> Provider:
+    if stand_in is not None:
+        return stand_in.provider
+    # In development the kit starts without a client. Nobody can sign in then, and the provider is not asked.
+    return settings.provider if settings.client_id else settings.provider.configured(**_UNSET)
