@@ -18,7 +18,7 @@ from keystead.kits.login.service import Login, LoginRefused, Visitor
 from keystead.kits.visit import Visit
 from keystead.parts.limit import LimitReached
 
-# What each refusal of the service is in HTTP.
+# The HTTP status of each refusal.
 STATUS: Final = statuses(
     {
         400: "BAD_RETURN_TO BAD_CALLBACK STATE_INVALID STATE_REQUIRED",
@@ -39,7 +39,7 @@ _START_AGAIN: Final = frozenset({"STATE_INVALID", "PROVIDER_UNAVAILABLE"})
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """What is answered where the service refuses; None: the error is none of its refusals."""
+    """The HTTP refusal for an error of the service; None for any other error."""
     match error:
         case LoginRefused(reason=reason):
             status = STATUS[reason]

@@ -108,8 +108,8 @@ class Login:
 
     def _drop_untrusted(self, live: Live[Session] | Gone) -> Live[Session] | Gone:
         if live and (live.session.provider or DISCORD) not in self._clients:
-            # Whoever vouched for this login is no longer trusted here. It is not ended for good: a provider that is
-            # missing by mistake, in one process or for an hour, logs nobody out.
+            # The provider of this session is no longer configured. The session is hidden, not revoked: a provider that
+            # is missing by mistake, in one process or for an hour, signs nobody out.
             return Gone("unknown")
         return live
 

@@ -228,7 +228,7 @@ class SignIns:
         self._site.count("login", "login", "denied")
 
     async def _consume_pending(self, provider: str, confirm: str, browser: str | None) -> PendingLogin:
-        """The login that waits for an answer, which is consumed. Raises LoginRefused where there is none for us."""
+        """Consume the pending login (single use). Raises LoginRefused unless it is of this browser and provider."""
         self._client(provider)
         question = self._keys.login_confirm(digest(confirm)) if is_secret(confirm) else None
         pending = None if question is None else await _read_or_none(question.consume())
@@ -324,7 +324,7 @@ class SignIns:
 
     @contextmanager
     def _translate_provider_errors(self, provider: str) -> Iterator[None]:
-        """Turns what goes wrong with a provider into what a user is told, which holds nothing that it said."""
+        """Turns provider errors into refusals. The provider's own words are logged, never shown."""
         try:
             yield
         except ProviderUnavailable as error:
@@ -360,7 +360,7 @@ class SignIns:
         )
 
     async def _admit(self, session: Session, before: str | None, visitor: Visitor) -> New[Session]:
-        """A new session. The one that the browser had ends, whoever's it was: no login goes on with an old token."""
+        """Create a session, and revoke the one that the browser had, whoever owned it (session fixation)."""
         if before is not None:
             await self._sessions.revoke(before, Act(where=visitor.where, why="signed in again"))
         return await self._sessions.create(session, Act(where=visitor.where, why=f"with {session.provider or DISCORD}"))
@@ -388,7 +388,7 @@ def _session_of(pending: PendingLogin) -> Session:
 
 
 async def _read_or_none(reading: Awaitable[T]) -> T | None:
-    """What a record of a login holds; None: it is not there, or cannot be read, and then that login is over."""
+    """The record; None if it is absent or unreadable. Either way the sign-in is over."""
     try:
         return await reading
     except Unreadable:  # which the schema has logged

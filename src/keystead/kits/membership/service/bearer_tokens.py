@@ -35,7 +35,7 @@ class BearerTokens:
         self._access = access
 
     def read(self, bearer: str) -> Claimed:
-        """What a bearer token of either kind names. It asks nobody."""
+        """What a bearer token of either kind names, without a round trip."""
         if bearer.count(".") == 1:
             named = self._devices.named(bearer)
             if named is None:
@@ -49,7 +49,7 @@ class BearerTokens:
         return claimed
 
     def _log_refusal(self, reason: str) -> None:
-        """A token that nobody of ours made is an event. One that has expired is what honest clients come with."""
+        """Log a refused token: a forged one as a warning, an expired one, which is normal, as info."""
         level = logging.INFO if reason == "expired" else logging.WARNING
         event = {"event": "refused-token", "reason": reason, "client": ASKING.get()}
         _security.log(level, "membership: a bearer token was refused: %s", reason, extra=event)

@@ -1,4 +1,4 @@
-"""What a member can do, from the sign-in to the logout, and what the provider tells of them. It knows no HTTP."""
+"""The membership service: sign-in, sessions, plans, webhooks and sign-out. It knows no HTTP."""
 
 from __future__ import annotations
 
@@ -418,7 +418,7 @@ class Members:
         return record is None or record.created_at is None or deadline_ms(record.created_at) <= at_ms
 
     async def changed(self, user: str) -> None:
-        """Somebody's membership has changed: it is out of every cache when this returns."""
+        """Invalidate every cache entry of a user whose membership has changed."""
         await self.memberships.invalidate(self.keys.membership(user))
         for session in await self.sessions_of(user) or ():
             await self.entitlements.invalidate(self.keys.auth(session))
@@ -472,7 +472,7 @@ async def open_members(keys: MembershipKeys, settings: MembershipSettings, site:
 
 
 async def _all(forget: Callable[..., Awaitable[int]], before_ms: int) -> int:
-    """Forget in portions, so that nobody waits long for a lock."""
+    """Delete in batches, so that no lock is held for long."""
     total = 0
     while count := await forget(before_ms, most=_PORTION):
         total += count

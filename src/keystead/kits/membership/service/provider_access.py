@@ -81,7 +81,7 @@ class ProviderAccess:
 
 @contextmanager
 def refuse_failures(reason: str, sentence: str) -> Iterator[None]:
-    """Turns what goes wrong with the provider at a sign-in into a refusal. Its own words are not repeated."""
+    """Turns provider errors into refusals. The provider's own words are not repeated."""
     try:
         yield
     except ProviderRefused as error:

@@ -19,7 +19,7 @@ _CLEANUP_S: Final = 20  # a request may take 30 s
 
 
 async def clean_up(visit: Visiting, limit: Annotated[int | None, Query(ge=1, le=10_000)] = None) -> Response:
-    """It runs by itself every few minutes; this is for whoever cannot wait. Any number of calls at once do no harm."""
+    """Runs the clean-up now. It also runs on a schedule. Concurrent calls are safe."""
     settings = visit.sharing.settings
     secret, bearer = settings.cleanup_secret, visit.bearer
     is_known = secret is not None and bearer is not None and same(bearer, secret.get_secret_value())

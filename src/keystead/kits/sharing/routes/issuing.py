@@ -84,7 +84,7 @@ async def upload(
 
 
 def _check_upload(request: Request) -> None:
-    """A misspelt option would make a link that is open to all; a form would be kept with its borders."""
+    """Refuses unknown options, since a misspelt one could make a link public, and multipart forms."""
     unknown = sorted(set(request.query_params) - _UPLOAD_OPTIONS)
     if unknown:
         said = f"{unknown[0][:40]!r} is no option of an upload; there are {', '.join(sorted(_UPLOAD_OPTIONS))}, "

@@ -175,7 +175,7 @@ async def download(visit: Visiting, ticket: Annotated[str, Query(max_length=64)]
         "content-disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(found.name, safe='')}",
         "content-security-policy": _FILE_POLICY,
         "cache-control": "private, no-store",
-        # A proxy that takes in the whole file ahead of its receiver would hide where a download broke off.
+        # A buffering proxy would hide where a download broke off.
         "x-accel-buffering": "no",
     }
     if found.is_part:
@@ -184,7 +184,7 @@ async def download(visit: Visiting, ticket: Annotated[str, Query(max_length=64)]
 
 
 class _FileResponse(StreamingResponse):
-    """A file on its way. Where its receiver goes away, its body hears of it at once, and not when it is collected."""
+    """Streams a file. If the client disconnects, the body generator is closed at once, not at garbage collection."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -195,7 +195,7 @@ class _FileResponse(StreamingResponse):
 
 
 def _parse_range(header: str | None) -> tuple[int | None, int | None]:
-    """One range of bytes; several, and what is none, count as none, as HTTP allows."""
+    """A single byte range. Multiple and malformed ranges are ignored, as HTTP allows."""
     found = re.fullmatch(r"bytes=(\d{0,18})-(\d{0,18})", (header or "").replace(" ", ""))
     if found is None or not (found[1] or found[2]):
         return None, None

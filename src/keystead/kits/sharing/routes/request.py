@@ -29,7 +29,7 @@ UPLOAD_PATH: Final = "/api/receive/upload"
 DOWNLOAD_PATH: Final = "/api/receive/download"
 LINKS_PAGE: Final = "/share/links"
 _PREFETCH: Final = ("sec-purpose", "purpose", "x-purpose", "x-moz")
-# What each refusal of the service is in HTTP.
+# The HTTP status of each refusal.
 STATUS: Final = statuses(
     {
         400: (
@@ -52,7 +52,7 @@ STATUS: Final = statuses(
 
 
 def refusal_of(error: Exception, renamed: Mapping[str, str] | None = None) -> Refusal | None:
-    """What is answered where the service refuses; None: the error is none of its refusals."""
+    """The HTTP refusal for an error of the service; None for any other error."""
     match error:
         case SharingRefused(reason=reason):
             more = dict(error.more)
@@ -135,11 +135,11 @@ class SharingVisit(Visit):
 
     @property
     def is_looking(self) -> bool:
-        """Whether nobody really asked for it: HEAD asks what would be answered."""
+        """Whether this is a HEAD request, which must not use up a download."""
         return bool(self.request.scope.get("keystead.head"))
 
     def refuse_prefetch(self) -> None:
-        """A browser or a messenger that fetches what nobody has clicked must not use a link up."""
+        """Refuses prefetches: link previews must not use up a download."""
         if any("prefetch" in self.request.headers.get(name, "").lower() for name in _PREFETCH):
             raise Refusal(403, "NO_PREFETCH", "links are not opened before somebody asks for it")
 

@@ -36,7 +36,7 @@ class LinkAccess:
         self._now_ms = now_ms
 
     async def open(self, token: str | None) -> Payload:
-        """What a token holds, short or sealed; what it leads to is checked again. Raises SharingRefused."""
+        """The payload of a short or sealed token. Its URL is checked again. Raises SharingRefused."""
         if not token:
             raise SharingRefused("TOKEN_REQUIRED", "a link has a token; ask whoever sent it for the whole of it")
         if _SHORT.fullmatch(token):
@@ -59,14 +59,14 @@ class LinkAccess:
         return payload
 
     async def _is_extended(self, payload: Payload) -> bool:
-        """Whether its owner extended a link, so that its record lives longer than its sealed form says."""
+        """Whether the owner extended the link: then its record outlives the expiry in its sealed token."""
         if payload.id is None:
             return False
         link = await self._keys.link(payload.id).get().if_readable()
         return link is not None and deadline_ms(link.expires_at) > self._now_ms()
 
     async def find(self, payload: Payload) -> Link | None:
-        """The record of a link; None: it has none, because it was sealed elsewhere. Raises SharingRefused."""
+        """The record of a link; None for a link that was sealed elsewhere and has none. Raises SharingRefused."""
         if payload.id is None:
             return None
         link = await self._keys.link(payload.id).get().if_readable()
@@ -79,8 +79,8 @@ class LinkAccess:
     async def check_password(self, id: str, kept: str, given: str | None, where: str) -> None:
         if not given:
             raise SharingRefused("PASSWORD_REQUIRED", "this link asks for a password")
-        # Counted before it is compared, so that many guesses at once are no more than that many.
-        # And only while the link is there, so that nothing of it is left behind.
+        # Count each guess before comparing it: concurrent guesses cannot exceed the limit.
+        # Count only while the link exists: a deleted link leaves no counters behind.
         keys, client = self._keys, client_of(where)
         own, all_of_them = keys.guesses(id, client), keys.wrong_passwords(id)
         done = await keys.atomically(keys.link(id).exists().required(), own.increment(), all_of_them.increment())
@@ -93,7 +93,7 @@ class LinkAccess:
         await keys.atomically(keys.link(id).exists().required(), own.delete(), all_of_them.decrement())
 
     async def find_owned(self, id: str, owner_key: str | None, user: User | None = None) -> Link:
-        """The record of a link whose owner asks. Whether there is such a link is not told to others."""
+        """The link, for its owner. Raises NOT_OWNER for unknown ids, too, so that nobody can probe for links."""
         link = None
         if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", id):
             link = await self._keys.link(id).get().if_readable()

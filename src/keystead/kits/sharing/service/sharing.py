@@ -1,4 +1,4 @@
-"""What can be done with links, from the first upload to the last clean-up. It knows no HTTP."""
+"""The sharing service: upload, issue, resolve, download, extend and end links. It knows no HTTP."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Sharing:
 
     @asynccontextmanager
     async def _record_outcome(self, event: str, who: str, where: str) -> AsyncIterator[_Request]:
-        """Counts what comes of a request, and notes where it is refused. What is done notes itself, as it is done."""
+        """Counts the outcome of a request, and audits refusals. Successful changes write their own audit entries."""
         asked = _Request(who)
         try:
             with _refuse_if_busy():
@@ -127,7 +127,7 @@ class Sharing:
         self.site.count("sharing", event, "ok")
 
     async def note_stranger(self, event: str, where: str) -> None:
-        """Somebody asked for what takes a secret, and did not have it."""
+        """Count and audit a request that lacked the required secret."""
         self.site.count("sharing", event, "unauthorized")
         await self.refusals.note(f"{event}-refused", who="stranger", where=where, why="UNAUTHORIZED")
 
@@ -190,7 +190,7 @@ class Sharing:
                     "TOO_LARGE", f"this file is too large; {most} is the most that is taken here"
                 ) from None
             except BaseException:
-                # Also when the uploader has gone away. Where even this does not come about, the clean-up does it later.
+                # Also when the client disconnects. If this fails too, the clean-up job deletes the upload later.
                 await asyncio.shield(self._drop(issued.id))
                 raise
             if not await self.uploads.made_ready(issued, size):
@@ -321,7 +321,7 @@ class Sharing:
             if id is None or link is None:
                 raise SharingRefused("NOT_ENDABLE", "this link was made elsewhere, and ends when it expires")
             asked.link = id
-            # Who does not know the password of a link may not end it either.
+            # Ending a link that has a password takes the owner: whoever only holds the link may not know the password.
             if link.owner_only or link.password is not None or owner_key is not None:
                 self._access.check_owner(link, owner_key, user)
         else:
@@ -370,7 +370,7 @@ class Sharing:
             return expires_ms
 
     async def _drop(self, id: str) -> None:
-        """Delete a link and its file, if it has one here; what cannot go now, the clean-up takes."""
+        """Delete a link and its file, if it is stored here. The clean-up job retries what fails."""
         meta: EdgeMeta | None
         try:
             meta = await self.keys.meta(id).change(lambda one: one.model_copy(update={"expires_at": self._now}))
