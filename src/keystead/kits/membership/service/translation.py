@@ -108,7 +108,7 @@ class Translation:
         )
 
     async def _passed_on(self, url: str, who: Entitled, body: bytes) -> Translated:
-        answer = await self._asked(url, body)
+        answer = await self._post(url, body)
         tokens = _tokens_in(answer, self._settings.translate_tokens)
         if tokens is None:
             _log.error("membership: the answer of translate_url does not say how many tokens it used: translate_tokens")
@@ -117,7 +117,7 @@ class Translation:
         await self._members.usage.record_usage(who, f"translate:{uuid4()}", tokens)
         return Translated(answer, tokens, await self._members.usage.status_of(who.named.user, who.plan))
 
-    async def _asked(self, url: str, body: bytes) -> bytes:
+    async def _post(self, url: str, body: bytes) -> bytes:
         """What the service answers. Nothing of the request goes along but its body."""
         headers = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
         if self._settings.translate_key is not None:

@@ -67,7 +67,7 @@ async def upload(
         valid_until=valid_until,
         purpose=purpose,
         max_downloads=max_downloads,
-        password=_unquoted(visit.request.headers.get("x-link-password")),
+        password=_unquote(visit.request.headers.get("x-link-password")),
         owner_only=owner_only,
         message=message,
         theme=theme,
@@ -84,7 +84,7 @@ async def upload(
 
 
 def _check_upload(request: Request) -> None:
-    """Refuses unknown options, since a misspelt one could make a link public, and multipart forms."""
+    """Refuse unknown options (a misspelt one could make a link public) and forms (their boundaries would be stored)."""
     unknown = sorted(set(request.query_params) - _UPLOAD_OPTIONS)
     if unknown:
         said = f"{unknown[0][:40]!r} is no option of an upload; there are {', '.join(sorted(_UPLOAD_OPTIONS))}, "
@@ -103,7 +103,7 @@ def _content_length(request: Request) -> int | None:
     return int(length) if re.fullmatch("[0-9]{1,15}", length) else None
 
 
-def _unquoted(header: str | None) -> str | None:
+def _unquote(header: str | None) -> str | None:
     return None if header is None else unquote(header)
 
 
