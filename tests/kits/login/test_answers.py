@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from fastapi.routing import APIRoute
 
-from keystead.kits.login.routes import STATUS, router
+from keystead.kits.login.routes import router
+from keystead.kits.login.routes.request import STATUS
 from keystead.kits.login.service import LIMITS
 from tests.kits.login.browsing import ACCOUNT, BASE, HTML, Running, login_table, running
 from tests.kits.login.front import Front

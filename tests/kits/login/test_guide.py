@@ -10,8 +10,9 @@ from fastapi.routing import APIRoute
 
 from keystead.http import csrf, rate_limits
 from keystead.kits import visit
-from keystead.kits.login import KIT, LoginSettings, routes
-from keystead.kits.login.routes import STATUS, router
+from keystead.kits.login import KIT, LoginSettings
+from keystead.kits.login.routes import request, router, sessions, signing_in
+from keystead.kits.login.routes.request import STATUS
 from keystead.kits.login.service import LIMITS, refresh
 from keystead.parts.oauth import PRESETS
 from keystead.server import Settings, create_app
@@ -57,7 +58,9 @@ def test_the_guide_names_each_limit() -> None:
 
 
 def test_the_guide_names_each_error_with_its_status() -> None:
-    trees = [ast.parse(inspect.getsource(module)) for module in (routes, visit, csrf, rate_limits)]
+    trees = [
+        ast.parse(inspect.getsource(module)) for module in (request, sessions, signing_in, visit, csrf, rate_limits)
+    ]
     raised: dict[object, object] = {
         node.args[1].value: node.args[0].value
         for tree in trees

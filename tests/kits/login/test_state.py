@@ -364,8 +364,8 @@ async def test_a_provider_that_hangs_leaves_the_others_their_connections(provide
             login: Login = site.app.state.kits["login"]
 
             async def hanging() -> None:
-                started = await login.start("slow", context="browser", return_to=None, browser=None)
-                await login.callback(
+                started = await login.sign_ins.start("slow", context="browser", return_to=None, browser=None)
+                await login.sign_ins.callback(
                     "slow", code="x", state=started.state, iss=None, browser=started.browser, token=None
                 )
 

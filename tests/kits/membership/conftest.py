@@ -14,7 +14,7 @@ from keystead import Store
 from keystead.kits.kit import Site
 from keystead.kits.membership import Members, MembershipKeys, MembershipRefused, MembershipSettings
 from keystead.kits.membership.service import Ledger, Patreon
-from keystead.kits.membership.service.ledger import Usage
+from keystead.kits.membership.service.ledger_records import Usage
 from keystead.kits.membership.service.tables import LICENSE_HISTORY, MEMBERSHIP_TABLES, PROFILES
 from keystead.parts.tables import open_tables
 from tests.every_store import (

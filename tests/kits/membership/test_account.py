@@ -281,8 +281,8 @@ async def test_no_code_is_in_the_database(visit: Visit, tmp_path: Path) -> None:
 @on_servers
 async def test_what_an_app_has_used_of_a_bonus_only_grows(visit: Visit) -> None:
     token = await visit.sign_in()
-    await visit.members.grant_bonus("123", "b1", 100, "gift")
-    await visit.members.grant_bonus("123", "b2", 100, "gift")
+    await visit.members.usage.grant_bonus("123", "b1", 100, "gift")
+    await visit.members.usage.grant_bonus("123", "b2", 100, "gift")
 
     async def sync(**used: int) -> dict[str, int]:
         sent = [{"id": name, "used_tokens": tokens} for name, tokens in used.items()]

@@ -12,7 +12,8 @@ from sqlalchemy import func, select
 
 from keystead.errors import StoreUnavailable
 from keystead.kits.login import KIT as LOGIN
-from keystead.kits.membership.service.ledger import CrashReport, month_of
+from keystead.kits.membership.service.ledger import month_of
+from keystead.kits.membership.service.ledger_records import CrashReport
 from keystead.kits.membership.service.tables import CRASH_REPORTS, USAGE_EVENTS
 from keystead.parts.schedule import Run
 from keystead.server import Settings, create_app

@@ -52,7 +52,7 @@ async def test_of_swaps_at_the_same_moment_each_ends_the_one_before_it(members: 
 @on_all
 async def test_after_a_logout_nothing_of_the_user_is_left(members: Members, store: Store) -> None:
     token = await signed_in(members)
-    await members.tokens(token)
+    await members.token_pairs.issue(token)
     await members.entitled(token)
     assert len(await rows(store)) >= 6
     assert await members.logout(token) is True

@@ -11,7 +11,8 @@ import pytest
 from keystead import Store
 from keystead.errors import StoreUnavailable
 from keystead.kits.membership import Members
-from keystead.kits.membership.service.ledger import Usage, month_of
+from keystead.kits.membership.service.ledger import month_of
+from keystead.kits.membership.service.ledger_records import Usage
 from keystead.parts.cache import LoadFailed
 from tests.kits.membership.conftest import Books, FakePatreon, on_redis, refusal, rows, signed_in
 from tests.parts.sessions.conftest import Clock
@@ -55,8 +56,8 @@ def lives(left_s: int, seconds: int) -> bool:
 @on_redis
 async def test_each_row_exists_after_what_writes_it_and_none_after_a_logout(members: Members, store: Store) -> None:
     token = await signed_in(members)
-    pair = await members.tokens(token)
-    pair = await members.refreshed(pair.refresh_token)
+    pair = await members.token_pairs.issue(token)
+    pair = await members.token_pairs.refresh(pair.refresh_token)
     who = await members.entitled(pair.access_token)
     await members.tokens_used(who)
     assert members.crash_reports is not None

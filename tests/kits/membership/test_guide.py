@@ -13,8 +13,8 @@ from fastapi.routing import APIRoute
 
 from keystead.kits.membership import KIT, MembershipKeys, MembershipSettings
 from keystead.kits.membership.commands import COMMANDS
-from keystead.kits.membership.request import CONSENT_CODES, PROMOTION_CODES, STATUS
 from keystead.kits.membership.routes import router
+from keystead.kits.membership.routes.request import CONSENT_CODES, PROMOTION_CODES, STATUS
 from keystead.kits.membership.service import EVENTS, LIMITS, members, missing
 from keystead.kits.membership.service.crash_reports import LOGS_MOST
 from keystead.kits.membership.service.ledger import MONTHLY_TOKENS
@@ -72,7 +72,7 @@ def test_each_reason_of_the_service_has_a_status_and_each_status_a_reason() -> N
         node.args[0].value
         for source in sources
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("MembershipRefused", "_failing")
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("MembershipRefused", "refuse_failures")
         if isinstance(node.args[0], ast.Constant)
     }
     assert used == STATUS.keys()

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from keystead.errors import BadValue
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.service.ledger import MONTHLY_TOKENS, CrashReport, Ledger, Recorded, Usage, month_of
+from keystead.kits.membership.service.ledger import MONTHLY_TOKENS, Ledger, month_of
+from keystead.kits.membership.service.ledger_records import CrashReport, Recorded, Usage
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 from keystead.parts.tables import open_tables
 from tests import forking

@@ -126,15 +126,15 @@ async def test_a_thousand_requests_in_four_processes_ask_the_provider_once(
 async def test_twenty_uses_of_a_refresh_token_in_two_processes_get_one_successor(
     members: Members, crowd: Crowd
 ) -> None:
-    first = await members.tokens(await signed_in(members))
+    first = await members.token_pairs.issue(await signed_in(members))
     found = await crowd.do(*[("refresh", 10, first.refresh_token)] * 2)
     [successor] = set(found)
     assert successor != first.refresh_token
     # Whoever lost the answer comes again with the old one, and whoever got it goes on with the new one.
-    assert (await members.refreshed(first.refresh_token)).refresh_token == successor
-    third = (await members.refreshed(successor)).refresh_token
-    assert await refusal(members.refreshed(first.refresh_token)) == "INVALID_REFRESH_TOKEN"
-    assert await refusal(members.refreshed(third)) == "INVALID_REFRESH_TOKEN"
+    assert (await members.token_pairs.refresh(first.refresh_token)).refresh_token == successor
+    third = (await members.token_pairs.refresh(successor)).refresh_token
+    assert await refusal(members.token_pairs.refresh(first.refresh_token)) == "INVALID_REFRESH_TOKEN"
+    assert await refusal(members.token_pairs.refresh(third)) == "INVALID_REFRESH_TOKEN"
 
 
 @on_urls("sqlite", "redis", "cluster", "postgres", "mariadb")
@@ -150,15 +150,15 @@ async def test_tokens_that_are_asked_for_during_a_logout_are_not_left_behind(
 
 @on_urls("sqlite", "redis", "cluster")
 async def test_a_reuse_in_one_process_ends_the_access_tokens_in_the_others(members: Members, crowd: Crowd) -> None:
-    first = await members.tokens(await signed_in(members))
-    second = await members.refreshed(first.refresh_token)
-    third = await members.refreshed(second.refresh_token)
+    first = await members.token_pairs.issue(await signed_in(members))
+    second = await members.token_pairs.refresh(first.refresh_token)
+    third = await members.token_pairs.refresh(second.refresh_token)
     assert await crowd.do(*[("entitled", 25, third.access_token)] * 2) == ["Pro"] * 50
     found = await crowd.do(("refresh", 1, first.refresh_token), ("refresh", 50, third.refresh_token))
     assert found[0] == "INVALID_REFRESH_TOKEN"
     for pair in (first, second, third):
         assert set(await crowd.do(*[("entitled", 25, pair.access_token)] * 2)) == {"SESSION_INVALID"}
-    assert await refusal(members.refreshed(third.refresh_token)) == "INVALID_REFRESH_TOKEN"
+    assert await refusal(members.token_pairs.refresh(third.refresh_token)) == "INVALID_REFRESH_TOKEN"
 
 
 @on_urls("sqlite", "redis")

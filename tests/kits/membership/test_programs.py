@@ -15,7 +15,7 @@ import pytest
 
 from keystead.kits.membership import Members
 from keystead.kits.membership.keys import MembershipKeys
-from keystead.kits.membership.service.ledger import ToldPlan
+from keystead.kits.membership.service.ledger_records import ToldPlan
 from tests.kits.membership.conftest import FakePatreon, on_all, on_servers, refusal
 from tests.kits.membership.test_quota import changes_to
 from tests.kits.membership.visiting import Visit, bearer, signature, visiting

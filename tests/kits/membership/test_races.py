@@ -38,7 +38,7 @@ async def test_a_token_that_the_provider_refuses_does_not_end_a_sign_in_that_cam
     members: Members, patreon: FakePatreon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = await signed_in(members)
-    withdrawn, new = members._withdrawn, ""
+    withdrawn, new = members.loader.end_withdrawn, ""
 
     async def later(*given: Any) -> None:
         nonlocal new
@@ -46,7 +46,7 @@ async def test_a_token_that_the_provider_refuses_does_not_end_a_sign_in_that_cam
         new = await signed_in(members)
         await withdrawn(*given)
 
-    monkeypatch.setattr(members, "_withdrawn", later)
+    monkeypatch.setattr(members.loader, "end_withdrawn", later)
     patreon.says(answer({}, 401))
     assert await refusal(members.sync(old)) == "PATREON_TOKEN_EXPIRED"
     assert await works(members, new)
@@ -90,18 +90,18 @@ async def test_a_refresh_under_way_does_not_survive_the_end_of_all_sessions(
     members: Members, patreon: FakePatreon, store: Store
 ) -> None:
     token = await signed_in(members)
-    pair = await members.tokens(token)
+    pair = await members.token_pairs.issue(token)
     await members.changed("123")
     tell = patreon.holds()
     asked = patreon.questions
-    refreshing = asyncio.create_task(refusal(members.refreshed(pair.refresh_token)))
+    refreshing = asyncio.create_task(refusal(members.token_pairs.refresh(pair.refresh_token)))
     await patreon.server.until_asked("/identity", asked + 1)
     assert await members.logout_all(token) == 1
     tell()
     assert await refreshing is not None
     await members.close()
     assert await rows(store) == set()
-    assert await refusal(members.refreshed(pair.refresh_token)) == "INVALID_REFRESH_TOKEN"
+    assert await refusal(members.token_pairs.refresh(pair.refresh_token)) == "INVALID_REFRESH_TOKEN"
 
 
 @everywhere

@@ -44,7 +44,7 @@ async def test_to_validate_and_to_ask_what_a_bearer_may_do_is_one_round_trip(
         keys = MembershipKeys(store, seal=RING, now_ms=clock)
         members = Members(keys, settings, site, Patreon(settings.provider, http, clock, development=True), ledger)
         token = await signed_in(members)
-        pair = await members.tokens(token)
+        pair = await members.token_pairs.issue(token)
         await members.entitled(token)
         for ask in (
             lambda: members.validate(token),

@@ -16,35 +16,35 @@ from tests.parts.sessions.conftest import Clock
 
 @on_all
 async def test_twenty_uses_of_one_refresh_token_get_one_successor(members: Members) -> None:
-    pair = await members.tokens(await signed_in(members))
-    found = await asyncio.gather(*(members.refreshed(pair.refresh_token) for _ in range(20)))
+    pair = await members.token_pairs.issue(await signed_in(members))
+    found = await asyncio.gather(*(members.token_pairs.refresh(pair.refresh_token) for _ in range(20)))
     assert len({one.refresh_token for one in found}) == 1
     assert found[0].refresh_token != pair.refresh_token
 
 
 @here
 async def test_an_old_refresh_token_ends_them_all(members: Members) -> None:
-    first = await members.tokens(await signed_in(members))
-    second = await members.refreshed(first.refresh_token)
-    third = await members.refreshed(second.refresh_token)
-    assert await refusal(members.refreshed(first.refresh_token)) == "INVALID_REFRESH_TOKEN"
-    assert await refusal(members.refreshed(third.refresh_token)) == "INVALID_REFRESH_TOKEN"
+    first = await members.token_pairs.issue(await signed_in(members))
+    second = await members.token_pairs.refresh(first.refresh_token)
+    third = await members.token_pairs.refresh(second.refresh_token)
+    assert await refusal(members.token_pairs.refresh(first.refresh_token)) == "INVALID_REFRESH_TOKEN"
+    assert await refusal(members.token_pairs.refresh(third.refresh_token)) == "INVALID_REFRESH_TOKEN"
 
 
 @on_all
 async def test_a_new_sign_in_ends_the_tokens_of_the_old_one(members: Members, store: Store) -> None:
-    pair = await members.tokens(await signed_in(members))
+    pair = await members.token_pairs.issue(await signed_in(members))
     assert (await members.entitled(pair.access_token)).plan == "Pro"
     await signed_in(members)
     assert await refusal(members.entitled(pair.access_token)) == "SESSION_INVALID"
-    assert await refusal(members.refreshed(pair.refresh_token)) == "INVALID_REFRESH_TOKEN"
+    assert await refusal(members.token_pairs.refresh(pair.refresh_token)) == "INVALID_REFRESH_TOKEN"
     assert not [key for key in await rows(store) if key.startswith("refresh:")]
 
 
 @here
 async def test_an_access_token_says_whom_it_is_for(members: Members, ledger: Books) -> None:
     await ledger.grant_bonus("123", "welcome", 25_000, "welcome", 0)
-    pair = await members.tokens(await signed_in(members), "window 1")
+    pair = await members.token_pairs.issue(await signed_in(members), "window 1")
     access = members.access.check(pair.access_token)
     assert access
     assert access.sub == str((await ledger.profile_of("123", 0)).id)
@@ -73,7 +73,7 @@ async def test_what_is_used_is_asked_of_the_database_once_until_more_is_used(
 async def test_a_session_has_one_pair_of_tokens(members: Members, store: Store) -> None:
     token = await signed_in(members)
     for _ in range(3):
-        await members.tokens(token)
+        await members.token_pairs.issue(token)
     assert len([key for key in await rows(store) if key.startswith("refresh:")]) == 1
 
 
@@ -81,23 +81,23 @@ async def test_a_session_has_one_pair_of_tokens(members: Members, store: Store) 
 async def test_a_refresh_token_is_not_used_up_while_the_provider_is_away(
     members: Members, patreon: FakePatreon, clock: Clock
 ) -> None:
-    pair = await members.tokens(await signed_in(members))
+    pair = await members.token_pairs.issue(await signed_in(members))
     await members.changed("123")
     patreon.says(answer({}, 500))
-    assert await refusal(members.refreshed(pair.refresh_token)) == "PROVIDER_UNAVAILABLE"
+    assert await refusal(members.token_pairs.refresh(pair.refresh_token)) == "PROVIDER_UNAVAILABLE"
     patreon.says(None)
     await members.changed("123")
     clock.pass_ms(3_600_000)
-    assert (await members.refreshed(pair.refresh_token)).refresh_token != pair.refresh_token
+    assert (await members.token_pairs.refresh(pair.refresh_token)).refresh_token != pair.refresh_token
 
 
 @here
 async def test_a_refresh_token_that_was_made_up_is_told_nothing(members: Members) -> None:
-    pair = await members.tokens(await signed_in(members))
+    pair = await members.token_pairs.issue(await signed_in(members))
     secret = pair.refresh_token.partition(".")[0]
     for made_up in ("", "x", f"{secret}.0.{'A' * 43}", f"{secret}.7.{'A' * 43}"):
-        assert await refusal(members.refreshed(made_up)) == "INVALID_REFRESH_TOKEN"
-    assert await refusal(members.refreshed(pair.refresh_token)) is None
+        assert await refusal(members.token_pairs.refresh(made_up)) == "INVALID_REFRESH_TOKEN"
+    assert await refusal(members.token_pairs.refresh(pair.refresh_token)) is None
 
 
 @here
@@ -108,13 +108,13 @@ async def test_tokens_that_are_made_while_a_logout_deletes_the_session_are_not_l
     token = await signed_in(members)
     named = members.devices.named(token)
     assert named is not None
-    counts = members._counts
+    counts = members.is_current
 
     async def meanwhile(asked: Named) -> bool | None:
         await members.keys.user_token("123").delete()
         await members.keys.session(named.session).delete()
         return await counts(asked)
 
-    monkeypatch.setattr(members, "_counts", meanwhile)
-    assert await refusal(members.tokens(token)) == "SESSION_INVALID"
+    monkeypatch.setattr(members, "is_current", meanwhile)
+    assert await refusal(members.token_pairs.issue(token)) == "SESSION_INVALID"
     assert await rows(store) == set()

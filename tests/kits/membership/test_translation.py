@@ -116,7 +116,7 @@ async def test_without_tokens_nothing_is_passed_on(visit: Visit, patreon: FakePa
     told = await translate(visit, token)
     assert refusal(told) == (403, "PLAN_NOT_SUPPORTED", False)
     assert service.asked == []
-    await visit.members.grant_bonus("123", "gift", 100, "gift")
+    await visit.members.usage.grant_bonus("123", "gift", 100, "gift")
     assert (await translate(visit, token)).status_code == 200  # 120: more than there were, and the last
     assert refusal(await translate(visit, token))[1] == "PLAN_NOT_SUPPORTED"
     assert len(service.asked) == 1

@@ -143,7 +143,7 @@ async def test_a_name_that_is_strange_keeps_nobody_out(members: Members, patreon
     assert all(
         len(one or "") <= 320 for one in (found.email, found.full_name, found.patron_status, found.next_charge_date)
     )
-    assert (await members.tokens(token)).access_token
+    assert (await members.token_pairs.issue(token)).access_token
 
 
 @here

@@ -53,10 +53,10 @@ async def main(what: str, store_url: str, provider_url: str, database_url: str, 
             return (await members.validate(token)).membership.plan
 
         async def refresh() -> str:
-            return (await members.refreshed(token)).refresh_token
+            return (await members.token_pairs.refresh(token)).refresh_token
 
         async def tokens() -> str:
-            return (await members.tokens(token)).refresh_token
+            return (await members.token_pairs.issue(token)).refresh_token
 
         async def logout() -> str:
             return str(await members.logout(token))

@@ -240,7 +240,7 @@ async def test_of_fifty_guesses_at_once_ten_are_compared(
         compared += 1
         return False
 
-    monkeypatch.setattr("keystead.kits.sharing.service.sharing.matches", matches)
+    monkeypatch.setattr("keystead.kits.sharing.service.link_access.matches", matches)
 
     async def guess(number: int) -> str:
         with Reason() as reason:

@@ -75,7 +75,7 @@ async def test_the_secret_is_compared_in_constant_time(site: Running, monkeypatc
         compared.append((one, other))
         return False
 
-    monkeypatch.setattr("keystead.kits.sharing.routes.same", same)
+    monkeypatch.setattr("keystead.kits.sharing.routes.clean_up.same", same)
     assert refused(await site.visitor().clean_up()) == (401, "UNAUTHORIZED")
     assert compared == [("the secret of the clean-up", "the secret of the clean-up")]
 

@@ -159,8 +159,8 @@ async def test_a_password_in_flight_leaves_nothing_of_a_link_that_is_ended(
         return False if kept else "a hash"
 
     # A slow hash is slow in every order.
-    monkeypatch.setattr("keystead.kits.sharing.service.sharing.hashed", at_once)
-    monkeypatch.setattr("keystead.kits.sharing.service.sharing.matches", at_once)
+    monkeypatch.setattr("keystead.kits.sharing.service.issuing.hashed", at_once)
+    monkeypatch.setattr("keystead.kits.sharing.service.link_access.matches", at_once)
 
     async def prepare(sharing: Sharing, clock: Clock) -> Any:
         wanted = Wanted(password="open")
@@ -227,7 +227,7 @@ async def test_a_clean_up_and_an_end_at_once_leave_nothing(race: Race) -> None:
 async def test_an_upload_that_is_ended_on_its_way_does_not_come_about(
     race: Race, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("keystead.kits.sharing.service.sharing._new_short", lambda: SHORT)
+    monkeypatch.setattr("keystead.kits.sharing.service.issuing._new_short", lambda: SHORT)
     seen = set()
 
     async def nothing(sharing: Sharing, clock: Clock) -> Any:

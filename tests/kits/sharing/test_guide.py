@@ -14,9 +14,11 @@ from fastapi.routing import APIRoute
 
 from keystead.http import csrf, rate_limits
 from keystead.kits import visit
-from keystead.kits.sharing import KIT, SharingKeys, SharingSettings, routes
-from keystead.kits.sharing.routes import STATUS, router
-from keystead.kits.sharing.service import LIMITS, clean_up, sharing, tickets, uploads
+from keystead.kits.sharing import KIT, SharingKeys, SharingSettings
+from keystead.kits.sharing.routes import issuing, owner_pages, receiving, request, router
+from keystead.kits.sharing.routes.request import STATUS
+from keystead.kits.sharing.service import LIMITS, clean_up, link_access, tickets, uploads
+from keystead.kits.sharing.service import issuing as link_issuing
 from keystead.kits.sharing.service import settings as settings_module
 from keystead.parts import passwords
 from keystead.server import Settings, create_app
@@ -101,7 +103,7 @@ def test_the_guide_names_each_key() -> None:
 def test_the_guide_names_each_error_with_its_status() -> None:
     raised = {
         constant(call.args[1]): constant(call.args[0])
-        for module in (routes, visit, csrf, rate_limits)
+        for module in (issuing, owner_pages, receiving, request, visit, csrf, rate_limits)
         for call in calls(module, "Refusal")
     }
     told = [(plain(code), int(plain(status))) for code, status, _ in rows("Code")]
@@ -121,17 +123,17 @@ def test_each_reason_of_the_service_has_a_status_and_each_status_a_reason() -> N
 
 
 def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
-    assert f"guessed {sharing._PASSWORD_TRIES} times" in GUIDE
-    assert f"and {sharing._PASSWORD_TRIES_OF_ALL} times by all" in GUIDE
+    assert f"guessed {link_access._PASSWORD_TRIES} times" in GUIDE
+    assert f"and {link_access._PASSWORD_TRIES_OF_ALL} times by all" in GUIDE
     assert f"takes {uploads._AT_ONCE} uploads at once, {uploads._OF_ONE} of one client" in GUIDE
     assert f"hashes {passwords._WAITING_MAX} passwords at once" in GUIDE
     assert f"silent for {uploads._STALLED_S} seconds" in GUIDE
     assert f"renewed it every {uploads._RENEWED_EVERY_MS // 1000} seconds" in GUIDE
     assert ("not renewed for three minutes" in GUIDE, uploads.LEASE_MS) == (True, 180_000)
     assert f"{tickets._LOST_MAX_BYTES // 2**20} MiB are sent again" in GUIDE
-    assert f"name of 1 to {sharing.RECEIVER_MAX} characters" in GUIDE
-    assert f"from 1 to {sharing._MAX_DOWNLOADS:,}" in GUIDE
-    assert f"at most {sharing.MESSAGE_MAX} characters" in GUIDE
+    assert f"name of 1 to {link_issuing.RECEIVER_MAX} characters" in GUIDE
+    assert f"from 1 to {link_issuing._MAX_DOWNLOADS:,}" in GUIDE
+    assert f"at most {link_issuing.MESSAGE_MAX} characters" in GUIDE
     first, longest = clean_up._RETRY_MS // 60_000, clean_up._RETRY_MAX_MS // 3_600_000
     assert f"after {first} minutes, {first * 2}, {first * 4}, up to {longest} hours" in GUIDE
 

@@ -50,7 +50,7 @@ WAYS: dict[str, Callable[[Sharing], Awaitable[Any]]] = {
 async def test_a_process_that_dies_at_any_command_leaves_nothing_that_is_not_found(
     store: Store, folder: Path, clock: Clock, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("keystead.kits.sharing.service.sharing._new_short", lambda: SHORT)
+    monkeypatch.setattr("keystead.kits.sharing.service.issuing._new_short", lambda: SHORT)
     kept, lives = Kept(store), 0
     while True:
         dying = service_on(Mortal(store, lives), folder, clock)
@@ -165,7 +165,7 @@ async def test_a_second_link_to_a_file_that_dies_at_any_command_takes_nothing_fr
 async def test_while_a_file_is_on_its_way_its_link_opens_nothing(
     site: Running, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("keystead.kits.sharing.service.sharing._new_short", lambda: SHORT)
+    monkeypatch.setattr("keystead.kits.sharing.service.issuing._new_short", lambda: SHORT)
     seen = []
 
     async def body() -> AsyncIterator[bytes]:

@@ -95,7 +95,7 @@ async def test_an_id_or_a_short_token_that_is_taken_is_not_written_over(
     store: Store, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = service_on(store, folder, clock)
-    module = "keystead.kits.sharing.service.sharing"
+    module = "keystead.kits.sharing.service.issuing"
     ids, shorts = iter(["Aaaaaaaaaa", "Aaaaaaaaaa", "Bbbbbbbbbb", "Cccccccccc"]), iter("1112")
     monkeypatch.setattr(f"{module}._new_id", lambda: next(ids))
     monkeypatch.setattr(f"{module}._new_short", lambda: f"{next(shorts)}aaaaaaaaa")
@@ -167,7 +167,7 @@ async def test_after_five_tries_for_a_short_token_it_is_given_up(folder: Path, m
             tries += 1
             return "aaaaaaaaaa"
 
-        monkeypatch.setattr("keystead.kits.sharing.service.sharing._new_short", taken)
+        monkeypatch.setattr("keystead.kits.sharing.service.issuing._new_short", taken)
         visitor = site.visitor()
         await visitor.issue()
         before = await site.keys()

@@ -1,7 +1,8 @@
 """What a member can do, from the sign-in to the logout, and what the provider tells of them. It knows no HTTP."""
 
-from keystead.kits.membership.service.ledger import CrashReport, Ledger
-from keystead.kits.membership.service.members import TRY_PATH, Members, open_members
+from keystead.kits.membership.service.ledger import Ledger
+from keystead.kits.membership.service.ledger_records import CrashReport
+from keystead.kits.membership.service.members import Members, open_members
 from keystead.kits.membership.service.outcomes import (
     ASKING,
     Entitled,
@@ -13,6 +14,7 @@ from keystead.kits.membership.service.outcomes import (
     TokenPair,
 )
 from keystead.kits.membership.service.patreon import Patreon, plan_of
+from keystead.kits.membership.service.provider_access import TRY_PATH
 from keystead.kits.membership.service.settings import LIMITS, PATREON, MembershipSettings, missing
 from keystead.kits.membership.service.webhook import EVENTS
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from keystead.errors import StoreError
 from keystead.kits.membership.service.consents import Consent, Consents, ConsentType
-from keystead.kits.membership.service.ledger import Bonus, Status
+from keystead.kits.membership.service.ledger_records import Bonus, Status
 from keystead.kits.membership.service.outcomes import Entitled, MembershipRefused
 from keystead.kits.membership.service.promotions import NotRedeemed, Promotions, Redeemed
 
@@ -78,7 +78,7 @@ class Account:
         welcome, tokens, failed = 0, self._members.settings.welcome_bonus, []
         if tokens:
             try:
-                is_new = await self._members.grant_bonus(user, WELCOME, tokens, WELCOME)
+                is_new = await self._members.usage.grant_bonus(user, WELCOME, tokens, WELCOME)
                 welcome = tokens if is_new else 0
             except StoreError as error:
                 _log.warning("membership: a welcome bonus could not be granted: %s", error.code)
@@ -87,7 +87,7 @@ class Account:
             "promotion": self._promotion_status(user, now_ms),
             "consent": self._consents.latest_of(user),
             "bonus_tokens": self._members.ledger.bonuses(user),
-            "quota": self._members.status_of(user, who.plan),
+            "quota": self._members.usage.status_of(user, who.plan),
         }
         ends = dict(zip(asked, await asyncio.gather(*asked.values(), return_exceptions=True), strict=True))
         errors = {name: end for name, end in ends.items() if isinstance(end, BaseException)}
@@ -129,7 +129,7 @@ class Account:
         who = await self._admit(bearer, "redeem")
         found = await self.promotions.redeem(who.named.user, code, self._members.keys.now_ms())
         if isinstance(found, Redeemed):
-            await self._members.bonuses_changed(who.named.user)
+            await self._members.usage.bonuses_changed(who.named.user)
         return found
 
     async def promotion(self, bearer: str) -> PromotionStatus:
@@ -152,5 +152,5 @@ class Account:
         user = (await self._admit(bearer, "bonus_sync")).named.user
         synced = await self._members.ledger.sync_bonuses(user, used)
         if synced:
-            await self._members.bonuses_changed(user)
+            await self._members.usage.bonuses_changed(user)
         return synced

@@ -8,7 +8,7 @@ from typing import Any, Final, overload
 
 from pydantic import TypeAdapter, ValidationError
 
-from keystead.kits.membership.service.ledger import CrashReport
+from keystead.kits.membership.service.ledger_records import CrashReport
 from keystead.kits.membership.service.outcomes import MembershipRefused
 
 LOGS_MOST: Final = 102_400  # characters

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from keystead.errors import KeysteadError
 from keystead.kits.membership.models import ParsedMembership, Plan
-from keystead.kits.membership.service.ledger import Status
+from keystead.kits.membership.service.ledger_records import Status
+from keystead.parts.cache import LoadFailed
 
 # The address of whoever asks, for what is logged. Whoever calls the service for somebody may set it.
 ASKING: Final = ContextVar("keystead membership: who asks", default="")
@@ -118,4 +119,13 @@ def session_invalid() -> MembershipRefused:
 def token_expired() -> MembershipRefused:
     return MembershipRefused(
         "PATREON_TOKEN_EXPIRED", "the provider does not vouch for this session any more; sign in again"
+    )
+
+
+def unavailable(error: LoadFailed) -> MembershipRefused:
+    wait = max(1, -(-int(error.retry_after.total_seconds() * 1000) // 1000))
+    return MembershipRefused(
+        "PROVIDER_UNAVAILABLE",
+        "what is paid for cannot be asked at the moment; sessions stay as they are; try again",
+        retry_after_s=wait,
     )

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.service.ledger import (
-    Bonus,
-    CrashReport,
-    PlanNote,
-    Received,
-    Recorded,
-    Status,
-    check_user,
-)
+from keystead.kits.membership.service.ledger import check_user
+from keystead.kits.membership.service.ledger_records import Bonus, CrashReport, PlanNote, Received, Recorded, Status
 from keystead.kits.membership.service.outcomes import ASKING, KnownPlan, MembershipRefused
 from keystead.parts.apikeys import ApiKeys, IssuedApiKey, ListedApiKey, id_of
 
@@ -88,23 +81,23 @@ class Programs:
     async def record_usage(self, user: str, event_id: str, tokens: int) -> tuple[Recorded, Standing]:
         """Count what a member has used, once for each `event_id`, and how they stand after it."""
         check_user(user)
-        known = await self._members.plan_of(user)
-        recorded = await self._members.count_usage(user, known.plan, event_id, tokens)
+        known = await self._members.usage.plan_of(user)
+        recorded = await self._members.usage.count_usage(user, known.plan, event_id, tokens)
         return recorded, await self._standing(user, known)
 
     async def grant_bonus(self, user: str, bonus_id: str, tokens: int, source: str = SOURCE) -> tuple[bool, Standing]:
         """Give a member tokens beside their quota, once for each `bonus_id`; whether it is new, and how they stand."""
         check_user(user)
-        is_new = await self._members.grant_bonus(user, bonus_id, tokens, source)
+        is_new = await self._members.usage.grant_bonus(user, bonus_id, tokens, source)
         return is_new, await self.standing(user)
 
     async def standing(self, user: str) -> Standing:
         """How a member stands this month."""
         check_user(user)
-        return await self._standing(user, await self._members.plan_of(user, may_be_stale=True))
+        return await self._standing(user, await self._members.usage.plan_of(user, may_be_stale=True))
 
     async def _standing(self, user: str, known: KnownPlan) -> Standing:
-        status = await self._members.status_of(user, known.plan)
+        status = await self._members.usage.status_of(user, known.plan)
         return Standing(user, known.plan, known.is_stale, status, await self._members.ledger.bonuses(user))
 
     async def plan_history(self, user: str, most: int = LISTED_MAX) -> list[PlanNote]:

@@ -11,7 +11,8 @@ from uuid import uuid4
 
 import httpx2
 
-from keystead.kits.membership.service.ledger import MOST_TOKENS, Status
+from keystead.kits.membership.service.ledger import MOST_TOKENS
+from keystead.kits.membership.service.ledger_records import Status
 from keystead.kits.membership.service.outcomes import Entitled, MembershipRefused
 from keystead.kits.membership.service.patreon import pause_s
 from keystead.schema.lifetime import duration_ms
@@ -90,14 +91,14 @@ class Translation:
             task.exception()  # whoever waits is told; where nobody does any more, asyncio need not warn of it
 
     async def _refuse_without_tokens(self, who: Entitled) -> None:
-        status = await self._members.status_of(who.named.user, who.plan)
+        status = await self._members.usage.status_of(who.named.user, who.plan)
         if not status.is_exceeded or status.has_bonus_tokens:
             return
         if who.plan == "Free":
             raise MembershipRefused(
                 "PLAN_NOT_SUPPORTED", "this needs a paid plan, or bonus tokens", status=status, is_retryable=False
             )
-        wait_s = self._members.month_ends_s() - self._members.keys.now_ms() // 1000
+        wait_s = self._members.usage.month_ends_s() - self._members.keys.now_ms() // 1000
         raise MembershipRefused(
             "QUOTA_EXCEEDED",
             "this month's tokens are used up; the next month begins with new ones",
@@ -107,16 +108,16 @@ class Translation:
         )
 
     async def _passed_on(self, url: str, who: Entitled, body: bytes) -> Translated:
-        answer = await self._asked(url, body)
+        answer = await self._post(url, body)
         tokens = _tokens_in(answer, self._settings.translate_tokens)
         if tokens is None:
             _log.error("membership: the answer of translate_url does not say how many tokens it used: translate_tokens")
             raise MembershipRefused("API_ERROR", "the service answered without saying what it cost", is_retryable=False)
         # The id is made here: one that a client chose would let it use for nothing.
-        await self._members.record_usage(who, f"translate:{uuid4()}", tokens)
-        return Translated(answer, tokens, await self._members.status_of(who.named.user, who.plan))
+        await self._members.usage.record_usage(who, f"translate:{uuid4()}", tokens)
+        return Translated(answer, tokens, await self._members.usage.status_of(who.named.user, who.plan))
 
-    async def _asked(self, url: str, body: bytes) -> bytes:
+    async def _post(self, url: str, body: bytes) -> bytes:
         """What the service answers. Nothing of the request goes along but its body."""
         headers = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
         if self._settings.translate_key is not None:

@@ -1,6 +1,7 @@
 """Sharing without HTTP."""
 
 from keystead.kits.sharing.service.clean_up import CleanUp, Counts
+from keystead.kits.sharing.service.issuing import MESSAGE_MAX, RECEIVER_MAX
 from keystead.kits.sharing.service.outcomes import (
     Download,
     Issued,
@@ -15,7 +16,7 @@ from keystead.kits.sharing.service.own_links import User
 from keystead.kits.sharing.service.place import FilesElsewhere
 from keystead.kits.sharing.service.sealed_links import Payload, SealedLinks
 from keystead.kits.sharing.service.settings import LIMITS, SharingSettings, missing
-from keystead.kits.sharing.service.sharing import MESSAGE_MAX, RECEIVER_MAX, UPLOAD_S, Sharing, open_sharing, told
+from keystead.kits.sharing.service.sharing import UPLOAD_S, Sharing, open_sharing, told
 from keystead.kits.sharing.service.tickets import Range
 
 __all__ = [

@@ -100,11 +100,11 @@ def _is_unseen(char: str) -> bool:
 def file_name(name: str) -> str:
     """The same name in the characters that every system keeps."""
     stem, dot, ending = name.rpartition(".") if "." in name else (name, "", "")
-    kept = _kept(stem).strip(".") or "download"
-    return f"{kept}.{_kept(ending) or 'zip'}" if dot else kept
+    kept = _drop_unsafe(stem).strip(".") or "download"
+    return f"{kept}.{_drop_unsafe(ending) or 'zip'}" if dot else kept
 
 
-def _kept(text: str) -> str:
+def _drop_unsafe(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "", text)
 
 

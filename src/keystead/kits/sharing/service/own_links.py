@@ -88,23 +88,25 @@ class OwnLinks:
             )
             if seen is None:
                 raise ended()
-            link = seen.value
-            if expires_ms <= deadline_ms(link.expires_at):
-                raise SharingRefused("BAD_EXPIRY", "a link can be extended only; end it, if it is to be gone sooner")
-            if not link.ready:
-                sentence = "this file is still being uploaded; try again in a moment"
-                raise SharingRefused("NOT_READY", sentence, retryAfter=5)
-            is_alive = await self._keys.token(link.short_token).exists()
-            if not is_alive or (meta is not None and deadline_ms(meta.value.expires_at) <= self._now_ms()):
-                raise ended()
+            await self._check_extension(seen.value, None if meta is None else meta.value, expires_ms)
             done = await self._lengthen(id, seen, meta, downloads, expires_ms, who, where)
-            if done:
-                latest_ms = 0 if done.value is None else deadline_ms(done.value.expires_at)
-                if latest_ms > expires_ms:
-                    await self._keys.run(*self._beside(id, link, latest_ms))
-                if meta is not None:
-                    await self._quota.renew(meta.value)
-                return
+            if not done:
+                continue
+            if done.value is not None and (latest_ms := deadline_ms(done.value.expires_at)) > expires_ms:
+                await self._keys.run(*self._beside(id, seen.value, latest_ms))
+            if meta is not None:
+                await self._quota.renew(meta.value)
+            return
+
+    async def _check_extension(self, link: Link, meta: EdgeMeta | None, expires_ms: int) -> None:
+        """Raises SharingRefused unless the link is alive, uploaded, and expires before this moment."""
+        if expires_ms <= deadline_ms(link.expires_at):
+            raise SharingRefused("BAD_EXPIRY", "a link can be extended only; end it, if it is to be gone sooner")
+        if not link.ready:
+            raise SharingRefused("NOT_READY", "this file is still being uploaded; try again in a moment", retryAfter=5)
+        is_alive = await self._keys.token(link.short_token).exists()
+        if not is_alive or (meta is not None and deadline_ms(meta.expires_at) <= self._now_ms()):
+            raise ended()
 
     @procedure(ordered="the file is never deleted before its link, and the next extension brings the rest up to it")
     def _lengthen(

@@ -12,10 +12,11 @@ from pydantic import BaseModel, Field
 
 from keystead.http.responses import json_response
 from keystead.http.routing import KitRouter
-from keystead.kits.membership.account_routes import BonusesAnswer, MonthlyUsage, text_of
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.request import Authorization, Serving, bearer, refusal_of
-from keystead.kits.membership.service.ledger import MOST_TOKENS, CrashReport
+from keystead.kits.membership.routes.account import BonusesAnswer, MonthlyUsage, text_of
+from keystead.kits.membership.routes.request import Authorization, Serving, bearer, refusal_of
+from keystead.kits.membership.service.ledger import MOST_TOKENS
+from keystead.kits.membership.service.ledger_records import CrashReport
 from keystead.kits.membership.service.programs import LISTED_MAX, SOURCE, Programs, Standing
 
 _USER_MOST: Final = 64
@@ -122,7 +123,7 @@ async def _record_usage(programs: Program, body: UsageBody) -> Response:
     recorded, standing = await programs.record_usage(body.user_id, body.event_id, body.tokens)
     return json_response(
         UsedAnswer(
-            **_told(standing),
+            **_standing_fields(standing),
             is_new=recorded.is_new,
             from_quota=recorded.from_quota,
             from_bonus=recorded.from_bonus,
@@ -133,11 +134,11 @@ async def _record_usage(programs: Program, body: UsageBody) -> Response:
 
 async def _grant_bonus(programs: Program, body: BonusBody) -> Response:
     is_new, standing = await programs.grant_bonus(body.user_id, body.bonus_id, body.tokens, body.source)
-    return json_response(GrantedAnswer(**_told(standing), is_new=is_new))
+    return json_response(GrantedAnswer(**_standing_fields(standing), is_new=is_new))
 
 
 async def _standing(programs: Program, user_id: UserId) -> Response:
-    return json_response(StandingAnswer(**_told(await programs.standing(user_id))))
+    return json_response(StandingAnswer(**_standing_fields(await programs.standing(user_id))))
 
 
 async def _plan_history(programs: Program, user_id: UserId, limit: Limit = LISTED_MAX) -> Response:
@@ -162,7 +163,7 @@ async def _crash_report(programs: Program, report_id: UUID) -> Response:
     return json_response(CrashReportAnswer(**{name: getattr(found, name) for name in CrashReport.__dataclass_fields__}))
 
 
-def _told(standing: Standing) -> dict[str, object]:
+def _standing_fields(standing: Standing) -> dict[str, object]:
     return {
         "user_id": standing.user,
         "plan": standing.plan,

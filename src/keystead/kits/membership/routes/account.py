@@ -16,7 +16,7 @@ from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import json_response
 from keystead.http.routing import KitRouter, translated
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.request import (
+from keystead.kits.membership.routes.request import (
     CONSENT_CODES,
     PROMOTION_CODES,
     Authorization,
@@ -27,7 +27,8 @@ from keystead.kits.membership.request import (
 from keystead.kits.membership.service import Members, MembershipRefused
 from keystead.kits.membership.service.account import PromotionStatus
 from keystead.kits.membership.service.consents import CONSENT_TYPES, Consent, ConsentType
-from keystead.kits.membership.service.ledger import MOST_TOKENS, Bonus, Status
+from keystead.kits.membership.service.ledger import MOST_TOKENS
+from keystead.kits.membership.service.ledger_records import Bonus, Status
 from keystead.kits.membership.service.promotions import Redeemed
 from keystead.schema.times import deadline_ms, moment
 
@@ -223,7 +224,7 @@ def text_of(at_ms: int) -> str:
 def quota_headers(status: Status, members: Members) -> dict[str, str]:
     """What is left of the month, and when the next one begins."""
     left = max(0, status.tokens_limit - status.tokens_used)
-    return x_ratelimit_headers(status.tokens_limit, left, members.month_ends_s())
+    return x_ratelimit_headers(status.tokens_limit, left, members.usage.month_ends_s())
 
 
 # --- the routes ------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from keystead.http.refusals import CODE_ALIAS, Refusal, statuses
 from keystead.kits.kit import service_of
 from keystead.kits.membership.service import ASKING, Members, MembershipRefused
 
-# What each refusal of the service is in HTTP.
+# The HTTP status of each refusal.
 STATUS: Final = statuses(
     {
         400: "INVALID_REDIRECT_URI VALIDATION_ERROR WEBHOOK_ERROR MISSING_REFRESH_TOKEN",
@@ -62,7 +62,7 @@ class MembershipRoute(APIRoute):
 
 
 def refusal_of(error: Exception, renamed: Mapping[str, str] | None = None, **more: object) -> Refusal | None:
-    """What is answered where the service refuses; None: the error is none of its refusals.
+    """The HTTP refusal for an error of the service; None for any other error.
 
     renamed   codes that have another name on this route
     more      what stands beside the sentence

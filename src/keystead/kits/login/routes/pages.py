@@ -1,0 +1,59 @@
+"""The pages of the login kit: sign in, your account, and sign out everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query
+from fastapi.responses import Response
+
+from keystead.http.refusals import Refusal
+from keystead.http.routing import translated
+from keystead.kits.login.identity import SIGN_IN
+from keystead.kits.login.routes.request import Visiting, refusal_of
+from keystead.kits.login.service import is_return_path
+
+
+async def account_page(visit: Visiting) -> Response:
+    """The page of whoever is signed in. Others sign in first, and come back to it."""
+    if visit.home is None and not await visit.login.seen(visit.token):
+        return visit.goes_on(f"{SIGN_IN.page}?returnTo={SIGN_IN.account}")
+    return await login_page(visit)
+
+
+async def login_page(visit: Visiting, return_to: Annotated[str | None, Query(alias="returnTo")] = None) -> Response:
+    """The page of the kit: sign in, or see who is signed in and where. Who is signed in already goes where they were
+    sent to sign in from."""
+    if visit.home is not None:
+        return visit.goes_on(visit.home)
+    wanted = return_to if return_to is not None and is_return_path(return_to) else None
+    await visit.count("sessions")
+    live = await visit.login.session(visit.token)
+    csrf = visit.csrf_token()
+    cookie = visit.csrf.set(csrf)
+    if live and wanted is not None:
+        return visit.goes_on(wanted)
+    if live:
+        own, sessions = await visit.login.all_of(visit.token)
+        start = visit.login.start_path(own.session)
+        return visit.page(
+            "login/account.html", cookie, scripts=True, live=own, sessions=sessions, start=start, csrf=csrf
+        )
+    gone = live.reason if live.reason in ("expired", "evicted", "revoked") else None
+    return visit.page(
+        "login/login.html", cookie, providers=visit.login.providers, gone=gone, return_to=wanted or SIGN_IN.page
+    )
+
+
+async def everywhere_page(visit: Visiting) -> Response:
+    """Asks before all sessions end. Without a session there is nothing to ask."""
+    try:
+        with translated(refusal_of):
+            await visit.count("sessions")
+            _, sessions = await visit.login.all_of(visit.token)
+    except Refusal as refusal:
+        if refusal.status == 401:
+            return visit.goes_on("/login")
+        return visit.problem(refusal)
+    csrf = visit.csrf_token()
+    return visit.page("login/everywhere.html", visit.csrf.set(csrf), csrf=csrf, count=len(sessions))

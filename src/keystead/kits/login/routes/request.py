@@ -1,0 +1,93 @@
+"""A request to the login kit: its cookies, its client, and how refusals become HTTP responses."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+from fastapi import Depends, Path, Request
+from fastapi.responses import Response
+from pydantic.alias_generators import to_camel
+
+from keystead.errors import CapReached
+from keystead.http.cookies import Cookie
+from keystead.http.rate_limits import too_many_requests
+from keystead.http.refusals import Refusal, statuses
+from keystead.kits.kit import service_of
+from keystead.kits.login.messages import MESSAGES
+from keystead.kits.login.service import Login, LoginRefused, Visitor
+from keystead.kits.visit import Visit
+from keystead.parts.limit import LimitReached
+
+# The HTTP status of each refusal.
+STATUS: Final = statuses(
+    {
+        400: "BAD_RETURN_TO BAD_CALLBACK STATE_INVALID STATE_REQUIRED",
+        401: (
+            "PROVIDER_REFUSED CLAIM_TOKEN_REQUIRED NOT_LOGGED_IN SESSION_EVICTED SESSION_REVOKED "
+            "SESSION_EXPIRED INVALID_TOKEN INVALID_REFRESH_TOKEN"
+        ),
+        403: "CODE_WRONG CLAIM_TOKEN_WRONG LOGIN_AGAIN",
+        404: "UNKNOWN_PROVIDER NOT_FOUND",
+        409: "CONFIRMATION_REQUIRED ALREADY_CLAIMED",
+        410: "NOT_CLAIMABLE SESSION_ENDED",
+        502: "PROVIDER_UNAVAILABLE",
+        503: "TRY_AGAIN",
+    }
+)
+# A sign-in that begins anew may succeed.
+_START_AGAIN: Final = frozenset({"STATE_INVALID", "PROVIDER_UNAVAILABLE"})
+
+
+def refusal_of(error: Exception) -> Refusal | None:
+    """The HTTP refusal for an error of the service; None for any other error."""
+    match error:
+        case LoginRefused(reason=reason):
+            status = STATUS[reason]
+            helps = status == 401 or reason in _START_AGAIN
+            wait_s = 1 if reason == "TRY_AGAIN" else None
+            more = {to_camel(name): value for name, value in error.more.items()}
+            return Refusal(status, reason, str(error), more=more, retry_after_s=wait_s, sign_in_helps=helps)
+        case LimitReached():
+            return too_many_requests(error)
+        case CapReached():
+            return Refusal(409, "TOO_MANY_SESSIONS", str(error))
+    return None
+
+
+class LoginVisit(Visit):
+    """A request to the login kit: with the cookies of a login, and who asks."""
+
+    messages = MESSAGES
+
+    def __init__(self, request: Request, login: Annotated[Login, Depends(service_of("login"))]) -> None:
+        super().__init__(request, login.site)
+        secure = login.site.secure
+        self.login = login
+        self.sid, self.browser = Cookie("sid", secure), Cookie("d_login", secure)
+        self.bridge = Cookie("d_pwa_bridge", secure)
+        self.token = self.read(self.sid)
+
+    @property
+    def session_seconds(self) -> int:
+        return self.login.settings.policy.absolute_ms // 1000
+
+    @property
+    def visitor(self) -> Visitor:
+        return Visitor(self.address, self.request.headers.get("user-agent", ""))
+
+    def problem(self, refusal: Refusal) -> Response:
+        """The page of a refusal, in the language of the browser; raises it for programs, and where there is none."""
+        is_browser = "text/html" in self.request.headers.get("accept", "") and not self.wants_json
+        if not is_browser or not self.say.knows(refusal.code):
+            raise refusal
+        sentence = self.say(refusal.code)
+        response = self.page("login/refused.html", status=refusal.status, sentence=sentence, return_to=None)
+        response.headers.update(refusal.headers or {})
+        return response
+
+    async def count(self, name: str) -> None:
+        await self.login.limit.count(name, self.address)
+
+
+Visiting = Annotated[LoginVisit, Depends()]
+ProviderName = Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$", description="discord, github, google, …")]

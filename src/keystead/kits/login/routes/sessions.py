@@ -1,0 +1,168 @@
+"""Routes of a session: who is signed in, tokens for programs, and signing out."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from fastapi import Path, Query
+from fastapi.responses import Response
+from pydantic import BaseModel
+
+from keystead.http.bearer import bearer_token
+from keystead.http.refusals import Refusal
+from keystead.http.responses import json_response
+from keystead.http.routing import translated
+from keystead.kits.login.identity import live_session
+from keystead.kits.login.routes.bodies import (
+    EndedAnswer,
+    LoggedInAnswer,
+    LoggedOutAnswer,
+    ProviderRefusedAnswer,
+    ProvidersAnswer,
+    RefreshBody,
+    SessionAnswer,
+    SessionsAnswer,
+    TokenPairAnswer,
+    User,
+)
+from keystead.kits.login.routes.request import LoginVisit, Visiting, refusal_of
+from keystead.kits.login.service import TokenPair, not_logged_in
+from keystead.kits.visit import Ok
+
+
+async def list_providers(visit: Visiting) -> Response:
+    return json_response(ProvidersAnswer(providers=visit.login.providers))
+
+
+async def csrf(visit: Visiting) -> Response:
+    """The same value comes as a cookie; send it back as `csrf` in the body, or in the header x-csrf-token."""
+    await visit.count("csrf")
+    return visit.csrf_response()
+
+
+async def me(visit: Visiting, soft: Annotated[str | None, Query()] = None) -> Response:
+    """With `soft=1`, being signed out is no error. `providerSignInRequired`: the provider gives no new tokens; the user
+    signs in again at `startUrl`."""
+    await visit.count("me")
+    is_program = bearer_token(visit.request) is not None
+    live = await (live_session(visit.login, visit.request) if is_program else visit.login.session(visit.token))
+    if live:
+        user = User(id=live.session.uid, name=live.session.name, avatar=live.session.avatar)
+        if live.session.provider_refused:
+            start = visit.login.start_path(live.session)
+            return json_response(ProviderRefusedAnswer(user=user, start_url=start))
+        return json_response(LoggedInAnswer(user=user))
+    # The cookie stays: this answer may come after that of a login in another tab, and would take the new one away.
+    if soft == "1":
+        return json_response(LoggedOutAnswer())
+    refused = not_logged_in(live)
+    more = {"loggedIn": False}
+    raise Refusal(401, refused.reason, str(refused), more=more, sign_in_helps=True)
+
+
+async def exchange(visit: Visiting) -> Response:
+    """Exchanges the session of the cookie for tokens. They count until it ends; a session may have several pairs."""
+    visit.refuse_forged(await visit.field("csrf"))
+    await visit.count("token")
+    return _respond_with_pair(visit, await visit.login.exchange(visit.token, visit.visitor))
+
+
+async def refresh_tokens(visit: Visiting, body: RefreshBody) -> Response:
+    return await refresh(visit, body.refresh_token)
+
+
+async def refresh(visit: LoginVisit, refresh_token: str) -> Response:
+    """The token itself says whose it is: a page of another site has none."""
+    await visit.count("token")
+    return _respond_with_pair(visit, await visit.login.next_tokens(refresh_token))
+
+
+def _respond_with_pair(visit: LoginVisit, pair: TokenPair) -> Response:
+    return json_response(
+        TokenPairAnswer(access_token=pair.access_token, refresh_token=pair.refresh_token, expires_in=pair.expires_in_s)
+    )
+
+
+async def logout(visit: Visiting) -> Response:
+    """Ends the session of the cookie, or the tokens of a program. Answers the same whether there was one or not."""
+    token = bearer_token(visit.request)
+    if token is not None and visit.login.tokens.is_own(token):
+        await visit.count("logout")
+        await visit.login.logout_program(token, visit.visitor)
+        return json_response(Ok())
+    visit.refuse_forged(await visit.field("csrf"))
+    await visit.count("logout")
+    await visit.login.logout(visit.token, visit.visitor)
+    return _respond(visit, Ok(), visit.sid.clear())
+
+
+async def logout_all(visit: Visiting) -> Response:
+    """Ends every session of the user, this one too. The login must be recent."""
+    visit.refuse_forged(await visit.field("csrf"))
+    try:
+        with translated(refusal_of):
+            await visit.count("logout")
+            ended = await visit.login.logout_all(visit.token, visit.visitor)
+    except Refusal as refusal:
+        return _ask_to_sign_in_again(visit, refusal)
+    return _respond(visit, EndedAnswer(ended=ended), visit.sid.clear())
+
+
+async def logout_others(visit: Visiting) -> Response:
+    """Ends every session of the user but this one. The login must be recent."""
+    visit.refuse_forged(await visit.field("csrf"))
+    try:
+        with translated(refusal_of):
+            await visit.count("logout")
+            ended = await visit.login.logout_others(visit.token, visit.visitor)
+    except Refusal as refusal:
+        return _ask_to_sign_in_again(visit, refusal)
+    return _respond(visit, EndedAnswer(ended=ended))
+
+
+async def list_sessions(visit: Visiting) -> Response:
+    await visit.count("sessions")
+    own, sessions = await visit.login.all_of(visit.token)
+    listed = [
+        SessionAnswer(
+            id=one.id,
+            current=one.id == own.id,
+            created_at=_ms(one.session.created_at),
+            last_seen_at=_ms(one.session.last_seen_at),
+            ends_at=one.ends_at_ms,
+            browser=one.session.browser,
+            device=one.session.device,
+        )
+        for one in sessions
+    ]
+    return json_response(SessionsAnswer(sessions=listed))
+
+
+async def end_session(visit: Visiting, id: Annotated[str, Path(max_length=64)]) -> Response:
+    """Of another session than this one only after a recent login. An id that is none of the user's ends nothing."""
+    visit.refuse_forged(await visit.field("csrf"))
+    try:
+        with translated(refusal_of):
+            await visit.count("sessions")
+            own = await visit.login.session(visit.token)
+            ended = await visit.login.end(visit.token, id, visit.visitor)
+    except Refusal as refusal:
+        return _ask_to_sign_in_again(visit, refusal)
+    cookies = [visit.sid.clear()] if own and own.id == id else []
+    return _respond(visit, EndedAnswer(ended=int(ended)), *cookies)
+
+
+def _respond(visit: LoginVisit, body: BaseModel, *cookies: str) -> Response:
+    return visit.goes_on("/login", *cookies) if visit.is_form else json_response(body, *cookies)
+
+
+def _ask_to_sign_in_again(visit: LoginVisit, refusal: Refusal) -> Response:
+    """Whoever pressed a button and must sign in again first is led there."""
+    if refusal.code != "LOGIN_AGAIN" or not visit.is_form:
+        return visit.problem(refusal)
+    return visit.page("login/again.html", status=refusal.status, start=refusal.more["startUrl"])
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)

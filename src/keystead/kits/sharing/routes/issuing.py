@@ -1,0 +1,132 @@
+"""Routes that issue links: to a URL, to an upload, and to a file that is registered."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Annotated, Final
+from urllib.parse import unquote
+
+from fastapi import Query, Request
+from fastapi.responses import Response
+from starlette.requests import ClientDisconnect
+
+from keystead.http.accept import content_type
+from keystead.http.refusals import Refusal
+from keystead.http.responses import json_response
+from keystead.kits.sharing.routes.bodies import EdgeBody, IssuedAnswer, RegisteredAnswer, TokenBody, UploadedAnswer
+from keystead.kits.sharing.routes.request import Visiting, iso, unauthorized
+from keystead.kits.sharing.service import UPLOAD_S, Wanted
+from keystead.schema.times import moment
+
+_UPLOAD_OPTIONS: Final = frozenset(
+    {
+        *("name", "purpose", "validUntil", "maxDownloads", "ownerOnly", "message", "receiverName", "theme"),
+        *("format", "health"),
+    }
+)
+
+
+async def csrf(visit: Visiting) -> Response:
+    """The same value comes as a cookie; send it back as `csrf` in the body."""
+    await visit.count("csrf")
+    return visit.csrf_response()
+
+
+async def issue_link(visit: Visiting, body: TokenBody) -> Response:
+    """A link to a file elsewhere, on one of the allowed hosts."""
+    await visit.count("token")
+    by = await visit.issuer(body.csrf)
+    if not body.url:
+        raise Refusal(400, "URL_REQUIRED", "url says where the link leads")
+    wanted = body.wanted(by.user_id)
+    issued = await visit.sharing.issue(body.url, body.name, wanted, who=by.who, where=visit.address)
+    return json_response(IssuedAnswer(**visit.issued(issued)))
+
+
+async def upload(
+    visit: Visiting,
+    name: Annotated[str | None, Query(max_length=1000, description="The name of the file.")] = None,
+    purpose: Annotated[str | None, Query()] = None,
+    valid_until: Annotated[
+        str | None, Query(alias="validUntil", description="In ms since 1970, or as 2026-12-31T15:00:00Z.")
+    ] = None,
+    max_downloads: Annotated[int | None, Query(alias="maxDownloads", description="1: a single download.")] = None,
+    owner_only: Annotated[bool, Query(alias="ownerOnly", description="Whether only its owner can end it.")] = False,
+    message: Annotated[str | None, Query(description="A line for the receiver.")] = None,
+    receiver_name: Annotated[str | None, Query(alias="receiverName", description="For whom it is.")] = None,
+    theme: Annotated[str | None, Query(description="amber, ocean, rose or violet.")] = None,
+) -> Response:
+    """The body is the file itself. A password comes in the header `x-link-password`, percent-encoded."""
+    _check_upload(visit.request)
+    await visit.count("upload")
+    by = await visit.issuer()
+    # A file may take its time; other requests may not.
+    visit.request.state.time_limit.reschedule(asyncio.get_running_loop().time() + UPLOAD_S)
+    wanted = Wanted(
+        valid_until=valid_until,
+        purpose=purpose,
+        max_downloads=max_downloads,
+        password=_unquote(visit.request.headers.get("x-link-password")),
+        owner_only=owner_only,
+        message=message,
+        theme=theme,
+        receiver=receiver_name,
+        user_id=by.user_id,
+    )
+    try:
+        issued = await visit.sharing.upload(
+            visit.request.stream(), name, wanted, who=by.who, where=visit.address, size=_content_length(visit.request)
+        )
+    except ClientDisconnect:  # nobody is there to be answered
+        raise Refusal(400, "BROKEN_OFF", "the upload broke off") from None
+    return json_response(UploadedAnswer(**visit.issued(issued), file_name=issued.name, size=issued.size or 0))
+
+
+def _check_upload(request: Request) -> None:
+    """Refuse unknown options (a misspelt one could make a link public) and forms (their boundaries would be stored)."""
+    unknown = sorted(set(request.query_params) - _UPLOAD_OPTIONS)
+    if unknown:
+        said = f"{unknown[0][:40]!r} is no option of an upload; there are {', '.join(sorted(_UPLOAD_OPTIONS))}, "
+        raise Refusal(400, "UNKNOWN_OPTION", f"{said}and a password in the header x-link-password")
+    if content_type(request.headers) == "multipart/form-data":
+        sentence = "the body is the file itself, and no form: write curl --data-binary @file instead of -F"
+        raise Refusal(415, "NOT_A_FILE", sentence)
+    if not request.headers.get("x-link-password", "").isascii():
+        sentence = "percent-encode the password in x-link-password, as UTF-8: p%C3%A4ss"
+        raise Refusal(400, "BAD_PASSWORD", sentence)
+
+
+def _content_length(request: Request) -> int | None:
+    """How many bytes the body has, as far as its sender says that."""
+    length = request.headers.get("content-length", "")
+    return int(length) if re.fullmatch("[0-9]{1,15}", length) else None
+
+
+def _unquote(header: str | None) -> str | None:
+    return None if header is None else unquote(header)
+
+
+async def register(visit: Visiting, body: EdgeBody) -> Response:
+    """For files that somebody else put to where files are kept. They are deleted when the link expires, so this takes
+    an issue key in production, also where anybody may issue links.
+    """
+    await visit.count("token")
+    by = await visit.issuer(body.csrf)
+    if not by.has_key and not visit.site.development:
+        await visit.sharing.note_stranger("issue", visit.address)
+        raise unauthorized("registering a file takes an issue key (RECEIVE_ISSUE_KEY), which is not set here")
+    if not body.pathname or not body.download_url:
+        raise Refusal(400, "PATH_REQUIRED", "pathname and downloadUrl say which file it is")
+    wanted = body.wanted(body.owner_discord_id or body.user_id or by.user_id)
+    issued = await visit.sharing.register(
+        body.pathname, body.download_url, body.display_name, wanted, who=by.who, where=visit.address
+    )
+    answer = RegisteredAnswer(
+        key=issued.short_token,
+        share_url=visit.share_url(issued.short_token, "key"),
+        expires_at=iso(moment(issued.expires_ms)),
+        id=issued.id,
+        owner_key=issued.owner_key,
+    )
+    return json_response(answer)

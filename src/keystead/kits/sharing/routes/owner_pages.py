@@ -1,0 +1,132 @@
+"""The pages for owners: share a file, and manage your links."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+from urllib.parse import urlencode
+
+from fastapi.responses import Response
+
+from keystead.http.refusals import Refusal
+from keystead.http.routing import translated
+from keystead.kits.identity import sign_in_of
+from keystead.kits.sharing.routes.request import LINKS_PAGE, UPLOAD_PATH, SharingVisit, Visiting, refusal_of
+from keystead.kits.sharing.service import MESSAGE_MAX, RECEIVER_MAX, SharingSettings
+from keystead.kits.sharing.words import left_in_words, moment_in_words, size_in_words
+from keystead.kits.signed_in import not_signed_in
+from keystead.parts.sizes import size_bytes
+from keystead.schema.lifetime import duration_ms
+from keystead.schema.times import moment
+
+_EXTENDED_LEAST_MS: Final = 600_000  # what the page offers is worth a click
+_LIFETIMES: Final = ("1h", "1d", "3d", "7d", "14d")  # what the page offers, as far as links may live
+
+
+async def share_page(visit: Visiting) -> Response:
+    """Where a file is uploaded, and its link copied."""
+    if visit.home is not None:
+        return visit.goes_on(visit.home)
+    settings, language = visit.sharing.settings, visit.say.language
+    max_bytes = size_bytes(settings.max_upload)
+    user = await visit.user()
+    needs_key = settings.issue_key is not None and not (settings.allow_users and user is not None)
+    return visit.page(
+        "sharing/share.html",
+        scripts=True,
+        needs_key=needs_key,
+        is_signed_in=user is not None,
+        has_users=sign_in_of(visit.request.scope) is not None,
+        max_upload=size_in_words(max_bytes, language),
+        max_upload_bytes=max_bytes,
+        message_max=MESSAGE_MAX,
+        receiver_max=RECEIVER_MAX,
+        lifetimes=[(ms, left_in_words(ms, language)) for ms in _offered_lifetimes_ms(settings)],
+        default_ms=settings.ttl_ms,
+        deleted_within=left_in_words(settings.cleanup_within_ms, language),
+        now_ms=visit.site.now_ms(),
+        upload_url=f"{visit.site.public_url}{UPLOAD_PATH}",
+        script_words=visit.say.script_words(),
+    )
+
+
+async def links_page(visit: Visiting) -> Response:
+    """The links of whoever is signed in: to copy, to end, to extend."""
+    return await _render_links(visit)
+
+
+async def _render_links(visit: SharingVisit, problem: str | None = None, status: int = 200) -> Response:
+    if visit.home is not None:
+        return visit.goes_on(visit.home)
+    await visit.count("page")
+    user = await visit.user()
+    links = [] if user is None else await visit.sharing.links_of(user)
+    used = 0 if user is None else await visit.sharing.quota.used(user.subject)
+    settings, now_ms, language = visit.sharing.settings, visit.site.now_ms(), visit.say.language
+    sign_in = sign_in_of(visit.request.scope)
+    return visit.page(
+        "sharing/links.html",
+        status=status,
+        scripts=True,
+        is_signed_in=user is not None,
+        sign_in=None if sign_in is None else f"{sign_in.page}?{urlencode({'returnTo': LINKS_PAGE})}",
+        problem=problem,
+        links=[
+            {
+                "link": link,
+                "url": link.short_token and visit.share_url(link.short_token),
+                "size": None if link.size is None else size_in_words(link.size, language),
+                "expires_at": moment(link.expires_ms),
+                "expires": moment_in_words(moment(link.expires_ms), language),
+                "left": left_in_words(link.expires_ms - now_ms, language),
+                "longer": [
+                    (ms, left_in_words(ms, language))
+                    for ms in _offered_lifetimes_ms(settings)
+                    if now_ms + ms > link.expires_ms + _EXTENDED_LEAST_MS
+                ],
+            }
+            for link in links
+        ],
+        used=size_in_words(used, language),
+        quota=size_in_words(settings.quota_per_user_bytes, language) if settings.quota_per_user_bytes else None,
+    )
+
+
+async def change_link(visit: Visiting) -> Response:
+    """What the forms of the page of links send: end a link, or extend it."""
+    fields = await visit.fields()
+    id, what, ms = (str(fields.get(name) or "") for name in ("id", "what", "ms"))
+    try:
+        with translated(refusal_of):
+            await visit.count("delete" if what == "end" else "token")
+            user = await visit.user()
+            if user is None:
+                raise not_signed_in(visit.request)
+            if what == "end":
+                await visit.sharing.end(None, id=id, user=user, where=visit.address)
+            elif what == "extend" and re.fullmatch("[0-9]{1,15}", ms):
+                until_ms = visit.site.now_ms() + int(ms)
+                await visit.sharing.extend(id, until_ms, user=user, where=visit.address)
+            else:
+                raise Refusal(400, "BAD_REQUEST", "what is end or extend, with a time in ms")
+    except Refusal as refusal:
+        if refusal.code not in _LINK_PROBLEMS:
+            raise
+        return await _render_links(visit, visit.say(_LINK_PROBLEMS[refusal.code]), refusal.status)
+    return visit.goes_on(LINKS_PAGE)
+
+
+# What the page of links says of a refusal; of any other, the page of errors says its own sentence.
+_LINK_PROBLEMS: Final = {
+    "NOT_OWNER": "link_gone",
+    "REVOKED": "link_gone",
+    "EXPIRED": "link_gone",
+    "BAD_EXPIRY": "link_not_later",
+    "RATE_LIMITED": "too_fast",
+}
+
+
+def _offered_lifetimes_ms(settings: SharingSettings) -> list[int]:
+    """For how long the pages offer that a link lives, in ms."""
+    most = settings.max_ttl_ms
+    return sorted({settings.ttl_ms, most, *(ms for ms in map(duration_ms, _LIFETIMES) if ms <= most)})

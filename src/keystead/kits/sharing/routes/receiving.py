@@ -1,0 +1,225 @@
+"""Routes for receivers: the page of a link, where the link leads, and the file itself."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Annotated, Final
+from urllib.parse import parse_qs, quote, urlencode, urlsplit
+
+from fastapi import Query
+from fastapi.responses import RedirectResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from keystead.http.refusals import NO_STORE, Refusal
+from keystead.http.responses import json_response
+from keystead.http.routing import translated
+from keystead.kits.language import Speaker
+from keystead.kits.sharing.routes.bodies import EdgeAnswer, ResolvedAnswer
+from keystead.kits.sharing.routes.request import DOWNLOAD_PATH, SharingVisit, TokenQuery, Visiting, iso, refusal_of
+from keystead.kits.sharing.service import Range, Resolved
+from keystead.kits.sharing.words import left_in_words, moment_in_words, size_in_words
+from keystead.schema.times import moment
+
+_FILE_POLICY: Final = "default-src 'none'; sandbox"
+
+
+async def receive_page(visit: Visiting, t: TokenQuery = None, key: TokenQuery = None) -> Response:
+    """What a receiver opens. It looks, and uses nothing up: the button does."""
+    return await _render_link(visit, _extract_token(t or key))
+
+
+def _extract_token(text: str | None) -> str | None:
+    """The token that is in a link, where somebody has pasted the whole of it; any other text as it is."""
+    if not text or "?" not in text:
+        return text and text.strip()
+    try:
+        asked = parse_qs(text.strip().partition("?")[2].partition("#")[0], max_num_fields=50)
+    except ValueError:  # too many fields
+        return text
+    return next((asked[name][0] for name in ("t", "key") if name in asked), text)
+
+
+async def _render_link(visit: SharingVisit, token: str | None, refusal: Refusal | None = None) -> Response:
+    """The page of a link, or the page that says why there is none; with a refusal, what went wrong with the form."""
+    asks_again = refusal is not None and refusal.code in ("PASSWORD_WRONG", "PASSWORD_REQUIRED")
+    if refusal is not None and not asks_again:
+        return _render_refusal(visit, token, refusal)
+    try:
+        with translated(refusal_of):
+            await visit.count("page")
+            shown = await visit.sharing.look(token)
+    except Refusal as refused:
+        return _render_refusal(visit, token, refused)
+    if shown.downloads_left == 0:
+        return _render_refusal(visit, token, Refusal(410, "USED_UP", "this link was used as often as it may be"))
+    now_ms, expires_at = visit.site.now_ms(), moment(shown.expires_ms)
+    language = visit.say.language
+    return visit.page(
+        "sharing/receive.html",
+        status=200 if refusal is None else refusal.status,
+        scripts=True,
+        token=token,
+        shown=shown,
+        size=None if shown.size is None else size_in_words(shown.size, language),
+        now_ms=now_ms,
+        left=left_in_words(shown.expires_ms - now_ms, language),
+        expires=moment_in_words(expires_at, language),
+        expires_at=expires_at,
+        wrong=None if refusal is None else visit.say(refusal.code),
+    )
+
+
+def _render_refusal(visit: SharingVisit, token: str | None, refusal: Refusal) -> Response:
+    """The page that says why a link does not open, and what to do."""
+    exp = refusal.more.get("exp")
+    expired_at = moment(exp) if isinstance(exp, int) else None
+    heading, advice, action = _explain(visit.say, refusal)
+    response = visit.page(
+        "sharing/refused.html",
+        status=refusal.status,
+        scripts=expired_at is not None,
+        token=token,
+        code=refusal.code,
+        heading=heading,
+        advice=advice,
+        action=action,
+        expired_at=expired_at,
+        expired=expired_at and moment_in_words(expired_at, visit.say.language),
+    )
+    response.headers.update(refusal.headers)
+    return response
+
+
+# What can be done on the page of a refusal: paste another link, or try again.
+_ACTIONS: Final = {
+    **dict.fromkeys(
+        ("TOKEN_REQUIRED", "TOKEN_NOT_FOUND", "INVALID_FORMAT", "INVALID_BYTES", "INVALID_PAYLOAD"), "paste"
+    ),
+    **dict.fromkeys(("EXPIRED", "USED_UP", "REVOKED", "HOST_NOT_ALLOWED"), ""),
+}
+
+
+def _explain(say: Speaker, refusal: Refusal) -> tuple[str, str, str]:
+    """The heading of a refusal, what to do, and what can be done on the page."""
+    action = _ACTIONS.get(refusal.code, "again")
+    heading = f"{refusal.code}_heading"
+    if not say.knows(heading):
+        sentence = refusal.sentence
+        return say("does_not_open"), f"{sentence[:1].upper()}{sentence[1:]}.", action
+    return say(heading), say(f"{refusal.code}_advice"), action
+
+
+async def resolve(visit: Visiting, t: TokenQuery = None, redirect: Annotated[str | None, Query()] = None) -> Response:
+    """Where a link leads. Each call counts as a download, so a link for one download is used up; HEAD only looks."""
+    await visit.count("resolve")
+    if visit.is_looking:
+        await visit.sharing.look(t)
+        return Response(status_code=200, headers=NO_STORE)
+    visit.refuse_prefetch()
+    resolved = await visit.sharing.resolve(t, where=visit.address)
+    return _respond(visit, resolved, 302 if redirect == "1" else None)
+
+
+async def resolve_post(visit: Visiting, redirect: Annotated[str | None, Query()] = None) -> Response:
+    """The same, with a password; as JSON, or as the form of the page."""
+    fields = await visit.fields()
+    token, password = (value if isinstance(value, str) else None for value in (fields.get("t"), fields.get("password")))
+    token = token or visit.request.query_params.get("t")
+    try:
+        with translated(refusal_of):
+            await visit.count("resolve")
+            resolved = await visit.sharing.resolve(token, password=password, where=visit.address)
+    except Refusal as refusal:
+        if not visit.is_form:
+            raise
+        return await _render_link(visit, token, refusal)
+    if visit.is_form and redirect != "1":
+        return _start_download(visit, resolved)
+    return _respond(visit, resolved, 303 if redirect == "1" else None)
+
+
+def _start_download(visit: SharingVisit, resolved: Resolved) -> Response:
+    """What the form of the page leads to. The policy of the page lets its form lead to this site only, also by way of a
+    redirect: to a file elsewhere a page of its own goes on, which is no form, and has no such bound.
+    """
+    if resolved.ticket is not None:
+        # Without a host: the page may be open under another name of this site.
+        return visit.goes_on(f"{DOWNLOAD_PATH}?{urlencode({'ticket': resolved.ticket})}")
+    url = resolved.url or ""
+    return visit.page("sharing/started.html", name=resolved.display_name, url=url, host=urlsplit(url).netloc)
+
+
+def _respond(visit: SharingVisit, resolved: Resolved, redirect: int | None) -> Response:
+    url = visit.download_url(resolved)
+    if redirect is not None:
+        return RedirectResponse(url, redirect, headers=NO_STORE)
+    return json_response(ResolvedAnswer(url=url, name=resolved.name, exp=resolved.expires_ms, purpose=resolved.purpose))
+
+
+async def download(visit: Visiting, ticket: Annotated[str, Query(max_length=64)]) -> Response:
+    """The file itself, or the part of it that the header Range asks for."""
+    start, end = _parse_range(visit.request.headers.get("range"))
+    only_of = visit.request.headers.get("if-range")
+    asked = Range(start, end, None if only_of is None else only_of.strip('"'))
+    await visit.count("download")
+    found = await visit.sharing.download(ticket, asked, where=visit.address, looking=visit.is_looking)
+    visit.request.state.time_limit.reschedule(None)
+    ascii_name = found.name.encode("ascii", "replace").decode().replace("?", "_")
+    headers = {
+        "content-length": str(found.length),
+        "accept-ranges": "bytes",
+        "etag": f'"{found.tag}"',
+        "content-disposition": f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(found.name, safe='')}",
+        "content-security-policy": _FILE_POLICY,
+        "cache-control": "private, no-store",
+        # A buffering proxy would hide where a download broke off.
+        "x-accel-buffering": "no",
+    }
+    if found.is_part:
+        headers["content-range"] = f"bytes {found.start}-{found.start + found.length - 1}/{found.size}"
+    return _FileResponse(found.body, 206 if found.is_part else 200, headers, media_type="application/octet-stream")
+
+
+class _FileResponse(StreamingResponse):
+    """Streams a file. If the client disconnects, the body generator is closed at once, not at garbage collection."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            if isinstance(self.body_iterator, AsyncGenerator):
+                await asyncio.shield(self.body_iterator.aclose())
+
+
+def _parse_range(header: str | None) -> tuple[int | None, int | None]:
+    """A single byte range. Multiple and malformed ranges are ignored, as HTTP allows."""
+    found = re.fullmatch(r"bytes=(\d{0,18})-(\d{0,18})", (header or "").replace(" ", ""))
+    if found is None or not (found[1] or found[2]):
+        return None, None
+    return (int(found[1]) if found[1] else None), (int(found[2]) if found[2] else None)
+
+
+_EDGE_CODES: Final = {"TOKEN_NOT_FOUND": "NOT_FOUND", "REVOKED": "NOT_FOUND", "TOKEN_REQUIRED": "KEY_REQUIRED"}
+
+
+async def edge_resolve(visit: Visiting, key: TokenQuery = None) -> Response:
+    """The same as resolve, in the form of the document's second plan."""
+    with translated(partial(refusal_of, renamed=_EDGE_CODES)):
+        await visit.count("resolve")
+        if visit.is_looking:
+            await visit.sharing.look(key)
+            return Response(status_code=200, headers=NO_STORE)
+        visit.refuse_prefetch()
+        resolved = await visit.sharing.resolve(key, where=visit.address)
+    answer = EdgeAnswer(
+        blob_name=resolved.name,
+        download_url=visit.download_url(resolved),
+        display_name=resolved.display_name,
+        expires_at=iso(moment(resolved.expires_ms)),
+        message=resolved.message,
+        theme=resolved.theme,
+    )
+    return json_response(answer)
