@@ -146,20 +146,3 @@ def test_nothing_above_the_schema_bypasses_it() -> None:
         if room(module_name(path)) in ABOVE_SCHEMA and module_name(path) not in STORES_THEMSELVES
     }
     assert {name: where for name, where in found.items() if where} == {}, "use typed verbs, and procedures"
-
-
-# --- one name, one meaning -----------------------------------------------------------------------------------
-
-
-def test_no_two_modules_or_public_classes_share_a_name_outside_the_kits() -> None:
-    """Kits have one shape, and so the same file names, by design."""
-    named: dict[str, list[str]] = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        own = path.relative_to(PACKAGE).parts
-        if own[0] == "kits" and len(own) > 2:
-            continue
-        classes = (node.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef))
-        for name in (path.name, *classes):
-            if not name.startswith("_"):
-                named.setdefault(name, []).append(module_name(path))
-    assert {name: where for name, where in named.items() if len(where) > 1} == {}
