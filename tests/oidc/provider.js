@@ -103,4 +103,4 @@ provider.use(async (ctx, next) => {
 });
 
 process.stdin.resume().on('end', () => process.exit(0));
-provider.listen(settings.port, '127.0.0.1');
+provider.listen(settings.port, '127.0.0.1', () => console.log('listening'));
