@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from difflib import get_close_matches
-from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from keystead.errors import BadUrl, MissingExtra
@@ -13,6 +13,9 @@ from keystead.extras import from_extra
 from keystead.stores import durations
 from keystead.stores.durations import seconds
 from keystead.stores.store_contract import Store
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
 GROUP = "keystead.stores"  # the entry point group by which other packages add a scheme
 
@@ -37,15 +40,21 @@ def connect(url: str) -> Store:
         raise BadUrl(f"a store URL has a scheme: write sqlite:///{file}, memory:// or redis://host:6379/0")
     maker = SCHEMES.get(scheme.lower()) or _from_entry_point(scheme.lower())
     if maker is None:
-        near = get_close_matches(scheme.lower(), (*SCHEMES, *entry_points(group=GROUP).names), 1)
+        near = get_close_matches(scheme.lower(), (*SCHEMES, *_entry_points().names), 1)
         advice = f"is it {near[0]}://?" if near else "write sqlite:///app.db, memory:// or redis://host:6379/0."
         raise BadUrl(f"{scheme}:// is not the scheme of a store; {advice} All of them are in docs/stores.md")
     return maker(f"{scheme.lower()}://{rest}")
 
 
+def _entry_points() -> EntryPoints:
+    from importlib.metadata import entry_points  # here: few programs need it, and it takes a tenth of `import keystead`
+
+    return entry_points(group=GROUP)
+
+
 def _from_entry_point(scheme: str) -> Callable[[str], Store] | None:
     """The function of another package that makes stores of this scheme; None if there is none."""
-    found = tuple(entry_points(group=GROUP, name=scheme))
+    found = tuple(_entry_points().select(name=scheme))
     if not found:
         return None
     packages = sorted(point.dist.name if point.dist else point.value for point in found)
