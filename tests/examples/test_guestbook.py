@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 from collections.abc import Iterator
@@ -40,6 +41,9 @@ async def test_the_kit_has_a_page_with_assets_settings_a_table_and_a_job() -> No
                 assert sent.status_code == 200, sent.text
             assert [one["name"] for one in (await client.get("/api/guestbook")).json()] == ["bob", "ann"]
             assert list((await client.get("/api/guestbook/days")).json().values()) == [2]
+            more = [client.post("/api/guestbook", json={"name": "eve", "text": "hi"}) for _ in range(15)]
+            assert {sent.status_code for sent in await asyncio.gather(*more)} == {200}
+            assert list((await client.get("/api/guestbook/days")).json().values()) == [17]
             page = await client.get("/guestbook")
             assert page.status_code == 200
             assert "&lt;b&gt;hello&lt;/b&gt;" in page.text

@@ -3,12 +3,13 @@
 from datetime import UTC, datetime
 from secrets import token_hex
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, select, update
 
 from guestbook.keys import Entry, GuestbookKeys
 from guestbook.tables import DAYS
 from keystead.kits.kit import Site
 from keystead.parts.schedule import Run
+from keystead.parts.tables import locked_row
 
 
 class Guestbook:
@@ -44,6 +45,6 @@ class Guestbook:
 
 
 def _count(connection: Connection, day: str) -> None:
-    changed = connection.execute(update(DAYS).where(DAYS.c.day == day).values(entries=DAYS.c.entries + 1))
-    if not changed.rowcount:
-        connection.execute(insert(DAYS).values(day=day, entries=1))
+    # Two visitors may be the first of a day at once: one makes the row, and the other waits for it.
+    row = locked_row(connection, select(DAYS).where(DAYS.c.day == day), DAYS, {"day": day, "entries": 0})
+    connection.execute(update(DAYS).where(DAYS.c.day == day).values(entries=row.entries + 1))
