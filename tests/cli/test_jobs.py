@@ -84,7 +84,7 @@ def test_a_list_says_when_each_job_runs_in_words_and_in_its_zone(house: House) -
     for part in ("chores.sweep", "Sweeps the kitchen.", "At 02:30 every day", "30 2 * * *  Europe/Berlin", "none yet"):
         assert part in result.stdout
     assert re.search(r"\d{4}-\d\d-\d\d 02:30 CES?T", result.stdout)
-    assert re.search(r"in \d+ (hours|minutes|seconds)", result.stdout)
+    assert re.search(r"in \d+ (hour|minute|second)s?", result.stdout)
 
 
 def test_a_run_is_made_here_and_what_it_returned_is_in_the_history(house: House) -> None:
