@@ -73,8 +73,10 @@ async def test_without_a_stale_copy_all_are_told_why_and_nobody_asks_again_befor
     for failure in failures:
         assert isinstance(failure, LoadFailed)
         assert (failure.why, failure.retry_after) == ("OSError", timedelta(seconds=5))
-        assert failure.__cause__ is provider.raises
+        # A caller whose first look came back after the load had failed learns of it from the marker.
+        assert failure.__cause__ in (provider.raises, None)
         assert "7" not in str(failure).replace("CacheKeys", "")  # keys may be secrets
+    assert any(getattr(failure, "__cause__", None) is provider.raises for failure in failures)
     with pytest.raises(LoadFailed, match="OSError") as elsewhere:
         await other.get(keys.membership("7"), provider)
     assert elsewhere.value.retry_after == timedelta(seconds=5)
