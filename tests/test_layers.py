@@ -106,7 +106,7 @@ def test_services_and_parts_know_no_http() -> None:
 # --- nothing above the schema talks to a store ---------------------------------------------------------------
 
 ABOVE_SCHEMA = ("parts", "http", "kits", "demo", "server", "cli", "integrations", "console")
-# `Measured` is a store itself: it passes on what it is asked.
+# `MeteredStore` is a store itself: it passes on what it is asked.
 STORES_THEMSELVES = {"keystead.server.metered_store"}
 VERBS_OF_STORES = {"run", "atomically", "prepared"}
 STEPS = {

@@ -1,7 +1,7 @@
 """Keystead: declare each key once, and get typed, atomic, expiring state on SQLite, Redis and more.
 
-This is what an application needs on its first day. Errors are in `keystead.errors`, all else that is declared in
-`keystead.schema`, guards and messages in `keystead.stores`, and every part in a module of its own: `keystead.parts`.
+This module exports what an application needs first. Errors are in `keystead.errors`, other declarations in
+`keystead.schema`, guards and messages in `keystead.stores`, and each part in its own module of `keystead.parts`.
 """
 
 from importlib import import_module
@@ -73,7 +73,7 @@ __all__ = [
     "until",
 ]
 
-# Parts are imported when they are first used: a program that only reads a key need not wait for them.
+# Lazy imports: a program that only reads a key does not wait for the parts.
 _PARTS: Final = {
     "Cache": "keystead.parts.cache",
     "Lock": "keystead.parts.lock",
@@ -83,7 +83,7 @@ _PARTS: Final = {
     "Sessions": "keystead.parts.sessions",
 }
 
-# Where names are that could be imported from here before 0.2. They still can, with a DeprecationWarning, until 0.3.
+# New homes of names that were importable from here before 0.2. Until 0.3 they still are, with a DeprecationWarning.
 _MOVED: Final = {
     "keystead.errors": """
         BadArgument BadDeclaration BadKey BadLifetime BadOption BadUrl BadValue CommandError Contended CrossSlot

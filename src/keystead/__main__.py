@@ -1,4 +1,4 @@
-"""The `keystead` command, also as `python -m keystead`: with this very interpreter, wherever its scripts are."""
+"""The `keystead` command, also as `python -m keystead`, which needs no script on PATH."""
 
 import sys
 
@@ -7,7 +7,7 @@ from keystead.extras import from_extra
 
 
 def main() -> None:
-    """Run the command line. Exit code 2 where its packages are not installed."""
+    """Run the command line. The exit code is 2 if its packages are not installed."""
     try:
         with from_extra("cli", "the keystead command"):
             from keystead.cli import main as run

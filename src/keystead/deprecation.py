@@ -1,4 +1,4 @@
-"""Deprecated names: they keep working for one release, with a DeprecationWarning that says what to write instead."""
+"""Deprecated names: they work for one more release, with a DeprecationWarning that names the replacement."""
 
 import warnings
 from collections.abc import Callable, Mapping

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 
 class KeysteadError(Exception):
-    """The root of all errors of Keystead. `code` never changes between releases; the message may.
+    """The base class of all Keystead errors. `code` never changes between releases; the message may.
 
     `results` is set by `Keyspace.run`: the result of each operation, with an error in place of each failure.
     """
@@ -29,7 +29,7 @@ class BadUrl(KeysteadError):
 
 
 class MissingExtra(KeysteadError, ImportError):
-    """A feature needs packages that are not installed. The message has the command that installs them."""
+    """A feature needs packages that are not installed. The message includes the command that installs them."""
 
     code = "missing-extra"
 
@@ -69,9 +69,9 @@ class BadValue(KeysteadError):
 
 
 class BadCall(BadKey, BadValue):
-    """A verb or a family was called with the wrong arguments: a bug in the program, not bad input of a user.
+    """A verb or a family was called with the wrong arguments: a bug in the program, not bad user input.
 
-    A server answers other errors of a key or a value with 400, and this one with 500.
+    Servers respond to other key and value errors with 400, and to this one with 500.
     """
 
     code = "bad-call"
@@ -103,7 +103,7 @@ class Unreadable(KeysteadError):
 class WrongSealKey(KeysteadError):
     """No sealed value of a family opens: they were sealed with other keys.
 
-    `families` has the number of values of each such family. Nothing was repaired.
+    `families` maps each such family to its number of values. Nothing was repaired.
     """
 
     code = "wrong-seal-key"
@@ -111,15 +111,15 @@ class WrongSealKey(KeysteadError):
     def __init__(self, families: dict[str, int]) -> None:
         counts = ", ".join(f"{count:,} of {family}" for family, count in families.items())
         super().__init__(
-            f"not one sealed value opens ({counts}), so the keys are wrong, not the values, and nothing was repaired; "
-            "give the keys that the application seals with: KEYSTEAD_SEAL_KEYS, seal_keys in the secrets file, or "
-            "seal=KeyRing(...). If the values themselves are damaged, delete them"
+            f"no sealed value opens ({counts}), so the keys are probably wrong, and nothing was repaired; use the keys "
+            "that the application seals with: KEYSTEAD_SEAL_KEYS, seal_keys in the secrets file, or seal=KeyRing(...). "
+            "If the values themselves are damaged, delete them"
         )
         self.families = families
 
 
 class CapReached(KeysteadError):
-    """A user has as many sessions as the policy allows, and the policy refuses further logins."""
+    """A user has as many sessions as the policy allows, and the policy refuses more."""
 
     code = "cap-reached"
 
@@ -131,7 +131,7 @@ class Contended(KeysteadError):
 
 
 class DoesNotFit(KeysteadError):
-    """A family needs a guarantee that the store of its role does not give."""
+    """A family needs a guarantee that the store of its role does not offer."""
 
     code = "does-not-fit"
 
@@ -165,8 +165,8 @@ class StoreError(KeysteadError):
 class StoreUnavailable(StoreError):
     """The store did not answer in time, or cannot be reached.
 
-    `outcome` states what is known of the commands: `"not-sent"` means that none of them took effect and that a retry is
-    safe; `"unknown"` means that the reply was lost and that they may have taken effect.
+    `outcome` is `"not-sent"` if none of the commands took effect and a retry is safe, or `"unknown"` if the reply was
+    lost and they may have taken effect.
     """
 
     code = "store-unavailable"
@@ -201,7 +201,7 @@ class StoreDamaged(StoreError):
 
 
 class CommandError(StoreError):
-    """A store rejects one command. It had no effect."""
+    """A store rejects one command, which had no effect."""
 
     code = "command"
     key: str | bytes | None
@@ -264,13 +264,13 @@ class WrongKind(CommandError, Unreadable):
 
 
 class CrossSlot(CommandError):
-    """The keys of one atomic step are in different slots of a cluster, or are more than the store supports in one."""
+    """The keys of an atomic step are in different cluster slots, or too many for the store."""
 
     code = "cross-slot"
 
 
 def is_refusing() -> bool:
-    """Whether the latest error refused a key, a value or an argument, and is still being raised or handled."""
+    """Whether the latest error rejects a key, a value or an argument, and is still being raised or handled."""
     return isinstance(KeysteadError.latest(), BadKey | BadValue | BadArgument)
 
 

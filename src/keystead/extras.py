@@ -8,7 +8,7 @@ from typing import Final
 
 from keystead.errors import MissingExtra
 
-# The modules that an extra brings (`pyproject.toml` names their distributions). "no pq wrapper": psycopg without libpq.
+# The modules of each extra (`pyproject.toml` has their distributions). "no pq wrapper": psycopg without libpq.
 EXTRAS: Final = {
     "redis": ("hiredis",),
     "postgres": ("psycopg", "no pq wrapper"),
@@ -25,10 +25,9 @@ EXTRAS: Final = {
 
 @contextmanager
 def from_extra(extra: str, what: str) -> Iterator[None]:
-    """Around imports that need an extra. Raises MissingExtra, with the command that installs it, where it is missing.
+    """Wrap imports that need an extra. Raises MissingExtra, with the command that installs it, if it is missing.
 
-    `what` begins the sentence: `with from_extra("tables", "relational tables"):`. An import that fails for any other
-    reason, and a missing part of another extra, are raised as they are.
+    `what` begins the sentence: `with from_extra("tables", "relational tables"):`. Other import errors pass unchanged.
     """
     try:
         yield

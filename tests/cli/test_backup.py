@@ -13,7 +13,7 @@ import typer
 
 from keystead import connect
 from keystead.cli import restore_command
-from keystead.cli.transfers import patient
+from keystead.cli.transfers import with_timeout
 from keystead.stores.backup import BackupFile, Restored, backup, restore
 from keystead.stores.backup.file import BLOCK_BYTES
 from tests import servers
@@ -184,7 +184,7 @@ def test_at_a_terminal_a_bar_shows_how_far_it_is(program: Program, full: dict[by
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("restore", "keys.backup"), 2, "no terminal"),
+        (("restore", "keys.backup"), 2, "needs a terminal"),
         (("restore", "nothing.backup", "--yes"), 1, "cannot read nothing.backup"),
         (("restore", "myapp/keys.py", "--yes"), 1, "is no backup of Keystead"),
         (("restore", "keys.backup", "--verify", "--dry-run"), 2, "--verify only compares"),
@@ -249,11 +249,11 @@ def test_a_restore_that_misses_keys_in_the_end_does_not_look_like_one_that_went_
         return Restored(keys=16, restored=16, expired=0, skipped=0, resumed_at=0, missing=3)
 
     monkeypatch.setattr(restore_command, "write", write)
-    monkeypatch.setattr(restore_command, "step_back", lambda: None)  # it would slow down all tests that follow
+    monkeypatch.setattr(restore_command, "lower_priority", lambda: None)  # it would slow down all tests that follow
     with pytest.raises(typer.Exit) as ended:
         restore_command.restore(program.folder / "keys.backup", store=other(program), yes=True)
     assert ended.value.exit_code == 1
-    assert "3 keys of the backup missing in the end" in capsys.readouterr().err
+    assert "3 keys of the backup missing at the end" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_restore_that_misses_keys_in_the_end_does_not_look_like_one_that_went_
     ],
 )
 def test_a_large_key_is_waited_for_longer_unless_it_is_said_how_long(url: str, waits: str) -> None:
-    assert patient(url) == waits
+    assert with_timeout(url) == waits
 
 
 # --- interruptions ------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def test_a_backup_that_was_killed_goes_on_and_is_whole(
         proxy.resume()
         assert (process.returncode, out) == (code, "")
         if signum != signal.SIGKILL:
-            assert error == "keystead: stopped; what was saved is in keys.backup.part, and --resume goes on with it\n"
+            assert error == "keystead: stopped; the keys saved so far are in keys.backup.part; --resume continues\n"
         assert not (program.folder / "keys.backup").exists()
         assert_one_sentence(program.keystead(*again), 1, "--resume", "--overwrite")
         saved = output(program.keystead(*again, "--resume", "--json"))
@@ -330,7 +330,7 @@ def test_a_restore_that_was_killed_goes_on_and_is_whole(
         proxy.resume()
         assert (process.returncode, out) == (code, "")
         if signum == signal.SIGINT:
-            assert error == "keystead: stopped; what was restored stays, and --resume goes on with it\n"
+            assert error == "keystead: stopped; the restored keys stay, and --resume continues\n"
         assert 0 < len(held(target)) < len(expected)
         assert_one_sentence(program.keystead(*again), 1, "was interrupted", "--resume")
         done = output(program.keystead(*again, "--resume", "--json"))
@@ -347,7 +347,7 @@ def test_a_store_that_goes_away_in_a_backup_is_one_sentence_and_it_goes_on_later
         proxy.after_replies(5 * BLOCK_BYTES)
         again = ("backup", "keys.backup", "--store", proxy.url + IMPATIENT)
         ended = program.keystead(*again)
-        assert_one_sentence(ended, 1, "--resume goes on with it")
+        assert_one_sentence(ended, 1, "--resume continues")
         assert "did not answer" in ended.stderr or "no connection to" in ended.stderr
         proxy.resume()
         saved = output(program.keystead(*again, "--resume", "--json"))
@@ -364,7 +364,7 @@ def test_a_store_that_goes_away_in_a_restore_is_one_sentence_and_it_goes_on_late
         proxy.after_requests(3_000_000)
         again = ("restore", "keys.backup", "--store", proxy.url + IMPATIENT, "--yes")
         ended = program.keystead(*again)
-        assert_one_sentence(ended, 1, "--resume goes on with it")
+        assert_one_sentence(ended, 1, "--resume continues")
         assert "did not answer" in ended.stderr or "no connection to" in ended.stderr
         assert 0 < len(held(server.url)) < len(expected)
         proxy.resume()
@@ -385,14 +385,14 @@ def test_one_file_is_one_store_and_the_others_are_named(program: Program, full: 
     saved = program.keystead("backup", "keys.backup")
     assert saved.returncode == 0, saved.stderr
     durable, relational = saved.stderr.splitlines()
-    assert durable == "the store of the role durable is not in it: keystead backup FILE --store durable"
-    assert relational.startswith("the relational tables are not in it: sqlite3 ")
+    assert durable == "not included, the store of the role durable: keystead backup FILE --store durable"
+    assert relational.startswith("not included, the relational tables: sqlite3 ")
     saved = program.keystead("backup", "durable.backup", "--store", "durable")
     assert saved.returncode == 0
     assert saved.stderr == ""
     assert saved.stdout.startswith("saved 1 key ")
     assert_one_sentence(
-        program.keystead("backup", "x.backup", "--store", "durible"), 2, "'durible'", "there are: default, durable"
+        program.keystead("backup", "x.backup", "--store", "durible"), 2, "'durible'", "the roles are: default, durable"
     )
 
 

@@ -96,7 +96,7 @@ def test_a_warning_fails_the_check_and_the_summary_says_so(folder: Path) -> None
     result = check(folder, "myapp.keys")
     assert result.returncode == 1
     assert result.stdout.startswith("warning undocumented  MoreKeys.token (token:{id})\n")
-    assert result.stdout.endswith("2 keyspaces, 3 families: 1 warning, and the check fails on warnings, too\n")
+    assert result.stdout.endswith("2 keyspaces, 3 families: 1 warning, and the check fails on warnings too\n")
 
 
 def test_json_is_for_programs(folder: Path) -> None:

@@ -124,15 +124,15 @@ def test_what_is_in_the_way_is_named_and_left_until_told(program: Program, full:
     looked = program.keystead("copy", program.url, other(program), "--dry-run")
     assert looked.returncode == 1
     assert "would copy 14 keys" in looked.stdout
-    assert "1 are there already, the same" in looked.stdout
-    assert "1 key in the way" in looked.stderr
+    assert "1 already there and equal" in looked.stdout
+    assert "1 key not copied" in looked.stderr
     result = program.keystead("copy", program.url, other(program), "--yes")
     assert result.returncode == 1
     assert "copied 15 keys" in result.stdout
-    assert "1 were there already, the same" in result.stdout
-    assert "1 key in the way" in result.stderr
+    assert "1 already there and equal" in result.stdout
+    assert "1 key not copied" in result.stderr
     assert "\n  hash\n" in result.stderr
-    assert "run the same command again to go on" in result.stderr
+    assert "run the same command again to continue" in result.stderr
     assert run(other(program), ("GET", "hash")) == [b"theirs"]
     told = output(program.keystead("copy", program.url, other(program), "--yes", "--overwrite", "--json"))
     assert (told["written"], told["whole"]) == (1, True)
@@ -145,7 +145,7 @@ def test_at_a_terminal_it_asks_before_it_writes(
 ) -> None:
     run(other(program), ("SET", "theirs", "1"))
     terminal = Terminal(program, "copy", program.url, other(program), columns=300)
-    terminal.until(f"Copy 16 keys of {program.url} into {other(program)}, which holds 1 key already? [y/N]")
+    terminal.until(f"Copy 16 keys of {program.url} into {other(program)}, which already holds 1 key? [y/N]")
     if answer is None:
         terminal.signal(signal.SIGINT)
     else:
@@ -159,14 +159,14 @@ def test_at_a_terminal_it_asks_before_it_writes(
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("{own}", "{other}"), 2, "no terminal to ask on; add --yes"),
+        (("{own}", "{other}"), 2, "confirmation needs a terminal; add --yes"),
         (("{own}", "{own}", "--yes"), 1, "name another store to copy them into"),
         (("sqlite:///nowhere.db", "{other}", "--yes"), 2, "there is no database nowhere.db; name another as FROM"),
         (("sqlite:///nowhere.db", "{other}"), 2, "there is no database nowhere.db"),
-        (("durible", "{other}"), 2, "'durible' is neither the URL of a store nor a role; there are: default"),
+        (("durible", "{other}"), 2, "'durible' is neither a store URL nor a role; the roles are: default"),
         (("nothing://x", "{other}", "--yes"), 2, "nothing:// is not the scheme"),
         (("{own}", "nothing://x", "--yes"), 2, "nothing:// is not the scheme"),
-        (("{own}", "{other}", "--dry-run", "--follow"), 2, "--dry-run only looks"),
+        (("{own}", "{other}", "--dry-run", "--follow"), 2, "--dry-run writes nothing"),
         (("{own}", "redis://127.0.0.1:1?connect_timeout=100ms", "--yes"), 1, "cannot reach"),
         (("redis://127.0.0.1:1?connect_timeout=100ms", "{other}", "--yes"), 1, "cannot reach"),
         (("{own}", "{other}", "--yes", "--progress", "no/such.progress"), 1, "there is no folder no"),
@@ -212,7 +212,7 @@ def test_a_copy_that_was_killed_goes_on_with_the_same_command(
         proxy.resume()
         assert (ended.returncode, ended.stdout) == (code, "")
         if signum == signal.SIGTERM:
-            assert ended.stderr == "keystead: stopped; what was copied stays; run the same command again to go on\n"
+            assert ended.stderr == "keystead: stopped; the copied keys stay; run the same command again to continue\n"
         arrived = len(copied_to(target))
         assert 0 < arrived < len(expected)
         copied = output(program.keystead(*again, "--json"))
@@ -230,7 +230,7 @@ def test_a_store_that_goes_away_is_one_sentence_and_it_goes_on_later(
         expected = fill(server.url if side == "from" else source, MANY, 100)
         (proxy.after_replies if side == "from" else proxy.after_requests)(400_000)
         ended = program.keystead("copy", source, target, "--yes")
-        assert_one_sentence(ended, 1, "what was copied stays; run the same command again to go on")
+        assert_one_sentence(ended, 1, "the copied keys stay; run the same command again to continue")
         proxy.resume()
         assert program.keystead("copy", source, target, "--yes").returncode == 0
         assert copied_to(target if side == "from" else server.url) == expected
@@ -250,7 +250,7 @@ def test_a_second_copy_deletes_what_was_deleted_since(program: Program, full: di
     )
     result = program.keystead("copy", program.url, other(program), "--yes", "--overwrite")
     assert (result.returncode, result.stderr) == (0, "")
-    assert "  2 deleted in the first store since they were copied, and now in the second, too\n" in result.stdout
+    assert "  2 deleted in the first store since they were copied, and now in the second too\n" in result.stdout
     assert "compared: 14 equal, no differences" in result.stdout
     assert copied_to(other(program)) == {**held(program.url), b"theirs": (b"string", -1, b"1")}
 
@@ -308,7 +308,7 @@ def test_stopped_before_it_is_in_step_it_goes_on_later(program: Program, server:
         ended = running.ends(signal.SIGINT)
         proxy.resume()
         assert (ended.returncode, ended.stdout) == (130, "")
-        assert "run the same command again to go on" in ended.stderr
+        assert "run the same command again to continue" in ended.stderr
         assert program.keystead("copy", program.url, proxy.url + PATIENT, "--yes").returncode == 0
     assert copied_to(server.url) == expected
 

@@ -166,7 +166,7 @@ def test_the_check_names_what_is_stale_missing_and_left_over_and_writes_nothing(
     assert result.stdout.splitlines() == [
         "stale: keys/app-keys.md",
         "missing: keys/token-keys.md",
-        "left over: keys/gone-keys.md (none of these keyspaces makes it: delete it)",
+        "left over: keys/gone-keys.md (no keyspace generates it: delete it)",
         "Run: keystead docs myapp.keys --out keys",
     ]
     assert {path.name: path.read_bytes() for path in (folder / "keys").iterdir()} == before

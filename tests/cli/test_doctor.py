@@ -72,7 +72,7 @@ def test_to_set_aside_more_than_one_in_a_hundred_needs_a_yes(program: Program) -
     assert refused.returncode == 1
     assert refused.stderr == (
         "keystead: not set aside without --yes, because it is more than 1 % of a family: 1 of 2 keys (AppKeys.daily), "
-        "1 of 7 keys (unknown). The rest is repaired\n"
+        "1 of 7 keys (unknown). Everything else is repaired\n"
     )
     assert "3 findings, 1 repaired, 2 left" in refused.stdout
     assert {"visits:u1:2026-02-24", "tmp:1"} <= program.held()
@@ -93,8 +93,8 @@ def test_to_delete_more_than_one_in_a_hundred_needs_a_yes_and_all_of_a_family_is
     refused = program.keystead("doctor", "myapp.keys", "--fix")
     assert refused.returncode == 1
     assert refused.stderr == (
-        "keystead: not deleted without --yes, because it is more than 1 % of a family: 1 of 2 keys (AppKeys.lock). The "
-        "rest is repaired\n"
+        "keystead: not deleted without --yes, because it is more than 1 % of a family: 1 of 2 keys (AppKeys.lock). "
+        "Everything else is repaired\n"
     )
     assert "lock:gone" in program.held()
     program.write(("DEL", "lock:u1a"), *[("SET", f"lock:{number}", "x", "PX", 3_600_000) for number in range(10)])
@@ -130,7 +130,7 @@ def test_what_was_set_aside_is_brought_back(program: Program) -> None:
     assert "account:u1" in program.keystead("show", "quarantine", "--keys", "myapp.keys").stdout
     result = program.keystead("doctor", "--restore", "account:u1")
     assert (result.returncode, result.stderr) == (0, "")
-    assert "account:u1 is back" in result.stdout
+    assert "restored account:u1 in " in result.stdout
     assert program.write(("GET", "account:u1")) == [b"x"]
     assert_one_sentence(program.keystead("doctor", "--restore", "account:u1"), 1, "nothing was set aside")
     program.keystead("doctor", "myapp.keys", "--fix", "--yes")

@@ -43,7 +43,7 @@ def test_what_could_not_be_read_is_said_and_the_exit_code_is_1(program: Program)
 
 def test_nothing_to_erase_is_said(program: Program) -> None:
     result = program.keystead("erase", "user:u1", *KEYS, "--yes")
-    assert (result.returncode, result.stdout) == (0, "nothing belongs to user:u1\n")
+    assert (result.returncode, result.stdout) == (0, "there is no data of user:u1\n")
 
 
 @pytest.mark.parametrize("subject", ["u1", "team:1"])

@@ -108,7 +108,7 @@ def test_who_signs_in_is_erased_in_teamwork_too(program: Program, settings: dict
     assert noted["what"] == "login:42"
     assert noted["who"].startswith("operator:")
     again = program.keystead("erase", "login:42", "--yes", **settings)
-    assert (again.returncode, again.stdout) == (0, "nothing belongs to login:42\n")
+    assert (again.returncode, again.stdout) == (0, "there is no data of login:42\n")
 
 
 def test_an_erasure_that_is_interrupted_is_in_the_audit_log(

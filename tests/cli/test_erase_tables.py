@@ -76,12 +76,12 @@ def test_with_yes_keys_and_rows_of_one_user_go_and_those_of_others_stay(program:
     result = program.keystead("erase", "membership:123", *KEYS, "--yes")
     assert result.returncode == 0, result.stderr
     assert f"  {EVENTS}: 1 row\n" in result.stdout
-    assert result.stdout.endswith("erased membership:123: 1 key and 3 rows, and what goes with them\n")
+    assert result.stdout.endswith("erased membership:123: 1 key and 3 rows, and the keys they own\n")
     assert counted(beside, "123") == {}
     assert sum(counted(beside, "124").values()) == 3
     assert program.held() == {"usertoken:124"}
     again = program.keystead("erase", "membership:123", *KEYS, "--yes")
-    assert (again.returncode, again.stdout) == (0, "nothing belongs to membership:123\n")
+    assert (again.returncode, again.stdout) == (0, "there is no data of membership:123\n")
 
 
 def test_a_row_that_a_request_puts_into_a_cache_before_it_goes_does_not_stay_there(
@@ -130,7 +130,7 @@ def test_a_database_that_is_named_is_looked_through_and_nothing_is_made_in_one_w
         Path(database_url.removeprefix("sqlite:///")).touch()
     named = ("--database", database_url)
     empty = program.keystead("erase", "membership:123", *KEYS, *named, "--yes")
-    assert (empty.returncode, empty.stdout) == (0, "nothing belongs to membership:123\n"), empty.stderr
+    assert (empty.returncode, empty.stdout) == (0, "there is no data of membership:123\n"), empty.stderr
     would: Any = output(program.keystead("tables", "upgrade", *named, "--dry-run", "--json"))
     assert {one["found"] for one in would} == {0}
     fill(database_url, "123", "124")
@@ -159,8 +159,8 @@ def test_where_nobody_can_say_where_the_tables_are_something_may_be_left(
     if named:
         settings["KEYSTEAD_DATABASE"] = "sqlite:///typo.db"
     result = program.keystead("erase", "membership:123", *KEYS, "--yes", **settings)
-    assert (result.returncode, result.stdout) == (1, "nothing belongs to membership:123\n")
-    assert "the tables of membership are not looked through" in result.stderr
+    assert (result.returncode, result.stdout) == (1, "there is no data of membership:123\n")
+    assert "the tables of membership are not searched" in result.stderr
     assert not (program.folder / "typo.db").exists()
     told = output(program.keystead("erase", "membership:123", *KEYS, "--yes", "--json", **settings))
     assert len(told["notes"]) == 1

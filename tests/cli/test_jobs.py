@@ -130,7 +130,7 @@ def test_a_run_that_fails_is_exit_code_1_and_only_the_log_has_its_text(house: Ho
 def test_a_job_that_is_running_is_said_and_not_begun_again(house: House) -> None:
     with house.brooding() as process:
         assert_one_sentence(
-            house.jobs("run", "chores.brood"), 1, "chores.brood is running already, since", str(process.pid)
+            house.jobs("run", "chores.brood"), 1, "chores.brood is already running, since", str(process.pid)
         )
         told = house.jobs("run", "chores.brood", "--json")
         assert told.returncode == 1
@@ -166,7 +166,7 @@ def test_a_store_that_is_not_there_is_one_sentence_and_is_not_made(house: House)
 
 def test_kits_without_jobs_are_said(house: House) -> None:
     result = house.jobs("list", "--kits", "login")
-    assert (result.returncode, result.stdout) == (0, "none of these kits runs anything by itself\n")
+    assert (result.returncode, result.stdout) == (0, "these kits have no scheduled jobs\n")
 
 
 def test_the_doctor_knows_the_keys_of_the_schedule_and_of_the_demo_provider(house: House) -> None:
@@ -202,7 +202,7 @@ def test_a_job_that_cannot_be_read_is_listed_with_what_is_wrong_and_hides_no_oth
     house.write(("SET", "schedule:job:chores.drop", "not JSON"))
     result = house.jobs("list")
     assert (result.returncode, result.stderr) == (0, "")
-    for part in ("chores.sweep", "chores.drop", "not known", "keystead doctor says more", "none yet"):
+    for part in ("chores.sweep", "chores.drop", "not known", "run keystead doctor", "none yet"):
         assert part in result.stdout
     sweep, drop, brood = house.told("list")
     assert (sweep["trouble"], drop["next"], brood["trouble"]) == (None, None, None)

@@ -64,7 +64,7 @@ def test_a_listing_shows_the_sessions_of_one_user_and_no_secret(program: Program
 
 
 def test_without_a_user_it_shows_who_has_sessions(program: Program) -> None:
-    assert keystead(program, "list").stdout == "nobody has a session\n"
+    assert keystead(program, "list").stdout == "there are no sessions\n"
     logged_in(program, "ann", "ann", "bob")
     assert sorted(keystead(program, "list").stdout.splitlines()) == ["ann  2 sessions", "bob  1 session"]
     users: Any = output(keystead(program, "list", "--json"))
@@ -88,10 +88,10 @@ def test_one_session_ends_by_its_id(program: Program) -> None:
 
 def test_the_sessions_of_everybody_end(program: Program) -> None:
     tokens = logged_in(program, "ann", "bob", "bob")
-    assert keystead(program, "end", "--everyone", "--dry-run").stdout == "would end 3 sessions of everybody\n"
+    assert keystead(program, "end", "--everyone", "--dry-run").stdout == "would end 3 sessions of all users\n"
     assert ends(program, tokens) == [None, None, None]
     result = keystead(program, "end", "--everyone", "--yes")
-    assert (result.returncode, result.stdout) == (0, "ended 3 sessions of everybody\n")
+    assert (result.returncode, result.stdout) == (0, "ended 3 sessions of all users\n")
     assert ends(program, tokens) == ["revoked"] * 3
 
 

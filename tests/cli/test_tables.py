@@ -15,12 +15,12 @@ def test_an_upgrade_is_shown_then_done_then_nothing_is_left_to_do(program: Progr
     shown = program.keystead("tables", "upgrade", "--dry-run")
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith(
-        f"the tables of membership in sqlite:///{file} would go from version 0 to {VERSIONS['membership']}:\n"
+        f"the tables of membership in sqlite:///{file} would be upgraded from version 0 to {VERSIONS['membership']}:\n"
     )
     assert not file.exists()
     done = program.keystead("tables", "upgrade")
     for version in VERSIONS.values():
-        assert f"went from version 0 to {version}:" in done.stdout
+        assert f"were upgraded from version 0 to {version}:" in done.stdout
     assert file.exists()
     listed: Any = output(program.keystead("tables", "upgrade", "--json"))
     assert {one["tables"]: one["version"] for one in listed} == VERSIONS
@@ -31,7 +31,7 @@ def test_a_store_without_a_place_for_tables_needs_one_to_be_named_in_production(
     settings = {"KEYSTEAD_STORE": "redis://127.0.0.1:1/0", "KEYSTEAD_MODE": "production"}
     asked = program.keystead("tables", "upgrade", **settings)
     assert (asked.returncode, asked.stdout) == (2, "")
-    assert "name one with --database URL" in asked.stderr
+    assert "name a database with --database URL" in asked.stderr
     named = program.keystead("tables", "upgrade", "--database", f"sqlite:///{program.folder}/named.db", **settings)
     assert named.returncode == 0, named.stderr
     assert (program.folder / "named.db").exists()

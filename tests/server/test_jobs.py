@@ -12,7 +12,7 @@ import httpx2
 
 from keystead import Store, connect
 from keystead.parts.schedule import JobState, RunEntry, ScheduleKeys
-from keystead.server.scheduled_jobs import with_jobs
+from keystead.server.scheduled_jobs import kits_with_jobs
 from tests.server import chores, notes
 from tests.server.conftest import ROOT, notes_serving
 from tests.serving import keystead_serving, wait_until
@@ -98,4 +98,4 @@ def test_a_server_without_jobs_writes_nothing_of_a_schedule(tmp_path: Path) -> N
 
 
 def test_which_kits_have_jobs_is_known_before_they_are_opened() -> None:
-    assert with_jobs([notes.KIT, chores.KIT]) == [chores.KIT]
+    assert kits_with_jobs([notes.KIT, chores.KIT]) == [chores.KIT]

@@ -8,7 +8,7 @@ import pytest
 
 from keystead.kits.kit import Kit
 from keystead.server import Settings, create_app
-from keystead.server.kit_loading import load_kits, refuse_missing, split_off
+from keystead.server.kit_loading import load_kits, require_settings, split_kits
 from keystead.server.secrets_file import new_seal_key
 from keystead.server.settings_errors import MissingSettings, WrongSettings
 from tests.every_store import on_urls, redis_server, urls
@@ -67,21 +67,21 @@ def test_production_starts_without_settings_of_kits_and_names_those_that_are_off
 
 def test_a_store_without_a_place_for_tables_leaves_off_what_only_lacks_a_database(folder: Path) -> None:
     settings = Settings(mode="production", public_url="https://example.com", store="redis://h", kits="teamwork,widgets")
-    running, off = split_off(settings, load_kits(settings))
+    running, off = split_kits(settings, load_kits(settings))
     assert (names(running), off) == (["widgets"], {"teamwork": "database"})
     (folder / "keystead.toml").write_text('[teamwork]\nzone = "Asia/Seoul"\n')
     settings = Settings(mode="production", public_url="https://example.com", store="redis://h", kits="teamwork,widgets")
-    running, off = split_off(settings, load_kits(settings))
+    running, off = split_kits(settings, load_kits(settings))
     assert off == {}
     with pytest.raises(MissingSettings, match="database: where the tables of teamwork are"):
-        refuse_missing(settings, running)
+        require_settings(settings, running)
 
 
 def test_a_kit_is_on_once_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(mode="production")
-    assert split_off(settings, [NOTES, OTHER])[1] == {"notes": "NOTES_API_KEY"}
+    assert split_kits(settings, [NOTES, OTHER])[1] == {"notes": "NOTES_API_KEY"}
     monkeypatch.setenv("NOTES_API_KEY", "x")
-    running, off = split_off(settings, [NOTES, OTHER])
+    running, off = split_kits(settings, [NOTES, OTHER])
     assert (names(running), off) == (["notes", "other"], {})
 
 
@@ -101,10 +101,10 @@ def test_a_kit_that_is_half_configured_stops_the_start_with_what_is_missing(
 ) -> None:
     (folder / "keystead.toml").write_text(text)
     settings = Settings(mode="production", public_url="https://example.com", seal_keys=new_seal_key())
-    running, off = split_off(settings, load_kits(settings))
+    running, off = split_kits(settings, load_kits(settings))
     assert len(off) == 2
     with pytest.raises(MissingSettings) as raised:
-        refuse_missing(settings, running)
+        require_settings(settings, running)
     assert [one.partition(":")[0] for one in raised.value.sentences] == lacking
 
 
@@ -121,27 +121,27 @@ def test_half_a_provider_stops_the_start_as_well(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("DISCORD_CLIENT_SECRET", "x")
     settings = Settings(mode="production")
     with pytest.raises(WrongSettings, match="discord needs client_id"):
-        split_off(settings, load_kits(settings))
+        split_kits(settings, load_kits(settings))
 
 
 def test_whoever_names_kits_of_which_none_is_configured_is_told_what_they_lack() -> None:
     settings = Settings(mode="production", public_url="https://example.com", kits="sharing")
-    running, off = split_off(settings, load_kits(settings))
+    running, off = split_kits(settings, load_kits(settings))
     assert (names(running), off) == (["sharing"], {})
     with pytest.raises(MissingSettings, match=r"sharing\.issue_key"):
-        refuse_missing(settings, running)
+        require_settings(settings, running)
 
 
 def test_a_kit_may_say_itself_when_it_is_configured(folder: Path) -> None:
     (folder / "keystead.toml").write_text("[notes]\nlongest = 5\n")
     settings = Settings(mode="production")
     strict = replace(NOTES, is_configured=lambda own: own.api_key is not None)
-    assert names(split_off(settings, [strict, OTHER])[0]) == ["other"]
-    assert names(split_off(settings, [NOTES, OTHER])[0]) == ["notes", "other"]
+    assert names(split_kits(settings, [strict, OTHER])[0]) == ["other"]
+    assert names(split_kits(settings, [NOTES, OTHER])[0]) == ["notes", "other"]
 
 
 def test_a_kit_that_names_nothing_to_turn_it_on_is_never_off() -> None:
-    running, off = split_off(Settings(mode="production"), [KIT, OTHER])
+    running, off = split_kits(Settings(mode="production"), [KIT, OTHER])
     assert (names(running), off) == (["notes", "other"], {})
 
 

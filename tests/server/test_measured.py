@@ -9,7 +9,7 @@ import pytest
 from keystead import Counter, Keyspace, SortedSet, Steps, Value, after, connect, procedure, sliding
 from keystead.errors import CommandError, NotANumber
 from keystead.parts.limit import FixedWindow, SlidingWindow
-from keystead.server.metered_store import Measured
+from keystead.server.metered_store import MeteredStore
 from keystead.server.metrics import Metrics
 from keystead.stores.commands import read
 from keystead.stores.redis.atomic_script import DIGEST
@@ -25,9 +25,9 @@ class Keys(Keyspace):
 @asynccontextmanager
 async def measured(url: str) -> AsyncIterator[tuple[Keys, Metrics]]:
     metrics = Metrics("test")
-    async with Measured(connect(url), metrics) as store:
+    async with MeteredStore(connect(url), metrics) as store:
         keys = Keys(store)
-        store.knows(keys.bounds())
+        store.set_families(keys.bounds())
         yield keys, metrics
 
 
@@ -114,9 +114,9 @@ class Shop(Keyspace):
 
 async def test_calls_of_a_procedure_carry_its_name_and_slow_ones_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Metrics("test")
-    async with Measured(connect("memory://"), metrics, slow_s=0) as store:
+    async with MeteredStore(connect("memory://"), metrics, slow_s=0) as store:
         shop = Shop(store)
-        store.knows(shop.bounds())
+        store.set_families(shop.bounds())
         await shop.stock("apple").set(1)
         assert (await shop.sell("apple")).value == 0
     counted = {

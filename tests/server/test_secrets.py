@@ -63,7 +63,7 @@ def test_development_makes_a_key_says_so_in_one_line_and_uses_it_again(tmp_path:
     with keystead_serving(tmp_path, None, *NOTES, PYTHONPATH=str(ROOT)) as server:
         first, second = server.said.splitlines()
         assert server.stop() == 0
-    assert first.startswith(f"Keystead has made a key to seal secrets with, in {SECRETS_FILE}: keep it private")
+    assert first.startswith(f"Created a key that seals secrets, in {SECRETS_FILE}: keep it private")
     assert second.startswith("Keystead is running")
     made = (tmp_path / SECRETS_FILE).read_text()
     with keystead_serving(tmp_path, None, *NOTES, PYTHONPATH=str(ROOT)) as server:

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from keystead.kits.login import KIT as LOGIN
 from keystead.parts.sizes import size_bytes
 from keystead.server import MissingSettings, Settings, WrongSettings
-from keystead.server.kit_loading import load_kits, refuse_missing, refuse_split_memory
+from keystead.server.kit_loading import load_kits, refuse_memory_with_workers, require_settings
 from keystead.server.secrets_file import new_seal_key
 from keystead.server.settings import TABLES_FILE
 from keystead.server.settings_errors import FIELDS, SECRETS_FILE
@@ -284,7 +284,7 @@ def test_secrets_are_beside_the_database_or_in_the_working_directory() -> None:
 
 def test_production_says_everything_that_is_missing_in_one_go() -> None:
     with pytest.raises(MissingSettings) as raised:
-        refuse_missing(Settings(mode="production"), [KIT])
+        require_settings(Settings(mode="production"), [KIT])
     assert [sentence.partition(":")[0] for sentence in raised.value.sentences] == [
         "seal_keys",
         "public_url",
@@ -307,19 +307,19 @@ def test_production_says_everything_that_is_missing_in_one_go() -> None:
 def test_production_takes_http_on_this_machine_only(url: str, taken: bool) -> None:
     settings = Settings(mode="production", public_url=url)
     if taken:
-        refuse_missing(settings, [])
+        require_settings(settings, [])
     else:
         with pytest.raises(MissingSettings, match="public_url: with https"):
-            refuse_missing(settings, [])
+            require_settings(settings, [])
 
 
 def test_production_refuses_a_secrets_file_that_others_can_read(folder: Path) -> None:
     config(folder, f'seal_keys = "{new_seal_key()}"\n[notes]\napi_key = "x"\n', SECRETS_FILE)
     (folder / SECRETS_FILE).chmod(0o640)
     with pytest.raises(MissingSettings, match=f"others can read {SECRETS_FILE}; run chmod 600"):
-        refuse_missing(Settings(mode="production", public_url="https://example.com"), [KIT])
+        require_settings(Settings(mode="production", public_url="https://example.com"), [KIT])
     (folder / SECRETS_FILE).chmod(0o600)
-    refuse_missing(Settings(mode="production", public_url="https://example.com"), [KIT])
+    require_settings(Settings(mode="production", public_url="https://example.com"), [KIT])
 
 
 def test_production_refuses_a_secrets_file_of_another_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,7 +333,7 @@ def test_production_refuses_a_secrets_file_of_another_user(folder: Path, monkeyp
         monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     settings = Settings(mode="production", public_url="https://example.com")
     with pytest.raises(MissingSettings, match=rf"{SECRETS_FILE} belongs to another user \(uid {owner}\)"):
-        refuse_missing(settings, [KIT])
+        require_settings(settings, [KIT])
 
 
 def test_who_owns_the_secrets_is_asked_of_the_file_that_was_read(folder: Path) -> None:
@@ -344,7 +344,7 @@ def test_who_owns_the_secrets_is_asked_of_the_file_that_was_read(folder: Path) -
     (folder / "private").chmod(0o600)
     (folder / "private").replace(folder / SECRETS_FILE)
     with pytest.raises(MissingSettings, match="others can read"):
-        refuse_missing(settings, [KIT])
+        require_settings(settings, [KIT])
 
 
 @pytest.mark.parametrize(
@@ -378,10 +378,10 @@ def test_the_secrets_file_has_no_way_around_that(folder: Path) -> None:
 
 def test_several_workers_cannot_share_a_memory() -> None:
     with pytest.raises(WrongSettings, match=r"^workers: each of 2 would have a store memory://"):
-        refuse_split_memory(Settings(store="memory://", workers=2))
+        refuse_memory_with_workers(Settings(store="memory://", workers=2))
     with pytest.raises(WrongSettings, match="role cache"):
-        refuse_split_memory(Settings(stores={"cache": "memory://"}, workers=2))
-    refuse_split_memory(Settings(store="memory://", workers=1))
+        refuse_memory_with_workers(Settings(stores={"cache": "memory://"}, workers=2))
+    refuse_memory_with_workers(Settings(store="memory://", workers=1))
 
 
 @pytest.mark.parametrize(
@@ -459,7 +459,7 @@ def test_production_wants_to_be_told_where_tables_are_if_the_store_has_no_place_
 
     def lacking(**given: str) -> list[str]:
         with pytest.raises(MissingSettings) as raised:
-            refuse_missing(Settings(mode="production", **given), [MEMBERSHIP])
+            require_settings(Settings(mode="production", **given), [MEMBERSHIP])
         return [one for one in raised.value.sentences if one.startswith("database")]
 
     [said] = lacking(store="redis://localhost")
@@ -467,13 +467,13 @@ def test_production_wants_to_be_told_where_tables_are_if_the_store_has_no_place_
     assert lacking(store="redis://localhost", database="postgresql://ann@host/app") == []
     assert lacking(store="postgresql://ann@host/app") == []
     with pytest.raises(MissingSettings) as raised:
-        refuse_missing(Settings(mode="production", store="redis://localhost"), [KIT])
+        require_settings(Settings(mode="production", store="redis://localhost"), [KIT])
     assert "database" not in str(raised.value)  # of a kit that has no tables
 
 
 def test_several_workers_cannot_share_tables_in_memory() -> None:
     with pytest.raises(WrongSettings, match=r"^workers: each of 2 would have a database memory://"):
-        refuse_split_memory(Settings(database="memory://", workers=2))
+        refuse_memory_with_workers(Settings(database="memory://", workers=2))
 
 
 def test_every_setting_has_advice_for_a_wrong_value() -> None:

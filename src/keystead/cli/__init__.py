@@ -12,7 +12,7 @@ from keystead.cli.flags import NO_VALUE, Command, CommandGroup
 
 __all__ = ["main"]
 
-# One module a command, which has a function or a group of its name.
+# Each command is a function or a group in `NAME_command.py`.
 COMMANDS: Final = (
     "serve",
     "check",
@@ -44,9 +44,9 @@ app = typer.Typer(
 )
 
 
-def _add_commands(asked: Sequence[str]) -> None:
+def _add_commands(arguments: Sequence[str]) -> None:
     """Import only the requested command, or all of them for help: imports are slow."""
-    first = next(iter(asked), "")
+    first = next(iter(arguments), "")
     if first == "--version":
         return
     if first not in COMMANDS:
@@ -77,7 +77,7 @@ def _keystead(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", metavar=NO_VALUE, callback=_print_version, is_eager=True, help="Show the version and leave."
+            "--version", metavar=NO_VALUE, callback=_print_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
 ) -> None:
@@ -91,6 +91,6 @@ def main() -> None:
     """Run the command line: exit code 0, 1 on failure, 2 on a usage error."""
     try:
         _add_commands(sys.argv[1:])
-    except typer.Exit as left:  # only `app()` turns it into an exit code
-        sys.exit(left.exit_code)
+    except typer.Exit as stop:  # only `app()` turns it into an exit code
+        sys.exit(stop.exit_code)
     app()

@@ -1,4 +1,4 @@
-"""`keystead apikeys`: keys for programs that use the Sessions API, issued, listed and revoked."""
+"""`keystead apikeys`: issue, list and revoke API keys of the Sessions API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from keystead.cli.flags import Command, CommandGroup
-from keystead.cli.keyspace_arguments import Json, Stores, bound, opened, refuse_unknown_roles, run
+from keystead.cli.keyspace_arguments import Json, Stores, check_roles, open_keyspaces, open_stores, run
 from keystead.kits.sessiondata import SessionDataKeys
 from keystead.parts.apikeys import ApiKeys, id_of
 from keystead.schema.times import moment
@@ -20,18 +20,18 @@ from keystead.schema.times import moment
 _security = logging.getLogger("keystead.security")
 
 apikeys = typer.Typer(
-    name="apikeys", cls=CommandGroup, no_args_is_help=True, help="Issue, list and revoke the keys of the Sessions API."
+    name="apikeys", cls=CommandGroup, no_args_is_help=True, help="Issue, list and revoke API keys of the Sessions API."
 )
 
 
 @apikeys.command("issue", cls=Command)
 def issue_key(
-    user: Annotated[int, typer.Argument(metavar="USER", help="The id of the user that the key acts for, a number.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for, for people.")],
+    user: Annotated[int, typer.Argument(metavar="USER", help="The numeric id of the user that the key acts for.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A description of the key.")],
     store: Stores = None,
     as_json: Json = False,
 ) -> None:
-    """Make an API key for a user. It is shown once: the store keeps its digest only.
+    """Create an API key for a user. It is shown once: the store has only its digest.
 
     [bold]Examples[/bold]
 
@@ -39,9 +39,9 @@ def issue_key(
     """
 
     async def work() -> int:
-        # Not as `_open_keys` does: before the first start of a server there is nothing yet.
-        refuse_unknown_roles(store, [SessionDataKeys])
-        async with opened(store, [SessionDataKeys]) as stores:
+        # Unlike `_open_keys`, this may create the database: the server may not have started yet.
+        check_roles(store, [SessionDataKeys])
+        async with open_stores(store, [SessionDataKeys]) as stores:
             others: dict[str, Any] = {role: one for role, one in stores.items() if role != "default"}
             issued = await _part(SessionDataKeys(stores["default"], **others)).issue(user, name)
         _security.info("API key issued by an operator", extra={"event": "apikey-issued", "id": issued.id})
@@ -49,7 +49,7 @@ def issue_key(
             typer.echo(json.dumps(issued._asdict(), indent=2))
         else:
             typer.echo(issued.token)
-            typer.echo(f"This is shown once. To end it: keystead apikeys revoke {issued.id}", err=True)
+            typer.echo(f"It is shown only once. To revoke it: keystead apikeys revoke {issued.id}", err=True)
         return 0
 
     run(work)
@@ -57,7 +57,7 @@ def issue_key(
 
 @apikeys.command("list", cls=Command)
 def list_keys(store: Stores = None, as_json: Json = False) -> None:
-    """Show all API keys: the id of each, whose it is, since when, and what for. No secret is shown.
+    """List API keys with id, user, creation time and description. No secret is shown.
 
     [bold]Examples[/bold]
 
@@ -83,7 +83,7 @@ def list_keys(store: Stores = None, as_json: Json = False) -> None:
 def revoke_key(
     id: Annotated[
         str,
-        typer.Argument(metavar="ID", help="The id of the key, as `keystead apikeys list` shows it, or the whole key."),
+        typer.Argument(metavar="ID", help="The id of the key, from `keystead apikeys list`, or the whole key."),
     ],
     store: Stores = None,
 ) -> None:
@@ -95,7 +95,7 @@ def revoke_key(
     """
 
     async def work() -> int:
-        key_id = id_of(id)  # who has found a key somewhere pastes it as it is; it must not get into the log
+        key_id = id_of(id)  # a leaked key may be pasted whole; it must not reach the log
         async with _open_keys(store) as part:
             revoked = await part.revoke(key_id)
         if revoked:
@@ -112,7 +112,7 @@ def _part(keys: SessionDataKeys) -> ApiKeys:
 
 @asynccontextmanager
 async def _open_keys(store: Sequence[str] | None) -> AsyncIterator[ApiKeys]:
-    async with bound([SessionDataKeys], store) as [keys]:
-        if not isinstance(keys, SessionDataKeys):  # pragma: no cover - bound() returns the requested classes
+    async with open_keyspaces([SessionDataKeys], store) as [keys]:
+        if not isinstance(keys, SessionDataKeys):  # pragma: no cover - open_keyspaces() returns the requested classes
             raise AssertionError
         yield _part(keys)

@@ -1,4 +1,4 @@
-"""`keystead audit`: who did what, when and from where, of all logs of audit entries together."""
+"""`keystead audit`: the entries of all audit logs, merged."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Annotated, Any, Final, NoReturn, TypeVar
 
 import typer
 
-from keystead.cli.exit import USAGE_ERROR, leave
+from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import json_text
-from keystead.cli.keyspace_arguments import Json, Stores, Targets, bound, keyspaces, run
+from keystead.cli.keyspace_arguments import Json, Stores, Targets, keyspaces, open_keyspaces, run
 from keystead.errors import BadDeclaration, StoreUnavailable, shown
 from keystead.parts.audit import AuditEntry
 from keystead.schema import Keyspace, Log
@@ -29,18 +29,20 @@ T = TypeVar("T")
 
 _PAGE: Final = 500
 _BEGINNING: Final = "0-0"
-_LOOK_EVERY_S: Final = 0.5
-_FIND_KEYS_EVERY: Final = 20  # looks: keys of patterns are found by a scan
-_CLOCKS_DIFFER_MS: Final = 3_600_000  # at most, between the store, which makes ids, and the writer of an entry
+_POLL_EVERY_S: Final = 0.5
+_SCAN_EVERY_POLLS: Final = 20  # keys of patterns are found by a scan
+_CLOCK_SKEW_MAX_MS: Final = 3_600_000  # between the store, which makes ids, and the writer of an entry
 _LATEST_MS: Final = deadline_ms(datetime.max.replace(tzinfo=UTC))  # that can be shown
 _COLUMNS: Final = ("time (UTC)", "event", "who", "what", "where", "why")
 
-Event = Annotated[str | None, typer.Option("--event", metavar="WORD", help="Only this event, as link-issued.")]
+Event = Annotated[str | None, typer.Option("--event", metavar="WORD", help="Only this event, such as link-issued.")]
 Who = Annotated[str | None, typer.Option("--who", metavar="TEXT", help="Only entries whose actor contains this.")]
 What = Annotated[str | None, typer.Option("--what", metavar="TEXT", help="Only entries whose object contains this.")]
-Since = Annotated[str | None, typer.Option("--since", metavar="DURATION", help="At most this old: 30m, 1d, 2w.")]
-Limit = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, help="How many are shown: the newest.")]
-Follow = Annotated[bool, typer.Option("--follow", metavar=NO_VALUE, help="Go on, and show entries as they come.")]
+Since = Annotated[str | None, typer.Option("--since", metavar="DURATION", help="The maximum age: 30m, 1d, 2w.")]
+Limit = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, help="The number of newest entries to show.")]
+Follow = Annotated[
+    bool, typer.Option("--follow", metavar=NO_VALUE, help="Show new entries as they are written, until Ctrl-C.")
+]
 
 
 def audit(
@@ -54,10 +56,9 @@ def audit(
     store: Stores = None,
     as_json: Json = False,
 ) -> None:
-    """Show who did what, when and from where: the entries of all audit logs, the newest last.
+    """Show who did what, when and from where: the entries of all audit logs, newest last.
 
-    With [bold]--json[/bold] each entry is a line of JSON. [bold]--follow[/bold] ends with Ctrl-C, and waits for a store
-    that goes away.
+    With [bold]--json[/bold] each entry is a line of JSON. [bold]--follow[/bold] retries during store outages.
 
     [bold]Examples[/bold]
 
@@ -69,15 +70,15 @@ def audit(
     """
     classes = [cls for cls in keyspaces(targets) if any(map(_is_audit, cls.families.values()))]
     if not classes:
-        leave("none of these keyspaces has a log of audit entries: Log(..., AuditEntry, ...)", USAGE_ERROR)
+        fail("none of these keyspaces has an audit log: Log(..., AuditEntry, ...)", USAGE_ERROR)
     wanted = _Wanted(event, who, what, _since_ms(since))
     shown_as = _Lines() if as_json else _Table()
 
     async def work() -> int:
         if follow:
-            _stop_by_ctrl_c()
+            _cancel_on_ctrl_c()
         try:
-            async with bound(classes, store) as bound_keys:
+            async with open_keyspaces(classes, store) as bound_keys:
                 trails = _Trails(bound_keys, wanted)
                 shown_as.show(await trails.latest(limit), following=follow)
                 if follow:
@@ -92,20 +93,20 @@ def audit(
 
 
 async def _follow(trails: _Trails, shown_as: _Lines | _Table) -> NoReturn:
-    """Show new entries for ever. A store outage is reported once and waited out."""
-    away = False
+    """Show new entries until cancelled. A store outage is reported once and waited out."""
+    is_down = False
     while True:
-        await asyncio.sleep(_LOOK_EVERY_S)
+        await asyncio.sleep(_POLL_EVERY_S)
         try:
             found = await trails.newer()
         except StoreUnavailable as error:
-            if not away:
+            if not is_down:
                 typer.echo(f"keystead: {error}; retrying until it answers", err=True)
-            away = True
+            is_down = True
             continue
-        if away:
+        if is_down:
             typer.echo("keystead: the store is back", err=True)
-        away = False
+        is_down = False
         shown_as.show(found, following=True)
 
 
@@ -115,19 +116,19 @@ def _since_ms(since: str | None) -> int:
     try:
         return time.time_ns() // 1_000_000 - duration_ms(since, "--since")
     except BadDeclaration as error:
-        leave(str(error), USAGE_ERROR)
+        fail(str(error), USAGE_ERROR)
 
 
 def _is_audit(family: Any) -> bool:
     return isinstance(family, Log) and family.item.type is AuditEntry
 
 
-# --- what is read ------------------------------------------------------------------------------------------
+# --- reading -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Found:
-    """An entry where it was found; `entry` is None where it cannot be read."""
+    """An entry and its location; `entry` is None if it cannot be decoded."""
 
     at_ms: int
     id: str
@@ -155,30 +156,30 @@ class _Wanted:
         )
 
     def may_fit_before(self, id: str) -> bool:
-        """Whether an entry that was written before the one of this id can be young enough."""
-        return _time_of_id(id) + _CLOCKS_DIFFER_MS >= self.since_ms
+        """Whether an entry written before this id can be recent enough."""
+        return _time_of_id(id) + _CLOCK_SKEW_MAX_MS >= self.since_ms
 
 
 @dataclass
 class _Trail:
-    """One log, and how far it has been shown."""
+    """One log, and the position up to which it was read."""
 
     log: LogKey[AuditEntry]
     last: str = _BEGINNING
     unshown: list[_Found] = field(default_factory=list)
 
-    def _found(self, seen: LogEntry[AuditEntry | None]) -> _Found:
+    def _locate(self, seen: LogEntry[AuditEntry | None]) -> _Found:
         at_ms = _time_of_id(seen.id) if seen.item is None else deadline_ms(seen.item.at)
         return _Found(at_ms, seen.id, self.log.key, name_of(self.log.bound.family), seen.item)
 
     async def latest(self, wanted: _Wanted, limit: int) -> list[_Found]:
-        """The newest entries that are wanted. What is newer than all of them is shown by the next `newer`."""
+        """The newest wanted entries. `newer` continues after them."""
         fitting: list[_Found] = []
         page = await self.log.see_latest(_PAGE)
         if page:
             self.last = page[0].id
         while page:
-            fitting += filter(wanted.fits, map(self._found, page))
+            fitting += filter(wanted.fits, map(self._locate, page))
             oldest = page[-1].id
             if len(fitting) >= limit or len(page) < _PAGE or not wanted.may_fit_before(oldest):
                 break
@@ -186,15 +187,15 @@ class _Trail:
         return fitting[:limit]
 
     async def read_on(self, wanted: _Wanted) -> None:
-        """Read what is newer. It waits in `unshown`, so that nothing is lost where the store goes away meanwhile."""
+        """Read newer entries into `unshown`, so that a store outage loses none."""
         if await self._has_restarted():
             self.last = _BEGINNING
         while page := await self.log.see(after=self.last, limit=_PAGE):
             self.last = page[-1].id
-            self.unshown += filter(wanted.fits, map(self._found, page))
+            self.unshown += filter(wanted.fits, map(self._locate, page))
 
     async def _has_restarted(self) -> bool:
-        """Whether all that is there is older than what was read last: the log was deleted, restored, or put back."""
+        """Whether all entries are older than the last one read: the log was deleted or restored."""
         newest = await self.log.see_latest(1)
         return bool(newest) and _order(newest[0].id) < _order(self.last)
 
@@ -203,38 +204,38 @@ class _Trail:
         return found
 
 
-def _stop_by_ctrl_c() -> None:
+def _cancel_on_ctrl_c() -> None:
     """Ctrl-C cancels this task, even if the parent process ignores SIGINT, as a shell script does."""
     task = asyncio.current_task()
     if task is not None:
-        with suppress(NotImplementedError):  # Windows, where Ctrl-C still ends the program
+        with suppress(NotImplementedError):  # on Windows, Ctrl-C still ends the program
             asyncio.get_running_loop().add_signal_handler(signal.SIGINT, task.cancel)
 
 
 @dataclass
 class _Trails:
-    """All logs of audit entries in these keyspaces."""
+    """All audit logs of these keyspaces."""
 
     keys: Sequence[Keyspace]
     wanted: _Wanted
     _known: dict[str, _Trail] = field(default_factory=dict)
-    _looks: int = 0
+    _polls: int = 0
 
     async def latest(self, limit: int) -> list[_Found]:
-        """The newest entries of all, the newest last."""
+        """The newest entries of all logs, newest last."""
         await self._find()
         return _merge(await self._read_all(lambda trail: trail.latest(self.wanted, limit)))[-limit:]
 
     async def newer(self) -> list[_Found]:
-        """What has come since. Where this raises, the next one has it all."""
-        self._looks += 1
-        if self._looks % _FIND_KEYS_EVERY == 0:
+        """The entries written since. If this raises, the next call has them all."""
+        self._polls += 1
+        if self._polls % _SCAN_EVERY_POLLS == 0:
             await self._find()
         await self._read_all(lambda trail: trail.read_on(self.wanted))
         return _merge([trail.take_unshown() for trail in self._known.values()])
 
     async def _read_all(self, read: Callable[[_Trail], Awaitable[T]]) -> list[T]:
-        """The results of all reads, after all have ended: no read overlaps the next poll."""
+        """The results of all reads. All finish, even if one fails, so none overlaps the next poll."""
         reads = [asyncio.ensure_future(read(trail)) for trail in self._known.values()]
         await asyncio.gather(*reads, return_exceptions=True)
         return [one.result() for one in reads]
@@ -264,11 +265,11 @@ def _order(id: str) -> tuple[int, int]:
     return int(ms), int(number)
 
 
-# --- what is shown -----------------------------------------------------------------------------------------
+# --- printing ----------------------------------------------------------------------------------------------
 
 
 class _Lines:
-    """JSON, an entry a line."""
+    """One line of JSON per entry."""
 
     def show(self, found: Iterable[_Found], *, following: bool) -> None:
         for one in found:
@@ -278,7 +279,7 @@ class _Lines:
 
 
 class _Table:
-    """Columns for people, as wide as the first page; a later wide value shifts only its own line."""
+    """Columns as wide as the first page needs; a later wide value shifts only its own line."""
 
     def __init__(self) -> None:
         self._widths: list[int] = []
@@ -299,7 +300,7 @@ class _Table:
 def _row(found: _Found) -> tuple[str, ...]:
     when = f"{moment(found.at_ms):%Y-%m-%d %H:%M:%S}"
     if found.entry is None:
-        return (when, "(unreadable)", "", shown(found.key), "", "keystead doctor says more")
+        return (when, "(unreadable)", "", shown(found.key), "", "run keystead doctor")
     entry = found.entry
     # Other programs can write to the log, so escape terminal control characters.
     return (when, *(shown(text or "") for text in (entry.event, entry.who, entry.what, entry.where, entry.why)))

@@ -1,4 +1,4 @@
-"""`keystead check`: what is wrong with keyspaces, found in their declarations alone."""
+"""`keystead check`: find errors in keyspace declarations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from rich.text import Text
 
 from keystead.cli.exit import FAILED
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.keyspace_arguments import NAMED, Json, Targets, keyspaces, opened, place_of, run
+from keystead.cli.formatting import pluralize
+from keystead.cli.keyspace_arguments import NAMED, Json, Targets, keyspaces, open_stores, run, source_location
 from keystead.errors import BadDeclaration
 from keystead.schema import Keyspace
 from keystead.schema.check import check as found_in
@@ -22,16 +23,16 @@ from keystead.schema.docs.procedures import procedure_entries
 from keystead.schema.finding import CODES, Finding
 from keystead.stores import Guarantees
 
-_STORE_HELP = """Also check the families against the guarantees of this store; role=URL for a role of its own. May be
-given several times. [dim]\\[default: no store is opened][/dim]"""
-_CLUSTER_HELP = "Report what changes in a cluster, where two keys may be in different slots."
+_STORE_HELP = """Also check the families against the guarantees of this store; role=URL for a role. Repeatable.
+[dim]\\[default: no store is opened][/dim]"""
+_CLUSTER_HELP = "Also report what differs in a cluster, where two keys may be in different slots."
 
 _UNBROKEN = 100_000
 _RUNS = {
     "atomic": "Procedures that are one atomic step",
     "ordered": "Procedures that run in order across slots, and what repairs an interruption",
     "refused": "Procedures that are refused across slots",
-    "unknown": "Procedures whose steps are not known ahead: one atomic step where their keys are in one slot",
+    "unknown": "Procedures whose steps are not known in advance: one atomic step if their keys are in one slot",
 }
 
 Stores = Annotated[list[str] | None, typer.Option("--store", metavar="URL", help=_STORE_HELP, show_default=False)]
@@ -39,10 +40,10 @@ Cluster = Annotated[bool, typer.Option("--cluster", metavar=NO_VALUE, help=_CLUS
 
 
 def check(targets: Targets = None, store: Stores = None, cluster: Cluster = False, as_json: Json = False) -> None:
-    """Find what is wrong with keyspaces before a program runs: overlaps, relations, lifetimes, names.
+    """Find errors in keyspace declarations before a program runs: overlaps, relations, lifetimes, names.
 
-    Only declarations are read. Each finding has a code, which docs/findings.md explains, and says what to do.
-    The exit code is 1 when there are findings, warnings among them, and 2 when a keyspace cannot be found.
+    No data is read. Each finding has a remedy and a code, which docs/findings.md explains. The exit code is 1 if there
+    are findings, even if only warnings, and 2 if a keyspace cannot be found.
 
     [bold]Examples[/bold]
 
@@ -57,7 +58,7 @@ def check(targets: Targets = None, store: Stores = None, cluster: Cluster = Fals
     async def work() -> int:
         guarantees = None
         if store:
-            async with opened(store) as by_role:
+            async with open_stores(store) as by_role:
                 guarantees = {role: (one.url, one.guarantees) for role, one in by_role.items()}
         found = [*findings, *found_in(declared, guarantees, cluster)]
         procedures = [one for keyspace in declared for one in _procedures(keyspace, _has_slots(guarantees, cluster))]
@@ -70,7 +71,7 @@ def check(targets: Targets = None, store: Stores = None, cluster: Cluster = Fals
 def _import_keyspaces(targets: Sequence[str] | None) -> tuple[list[type[Keyspace]], list[Finding]]:
     """The keyspaces that can be imported, each once, and the findings about the others.
 
-    Leaves with exit code 2 where there is no such keyspace, or where importing its module fails for another reason.
+    Exits with code 2 if a keyspace does not exist, or importing its module fails for another reason.
     """
     found: dict[type[Keyspace], None] = {}
     findings: dict[Finding, None] = {}
@@ -79,13 +80,13 @@ def _import_keyspaces(targets: Sequence[str] | None) -> tuple[list[type[Keyspace
             found.update(dict.fromkeys(keyspaces([target])))
         except BadDeclaration as error:
             code = error.finding if error.finding in CODES else "bad-declaration"
-            findings[Finding(code, place_of(error), str(error), CODES[code].remedy)] = None
+            findings[Finding(code, source_location(error), str(error), CODES[code].remedy)] = None
     return list(found), list(findings)
 
 
 @dataclass(frozen=True)
 class _Procedure:
-    """How a procedure runs on the stores that were given: `atomic`, `ordered`, or `refused` across slots."""
+    """How a procedure runs on the given stores."""
 
     name: str
     runs: Literal["atomic", "ordered", "refused", "unknown"]
@@ -117,7 +118,7 @@ def _print_json(
 
 
 def _print(declared: Sequence[type[Keyspace]], findings: Sequence[Finding], procedures: Sequence[_Procedure]) -> None:
-    # Lines are broken for a person's window only: what is piped elsewhere keeps one line a sentence.
+    # Lines wrap on a terminal only: piped output has one line per sentence.
     console = Console(highlight=False, width=None if Console().is_terminal else _UNBROKEN)
     for finding in findings:
         style = "bold red" if finding.severity == "error" else "bold yellow"
@@ -125,31 +126,27 @@ def _print(declared: Sequence[type[Keyspace]], findings: Sequence[Finding], proc
         for line in (Text(finding.sentence), Text(finding.remedy), Text(finding.link, "dim")):
             console.print(Padding(line, (0, 0, 0, 2), expand=False))
         console.print()
-    for runs, says in _RUNS.items():
-        named = [one for one in procedures if one.runs == runs]
-        if not named:
+    for runs, heading in _RUNS.items():
+        matching = [one for one in procedures if one.runs == runs]
+        if not matching:
             continue
-        console.print(Text(says, "bold"))
-        for one in named:
+        console.print(Text(heading, "bold"))
+        for one in matching:
             console.print(Text(f"  {one.name}{f': {one.repair}' if one.repair else ''}"))
         console.print()
     console.print(_summary(declared, findings))
 
 
 def _summary(declared: Sequence[type[Keyspace]], findings: Sequence[Finding]) -> str:
-    looked_at = f"{_counted(len(declared), 'keyspace')}, {_counted(_count(declared), 'family', 'families')}"
+    looked_at = f"{pluralize(len(declared), 'keyspace')}, {pluralize(_count(declared), 'family', 'families')}"
     errors = sum(finding.severity == "error" for finding in findings)
     warnings = len(findings) - errors
     if not findings:
         return f"{looked_at}: no findings"
     if not errors:
-        return f"{looked_at}: {_counted(warnings, 'warning')}, and the check fails on warnings, too"
-    return f"{looked_at}: {_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
+        return f"{looked_at}: {pluralize(warnings, 'warning')}, and the check fails on warnings too"
+    return f"{looked_at}: {pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}"
 
 
 def _count(declared: Sequence[type[Keyspace]]) -> int:
     return len({family for one in declared for family in one.families.values()})
-
-
-def _counted(count: int, one: str, many: str = "") -> str:
-    return f"{count} {one if count == 1 else many or one + 's'}"

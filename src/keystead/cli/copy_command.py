@@ -1,9 +1,8 @@
-"""`keystead copy`: live data from one store into another, and a move that logs nobody out."""
+"""`keystead copy`: copy live data between stores, or migrate an application without logging users out."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -11,24 +10,24 @@ from typing import Annotated
 import typer
 
 from keystead import connect
-from keystead.cli.confirmation import confirmed
-from keystead.cli.exit import FAILED, USAGE_ERROR, leave
+from keystead.cli.confirmation import confirm, refuse_without_terminal
+from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import counted
-from keystead.cli.interrupts import Paused, stoppable
+from keystead.cli.formatting import pluralize
+from keystead.cli.interrupts import PauseSignals, stop_on_signals
 from keystead.cli.keyspace_arguments import Json, is_missing, run
-from keystead.cli.priority import step_back
+from keystead.cli.priority import lower_priority
 from keystead.cli.private_files import private_files
 from keystead.cli.transfers import (
     Display,
     Match,
     Yes,
-    named_url,
-    patient,
     print_counts,
     print_json,
     print_problem,
-    refuse_missing,
+    require_database,
+    resolve_url,
+    with_timeout,
 )
 from keystead.errors import Contended, StoreError, StoreUnavailable
 from keystead.stores import Store
@@ -36,18 +35,16 @@ from keystead.stores.copy import Copied, CopyOptions, Passed, Surveyed, count_ke
 from keystead.stores.copy import copy as copy_once
 from keystead.stores.copy import follow as copy_and_follow
 
-_FROM_HELP = "The store to copy from: its URL, or a role of keystead.toml, such as default."
-_TO_HELP = "The store to copy into, alike."
-_FOLLOW_HELP = "Go on with what changes at FROM, until Ctrl-C: then one last pass, a comparison, and the end."
-_OVERWRITE_HELP = "Replace keys that are at TO already and differ, also those that were changed there since."
-_START_OVER_HELP = "Forget what earlier runs copied: keys that were deleted at FROM since then stay at TO."
-_ALLOW_EMPTY_HELP = (
-    "Keys were deleted on purpose, at FROM or at TO: go on, even if they are more than 10 % of what was copied."
-)
-_NO_VERIFY_HELP = "Do not compare both stores in the end."
+_FROM_HELP = "The source store: its URL, or a role from keystead.toml, such as default."
+_TO_HELP = "The target store: its URL, or a role from keystead.toml."
+_FOLLOW_HELP = "Keep copying changes at FROM until Ctrl-C; then make a last pass, compare, and exit."
+_OVERWRITE_HELP = "Replace keys at TO that differ, including those that changed there since the copy."
+_START_OVER_HELP = "Ignore the progress of earlier runs: keys deleted at FROM since then stay at TO."
+_ALLOW_EMPTY_HELP = "Continue even if more than 10 % of the copied keys were deleted at FROM or at TO."
+_NO_VERIFY_HELP = "Skip the comparison at the end."
 _DRY_RUN_HELP = "Print what would be copied and what prevents it, and write nothing."
-_PROGRESS_HELP = """The file that notes what was copied, for the next run with the same FROM and TO.
-[dim]\\[default: a name made of both stores, in this folder][/dim]"""
+_PROGRESS_HELP = """The progress file, for the next run with the same FROM and TO.
+[dim]\\[default: a name derived from both stores, in this folder][/dim]"""
 
 From = Annotated[str, typer.Argument(metavar="FROM", help=_FROM_HELP, show_default=False)]
 To = Annotated[str, typer.Argument(metavar="TO", help=_TO_HELP, show_default=False)]
@@ -61,7 +58,7 @@ ProgressFile = Annotated[
     Path | None, typer.Option("--progress", metavar="PATH", help=_PROGRESS_HELP, show_default=False)
 ]
 
-_GO_ON = "what was copied stays; run the same command again to go on"
+_CONTINUE = "the copied keys stay; run the same command again to continue"
 
 
 def copy(
@@ -78,18 +75,18 @@ def copy(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Copy every key of a store into another one, of any kind: values, and the exact time at which each expires.
+    """Copy every key of a store to another store of any type: values and exact expiry times.
 
-    It works beside the running application. FROM is only read. A key that is at TO already is left alone and named,
-    unless --overwrite. In the end both stores are compared key by key, and the exit code is 1 if anything differs.
+    It runs beside the application, and only reads FROM. Keys that already exist at TO are left alone and listed, unless
+    --overwrite is given. At the end both stores are compared key by key; the exit code is 1 if anything differs.
 
-    The same command again goes on after an interruption, kill -9 too, and after a finished copy brings TO up to date:
-    what changed at FROM is written, and what was copied and is deleted at FROM is deleted at TO. Keys that no copy
-    brought to TO are never deleted. What was copied is noted in a progress file; keep it.
+    Run the same command again to continue after an interruption, even kill -9, or to update TO later: changes at FROM
+    are written, and copied keys that were deleted at FROM are deleted at TO. Other keys at TO are never deleted. Keep
+    the progress file, which records the copied keys.
 
-    To move an application without logging anybody out: start with --follow, wait for "in step", start the
-    application with the new store, stop the old one, then press Ctrl-C. What the application has changed or deleted at
-    TO by then stays as it is. docs/copy.md has the rest.
+    To migrate an application without logging users out: start with --follow, wait for "in step", start the application
+    on the new store, stop the old one, then press Ctrl-C. Keys that the application has changed or deleted at TO by
+    then stay as they are. See docs/copy.md.
 
     [bold]Examples[/bold]
 
@@ -102,23 +99,19 @@ def copy(
       keystead copy redis://old:6379/0 redis+cluster://new:6379 --follow
     """
     if dry_run and (follow or overwrite or start_over or allow_empty):
-        leave(
-            "--dry-run only looks; write it without --follow, --overwrite, --start-over and --allow-empty",
+        fail(
+            "--dry-run writes nothing; use it without --follow, --overwrite, --start-over and --allow-empty",
             USAGE_ERROR,
         )
 
     async def work() -> int:
-        source_url, target_url = named_url(from_), named_url(to)
-        refuse_missing(source_url, "name another as FROM")
-        if not (yes or dry_run) and not sys.stdin.isatty():
-            leave(
-                "nothing was copied: there is no terminal to ask on; add --yes, or --dry-run to see what would be",
-                USAGE_ERROR,
-            )
-        step_back()
+        source_url, target_url = resolve_url(from_), resolve_url(to)
+        require_database(source_url, "name another as FROM")
+        refuse_without_terminal(yes, dry_run, "copied")
+        lower_priority()
         path = progress_file or progress_path(connect(source_url).url, connect(target_url).url)
         if dry_run:
-            return await _look(source_url, target_url, path, match, as_json)
+            return await _survey(source_url, target_url, path, match, as_json)
         options = CopyOptions(
             progress=path,
             match=match,
@@ -132,12 +125,12 @@ def copy(
     run(work)
 
 
-async def _look(source_url: str, target_url: str, path: Path, match: str, as_json: bool) -> int:
-    """A dry run."""
-    # As empty as the database that would be made.
+async def _survey(source_url: str, target_url: str, path: Path, match: str, as_json: bool) -> int:
+    """Make a dry run."""
+    # A missing database would be created empty.
     opened_url = "memory://" if is_missing(target_url) else target_url
-    with stoppable(lambda: "stopped; nothing was written"), Display() as display:
-        async with connect(patient(source_url)) as source, connect(patient(opened_url)) as target:
+    with stop_on_signals(lambda: "stopped; nothing was written"), Display() as display:
+        async with connect(with_timeout(source_url)) as source, connect(with_timeout(opened_url)) as target:
             found = await survey(source, target, progress=path, match=match, on_progress=display.bar)
     to = connect(target_url).url
     if as_json:
@@ -160,16 +153,16 @@ class _Copy:
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, source_url: str, target_url: str, yes: bool) -> int:
-        with stoppable(self._advise, self._stop_gently) as paused, private_files(), Display() as display:
-            async with connect(patient(source_url)) as source, connect(patient(target_url)) as target:
-                if not (yes or await self._confirm(source, target, paused)):
-                    leave("nothing was copied")
+        with stop_on_signals(self._advise, self._stop_gently) as pause, private_files(), Display() as display:
+            async with connect(with_timeout(source_url)) as source, connect(with_timeout(target_url)) as target:
+                if not (yes or await self._confirm(source, target, pause)):
+                    fail("nothing was copied")
                 self.begun = True
                 self.options["on_progress"] = display.bar
                 try:
                     copied = await self._copy(source, target, display)
                 except (StoreError, Contended) as error:
-                    leave(f"{error}; {_GO_ON}")
+                    fail(f"{error}; {_CONTINUE}")
         if self.as_json:
             print_json({"from": source.url, "to": target.url, **copied.as_json()})
         else:
@@ -177,21 +170,21 @@ class _Copy:
         return 0 if copied.is_whole else FAILED
 
     def _advise(self) -> str:
-        return f"stopped; {_GO_ON}" if self.begun else "stopped; nothing was written"
+        return f"stopped; {_CONTINUE}" if self.begun else "stopped; nothing was written"
 
     def _stop_gently(self) -> bool:
-        """The first Ctrl-C while both stores are in step asks for the last pass."""
+        """The first Ctrl-C while both stores are in step requests the last pass."""
         if not self.in_step or self.stop.is_set():
             return False
         self.stop.set()
         return True
 
-    async def _confirm(self, source: Store, target: Store, paused: Paused) -> bool:
+    async def _confirm(self, source: Store, target: Store, pause: PauseSignals) -> bool:
         match = self.options["match"]
         count, held = await count_keys(source, match), await count_keys(target)
-        what = f"the keys that match {match}" if count is None else counted(count, "key")
-        there = f", which holds {counted(held, 'key')} already" if held else ""
-        return confirmed(f"Copy {what} of {source.url} into {target.url}{there}?", False, paused, "nothing was copied")
+        what = f"the keys that match {match}" if count is None else pluralize(count, "key")
+        there = f", which already holds {pluralize(held, 'key')}" if held else ""
+        return confirm(f"Copy {what} of {source.url} into {target.url}{there}?", False, pause, "nothing was copied")
 
     async def _copy(self, source: Store, target: Store, display: Display) -> Copied:
         if not self.follows:
@@ -203,29 +196,26 @@ class _Copy:
             passes += 1
             self.in_step = passes > 1
             if self.in_step:
-                changed = f"{passed.changes:,} of {counted(passed.keys, 'key')} changed in the last pass"
+                changed = f"{passed.changes:,} of {pluralize(passed.keys, 'key')} changed in the last pass"
                 display.line(f"in step: {changed} ({took_s:,.1f} s)")
 
         def on_trouble(error: StoreUnavailable) -> None:
-            display.line(f"out of step: {error}; trying again")
+            display.line(f"out of step: {error}; retrying")
 
         return await copy_and_follow(source, target, self.stop, on_pass=on_pass, on_trouble=on_trouble, **self.options)
 
     def _print(self, copied: Copied, source: str, target: str) -> None:
-        typer.echo(f"copied {counted(copied.keys, 'key')} of {source} into {target}")
+        typer.echo(f"copied {pluralize(copied.keys, 'key')} of {source} into {target}")
         verified = copied.verified
         earlier = copied.ours - copied.written if copied.resumed and not self.follows else 0
         print_counts(
             (
-                (copied.equal, "were there already, the same"),
+                (copied.equal, "already there and equal"),
                 (earlier, "copied by earlier runs"),
-                (copied.deleted, "deleted in the first store since they were copied, and now in the second, too"),
+                (copied.deleted, "deleted in the first store since they were copied, and now in the second too"),
                 (copied.expired, "expired, and not copied"),
-                (
-                    copied.changed_there,
-                    "changed in the second store since they were copied, and stay as they are there",
-                ),
-                (copied.deleted_there, "deleted in the second store since they were copied, and stay deleted"),
+                (copied.changed_there, "changed in the second store since they were copied, and left as they are"),
+                (copied.deleted_there, "deleted in the second store since they were copied, and left deleted"),
             )
         )
         if verified is not None:
@@ -244,40 +234,41 @@ class _Copy:
         if verified is not None and not verified.compared.differences:
             typer.echo(f"  compared: {verified.compared.equal:,} equal, no differences ({copied.verify_s:,.1f} s)")
         if self.path.exists():
-            typer.echo(f"  noted in {self.path}: keep it, so that the next run knows what was deleted since")
+            typer.echo(f"  progress is in {self.path}: keep it, so that the next run can detect deletions")
         if copied.in_the_way:
             print_problem(
-                f"{counted(copied.in_the_way, 'key')} in the way: there is another one in {target}, which was left "
-                "as it is; move it, or run the same command with --overwrite",
+                f"{pluralize(copied.in_the_way, 'key')} not copied, because a different one exists in {target}; "
+                "move it, or run the same command with --overwrite",
                 copied.examples["in_the_way"],
             )
         if copied.left_out.count:
             print_problem(
-                f"left out {counted(copied.left_out.count, 'key')} that {target} cannot hold:", copied.left_out.examples
+                f"left out {pluralize(copied.left_out.count, 'key')} that {target} cannot hold:",
+                copied.left_out.examples,
             )
         if verified is not None and verified.compared.differences:
-            differences = counted(verified.compared.differences, "difference")
+            differences = pluralize(verified.compared.differences, "difference")
             print_problem(f"{differences} between the two stores:", verified.compared.named())
         if not copied.is_whole:
-            typer.echo("run the same command again to go on", err=True)
+            typer.echo("run the same command again to continue", err=True)
 
 
 def _print_survey(found: Surveyed, source: str, target: str) -> None:
-    typer.echo(f"would copy {counted(found.new, 'key')} of {source} into {target}")
+    typer.echo(f"would copy {pluralize(found.new, 'key')} of {source} into {target}")
     print_counts(
         (
-            (found.equal, "are there already, the same"),
+            (found.equal, "already there and equal"),
             (found.changed, "changed in the first store since they were copied, and would be written again"),
             (found.gone, "deleted in the first store since they were copied, and would be deleted in the second"),
-            (found.changed_there, "changed in the second store since they were copied, and would stay as they are"),
-            (found.deleted_there, "deleted in the second store since they were copied, and would stay deleted"),
+            (found.changed_there, "changed in the second store since they were copied, and would be left as they are"),
+            (found.deleted_there, "deleted in the second store since they were copied, and would be left deleted"),
         )
     )
     if found.in_the_way:
         print_problem(
-            f"{counted(found.in_the_way, 'key')} in the way: there is another one in {target}, which would be left as "
-            "it is; --overwrite puts the one of the first store in its place",
+            f"{pluralize(found.in_the_way, 'key')} would not be copied, because a different one exists in {target}; "
+            "--overwrite replaces it",
             found.examples,
         )
     if found.left_out.count:
-        print_problem(f"{counted(found.left_out.count, 'key')} that {target} cannot hold:", found.left_out.examples)
+        print_problem(f"{pluralize(found.left_out.count, 'key')} that {target} cannot hold:", found.left_out.examples)

@@ -1,4 +1,4 @@
-"""`keystead delete`: one key, with all that goes with it."""
+"""`keystead delete`: delete a key with the keys it owns and its index entries."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from keystead.cli.confirmation import confirmed, refuse_without_terminal
-from keystead.cli.exit import FAILED, USAGE_ERROR, leave
+from keystead.cli.confirmation import confirm, refuse_without_terminal
+from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import counted
-from keystead.cli.interrupts import stoppable
-from keystead.cli.keyspace_arguments import Json, Keys, Stores, bound, family_named, keyspaces, run
+from keystead.cli.formatting import pluralize
+from keystead.cli.interrupts import stop_on_signals
+from keystead.cli.keyspace_arguments import Json, Keys, Stores, find_family, keyspaces, open_keyspaces, run
 from keystead.errors import BadKey
 from keystead.schema import Family, Plan
 from keystead.schema.erasure import value_of
@@ -21,8 +21,8 @@ from keystead.schema.erasure import value_of
 _FAMILY_HELP = "The family of the key: session, or AppKeys.session."
 _VALUES_HELP = "The values of its placeholders, in the order of its pattern."
 _DRY_RUN_HELP = "Show what would be deleted, and delete nothing."
-_YES_HELP = "Do not ask."
-_STOPPED = "stopped; what was begun may be done in part, and `keystead doctor` finds the rest"
+_YES_HELP = "Skip the confirmation."
+_STOPPED = "stopped; the deletion may be partial, and `keystead doctor` finds the rest"
 
 FamilyName = Annotated[str, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False)]
 Values = Annotated[list[str] | None, typer.Argument(metavar="VALUE", help=_VALUES_HELP, show_default=False)]
@@ -39,10 +39,10 @@ def delete(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Delete a key, what it owns and the index entries that name it. The plan is shown first, and you are asked.
+    """Delete a key, the keys it owns and the index entries that name it. You confirm the plan first.
 
-    Values are written as they stand in the key document: 42, 2026-02-23, https://example.com. The exit code is 1 when
-    there was no such key.
+    Write values as the key document does: 42, 2026-02-23, https://example.com. The exit code is 1 if there is no such
+    key.
 
     [bold]Examples[/bold]
 
@@ -54,14 +54,14 @@ def delete(
     """
     refuse_without_terminal(yes, dry_run)
     classes = keyspaces(keys)
-    chosen = family_named(family, classes)
+    chosen = find_family(family, classes)
     if chosen.kind == "channel":
-        leave(f"{chosen.place} is a Channel: nothing is kept there that could be deleted", USAGE_ERROR)
+        fail(f"{chosen.place} is a Channel, which stores nothing to delete", USAGE_ERROR)
     placeholders = values_of(chosen, values or [])
 
     async def work() -> int:
-        with stoppable(lambda: _STOPPED) as paused:
-            async with bound(classes, store) as bound_keys:
+        with stop_on_signals(lambda: _STOPPED) as pause:
+            async with open_keyspaces(classes, store) as bound_keys:
                 owner = next(one for one in bound_keys if chosen in one.families.values())
                 key = key_of(owner.bound(chosen), placeholders)
                 plan = await key.plan_delete()
@@ -70,10 +70,10 @@ def delete(
                     _print(plan, dry_run)
                 if dry_run:
                     deleted = False
-                elif confirmed(f"Delete {counted(len(plan.keys), 'key')}?", yes, paused):
+                elif confirm(f"Delete {pluralize(len(plan.keys), 'key')}?", yes, pause):
                     deleted = bool(await key.delete())
                 else:
-                    leave("nothing was deleted")
+                    fail("nothing was deleted")
         if as_json:
             typer.echo(json.dumps(_as_json(key.key, plan, existed, deleted), indent=2, ensure_ascii=False))
         elif not existed:
@@ -86,28 +86,25 @@ def delete(
 
 
 def values_of(family: Family[Any], texts: list[str]) -> dict[str, Any]:
-    """The values of the placeholders that were written as text. Leaves with exit code 2 where they do not fit."""
+    """The values of the placeholders, parsed from text. Exits with code 2 if they do not fit."""
     pattern = family.pattern
     has_tail = pattern.text.endswith("]")
     if not len(pattern.names) - has_tail <= len(texts) <= len(pattern.names):
         wanted = " ".join(pattern.names) or "no values"
-        leave(f"{pattern.text} takes {wanted}, and {_count_text(len(texts))}", USAGE_ERROR)
+        given = {0: "none was given", 1: "1 was given"}.get(len(texts), f"{len(texts)} were given")
+        fail(f"{pattern.text} takes {wanted}, and {given}", USAGE_ERROR)
     try:
         return {name: value_of(pattern, name, text) for name, text in zip(pattern.names, texts, strict=False)}
     except BadKey as error:
-        leave(f"{pattern.text}: {error}", USAGE_ERROR)
+        fail(f"{pattern.text}: {error}", USAGE_ERROR)
 
 
 def key_of(bound_family: Any, placeholders: dict[str, Any]) -> Any:
-    """The key itself. Leaves with exit code 2 where it is none."""
+    """The key. Exits with code 2 if the values do not make one."""
     try:
         return bound_family(**placeholders)
     except BadKey as error:
-        leave(str(error), USAGE_ERROR)
-
-
-def _count_text(count: int) -> str:
-    return {0: "none was given", 1: "1 was given"}.get(count, f"{count} were given")
+        fail(str(error), USAGE_ERROR)
 
 
 def _print(plan: Plan, dry_run: bool) -> None:

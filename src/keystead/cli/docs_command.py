@@ -1,4 +1,4 @@
-"""`keystead docs`: the key documents of keyspaces, and whether the committed ones are up to date."""
+"""`keystead docs`: generate key documents, and check that the committed ones are up to date."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 from keystead.cli import written_files
-from keystead.cli.exit import FAILED, USAGE_ERROR, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.keyspace_arguments import NAMED, Json, Targets, keyspaces, named_keyspaces, run
 from keystead.schema import Keyspace
@@ -20,14 +20,14 @@ from keystead.schema.docs import document, html, html_index, in_words, is_made, 
 
 
 class DocumentFormat(StrEnum):
-    """The forms of a key document."""
+    """Formats of a key document."""
 
     MARKDOWN = "markdown"
     HTML = "html"
 
 
 class _Writer(NamedTuple):
-    """How the documents of one form are made, and what their files are called."""
+    """How the documents of one format are generated and named."""
 
     suffix: str
     page: Callable[[type[Keyspace]], str]
@@ -40,10 +40,11 @@ _WRITERS: Final = {
     DocumentFormat.HTML: _Writer(".html", html, "index.html", html_index),
 }
 
-_FORMAT_HELP = "Markdown, as GitHub shows it, or HTML: pages that load nothing, to be opened or put anywhere."
-_OUT_HELP = "Write a file for each keyspace into this folder, and an index that leads to them."
-_CHECK_HELP = """Write nothing, and say which files of the folder are stale, missing or left over. The exit code is 1
-if there are any."""
+_FORMAT_HELP = "GitHub Markdown, or self-contained HTML pages."
+_OUT_HELP = "Write a file for each keyspace, and an index, into this folder."
+_CHECK_HELP = (
+    "Write nothing, and list stale, missing and left-over files of the folder. The exit code is 1 if there are any."
+)
 
 Format = Annotated[DocumentFormat, typer.Option("--format", metavar="markdown|html", help=_FORMAT_HELP)]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help=_OUT_HELP, show_default=False)]
@@ -59,7 +60,7 @@ def docs(
 ) -> None:
     """Print the key document of a keyspace: every key with its value, lifetime, relations and verbs.
 
-    It is made from the declarations alone, and no store is opened. Commit it, and let CI run the same with --check.
+    It is generated from declarations; no store is opened. Commit it, and run the same command with --check in CI.
 
     [bold]Examples[/bold]
 
@@ -75,7 +76,7 @@ def docs(
     async def work() -> int:
         if out is None:
             if check:
-                leave("--check compares a folder: write --out FOLDER, too", USAGE_ERROR)
+                fail("--check compares a folder: add --out FOLDER", USAGE_ERROR)
             _print(named_keyspaces(targets), form, as_json)
             return 0
         made = _files(keyspaces(targets), form, out)
@@ -96,18 +97,18 @@ def _print(found: Sequence[type[Keyspace]], form: DocumentFormat, as_json: bool)
         typer.echo(_WRITERS[form].page(found[0]), nl=False)
     else:
         names = ", ".join(_short_name(one) or _place(one) for one in found)
-        leave(f"one document is printed at a time: name one of {names}, or write --out FOLDER", USAGE_ERROR)
+        fail(f"only one document can be printed: name one of {names}, or use --out FOLDER", USAGE_ERROR)
 
 
 def _files(found: Sequence[type[Keyspace]], form: DocumentFormat, out: Path) -> dict[Path, str]:
-    """The content of the folder. Leaves with exit code 2 if two documents would have the same file."""
+    """The content of the folder. Exits with code 2 if two documents would have the same file."""
     writer = _WRITERS[form]
     named: dict[str, type[Keyspace]] = {}
     for one in found:
         file = f"{_stem(one)}{writer.suffix}"
         if file in named or file == writer.index_file:
             other = f"that of {_place(named[file])}" if file in named else "the index"
-            leave(
+            fail(
                 f"{out / file} would be the document of {_place(one)} and {other}; write them into two folders",
                 USAGE_ERROR,
             )
@@ -117,12 +118,12 @@ def _files(found: Sequence[type[Keyspace]], form: DocumentFormat, out: Path) -> 
 
 
 def _stem(keyspace: type[Keyspace]) -> str:
-    """The name of a kit, or that of the class: `AppKeys` -> `app-keys`."""
+    """The short name, or that of the class: `AppKeys` -> `app-keys`."""
     return _short_name(keyspace) or "-".join(in_words(keyspace.__name__).lower().split())
 
 
 def _short_name(keyspace: type[Keyspace]) -> str | None:
-    """The name of the kit, or of the server's own, whose only keyspace this is."""
+    """The name of the kit or server component whose only keyspace this is; None for others."""
     name = next((name for name, module in NAMED.items() if module == keyspace.__module__), None)
     return name if name and named_keyspaces([name]) == [keyspace] else None
 
@@ -132,11 +133,11 @@ def _place(keyspace: type[Keyspace]) -> str:
 
 
 def _find_leftovers(made: Mapping[Path, str], form: DocumentFormat, out: Path) -> list[Path]:
-    """The documents in the folder that no keyspace makes any more. A file that somebody wrote is none of them."""
+    """Generated documents in the folder whose keyspace is gone. Hand-written files are not among them."""
     if not out.is_dir():
         return []
     others = sorted(set(out.glob(f"*{_WRITERS[form].suffix}")) - set(made))
-    return [path for path in others if is_made(written_files.current(path) or "")]
+    return [path for path in others if is_made(written_files.read(path) or "")]
 
 
 def _write(made: Mapping[Path, str], form: DocumentFormat, out: Path, as_json: bool) -> int:
@@ -152,7 +153,7 @@ def _write(made: Mapping[Path, str], form: DocumentFormat, out: Path, as_json: b
 
 
 def _compare(made: Mapping[Path, str], form: DocumentFormat, out: Path, again: str, as_json: bool) -> int:
-    there = {path: written_files.current(path) for path in made}
+    there = {path: written_files.read(path) for path in made}
     missing = [path for path, text in there.items() if text is None]
     stale = [path for path, text in there.items() if text is not None and text != made[path]]
     left_over = _find_leftovers(made, form, out)
@@ -161,11 +162,11 @@ def _compare(made: Mapping[Path, str], form: DocumentFormat, out: Path, again: s
             {"stale": _texts(stale), "missing": _texts(missing), "left_over": _texts(left_over), "command": again}
         )
     else:
-        _say_compared(stale, missing, left_over, out, again, len(made))
+        _print_compared(stale, missing, left_over, out, again, len(made))
     return FAILED if stale or missing or left_over else 0
 
 
-def _say_compared(
+def _print_compared(
     stale: Sequence[Path], missing: Sequence[Path], left_over: Sequence[Path], out: Path, again: str, count: int
 ) -> None:
     for path in stale:
@@ -181,7 +182,7 @@ def _say_compared(
 
 def _print_leftovers(paths: Sequence[Path]) -> None:
     for path in paths:
-        typer.echo(f"left over: {path} (none of these keyspaces makes it: delete it)")
+        typer.echo(f"left over: {path} (no keyspace generates it: delete it)")
 
 
 def _texts(paths: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""`keystead doctor`: what is wrong in a live store, and its repair."""
+"""`keystead doctor`: find and repair defects in live data."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from keystead.cli.confirmation import confirmed
-from keystead.cli.exit import FAILED, USAGE_ERROR, leave
+from keystead.cli.confirmation import confirm
+from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import counted
-from keystead.cli.interrupts import Paused, stoppable
+from keystead.cli.formatting import pluralize
+from keystead.cli.interrupts import PauseSignals, stop_on_signals
 from keystead.cli.keyspace_arguments import (
     Json,
     Stores,
     Targets,
-    bound,
-    family_named,
+    find_family,
     keyspaces,
-    opened,
+    open_keyspaces,
+    open_stores,
     other_keyspaces,
     run,
 )
-from keystead.cli.priority import step_back
+from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
 from keystead.errors import WrongSealKey
 from keystead.schema.doctor import Excess, Found, Progress, QuarantineKeys, Report, examine, repair, restore
@@ -38,14 +38,14 @@ from keystead.schema.doctor.quarantine import KEPT
 from keystead.schema.doctor.removal_limits import ASTRAY
 from keystead.schema.finding import CODES
 
-_FAMILY_HELP = "Look at this family only; its keyspace may stand before it: AppKeys.token. May be given several times."
-_FIX_HELP = """Examine, print what would be done, then repair it, in small steps that are safe while the application
-runs. What cannot be read is set aside for 30 days; orphans and mappings to nothing are deleted."""
-_UNKNOWN_HELP = """With --fix: also set aside keys of no family. Only if no other program uses the store. Keys of any
-kit and of the server itself are never among them."""
-_YES_HELP = "With --fix: set aside or delete more than 1 % of a family without asking."
-_EXAMPLES_HELP = "How many findings of each code are shown; all are counted."
-_RESTORE_HELP = "Bring a key back that was set aside, and do nothing else."
+_FAMILY_HELP = "Examine only this family: token, or AppKeys.token. Repeatable."
+_FIX_HELP = """Examine, print the plan, then repair in small steps that are safe while the application runs. Unreadable
+keys are set aside for 30 days; orphans and dangling mappings are deleted."""
+_UNKNOWN_HELP = """With --fix: also set aside keys of no family, except those of kits and the server. Use it only if no
+other program writes to the store."""
+_YES_HELP = "With --fix: set aside or delete more than 1 % of a family without confirmation."
+_EXAMPLES_HELP = "The number of findings to show of each code; all are counted."
+_RESTORE_HELP = "Restore a key that was set aside, and do nothing else."
 
 _UNBROKEN = 100_000
 
@@ -68,17 +68,18 @@ def doctor(
     restore_key: Restore = None,
     as_json: Json = False,
 ) -> None:
-    """Find what is wrong in a live store: orphans, dead entries, wrong lifetimes, unreadable values, unknown keys.
+    """Find defects in live data: orphans, dead entries, wrong lifetimes, unreadable values, unknown keys.
 
-    It scans while the application runs, without blocking it. With --fix it prints what it would do, then repairs each
-    finding in one step that holds only if it is still so. It asks before it sets aside or deletes more than 1 %
-    of a family; without a terminal to ask on, that part is left unless --yes is given. Where not one key of a family
-    has its owner, the owners are looked for in the wrong store, and no key of it is deleted. KEYSTEAD_SEAL_KEYS opens
-    sealed values; where not one of a family opens, the keys are wrong, and nothing is repaired. Each finding has a
-    code, which docs/findings.md explains.
+    It scans while the application runs, without blocking it. With --fix it prints a plan, then repairs each finding in
+    one atomic step, only if it is still present. Before it sets aside or deletes more than 1 % of a family it asks for
+    confirmation; without a terminal it skips that part unless --yes is given.
 
-    The exit code is 0 when there are no findings or all were repaired, 1 when findings are left, and 2 when it was
-    asked wrongly or the seal keys are wrong.
+    If no key of a family has its owner, the owners are probably in another store, and none of the family is deleted.
+    KEYSTEAD_SEAL_KEYS opens sealed values; if none of a family opens, the keys are wrong, and nothing is repaired.
+    docs/findings.md explains the code of each finding.
+
+    The exit code is 0 if there are no findings or all were repaired, 1 if findings remain, and 2 for a usage error or
+    wrong seal keys.
 
     [bold]Examples[/bold]
 
@@ -89,13 +90,13 @@ def doctor(
       keystead doctor --restore user:42
     """
     if set_aside_unknown and not fix:
-        leave("--set-aside-unknown changes keys, so it goes with --fix", USAGE_ERROR)
+        fail("--set-aside-unknown changes keys: add --fix", USAGE_ERROR)
     if restore_key is not None:
         run(lambda: _restore(restore_key, store, as_json))
         return
     _require_targets(fix, targets)
     classes = keyspaces(targets)
-    families = None if family is None else {family_named(name, classes) for name in family}
+    families = None if family is None else {find_family(name, classes) for name in family}
     watch = _Watch()
     options: dict[str, Any] = {
         "families": families,
@@ -104,20 +105,20 @@ def doctor(
     }
 
     async def work() -> int:
-        step_back()
+        lower_priority()
         plan: dict[str, Any] = {}
-        with stoppable(watch.describe_stop) as paused:
-            async with bound(classes, store) as bound_keys:
+        with stop_on_signals(watch.describe_stop) as pause:
+            async with open_keyspaces(classes, store) as bound_keys:
                 with progress("examining") as show:
                     report = await examine(bound_keys, on_progress=watch.report_to(show), **options)
                 if report.locked:
-                    leave(str(WrongSealKey(report.locked)), USAGE_ERROR)
+                    fail(str(WrongSealKey(report.locked)), USAGE_ERROR)
                 if fix and report.findings:
                     excess = report.excess(unknown=set_aside_unknown)
                     plan = {"plan": _plan_as_json(report, excess)}
                     if not as_json:
                         _print_plan(report, set_aside_unknown)
-                    confirmed_all = _confirm(excess, yes, paused, quiet=as_json)
+                    confirmed_all = _confirm_excess(excess, yes, pause, quiet=as_json)
                     with progress("repairing") as show:
                         report = await repair(
                             bound_keys,
@@ -138,9 +139,8 @@ def doctor(
 
 def _require_targets(fix: bool, targets: Sequence[str] | None) -> None:
     if fix and not targets:
-        leave(
-            "--fix changes keys by what their families say, so say which: keystead doctor myapp.keys:AppKeys --fix, or "
-            "kits for those of all kits",
+        fail(
+            "--fix changes keys: name their keyspaces, as in keystead doctor myapp.keys:AppKeys --fix, or kits for all",
             USAGE_ERROR,
         )
 
@@ -160,29 +160,29 @@ class _Watch:
     def describe_stop(self) -> str:
         now = self.progress
         return (
-            f"stopped after {counted(now.examined, 'key')}, with {counted(now.findings, 'finding')}, "
-            f"{now.fixed:,} of them repaired. Every repair that was begun is whole; run it again to go on."
+            f"stopped after {pluralize(now.examined, 'key')}, with {pluralize(now.findings, 'finding')}, "
+            f"{now.fixed:,} of them repaired. Each repair is complete or was not started; run it again to continue."
         )
 
 
 def _describe_progress(now: Progress) -> str:
     if not now.findings:
         return ""
-    return f", {counted(now.findings, 'finding')}" + (f", {now.fixed:,} repaired" if now.fixed else "")
+    return f", {pluralize(now.findings, 'finding')}" + (f", {now.fixed:,} repaired" if now.fixed else "")
 
 
-# --- what --fix would do -----------------------------------------------------------------------------------
+# --- the plan of --fix -------------------------------------------------------------------------------------
 
-# What a repair does about each code.
+# The repair of each code.
 REPAIRS: Final = {
     "orphan": "delete",
-    "dead-entry": "take out of the index",
-    "not-listed": "list again; delete where the index admits its records",
-    "wrong-score": "write the score that the record says",
-    "no-deadline": "give a deadline",
+    "dead-entry": "remove from the index",
+    "not-listed": "add to the index; delete if the index admits its records",
+    "wrong-score": "write the score of the record",
+    "no-deadline": "set a deadline",
     "late-deadline": "bring the deadline forward",
-    "early-deadline": "put the deadline off to what the value says",
-    "unexpected-deadline": "take the deadline away",
+    "early-deadline": "postpone the deadline to that of the value",
+    "unexpected-deadline": "remove the deadline",
     "wrong-kind": "set aside",
     "unreadable": "set aside",
     "too-long": "drop the oldest entries of logs; leave lists",
@@ -191,7 +191,6 @@ REPAIRS: Final = {
     "old-seal": "seal with the current key",
     "old-version": "write in the current version",
 }
-
 
 _DONE: Final = {"set aside": "set aside", "delete": "deleted"}
 
@@ -203,11 +202,11 @@ def _print_plan(plan: Report, set_aside_unknown: bool) -> None:
         what = "set aside" if code == "unknown-key" and set_aside_unknown else REPAIRS[code]
         for family, count in families.items():
             todo = f"leave alone: {ASTRAY[code]}" if astray.get(family) == code else what
-            typer.echo(f"  {code}, {counted(count, 'finding')}{f' in {family}' if family else ''}: {todo}")
+            typer.echo(f"  {code}, {pluralize(count, 'finding')}{f' in {family}' if family else ''}: {todo}")
 
 
-def _confirm(excess: Sequence[Excess], yes: bool, paused: Paused, *, quiet: bool) -> bool:
-    """Ask whether so much may be set aside or deleted. Without a terminal that part is left, with a message."""
+def _confirm_excess(excess: Sequence[Excess], yes: bool, pause: PauseSignals, *, quiet: bool) -> bool:
+    """Ask whether so much may be set aside or deleted. Without a terminal, print that this part is skipped."""
     if yes or not excess:
         return True
     by_action = {
@@ -215,12 +214,12 @@ def _confirm(excess: Sequence[Excess], yes: bool, paused: Paused, *, quiet: bool
     }
     if sys.stdin.isatty():
         question = ", and ".join(f"{action} {shares}" for action, shares in by_action.items() if shares)
-        return confirmed(f"{question[0].upper()}{question[1:]}?", yes, paused, "nothing was repaired")
+        return confirm(f"{question[0].upper()}{question[1:]}?", yes, pause, "nothing was repaired")
     for action, shares in by_action.items():
         if shares and not quiet:
             typer.echo(
-                f"keystead: not {_DONE[action]} without --yes, because it is more than 1 % of a family: {shares}. The "
-                "rest is repaired",
+                f"keystead: not {_DONE[action]} without --yes, because it is more than 1 % of a family: {shares}. "
+                "Everything else is repaired",
                 err=True,
             )
     return False
@@ -228,7 +227,7 @@ def _confirm(excess: Sequence[Excess], yes: bool, paused: Paused, *, quiet: bool
 
 def _share(one: Excess) -> str:
     whole = "unknown" if not one.family else one.family
-    return f"{one.count:,} of {counted(one.total, one.what, 'entries' if one.what == 'entry' else 'keys')} ({whole})"
+    return f"{one.count:,} of {pluralize(one.total, one.what, 'entries' if one.what == 'entry' else 'keys')} ({whole})"
 
 
 def _plan_as_json(plan: Report, excess: Sequence[Excess]) -> dict[str, Any]:
@@ -236,17 +235,17 @@ def _plan_as_json(plan: Report, excess: Sequence[Excess]) -> dict[str, Any]:
 
 
 async def _restore(key: str, stores: Sequence[str] | None, as_json: bool) -> int:
-    async with opened(stores) as by_role:
+    async with open_stores(stores) as by_role:
         for one in {id(store): store for store in by_role.values()}.values():
             copy = await restore(QuarantineKeys(one), key)
             if copy is not None:
                 break
         else:
-            leave(f"nothing was set aside for {key!r}, or its {KEPT} are over")
+            fail(f"no key {key!r} was set aside in the last {KEPT}")
     if as_json:
         typer.echo(json.dumps({"restored": copy.key, "kind": copy.kind, "store": one.url}, ensure_ascii=False))
     else:
-        typer.echo(f"{copy.key} is back in {one.url}, as it was found. The doctor may find it again.")
+        typer.echo(f"restored {copy.key} in {one.url}, unchanged. The doctor may find it again.")
     return 0
 
 
@@ -260,14 +259,14 @@ def _print(report: Report, fixed: bool) -> None:
     if report.findings:
         console.print(_table(report))
     for family, count in report.not_read.items():
-        console.print(f"{family}: {counted(count, 'key')} too large to be read at once; their entries were not checked")
+        console.print(f"{family}: {pluralize(count, 'key')} too large to read; their entries were not checked")
     if report.others:
-        said = ", ".join(f"{keyspace} ({count:,})" for keyspace, count in report.others.items())
-        console.print(f"not examined, because their keyspaces were not named: keys of {said}")
+        others = ", ".join(f"{keyspace} ({count:,})" for keyspace, count in report.others.items())
+        console.print(f"not examined, because their keyspaces were not named: keys of {others}")
     for family, count in report.sealed.items():
         console.print(
-            f"{family}: {counted(count, 'value')} sealed, and there are no keys; what they name was not followed. "
-            "Set KEYSTEAD_SEAL_KEYS"
+            f"{family}: without keys, {pluralize(count, 'sealed value')} could not be checked for references. Set "
+            "KEYSTEAD_SEAL_KEYS"
         )
     console.print(_summary(report, fixed))
 
@@ -304,8 +303,8 @@ def _table(report: Report) -> Table:
 
 
 def _summary(report: Report, fixed: bool) -> str:
-    looked_at = f"{counted(report.examined, 'key')}"
+    looked_at = pluralize(report.examined, "key")
     if not report.findings:
         return f"{looked_at}: no findings"
-    said = f"{looked_at}: {counted(report.findings, 'finding')}"
-    return f"{said}, {report.repaired:,} repaired, {report.left:,} left" if fixed else said
+    summary = f"{looked_at}: {pluralize(report.findings, 'finding')}"
+    return f"{summary}, {report.repaired:,} repaired, {report.left:,} left" if fixed else summary

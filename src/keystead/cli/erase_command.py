@@ -1,4 +1,4 @@
-"""`keystead erase`: all that belongs to one subject, in all keyspaces, stores and tables."""
+"""`keystead erase`: delete all data of one subject, in all keyspaces, stores and tables."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from keystead.cli.confirmation import confirmed, refuse_without_terminal
+from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.delete_command import DryRun, Yes
-from keystead.cli.exit import FAILED, USAGE_ERROR, leave
-from keystead.cli.formatting import counted
-from keystead.cli.interrupts import stoppable
-from keystead.cli.keyspace_arguments import Json, Keys, Stores, bound, keyspaces, run
+from keystead.cli.exit import FAILED, USAGE_ERROR, fail
+from keystead.cli.formatting import pluralize
+from keystead.cli.interrupts import stop_on_signals
+from keystead.cli.keyspace_arguments import Json, Keys, Stores, keyspaces, open_keyspaces, run
 from keystead.cli.operator import audit_of, operator
 from keystead.cli.progress_bar import progress
 from keystead.cli.tables_command import Database, open_tables_of
@@ -26,7 +26,7 @@ from keystead.schema import Keyspace
 from keystead.schema.erasure import Erased, ErasurePlan, ErasureProgress, plan_erase, subject_kinds
 from keystead.schema.erasure import erase as erase_all
 
-_SUBJECT_HELP = "Whose keys: an identity space that families name in member_of, and an id in it, such as login:42."
+_SUBJECT_HELP = "Whose data: an identity space that families name in member_of, and an id in it, such as login:42."
 
 Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help=_SUBJECT_HELP, show_default=False)]
 
@@ -40,18 +40,16 @@ def erase(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Delete everything that belongs to one subject, such as a user, across all keyspaces, stores and tables.
+    """Delete all data of one subject, such as a user, in all keyspaces, stores and tables.
 
-    A subject names its identity space, because the same number in two kits is two people: `login:42` is the user who
-    signs in as 42, `membership:42` is the patron 42. If the tables of a kit know the person by another name, as
-    teamwork knows those who sign in at /login, that name is erased too. Your own keyspaces use the space in their
-    member_of.
+    A subject includes its identity space, because the same id in two kits is two people: `login:42` signs in as 42,
+    `membership:42` is the patron 42. Your own keyspaces declare the space in member_of. If a kit's tables know the
+    person by another id too, that id is erased as well.
 
-    Every family whose member_of names that space is searched. Each key is deleted with what it owns, and the search
-    repeats until it finds nothing. Then the rows of the subject in relational tables are deleted, and keys that were
-    made of them meanwhile. The plan is shown first, and you are asked to confirm. The exit code is 1 when something may
-    be left, for example in tables that cannot be found. KEYSTEAD_SEAL_KEYS opens sealed values. An entry in the audit
-    log records who erased whom: see keystead audit.
+    Every family whose member_of names the space is searched. Each key is deleted with the keys it owns, and the search
+    repeats until it finds nothing. Then the subject's rows in relational tables are deleted, and keys that were cached
+    from them meanwhile. You confirm the plan first. The exit code is 1 if data may remain, for example in tables that
+    cannot be found. KEYSTEAD_SEAL_KEYS opens sealed values. The audit log records who erased whom: see keystead audit.
 
     [bold]Examples[/bold]
 
@@ -66,16 +64,19 @@ def erase(
 
     async def work() -> int:
         erased, deleted = None, None
-        with stoppable(lambda: f"stopped; run it again to erase what is left of {subject}") as paused:
-            async with bound(classes, store) as bound_keys, _open_tables(classes, store, database) as (tables, note):
+        with stop_on_signals(lambda: f"stopped; run it again to erase what is left of {subject}") as pause:
+            async with (
+                open_keyspaces(classes, store) as bound_keys,
+                _open_tables(classes, store, database) as (tables, note),
+            ):
                 subjects = [subject, *([] if tables is None else await tables.known_as(subject))]
                 plan = await _plan_all(bound_keys, subjects, note)
                 rows = {} if tables is None else await _sum_counts(tables.count_of, subjects)
                 if not as_json:
                     _print_plan(plan, rows, subjects[1:], dry_run)
                 if (plan.count or rows) and not dry_run:
-                    if not confirmed(f"Delete {_describe_counts(plan.keys, rows)}?", yes, paused):
-                        leave("nothing was deleted")
+                    if not confirm(f"Delete {_describe_counts(plan.keys, rows)}?", yes, pause):
+                        fail("nothing was deleted")
                     erased, deleted = await _erase_all(bound_keys, tables, subjects, plan)
         if as_json:
             result = {**_as_json(plan, erased), "known_as": subjects[1:], "rows": rows, "erased_rows": deleted}
@@ -93,7 +94,7 @@ async def _open_tables(
 ) -> AsyncIterator[tuple[Tables | None, str | None]]:
     """The tables of the kits of these keyspaces, and a note about tables that cannot be searched.
 
-    The tables are None if the kits have none, or none has been created yet. This creates none.
+    The tables are None if the kits have none, or none was created yet. No table is created.
     """
     found, note = open_tables_of({cls.__module__ for cls in classes}, stores, database)
     if found is None or all(plan.found == 0 for plan in await found.upgrade(dry_run=True)):
@@ -104,7 +105,7 @@ async def _open_tables(
 
 
 async def _plan_all(bound_keys: list[Keyspace], subjects: Sequence[str], note: str | None) -> ErasurePlan:
-    """One plan for all names of a person."""
+    """One plan for all ids of a person."""
     plan, *others = [await _plan(bound_keys, subject) for subject in subjects]
     for other in others:
         plan.include(other)
@@ -131,7 +132,7 @@ async def _erase_all(
 
 
 async def _plan(bound_keys: list[Keyspace], subject: str) -> ErasurePlan:
-    with progress("looking") as show:
+    with progress("searching") as show:
 
         def on_progress(now: ErasureProgress) -> None:
             show(now.examined, None, f", {now.found:,} of {subject}")
@@ -139,7 +140,7 @@ async def _plan(bound_keys: list[Keyspace], subject: str) -> ErasurePlan:
         try:
             return await plan_erase(bound_keys, subject, on_progress=on_progress)
         except BadArgument as error:
-            leave(str(error), USAGE_ERROR)
+            fail(str(error), USAGE_ERROR)
 
 
 async def _erase(bound_keys: list[Keyspace], subject: str) -> Erased:
@@ -162,7 +163,7 @@ async def _write_audit(bound_keys: list[Keyspace], subjects: Sequence[str], plan
 
 
 def _describe_counts(keys: int, rows: Mapping[str, int]) -> str:
-    return counted(keys, "key") + (f" and {counted(sum(rows.values()), 'row')}" if rows else "")
+    return pluralize(keys, "key") + (f" and {pluralize(sum(rows.values()), 'row')}" if rows else "")
 
 
 async def _sum_counts(count: Callable[[str], Awaitable[dict[str, int]]], subjects: Sequence[str]) -> dict[str, int]:
@@ -175,9 +176,9 @@ async def _sum_counts(count: Callable[[str], Awaitable[dict[str, int]]], subject
 
 def _print_plan(plan: ErasurePlan, rows: Mapping[str, int], also: Sequence[str], dry_run: bool) -> None:
     for other in also:
-        typer.echo(f"{plan.subject} is {other}")
+        typer.echo(f"{plan.subject} is also {other}")
     if not plan.count and not rows:
-        typer.echo(f"nothing belongs to {plan.subject}")
+        typer.echo(f"there is no data of {plan.subject}")
     else:
         typer.echo("would do:" if dry_run else "to do:")
         for step in plan.steps:
@@ -185,19 +186,19 @@ def _print_plan(plan: ErasurePlan, rows: Mapping[str, int], also: Sequence[str],
         if plan.count > len(plan.steps):
             typer.echo(f"  and {plan.count - len(plan.steps):,} more")
         for table, count in rows.items():
-            typer.echo(f"  delete {counted(count, 'row')} of the table {table}")
+            typer.echo(f"  delete {pluralize(count, 'row')} of the table {table}")
     for note in plan.notes:
         typer.echo(f"keystead: {note}", err=True)
 
 
 def _print_erased(erased: Erased, rows: Mapping[str, int]) -> None:
     for family, count in erased.families.items():
-        typer.echo(f"  {family}: {counted(count, 'key')}")
+        typer.echo(f"  {family}: {pluralize(count, 'key')}")
     for table, count in rows.items():
-        typer.echo(f"  {table}: {counted(count, 'row')}")
-    typer.echo(f"erased {erased.subject}: {_describe_counts(erased.keys, rows)}, and what goes with them")
+        typer.echo(f"  {table}: {pluralize(count, 'row')}")
+    typer.echo(f"erased {erased.subject}: {_describe_counts(erased.keys, rows)}, and the keys they own")
     if erased.left:
-        typer.echo(f"keystead: {counted(erased.left, 'key')} came back while it was erased; run it again", err=True)
+        typer.echo(f"keystead: {pluralize(erased.left, 'key')} came back meanwhile; run it again", err=True)
 
 
 def _as_json(plan: ErasurePlan, erased: Erased | None) -> dict[str, Any]:

@@ -8,6 +8,6 @@ FAILED: Final = 1
 USAGE_ERROR: Final = 2
 
 
-def leave(sentence: str, code: int = FAILED) -> NoReturn:
+def fail(sentence: str, code: int = FAILED) -> NoReturn:
     typer.echo(f"keystead: {sentence}", err=True)
     raise typer.Exit(code)

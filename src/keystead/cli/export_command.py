@@ -1,4 +1,4 @@
-"""`keystead export`: what keyspaces store, for programs in other languages."""
+"""`keystead export`: keyspaces as JSON Schema or TypeScript, for programs in other languages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from keystead.schema.export import json_schema, typescript
 
 
 class ExportFormat(StrEnum):
-    """The forms of an export."""
+    """Export formats."""
 
     JSON_SCHEMA = "json-schema"
     TYPESCRIPT = "typescript"
@@ -32,7 +32,7 @@ _WRITERS: Final[dict[ExportFormat, Callable[[Sequence[type[Keyspace]]], str]]] =
     ExportFormat.TYPESCRIPT: typescript,
 }
 
-_FORMAT_HELP = "JSON Schema 2020-12, or a module of types for TypeScript."
+_FORMAT_HELP = "JSON Schema 2020-12, or a TypeScript module of types."
 _OUT_HELP = "Write to this file instead of printing."
 
 Format = Annotated[ExportFormat, typer.Option("--format", metavar="json-schema|typescript", help=_FORMAT_HELP)]
@@ -45,11 +45,11 @@ def export(
     out: Out = None,
     as_json: Json = False,
 ) -> None:
-    """Print what keyspaces store, for programs in other languages: JSON Schema or TypeScript.
+    """Export keyspaces as JSON Schema or TypeScript, for programs in other languages.
 
-    One document holds all: each family with its pattern, kind, role, lifetime and the shape of what it holds.
+    One document has every family with its pattern, kind, role, lifetime and value type.
 
-    Counters, and integers declared to pass 2^53, are strings in TypeScript: its numbers are not exact beyond.
+    Counters, and integers declared to exceed 2^53, are strings in TypeScript, whose numbers are not exact beyond that.
 
     [bold]Examples[/bold]
 

@@ -1,4 +1,4 @@
-"""Stopping a long command: steps in progress finish, the stores are closed, and a message says so."""
+"""Stopping a long command: steps in progress finish, the stores are closed, and a message is printed."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TypeAlias
 
-from keystead.cli.exit import leave
+from keystead.cli.exit import fail
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
-
-Paused: TypeAlias = Callable[[], AbstractContextManager[None]]
+PauseSignals: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 @contextmanager
-def stoppable(sentence: Callable[[], str], gently: Callable[[], bool] = lambda: False) -> Iterator[Paused]:
-    """Ctrl-C and SIGTERM end the block, say the sentence, and leave with 130 or 143, as a shell expects.
+def stop_on_signals(
+    message: Callable[[], str], handle_gently: Callable[[], bool] = lambda: False
+) -> Iterator[PauseSignals]:
+    """On Ctrl-C and SIGTERM, cancel the block, print the message and exit with 130 or 143.
 
-    Where `gently` says True it has taken the signal upon itself: the block goes on, and ends in its own way.
+    If `handle_gently` returns True, it has handled the signal, and the block continues.
 
-    It gives a context manager in which signals do what they always do: for a question to a person, which the event
-    loop waits for and could not be stopped in.
+    Yields a context manager that restores default signal handling, for prompts: they block the event loop, so it could
+    not cancel them.
     """
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     received: list[int] = []
 
     def stop(signum: int) -> None:
-        if gently():
+        if handle_gently():
             return
         received.append(signum)
         if task is not None:
@@ -37,7 +38,7 @@ def stoppable(sentence: Callable[[], str], gently: Callable[[], bool] = lambda: 
 
     def listen() -> None:
         for signum in _SIGNALS:
-            with suppress(NotImplementedError):  # Windows, where Ctrl-C still ends the program
+            with suppress(NotImplementedError):  # on Windows, Ctrl-C still ends the program
                 loop.add_signal_handler(signum, stop, signum)
 
     def ignore() -> None:
@@ -46,7 +47,7 @@ def stoppable(sentence: Callable[[], str], gently: Callable[[], bool] = lambda: 
                 loop.remove_signal_handler(signum)
 
     @contextmanager
-    def paused() -> Iterator[None]:
+    def pause() -> Iterator[None]:
         ignore()
         try:
             yield
@@ -55,11 +56,11 @@ def stoppable(sentence: Callable[[], str], gently: Callable[[], bool] = lambda: 
 
     listen()
     try:
-        yield paused
+        yield pause
     except asyncio.CancelledError:
         if not received or task is None:
             raise
         task.uncancel()
-        leave(sentence(), 128 + received[0])
+        fail(message(), 128 + received[0])
     finally:
         ignore()

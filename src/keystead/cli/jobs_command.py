@@ -1,4 +1,4 @@
-"""`keystead jobs`: what the kits run by themselves, when it runs next, how it went; and to run it now."""
+"""`keystead jobs`: list scheduled jobs and their runs, and run a job now."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from keystead.cli.exit import FAILED, USAGE_ERROR, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import Command, CommandGroup
-from keystead.cli.formatting import counted, json_text
-from keystead.cli.interrupts import stoppable
-from keystead.cli.keyspace_arguments import Json, Stores, refuse_missing, run, store_urls
+from keystead.cli.formatting import json_text, pluralize
+from keystead.cli.interrupts import stop_on_signals
+from keystead.cli.keyspace_arguments import Json, Stores, check_stores, run, store_urls
 from keystead.errors import shown
 from keystead.parts.sanitize import visible
 from keystead.parts.schedule import Busy, Job, JobNow, RunEntry, Schedule, ScheduleKeys
@@ -25,10 +25,10 @@ from keystead.schema.doctor.deadlines import roughly
 from keystead.schema.times import moment
 from keystead.server import Settings
 
-_KITS_HELP = """The kits whose jobs are meant, separated by commas; one of your own as myapp.kit:KIT.
+_KITS_HELP = """The kits whose jobs to use, separated by commas; one of your own as myapp.kit:KIT.
 [dim]\\[env: KEYSTEAD_KITS; default: all that have routes][/dim]"""
 _NAME_HELP = "The job, such as sharing.clean-up."
-_LIMIT_HELP = "How many runs of each job are shown."
+_LIMIT_HELP = "The number of runs to show of each job."
 
 _UNBROKEN = 200
 _LONGEST = 2_000
@@ -44,9 +44,9 @@ jobs = typer.Typer(
 
 @jobs.command("list", cls=Command)
 def list_jobs(store: Stores = None, kits: Kits = None, as_json: Json = False) -> None:
-    """Show the jobs: when each runs, when it runs next, whether it is running, and how the last run went.
+    """List scheduled jobs: the schedule, the next run, whether it is running, and the last outcome.
 
-    They are run by [bold]keystead serve[/bold], each moment by one of its processes.
+    [bold]keystead serve[/bold] runs them, each run in one of its processes.
 
     [bold]Examples[/bold]
 
@@ -63,7 +63,7 @@ def list_jobs(store: Stores = None, kits: Kits = None, as_json: Json = False) ->
         elif found:
             _print(_job_table(found))
         else:
-            typer.echo("none of these kits runs anything by itself")
+            typer.echo("these kits have no scheduled jobs")
         return 0
 
     run(work)
@@ -77,9 +77,9 @@ def history(
     kits: Kits = None,
     as_json: Json = False,
 ) -> None:
-    """Show the last runs of a job, or of all, the newest first: when, how long, how it went, what it returned, where.
+    """Show the last runs of a job, or of all jobs, newest first: time, duration, outcome, result and process.
 
-    Of each job the last 100 are kept.
+    The last 100 runs of each job are kept.
 
     [bold]Examples[/bold]
 
@@ -98,7 +98,7 @@ def history(
         elif found:
             _print(_history_table(found))
         else:
-            typer.echo("there was no run yet")
+            typer.echo("no job has run yet")
         return 0
 
     run(work)
@@ -111,9 +111,9 @@ def run_job(
     kits: Kits = None,
     as_json: Json = False,
 ) -> None:
-    """Run a job now, in this process, unless it is running already. Its next moments stay as they are.
+    """Run a job now, in this process, unless it is already running. Its schedule does not change.
 
-    The kits are opened with the settings of the server. The exit code is 1 where the run failed, or was not made.
+    The kits are opened with the server's settings. The exit code is 1 if the run failed or did not start.
 
     [bold]Examples[/bold]
 
@@ -121,11 +121,11 @@ def run_job(
     """
 
     async def work() -> int:
-        with stoppable(lambda: f"stopped; {name} was cancelled"):
+        with stop_on_signals(lambda: f"stopped; {name} was cancelled"):
             async with _open_schedule(store, kits) as (schedule, names):
                 outcome = await schedule.run_now(_check_name(name, names))
         if isinstance(outcome, Busy):
-            _leave_busy(name, outcome, as_json)
+            _fail_busy(name, outcome, as_json)
         if as_json:
             _print_json({"job": name, **_entry_as_json(outcome)})
         else:
@@ -138,19 +138,19 @@ def run_job(
 @asynccontextmanager
 async def _open_schedule(stores: Sequence[str] | None, kits: str | None) -> AsyncIterator[tuple[Schedule, list[str]]]:
     """The schedule of the kits that have jobs, opened as the server opens them, and the names of the jobs."""
-    # Imported here, so that the help needs no web framework.
+    # Imported here: the help needs no web framework.
     from keystead.server.app import site_of
-    from keystead.server.kit_loading import load_kits, opened_kits, opened_stores, opened_tables, split_off
-    from keystead.server.scheduled_jobs import jobs_of, schedule_keys, with_jobs
+    from keystead.server.kit_loading import load_kits, open_kit_tables, open_kits, open_stores, split_kits
+    from keystead.server.scheduled_jobs import jobs_of, kits_with_jobs, schedule_keys
 
     settings = Settings(**_flags(stores, kits))
-    running, _ = split_off(settings, load_kits(settings))
-    refuse_missing(stores, [ScheduleKeys, *(kit.keyspace for kit in running)])
-    site, running = site_of(settings), with_jobs(running)
+    running, _ = split_kits(settings, load_kits(settings))
+    check_stores(stores, [ScheduleKeys, *(kit.keyspace for kit in running)])
+    site, running = site_of(settings), kits_with_jobs(running)
     async with (
-        opened_stores(settings) as by_role,
-        opened_tables(running, settings) as tables,
-        opened_kits(running, by_role, settings, replace(site, tables=tables)) as services,
+        open_stores(settings) as by_role,
+        open_kit_tables(running, settings) as tables,
+        open_kits(running, by_role, settings, replace(site, tables=tables)) as services,
     ):
         found = jobs_of(running, services)
         yield Schedule(schedule_keys(by_role, site.now_ms), found), [job.name for job in found]
@@ -166,16 +166,16 @@ def _flags(stores: Sequence[str] | None, kits: str | None) -> dict[str, Any]:
 
 def _check_name(name: str, names: Sequence[str]) -> str:
     if name not in names:
-        leave(f"there is no job {name!r}; there are: {', '.join(names) or 'none'}", USAGE_ERROR)
+        fail(f"there is no job {name!r}; the jobs are: {', '.join(names) or 'none'}", USAGE_ERROR)
     return name
 
 
-def _leave_busy(name: str, busy: Busy, as_json: bool) -> NoReturn:
+def _fail_busy(name: str, busy: Busy, as_json: bool) -> NoReturn:
     if as_json:
         _print_json({"job": name, "running": _busy_as_json(busy)})
         raise typer.Exit(FAILED)
     since = "" if busy.since_ms is None else f", since {_utc(busy.since_ms)}"
-    leave(f"{name} is running already{since}, in {shown(busy.by)}; nothing was begun")
+    fail(f"{name} is already running{since}, in {shown(busy.by)}; nothing was started")
 
 
 # --- for people --------------------------------------------------------------------------------------------
@@ -205,9 +205,9 @@ def _next(one: JobNow) -> Text:
         since = "" if one.running.since_ms is None else f"\nsince {_local(one.job, one.running.since_ms)}"
         return Text.assemble(("running", "bold green"), (f"{since}\nin {shown(one.running.by)}", "dim"))
     if one.next_ms is None:
-        return Text.assemble(("not known", "bold red"), "\n", ("keystead doctor says more", "dim"))
+        return Text.assemble(("not known", "bold red"), "\n", ("run keystead doctor", "dim"))
     left_ms = one.next_ms - time_ns() // 1_000_000
-    soon = f"in {roughly(left_ms)}" if left_ms > 0 else "as soon as a server looks"
+    soon = f"in {roughly(left_ms)}" if left_ms > 0 else "due now"
     return Text.assemble(_local(one.job, one.next_ms), "\n", (soon, "dim"))
 
 
@@ -216,9 +216,9 @@ def _last(one: JobNow) -> Text:
         return Text(visible(one.trouble, _LONGEST), "bold red")
     if one.last is None:
         return Text("none yet", "dim")
-    row = f", {counted(one.failures, 'time')} in a row" if one.failures > 1 else ""
-    said = Text.assemble((one.last.outcome, _STYLES[one.last.outcome]), row)
-    return said.append(f"\n{_local(one.job, one.last.began_ms)}, {_duration_text(one.last)}", "dim")
+    row = f", {pluralize(one.failures, 'time')} in a row" if one.failures > 1 else ""
+    text = Text.assemble((one.last.outcome, _STYLES[one.last.outcome]), row)
+    return text.append(f"\n{_local(one.job, one.last.began_ms)}, {_duration_text(one.last)}", "dim")
 
 
 def _history_table(found: Iterable[tuple[str, RunEntry]]) -> Table:
@@ -227,15 +227,15 @@ def _history_table(found: Iterable[tuple[str, RunEntry]]) -> Table:
         table.add_column(column, overflow="fold", justify="right" if column in ("run", "took") else "left")
     for name, entry in found:
         outcome = Text.assemble((entry.outcome, _STYLES[entry.outcome]), " by hand" if entry.by_hand else "")
-        if said := _result_text(entry):
-            outcome.append(f"\n{said}")
+        if result := _result_text(entry):
+            outcome.append(f"\n{result}")
         table.add_row(_utc(entry.began_ms), name, str(entry.number), _duration_text(entry), outcome, shown(entry.by))
     return table
 
 
 def _in_one_line(entry: RunEntry) -> str:
-    said = _result_text(entry)
-    return f"{entry.outcome} after {_duration_text(entry)}{': ' if said else ''}{said}"
+    result = _result_text(entry)
+    return f"{entry.outcome} after {_duration_text(entry)}{': ' if result else ''}{result}"
 
 
 def _result_text(entry: RunEntry) -> str:

@@ -1,4 +1,4 @@
-"""What a command works on: keyspaces by name, and the stores they are bound to."""
+"""Command-line arguments that name keyspaces and stores, and how they are opened."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import typer
 
 from keystead import connect
-from keystead.cli.exit import USAGE_ERROR, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra, shown
 from keystead.kits import KITS
 from keystead.schema import Family, Keyspace
@@ -28,12 +28,12 @@ from keystead.server.user_modules import find_modules_here
 from keystead.stores import Store
 
 _TARGETS_HELP = """Keyspaces: a class (myapp.keys:AppKeys), a module with all its keyspaces (myapp.keys), a kit
-(login, or your own: myapp.kit:KIT), or kits for all of them and the server's own. Each brings along the keyspaces of
-its parts, such as the outbox. [dim]\\[default: kits][/dim]"""
-_STORE_HELP = """Where the keys live, as for serve; role=URL for a role of its own. May be given several times.
+(login, or your own: myapp.kit:KIT), or kits for all kits and the server's keyspaces. Each includes the keyspaces of its
+parts, such as the outbox. [dim]\\[default: kits][/dim]"""
+_STORE_HELP = """Where the keys live, as for serve; role=URL for a role. Repeatable.
 [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
 
-# The module that declares each keyspace that has a name of its own.
+# The modules of keyspaces that have a short name.
 NAMED: Final = {**KITS, **OWN}
 
 Targets = Annotated[list[str] | None, typer.Argument(metavar="KEYSPACE", help=_TARGETS_HELP, show_default=False)]
@@ -45,14 +45,14 @@ Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for 
 def keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
     """The keyspaces of these names, with those of their parts; without names, those of all kits and of the server.
 
-    Raises BadDeclaration where a module declares one wrongly; leaves with exit code 2 where there is none, or where
-    importing its module fails for another reason.
+    Raises BadDeclaration for an invalid declaration. Exits with code 2 if there is no such keyspace, or importing its
+    module fails for another reason.
     """
     return with_parts(named_keyspaces(targets))
 
 
 def named_keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
-    """The same without those of their parts."""
+    """Like `keyspaces`, without those of their parts."""
     found: dict[type[Keyspace], None] = {}
     for target in _expand_targets(targets):
         found.update(dict.fromkeys(_keyspaces_of(target)))
@@ -73,7 +73,7 @@ def _all_kits() -> list[str]:
     try:
         chosen = Settings().kits or ()
     except WrongSettings as error:
-        leave(str(error), USAGE_ERROR)
+        fail(str(error), USAGE_ERROR)
     return [*NAMED, *(name for name in chosen if name not in NAMED)]
 
 
@@ -84,7 +84,7 @@ def _keyspaces_of(target: str) -> list[type[Keyspace]]:
     else:
         find_modules_here()
     if not all(part.isidentifier() for part in module_name.split(".")):
-        leave(f"{target!r} is not a keyspace; name one as myapp.keys:AppKeys", USAGE_ERROR)
+        fail(f"{target!r} is not a keyspace; name one as myapp.keys:AppKeys", USAGE_ERROR)
     module = _import(target, module_name)
     declared = {
         name: one
@@ -95,10 +95,10 @@ def _keyspaces_of(target: str) -> list[type[Keyspace]]:
         return [declared[class_name]]
     if class_name:
         kit = _kit_keyspaces(getattr(module, class_name, None))
-        there = ", ".join(declared) or "none"
-        return kit or leave(f"{module_name} has no keyspace {class_name!r}; there is: {there}", USAGE_ERROR)
+        names = ", ".join(declared) or "none"
+        return kit or fail(f"{module_name} has no keyspace {class_name!r}; it has: {names}", USAGE_ERROR)
     own = [one for one in declared.values() if one.__module__ == module.__name__]
-    return own or leave(f"{module_name} declares no keyspace (a class derived from keystead.Keyspace)", USAGE_ERROR)
+    return own or fail(f"{module_name} declares no keyspace (a class derived from keystead.Keyspace)", USAGE_ERROR)
 
 
 def _import(target: str, module_name: str) -> ModuleType:
@@ -110,27 +110,27 @@ def _import(target: str, module_name: str) -> ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module_name}.".startswith(f"{missing}."):
             kits = ", ".join(KITS)
-            leave(
+            fail(
                 f"there is no module {module_name!r} here; name one as myapp.keys:AppKeys, or a kit ({kits})",
                 USAGE_ERROR,
             )
         message = shown(" ".join(str(error).split()))
-        leave(f"{target} cannot be imported, {place_of(error)}: {type(error).__name__}: {message}", USAGE_ERROR)
+        fail(f"{target} cannot be imported, {source_location(error)}: {type(error).__name__}: {message}", USAGE_ERROR)
 
 
 def _kit_keyspaces(found: object) -> list[type[Keyspace]]:
-    """The keyspaces of a kit; none where this is not one."""
-    from keystead.kits.kit import Kit  # it needs a web framework, as every kit does
+    """The keyspaces of a kit; empty if this is not a kit."""
+    from keystead.kits.kit import Kit  # needs a web framework
 
     return found.keyspaces if isinstance(found, Kit) else []
 
 
-def place_of(error: BaseException) -> str:
-    """File and line of the declaration: the innermost line of the module whose import raised this."""
+def source_location(error: BaseException) -> str:
+    """File and line of the declaration: the innermost line of the module whose import raised the error."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_readable(error.filename)}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
-    # A module's code is a frame of this name; the bodies of its classes and its functions are frames above it.
+    # Module code runs in a frame of this name; its class bodies and functions are frames above it.
     file = next((frame.filename for frame in reversed(frames) if frame.name == "<module>"), frames[-1].filename)
     line = next(frame.lineno for frame in reversed(frames) if frame.filename == file)
     return f"{_readable(file)}:{line}"
@@ -141,8 +141,8 @@ def _readable(file: str) -> str:
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
-def family_named(name: str, among: Iterable[type[Keyspace]]) -> Family[Any]:
-    """The family of this name, `counter` or `WidgetKeys.counter`. Leaves with exit code 2 if it is not exactly one."""
+def find_family(name: str, among: Iterable[type[Keyspace]]) -> Family[Any]:
+    """The family of this name, `counter` or `WidgetKeys.counter`. Exits with code 2 if it is not exactly one."""
     classes = list(among)
     keyspace, _, attribute = name.rpartition(".")
     found = [
@@ -154,10 +154,10 @@ def family_named(name: str, among: Iterable[type[Keyspace]]) -> Family[Any]:
     if len(found) == 1:
         return found[0]
     if found:
-        said = ", ".join(f"{family.keyspace.__name__}.{family.name}" for family in found if family.keyspace)
-        leave(f"several families are called {name!r}: write one of {said}", USAGE_ERROR)
+        names = ", ".join(f"{family.keyspace.__name__}.{family.name}" for family in found if family.keyspace)
+        fail(f"several families are called {name!r}: write one of {names}", USAGE_ERROR)
     names = ", ".join(sorted({own for cls in classes for own in cls.families}))
-    return leave(f"there is no family {name!r}; there are: {names}", USAGE_ERROR)
+    return fail(f"there is no family {name!r}; the families are: {names}", USAGE_ERROR)
 
 
 def store_urls(stores: Sequence[str] | None) -> dict[str, str]:
@@ -176,7 +176,7 @@ def store_urls(stores: Sequence[str] | None) -> dict[str, str]:
 
 
 def _urls_of(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]] | None) -> dict[str, str]:
-    """URLs by role. Roles from settings that these keyspaces do not use are left out; explicit ones stay."""
+    """URLs by role. Without explicit stores, only the roles that these keyspaces use."""
     urls = store_urls(stores)
     if stores or classes is None:
         return urls
@@ -188,10 +188,10 @@ def _roles(classes: Sequence[type[Keyspace]]) -> set[str]:
 
 
 @asynccontextmanager
-async def opened(
+async def open_stores(
     stores: Sequence[str] | None, classes: Sequence[type[Keyspace]] | None = None
 ) -> AsyncIterator[dict[str, Store]]:
-    """The stores by role, opened, each URL once; of roles in settings only those that the keyspaces have."""
+    """The stores by role, each URL opened once. Of the roles in settings, only those that the keyspaces use."""
     urls = _urls_of(stores, classes)
     async with AsyncExitStack() as stack:
         by_url = {url: await stack.enter_async_context(connect(url)) for url in dict.fromkeys(urls.values())}
@@ -199,50 +199,50 @@ async def opened(
 
 
 def is_missing(url: str) -> bool:
-    """Whether this names a database file that does not exist, and that opening it would create."""
+    """Whether this names a database file that does not exist; opening it would create it."""
     path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
     return url.startswith("sqlite:///") and not Path(path).exists()
 
 
-def refuse_missing(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
-    """Leave with exit code 2 for a missing database file or an unknown role: both are typos in a command that reads."""
+def check_stores(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
+    """Exit with code 2 for a missing database file or an unknown role: in a command that reads, both are typos."""
     urls = _urls_of(stores, classes)
     for url in urls.values():
         if is_missing(url):
             path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
-            leave(f"there is no database {path}; name another with --store URL", USAGE_ERROR)
-    refuse_unknown_roles(stores, classes)
+            fail(f"there is no database {path}; name another with --store URL", USAGE_ERROR)
+    check_roles(stores, classes)
 
 
-def refuse_unknown_roles(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
-    """Leave with exit code 2 for a role that no family has."""
+def check_roles(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
+    """Exit with code 2 for a role that no family has."""
     roles = _roles(classes)
     for role in _urls_of(stores, classes).keys() - roles:
-        leave(f"no family has the role {role!r}; there are: {', '.join(sorted(roles))}", USAGE_ERROR)
+        fail(f"no family has the role {role!r}; the roles are: {', '.join(sorted(roles))}", USAGE_ERROR)
 
 
 @asynccontextmanager
-async def bound(classes: Sequence[type[Keyspace]], stores: Sequence[str] | None) -> AsyncIterator[list[Keyspace]]:
-    """The keyspaces, bound to their stores, for an operator: sealed fields may stay closed.
-
-    They are opened with KEYSTEAD_SEAL_KEYS or the secrets file, as the server opens them.
-    """
-    refuse_missing(stores, classes)
+async def open_keyspaces(
+    classes: Sequence[type[Keyspace]], stores: Sequence[str] | None
+) -> AsyncIterator[list[Keyspace]]:
+    """The keyspaces, bound to their opened stores. KEYSTEAD_SEAL_KEYS or the secrets file is optional here: without
+    keys, sealed fields stay closed."""
+    check_stores(stores, classes)
     ring = Settings(store=store_urls(stores)["default"]).ring
-    async with opened(stores, classes) as by_role:
+    async with open_stores(stores, classes) as by_role:
         others: dict[str, Any] = {role: store for role, store in by_role.items() if role != "default"}
         yield [cls(by_role["default"], seal=ring, needs_seal=False, **others) for cls in classes]
 
 
 def run(work: Callable[[], Coroutine[Any, Any, int]]) -> None:
-    """Run a command: exit code 0, 1 when it found something or failed, 2 on a usage error."""
-    gc.freeze()  # imported objects stay: full collections during a walk through a store would traverse them every time
+    """Run a command: exit code 0, 1 if it found something or failed, 2 on a usage error."""
+    gc.freeze()  # keeps imported objects out of the full collections during a scan
     try:
         code = asyncio.run(work())
     except KeysteadError as error:
-        asked_wrongly = isinstance(error, BadUrl | MissingExtra | BadDeclaration | WrongSettings)
-        leave(str(error), USAGE_ERROR if asked_wrongly else 1)
+        is_usage_error = isinstance(error, BadUrl | MissingExtra | BadDeclaration | WrongSettings)
+        fail(str(error), USAGE_ERROR if is_usage_error else FAILED)
     except KeyboardInterrupt:
-        leave("stopped", 130)
+        fail("stopped", 130)
     if code:
         raise typer.Exit(code)

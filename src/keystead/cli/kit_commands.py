@@ -1,4 +1,4 @@
-"""`keystead NAME …`: the commands that kits bring, each run on the open service of its kit."""
+"""`keystead NAME …`: commands defined by kits, run on the open service of the kit."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, get_type_hints
 
 import typer
 
-from keystead.cli.exit import USAGE_ERROR, leave
+from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import Command, CommandGroup
 from keystead.cli.formatting import json_text
-from keystead.cli.keyspace_arguments import Json, Stores, refuse_missing, run, store_urls
+from keystead.cli.keyspace_arguments import Json, Stores, check_stores, run, store_urls
 from keystead.kits import COMMANDS, ROUTED
 from keystead.kits.kit_command import KitCommand, Shown
 from keystead.parts.sanitize import visible
@@ -30,13 +30,13 @@ _LONGEST_LINE: Final = 4_000
 
 
 def kit_groups(name: str | None) -> list[typer.Typer]:
-    """The group of commands of the kit with this name; of all kits that have commands, without a name.
+    """The command group of the kit with this name; without a name, of all kits that have commands.
 
-    Kits of others are those that the settings name (`kits`); one that has the name of a kit of ours is in its place.
-    Invalid settings hide them from the help; running a command reports the error.
+    Third-party kits come from the setting `kits`, and replace a built-in kit of the same name. Invalid settings hide
+    them from the help; running a command reports the error.
     """
     places = {one: (one, place) for one, place in COMMANDS.items()}
-    for reference, kit in _foreign_kits(tolerant=name is None or name in COMMANDS):
+    for reference, kit in _third_party_kits(tolerant=name is None or name in COMMANDS):
         if kit.commands is not None:
             places[kit.name] = (reference, kit.commands)
         else:
@@ -44,8 +44,8 @@ def kit_groups(name: str | None) -> list[typer.Typer]:
     return [_group(one, *place) for one, place in places.items() if name in (None, one)]
 
 
-def _foreign_kits(*, tolerant: bool) -> list[tuple[str, Kit]]:
-    """The kits of others that the settings name, with the references that they are named by."""
+def _third_party_kits(*, tolerant: bool) -> list[tuple[str, Kit]]:
+    """The third-party kits in the settings, each with its reference there."""
     try:
         settings = Settings()
         named = [one for one in settings.kits or () if one not in ROUTED]
@@ -58,7 +58,7 @@ def _foreign_kits(*, tolerant: bool) -> list[tuple[str, Kit]]:
     except WrongSettings as error:
         if tolerant:
             return []
-        leave(str(error), USAGE_ERROR)
+        fail(str(error), USAGE_ERROR)
 
 
 def _group(name: str, reference: str, place: str) -> typer.Typer:
@@ -70,20 +70,20 @@ def _group(name: str, reference: str, place: str) -> typer.Typer:
 
     @group.callback(help=help_text)
     def _callback() -> None:
-        """A group stays one, also with a single command."""
+        """Without a callback, Typer would collapse a group of one command."""
 
     for command in commands:
-        group.command(command.__name__.replace("_", "-"), cls=Command)(_runnable(command, name, reference))
+        group.command(command.__name__.replace("_", "-"), cls=Command)(_typer_command(command, name, reference))
     return group
 
 
-def _runnable(command: KitCommand, name: str, reference: str) -> Any:
-    """The command as Typer wants it: not async, without the service, with `--store` and `--json`."""
+def _typer_command(command: KitCommand, name: str, reference: str) -> Any:
+    """The command for Typer: not async, without the service, with `--store` and `--json`."""
     signature = inspect.signature(command)
     _, *own = signature.parameters.values()
-    written = {one.name: one.annotation for one in own}
+    annotations = {one.name: one.annotation for one in own}
     hints = get_type_hints(
-        SimpleNamespace(__annotations__=written), globalns=getattr(command, "__globals__", {}), include_extras=True
+        SimpleNamespace(__annotations__=annotations), globalns=getattr(command, "__globals__", {}), include_extras=True
     )
     added = {"store": (Stores, None), "as_json": (Json, False)}
 
@@ -117,9 +117,9 @@ def _runnable(command: KitCommand, name: str, reference: str) -> Any:
 @asynccontextmanager
 async def _open_service(name: str, reference: str, stores: Sequence[str] | None) -> AsyncIterator[Any]:
     """The service of a kit, opened as the server opens it."""
-    # Imported here, so that the help needs no web framework.
+    # Imported here: the help needs no web framework.
     from keystead.server.app import site_of
-    from keystead.server.kit_loading import has_tables, load_kit, needs_seal, opened_kits, opened_stores, opened_tables
+    from keystead.server.kit_loading import has_tables, load_kit, needs_seal, open_kit_tables, open_kits, open_stores
 
     flags: dict[str, Any] = {}
     if stores:
@@ -127,19 +127,19 @@ async def _open_service(name: str, reference: str, stores: Sequence[str] | None)
         flags = {"store": urls.pop("default"), "stores": urls or None}
     settings = Settings(**flags)
     kits = [load_kit(reference)]
-    refuse_missing(stores, kits[0].keyspaces)
+    check_stores(stores, kits[0].keyspaces)
     if needs_seal(kits) and settings.ring is None:
-        leave(
-            f"the kit {name} needs keys that seal; start `keystead serve` here once, which makes one in development, "
-            "or set KEYSTEAD_SEAL_KEYS (`keystead secrets new`)",
+        fail(
+            f"the kit {name} needs a sealing key; run `keystead serve` here once, which creates one in development, or "
+            "set KEYSTEAD_SEAL_KEYS (`keystead secrets new`)",
             USAGE_ERROR,
         )
     if has_tables(kits) and settings.database_url is None:
-        leave(f"the kit {name} keeps tables, and this store has no place for them; set KEYSTEAD_DATABASE", USAGE_ERROR)
+        fail(f"the kit {name} has tables, which this store cannot hold; set KEYSTEAD_DATABASE", USAGE_ERROR)
     async with (
-        opened_stores(settings) as by_role,
-        opened_tables(kits, settings) as tables,
-        opened_kits(kits, by_role, settings, replace(site_of(settings), tables=tables)) as services,
+        open_stores(settings) as by_role,
+        open_kit_tables(kits, settings) as tables,
+        open_kits(kits, by_role, settings, replace(site_of(settings), tables=tables)) as services,
     ):
         yield services[kits[0].name]
 

@@ -14,13 +14,13 @@ def operator() -> Act:
     """The account that runs this command, for the audit log."""
     try:
         name = getpass.getuser()
-    except (OSError, KeyError):  # an account without a name, as in a container
+    except (OSError, KeyError):  # containers may run accounts without a name
         name = "unknown"
     return Act(who=f"operator:{name}", where=socket.gethostname())
 
 
 def audit_of(keys: Keyspace) -> Audit | None:
-    """The audit log of a keyspace; None: it keeps none."""
+    """The audit log of a keyspace; None if it has none."""
     for one in keys.bounds():
         if isinstance(one.family, Log) and one.family.item.type is AuditEntry and not one.family.pattern.names:
             return Audit(one())

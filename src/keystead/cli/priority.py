@@ -1,4 +1,4 @@
-"""How a command that takes long keeps out of the way of the application on the same machine."""
+"""CPU priority of long-running commands."""
 
 import os
 from contextlib import suppress
@@ -7,7 +7,7 @@ from typing import Final
 _NICER_BY: Final = 10
 
 
-def step_back() -> None:
-    """Let other processes go first where there are more of them than processors. Windows has no such call."""
+def lower_priority() -> None:
+    """Yield the CPU to the application on the same machine. Windows has no such call."""
     with suppress(AttributeError, OSError):
         os.nice(_NICER_BY)

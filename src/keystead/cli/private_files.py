@@ -1,4 +1,4 @@
-"""Files that a command makes, for their owner alone."""
+"""File permissions: commands create files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Files created meanwhile, such as a database, are readable only by their owner."""
+    """Files created in this block, such as a database, are readable only by their owner."""
     before = os.umask(0o077)
     try:
         yield

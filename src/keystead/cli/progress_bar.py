@@ -1,4 +1,4 @@
-"""A progress bar for people: on the error stream, and only where that is a terminal."""
+"""A progress bar on stderr, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from rich.console import Console
 
 
 class Show(Protocol):
-    def __call__(self, done: int, total: int | None, said: str = "") -> None: ...
+    def __call__(self, done: int, total: int | None, details: str = "") -> None: ...
 
 
 @contextmanager
 def progress(text: str) -> Iterator[Show]:
-    """A progress bar; call it to update. Without a terminal it shows nothing."""
+    """Yield a function that updates the bar. Without a terminal it shows nothing."""
     console = Console(stderr=True)
     with bars.Progress(
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),
         bars.TaskProgressColumn(),
-        bars.TextColumn("{task.completed:,} keys{task.fields[said]}"),
+        bars.TextColumn("{task.completed:,} keys{task.fields[details]}"),
         bars.TimeRemainingColumn(elapsed_when_finished=True),
         console=console,
         transient=True,
         disable=not console.is_terminal,
-    ) as shown:
-        task = shown.add_task(text, total=None, said="")
+    ) as bar:
+        task = bar.add_task(text, total=None, details="")
 
-        def show(done: int, total: int | None, said: str = "") -> None:
-            # More may be found than the store counted at the beginning.
-            shown.update(task, completed=done, total=None if total is None else max(total, done), said=said)
+        def show(done: int, total: int | None, details: str = "") -> None:
+            # The scan may find more keys than the store counted at first.
+            bar.update(task, completed=done, total=None if total is None else max(total, done), details=details)
 
         yield show

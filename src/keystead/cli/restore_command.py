@@ -1,8 +1,7 @@
-"""`keystead restore`: the keys of a backup into a store, or a comparison of the two."""
+"""`keystead restore`: restore the keys of a backup into a store, or compare both."""
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Annotated
@@ -10,34 +9,34 @@ from typing import Annotated
 import typer
 
 from keystead import connect
-from keystead.cli.confirmation import confirmed
-from keystead.cli.exit import FAILED, USAGE_ERROR, leave
+from keystead.cli.confirmation import confirm, refuse_without_terminal
+from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import counted
-from keystead.cli.interrupts import stoppable
+from keystead.cli.formatting import pluralize
+from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, is_missing, run
-from keystead.cli.priority import step_back
+from keystead.cli.priority import lower_priority
 from keystead.cli.private_files import private_files
 from keystead.cli.transfers import (
     Display,
     StoreUrl,
     Yes,
-    patient,
     print_counts,
     print_json,
-    refuse_missing,
+    require_database,
     store_url,
+    with_timeout,
 )
 from keystead.errors import StoreError
 from keystead.stores import Store
 from keystead.stores.backup import BackupFile, Checked, Compared, IfThere, Restored, check, compare
 from keystead.stores.backup import restore as write
 
-_FILE_HELP = "A file that `keystead backup` has written."
-_IF_THERE_HELP = """What to do with keys of the backup that are in the store already: restore nothing, leave those as
-they are, or put the ones of the backup in their place. [dim]\\[default: refuse][/dim]"""
-_DRY_RUN_HELP = "Check the file, say what would be restored, and write nothing."
-_RESUME_HELP = "Go on with a restore of this file that was interrupted."
+_FILE_HELP = "A file written by `keystead backup`."
+_IF_THERE_HELP = """What to do if keys of the backup already exist in the store: restore nothing, skip those keys, or
+replace them. [dim]\\[default: refuse][/dim]"""
+_DRY_RUN_HELP = "Check the file, print what would be restored, and write nothing."
+_RESUME_HELP = "Continue an interrupted restore of this file."
 _VERIFY_HELP = "Compare the store with the file key by key, and write nothing. The exit code is 1 if they differ."
 
 File = Annotated[Path, typer.Argument(metavar="FILE", help=_FILE_HELP, show_default=False)]
@@ -49,7 +48,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help=_DRY_R
 Resume = Annotated[bool, typer.Option("--resume", metavar=NO_VALUE, help=_RESUME_HELP)]
 Verify = Annotated[bool, typer.Option("--verify", metavar=NO_VALUE, help=_VERIFY_HELP)]
 
-_RESUME = "what was restored stays, and --resume goes on with it"
+_RESUME = "the restored keys stay, and --resume continues"
 
 
 def restore(
@@ -62,11 +61,11 @@ def restore(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Restore the keys of a backup into a store of any kind: values, and the exact time at which each expires.
+    """Restore the keys of a backup into a store of any type: values and exact expiry times.
 
-    The whole file is checked before anything is written. Keys whose time is over are not restored. Each key comes with
-    its expiry in one step. By default nothing is restored if a key of the backup is in the store already. In the end
-    all keys are counted in the store, and the exit code is 1 if any is missing. docs/backup.md has the rest.
+    The whole file is checked before anything is written. Expired keys are not restored. Each key is written with its
+    expiry in one step. By default nothing is restored if any key of the backup already exists in the store. At the end
+    the keys in the store are counted; the exit code is 1 if any is missing. See docs/backup.md.
 
     [bold]Examples[/bold]
 
@@ -79,17 +78,13 @@ def restore(
       keystead restore keys.backup --verify
     """
     if verify and (dry_run or resume or if_there is not None):
-        leave("--verify only compares; write it without --dry-run, --resume and --if-there", USAGE_ERROR)
-    if not (yes or dry_run or verify) and not sys.stdin.isatty():
-        leave(
-            "nothing was restored: there is no terminal to ask on; add --yes, or --dry-run to see what would be",
-            USAGE_ERROR,
-        )
+        fail("--verify only compares; use it without --dry-run, --resume and --if-there", USAGE_ERROR)
+    refuse_without_terminal(yes or verify, dry_run, "restored")
     url = opened_url = store_url(store)
     if verify:
-        refuse_missing(url)
+        require_database(url)
     elif dry_run and is_missing(url):
-        opened_url = "memory://"  # as empty as the database that would be made
+        opened_url = "memory://"  # a missing database would be created empty
     begun = False
 
     def advise() -> str:
@@ -97,9 +92,14 @@ def restore(
 
     async def work() -> int:
         nonlocal begun
-        step_back()
-        with stoppable(advise) as paused, BackupFile(file) as backup_file, private_files(), Display() as display:
-            async with connect(patient(opened_url)) as opened:
+        lower_priority()
+        with (
+            stop_on_signals(advise) as pause,
+            BackupFile(file) as backup_file,
+            private_files(),
+            Display() as display,
+        ):
+            async with connect(with_timeout(opened_url)) as opened:
                 if verify:
                     return await _verify(opened, backup_file, display, as_json)
                 checked = await check(opened, backup_file, on_progress=display.bar)
@@ -107,15 +107,15 @@ def restore(
                 if dry_run:
                     _print_checked(checked, backup_file, connect(url).url, if_there, as_json)
                     return 0
-                if not confirmed(_question(checked, opened.url), yes, paused, "nothing was restored"):
-                    leave("nothing was restored")
+                if not confirm(_question(checked, opened.url), yes, pause, "nothing was restored"):
+                    fail("nothing was restored")
                 begun, began = True, time.monotonic()
                 try:
                     restored = await write(
                         opened, backup_file, if_there=if_there, resume=resume, checked=checked, on_progress=display.bar
                     )
                 except StoreError as error:
-                    leave(f"{error}; {_RESUME}")
+                    fail(f"{error}; {_RESUME}")
         _print_restored(restored, opened.url, time.monotonic() - began, as_json)
         return FAILED if restored.missing else 0
 
@@ -130,8 +130,8 @@ async def _verify(store: Store, file: BackupFile, display: Display, as_json: boo
 
 
 def _question(checked: Checked, store: str) -> str:
-    live = counted(checked.counts.keys - checked.expired, "key")
-    there = f", of which {checked.there:,} are there already" if checked.there else ""
+    live = pluralize(checked.counts.keys - checked.expired, "key")
+    there = f", of which {checked.there:,} already exist" if checked.there else ""
     return f"Restore {live} into {store}{there}?"
 
 
@@ -140,20 +140,22 @@ def _print_checked(checked: Checked, file: BackupFile, store: str, if_there: IfT
         print_json({"file": str(file.path), "store": store, **checked.as_json()})
         return
     header = file.header
-    typer.echo(f"{file.path} is whole: {counted(checked.counts.keys, 'key')} of {header.store}, saved {header.made_at}")
+    typer.echo(
+        f"{file.path} is whole: {pluralize(checked.counts.keys, 'key')} of {header.store}, saved {header.made_at}"
+    )
     if header.match != "*":
         typer.echo(f"  only keys that match {header.match}")
     if checked.expired:
-        typer.echo(f"  {counted(checked.expired, 'key')} expired since, and will not be restored")
+        typer.echo(f"  {pluralize(checked.expired, 'key')} expired since, and would not be restored")
     live = checked.counts.keys - checked.expired
     restores, there = (
-        f"would restore {counted(live, 'key')} into {store}",
-        f"{checked.there:,} of them are there already",
+        f"would restore {pluralize(live, 'key')} into {store}",
+        f"{checked.there:,} of them already exist",
     )
     if not checked.there:
         typer.echo(restores)
     elif if_there is IfThere.SKIP:
-        typer.echo(f"would restore {counted(live - checked.there, 'key')} into {store}; {there} and stay")
+        typer.echo(f"would restore {pluralize(live - checked.there, 'key')} into {store}; {there} and stay")
     elif if_there is IfThere.REPLACE:
         typer.echo(f"{restores}; {there} and would be replaced")
     else:
@@ -164,18 +166,18 @@ def _print_restored(restored: Restored, store: str, took_s: float, as_json: bool
     if as_json:
         print_json({"store": store, **restored.as_json()})
         return
-    typer.echo(f"restored {counted(restored.restored, 'key')} into {store}")
+    typer.echo(f"restored {pluralize(restored.restored, 'key')} into {store}")
     print_counts(
         (
             (restored.expired, "expired since the backup, and not restored"),
-            (restored.skipped, "were there already, and stay as they are"),
-            (restored.resumed_at, "dealt with before it was interrupted"),
+            (restored.skipped, "existed already, and were left as they are"),
+            (restored.resumed_at, "processed before the interruption"),
         )
     )
     if restored.missing:
         typer.echo(
-            f"  {counted(restored.missing, 'key')} of the backup missing in the end: a program deleted them meanwhile, "
-            "or the store was restarted and forgot them; --if-there skip brings them back",
+            f"  {pluralize(restored.missing, 'key')} of the backup missing at the end: a program deleted them, or the "
+            "store restarted and lost them; --if-there skip restores them",
             err=True,
         )
     rate = (restored.keys - restored.resumed_at) / max(took_s, 0.001)
@@ -186,15 +188,15 @@ def _print_compared(compared: Compared, store: str, as_json: bool) -> None:
     if as_json:
         print_json(compared.as_json())
         return
-    typer.echo(f"{counted(compared.keys, 'key')} of the backup beside {store}")
+    typer.echo(f"compared {pluralize(compared.keys, 'key')} of the backup with {store}")
     print_counts(
         (
             (compared.equal, "equal"),
-            (compared.expired, "expired since, and gone as they should be"),
+            (compared.expired, "expired since, and are not in the store"),
             (compared.missing, "missing"),
             (compared.other_kind, "of another kind"),
-            (compared.other_value, "with another value"),
-            (compared.other_expiry, "with another expiry"),
+            (compared.other_value, "with a different value"),
+            (compared.other_expiry, "with a different expiry"),
         )
     )
     for example in compared.named():

@@ -1,4 +1,4 @@
-"""`keystead secrets`: keys that seal what is secret in a store, and keys that sign tokens."""
+"""`keystead secrets`: new keys that encrypt sealed values or sign tokens."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from keystead.cli.flags import NO_VALUE, Command, CommandGroup
 from keystead.server.secrets_file import new_seal_key, new_signing_key
 
 secrets = typer.Typer(
-    name="secrets", cls=CommandGroup, no_args_is_help=True, help="Make keys to seal secrets and sign with."
+    name="secrets", cls=CommandGroup, no_args_is_help=True, help="Create keys that seal secrets or sign tokens."
 )
 
 
 class Algorithm(StrEnum):
-    """What a signing key is for."""
+    """Signature algorithms."""
 
     EDDSA = "EdDSA"
     RS256 = "RS256"
@@ -24,14 +24,14 @@ class Algorithm(StrEnum):
 
 
 _TOML_HELP = "Print it as a line of keystead.secrets.toml instead."
-_ALGORITHM_HELP = "EdDSA and RS256 have a public half that others check tokens with; HS256 is one secret for both."
+_ALGORITHM_HELP = "EdDSA and RS256 have a public key for verification; HS256 signs and verifies with one secret."
 
 
 @secrets.command(cls=Command)
 def new(toml: Annotated[bool, typer.Option("--toml", metavar=NO_VALUE, help=_TOML_HELP)] = False) -> None:
-    """Print a new key that seals secrets, as a line for the environment of keystead serve.
+    """Print a new key that seals secrets, as an environment variable of keystead serve.
 
-    To replace a key, put the new one behind the old one, divided by a comma: the last one seals, and all of them open.
+    To rotate, append the new key after a comma: the last key seals, and all of them open.
 
     [bold]Examples[/bold]
 
@@ -49,10 +49,10 @@ def signing(
         Algorithm, typer.Option("--algorithm", metavar="EdDSA|RS256|HS256", help=_ALGORITHM_HELP)
     ] = Algorithm.EDDSA,
 ) -> None:
-    """Print a new key that signs access tokens, as an entry of a list of keys: {id}:{algorithm}:{key}.
+    """Print a new key that signs access tokens, as an entry of a key list: {id}:{algorithm}:{key}.
 
-    To replace a key, put the new one before the current one, divided by a comma, until every server knows it; then
-    move it to the end, where it signs; and take the old one away when its last token has expired.
+    To rotate, put the new key before the current one, separated by a comma, until every server has it. Then move it to
+    the end, where it signs, and remove the old key when its last token has expired.
 
     [bold]Examples[/bold]
 

@@ -1,4 +1,4 @@
-"""`keystead serve`: settings in, workers out."""
+"""`keystead serve`: run the server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from keystead.cli.exit import FAILED, USAGE_ERROR, leave
+from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.private_files import private_files
 from keystead.errors import BadUrl, KeysteadError, MissingExtra
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from keystead.kits.kit import Kit
 
 _STORE_HELP = """Where the keys live: sqlite:///file.db, memory://, redis://user:password@host:6379/0, rediss://,
-redis+unix://, redis+sentinel://, redis+cluster://; role=URL for a role of its own. May be given several times.
+redis+unix://, redis+sentinel://, redis+cluster://; role=URL for a role. Repeatable.
 [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
-_HOST_HELP = """The address to listen on; 0.0.0.0 lets other machines in.
+_HOST_HELP = """The address to listen on; 0.0.0.0 for all interfaces.
 [dim]\\[env: KEYSTEAD_HOST; default: 127.0.0.1][/dim]"""
 _PORT_HELP = "The port to listen on. [dim]\\[env: KEYSTEAD_PORT; default: 8700][/dim]"
-_WORKERS_HELP = "How many processes answer requests. [dim]\\[env: KEYSTEAD_WORKERS; default: 1][/dim]"
-_KITS_HELP = """Which kits run, divided by commas; one of your own as myapp.kit:KIT.
+_WORKERS_HELP = "The number of worker processes. [dim]\\[env: KEYSTEAD_WORKERS; default: 1][/dim]"
+_KITS_HELP = """Which kits run, separated by commas; one of your own as myapp.kit:KIT.
 [dim]\\[env: KEYSTEAD_KITS; default: all that have routes, in production those that are configured][/dim]"""
-_MODE_HELP = """Refuse to start without secrets and a public address, or create what is missing.
+_MODE_HELP = """Refuse to start without secrets and a public URL, or create what is missing.
 [dim]\\[env: KEYSTEAD_MODE; default: development][/dim]"""
 _PUBLIC_HELP = """Where browsers reach this server, such as https://example.com.
-[dim]\\[env: KEYSTEAD_PUBLIC_URL; default: the address that it listens on][/dim]"""
-_CONFIG_HELP = "The file with settings. [dim]\\[env: KEYSTEAD_CONFIG; default: keystead.toml, if there is one][/dim]"
+[dim]\\[env: KEYSTEAD_PUBLIC_URL; default: the address it listens on][/dim]"""
+_CONFIG_HELP = "The settings file. [dim]\\[env: KEYSTEAD_CONFIG; default: keystead.toml, if it exists][/dim]"
 
 
 def serve(
@@ -50,10 +50,10 @@ def serve(
     public_url: Annotated[str | None, typer.Option(metavar="URL", help=_PUBLIC_HELP, show_default=False)] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help=_CONFIG_HELP, show_default=False)] = None,
 ) -> None:
-    """Run Keystead: the kits and their API, a start page on /, health checks, metrics.
+    """Run the server: kits and their API, a start page at /, health checks and metrics.
 
-    Settings come from flags, the environment, a secrets file and keystead.toml; docs/server.md lists all of them. The
-    stores are opened first; Ctrl-C or SIGTERM finishes the requests under way, closes the stores and leaves.
+    Settings come from flags, the environment, a secrets file and keystead.toml; docs/server.md lists them. On Ctrl-C or
+    SIGTERM, running requests finish and the stores are closed.
 
     [bold]Examples[/bold]
 
@@ -63,10 +63,10 @@ def serve(
 
       keystead serve --production --public-url https://example.com
 
-    A URL with a password is better given as KEYSTEAD_STORE: arguments show in the list of processes.
+    Pass a URL that contains a password as KEYSTEAD_STORE: arguments are visible in the process list.
     """
-    # Imported here, so that the other commands start without a web server.
-    from keystead.server.kit_loading import load_kits, refuse_missing, refuse_split_memory, split_off
+    # Imported here: the other commands need no web server.
+    from keystead.server.kit_loading import load_kits, refuse_memory_with_workers, require_settings, split_kits
     from keystead.server.processes import WorkersEnded, free_address, run_workers
 
     if config is not None:
@@ -82,17 +82,17 @@ def serve(
     }
     try:
         settings = Settings(**flags)
-        running, off = split_off(settings, load_kits(settings))
+        running, off = split_kits(settings, load_kits(settings))
         for kit in running:
             settings.of(kit)
-        refuse_split_memory(settings)
+        refuse_memory_with_workers(settings)
         if not settings.development:
-            refuse_missing(settings, running)
+            require_settings(settings, running)
         try:
             address = free_address(settings)
         except OSError as error:
             place = f"{settings.host}:{settings.port}"
-            leave(f"cannot listen on {place} ({error.strerror or error}); choose another --port or --host.", FAILED)
+            fail(f"cannot listen on {place} ({error.strerror or error}); choose another --port or --host.", FAILED)
         if settings.development:
             with private_files():
                 asyncio.run(_open_once(settings, running))
@@ -101,9 +101,9 @@ def serve(
             asyncio.run(_open_once(settings, running))
         run_workers(settings, address, lambda: _print_address(settings, off))
     except KeysteadError as error:
-        _leave_with(error)
+        _fail_with(error)
     except WorkersEnded:
-        leave("the workers end as soon as they are started; the lines above say why.", FAILED)
+        fail("the workers keep exiting; see the log above.", FAILED)
     typer.echo("Keystead has stopped.")
 
 
@@ -120,7 +120,7 @@ def _stores(given: Sequence[str] | None) -> dict[str, Any]:
 
 
 def _with_secrets(settings: Settings, running: Sequence[Kit], flags: dict[str, Any]) -> Settings:
-    """The settings, with a sealing key. If there is none, create one and print where it is."""
+    """The settings with a sealing key. If there is none, create one and print where it is."""
     path = settings.secrets_path
     if settings.secrets_exposed:
         typer.echo(f"keystead: {settings.secrets_exposed}", err=True)
@@ -132,19 +132,19 @@ def _with_secrets(settings: Settings, running: Sequence[Kit], flags: dict[str, A
         path.parent.mkdir(parents=True, exist_ok=True)
         made = add_seal_key(path)
     except OSError as error:
-        leave(f"cannot write {path} ({error.strerror or error}); set secrets_file, or KEYSTEAD_SEAL_KEYS.", FAILED)
+        fail(f"cannot write {path} ({error.strerror or error}); set secrets_file, or KEYSTEAD_SEAL_KEYS.", FAILED)
     if made:
-        typer.echo(f"Keystead has made a key to seal secrets with, in {path}: keep it private, and out of git.")
+        typer.echo(f"Created a key that seals secrets, in {path}: keep it private, and out of git.")
     return Settings(**flags)
 
 
 async def _open_once(settings: Settings, running: Sequence[Kit]) -> None:
-    """Report a broken store or table setup now, as a one-line error, instead of by a worker that dies."""
-    from keystead.server.kit_loading import opened_stores, opened_tables, refuse_misfits
+    """Report a broken store or table setup now, as a one-line error, before a worker fails on it."""
+    from keystead.server.kit_loading import check_guarantees, open_kit_tables, open_stores
 
-    async with opened_stores(settings) as stores:
-        refuse_misfits(running, stores)
-    async with opened_tables(running, settings):
+    async with open_stores(settings) as stores:
+        check_guarantees(running, stores)
+    async with open_kit_tables(running, settings):
         pass
 
 
@@ -155,6 +155,6 @@ def _print_address(settings: Settings, off: Mapping[str, str]) -> None:
     typer.echo(f"Keystead is running: open {settings.origin} ({behind}Ctrl-C stops it)")
 
 
-def _leave_with(error: KeysteadError) -> NoReturn:
-    asked_wrongly = isinstance(error, BadUrl | MissingExtra | WrongSettings)
-    leave(str(error), USAGE_ERROR if asked_wrongly else FAILED)
+def _fail_with(error: KeysteadError) -> NoReturn:
+    is_usage_error = isinstance(error, BadUrl | MissingExtra | WrongSettings)
+    fail(str(error), USAGE_ERROR if is_usage_error else FAILED)

@@ -1,4 +1,4 @@
-"""`keystead sessions`: list the sessions of a user, and end them, or those of everybody."""
+"""`keystead sessions`: list and end sessions, of one user or of all users."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Annotated, Any
 
 import typer
 
-from keystead.cli.confirmation import confirmed, refuse_without_terminal
+from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.delete_command import DryRun, Yes
-from keystead.cli.exit import USAGE_ERROR, leave
+from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import Command, CommandGroup
-from keystead.cli.formatting import counted
-from keystead.cli.interrupts import stoppable
-from keystead.cli.keyspace_arguments import Json, Stores, bound, named_keyspaces, run
+from keystead.cli.formatting import pluralize
+from keystead.cli.interrupts import stop_on_signals
+from keystead.cli.keyspace_arguments import Json, Stores, named_keyspaces, open_keyspaces, run
 from keystead.cli.operator import audit_of, operator
 from keystead.cli.progress_bar import progress
 from keystead.parts.sessions import Ended, Live, Policy, Sessions
@@ -28,16 +28,14 @@ from keystead.schema.times import deadline_ms
 _LONGEST = timedelta(days=3650)
 _security = logging.getLogger("keystead.security")
 
-_FAMILY_HELP = """The family of the sessions, as myapp.keys:AppKeys.session.
+_FAMILY_HELP = """The family of the sessions, such as myapp.keys:AppKeys.session.
 [dim]\\[default: login:LoginKeys.session, of the kit login][/dim]"""
-_USER_HELP = "The id of the user, as it stands in their sessions."
+_USER_HELP = "The id of the user, as in the session records."
 
 FamilyName = Annotated[str, typer.Option("--family", metavar="FAMILY", help=_FAMILY_HELP, show_default=False)]
 DEFAULT_FAMILY = "login:LoginKeys.session"
 
-sessions = typer.Typer(
-    name="sessions", cls=CommandGroup, no_args_is_help=True, help="See where a user is signed in, and sign them out."
-)
+sessions = typer.Typer(name="sessions", cls=CommandGroup, no_args_is_help=True, help="List and end sessions.")
 
 
 @sessions.command("list", cls=Command)
@@ -47,11 +45,11 @@ def list_sessions(
     store: Stores = None,
     as_json: Json = False,
 ) -> None:
-    """Show the sessions of a user: when each began, when it was last used, and its id. No secret is shown.
+    """List the sessions of a user: id, start and last use. No secret is shown.
 
-    Without a user, show who has sessions, and how many.
+    Without a user, list the users who have sessions, and how many.
 
-    Sealed fields are opened with KEYSTEAD_SEAL_KEYS or the secrets file, as for serve.
+    KEYSTEAD_SEAL_KEYS or the secrets file opens sealed fields, as for serve.
 
     [bold]Examples[/bold]
 
@@ -71,7 +69,7 @@ def list_sessions(
         if as_json:
             typer.echo(json.dumps([_as_json(one) for one in found], indent=2))
         elif not found:
-            typer.echo(f"{user} has no sessions; `keystead sessions list` shows the ids of those who have some")
+            typer.echo(f"{user} has no sessions; `keystead sessions list` lists the users who have")
         else:
             for one in found:
                 session: Any = one.session
@@ -93,10 +91,10 @@ def end_sessions(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """End the sessions of a user, one of them, or those of everybody. What has ended stays ended.
+    """End all sessions of a user, one of them, or the sessions of all users. This cannot be undone.
 
-    You are asked to confirm. The exit code is 1 if there was nothing to end. The audit log of the keyspace records what
-    you end, with the name of your account on this machine: see keystead audit.
+    You are asked to confirm. The exit code is 1 if there was no such session. The audit log of the keyspace records the
+    action with the name of your account on this machine: see keystead audit.
 
     [bold]Examples[/bold]
 
@@ -107,45 +105,44 @@ def end_sessions(
       keystead sessions end --everyone --dry-run
     """
     if (user is None) != everyone or (everyone and id is not None):
-        leave("name a user, or write --everyone to end the sessions of all", USAGE_ERROR)
-    refuse_without_terminal(yes, dry_run)
-
-    whose = "everybody" if user is None else user
+        fail("name a user, or use --everyone to end the sessions of all users", USAGE_ERROR)
+    refuse_without_terminal(yes, dry_run, "ended")
+    whose = "all users" if user is None else user
 
     async def work() -> int:
-        with stoppable(lambda: "stopped; run it again to end the rest") as paused:
+        with stop_on_signals(lambda: "stopped; run it again to end the rest") as pause:
             async with _open_sessions(family, store) as (part, lists):
                 there, ended = await _count(part, lists, user, id), 0
                 if there and not dry_run:
-                    if not confirmed(f"End {counted(there, 'session')} of {whose}?", yes, paused):
-                        leave("nothing was ended")
+                    if not confirm(f"End {pluralize(there, 'session')} of {whose}?", yes, pause):
+                        fail("nothing was ended")
                     ended = await _end(part, user, id, there)
                     _security.info("sessions ended by an operator", extra={"event": "operator-end", "count": ended})
         if as_json:
             typer.echo(json.dumps({"user": user, "id": id, "found": there, "ended": ended}, indent=2))
         elif not there:
-            typer.echo(f"there is no such session of {whose}" if id else f"{whose} has no sessions")
+            typer.echo(f"{whose} has no such session" if id else f"there are no sessions of {whose}")
         elif dry_run:
-            typer.echo(f"would end {counted(there, 'session')} of {whose}")
+            typer.echo(f"would end {pluralize(there, 'session')} of {whose}")
         else:
-            typer.echo(f"ended {counted(ended, 'session')} of {whose}")
+            typer.echo(f"ended {pluralize(ended, 'session')} of {whose}")
         return 0 if there else 1
 
     run(work)
 
 
 async def _print_users(lists: Bound[Any], as_json: bool) -> None:
-    """Print each user with the number of their sessions; some of those may have ended."""
+    """Print the number of sessions of each user; some of them may have ended."""
     found: list[dict[str, Any]] = []
     async for key in lists.scan():
         user, count = str(next(iter(key.values.values()))), await key.count()
         found.append({"user": user, "sessions": count})
         if not as_json:
-            typer.echo(f"{user}  {counted(count, 'session')}")
+            typer.echo(f"{user}  {pluralize(count, 'session')}")
     if as_json:
         typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
     elif not found:
-        typer.echo("nobody has a session")
+        typer.echo("there are no sessions")
 
 
 async def _end(part: Sessions[Any], user: str | None, id: str | None, there: int) -> int:
@@ -161,7 +158,7 @@ async def _end(part: Sessions[Any], user: str | None, id: str | None, there: int
 
 
 async def _count(part: Sessions[Any], lists: Bound[Any], user: str | None, id: str | None) -> int:
-    """The number of sessions to end. For all users it is what the lists name; some of those may have ended."""
+    """The number of sessions to end. For all users it is the number of index entries; some may have ended."""
     if user is not None:
         return len([one for one in await part.list_for(user) if id is None or one.id == id])
     found = 0
@@ -174,14 +171,14 @@ async def _count(part: Sessions[Any], lists: Bound[Any], user: str | None, id: s
 
 @asynccontextmanager
 async def _open_sessions(family: str, store: Sequence[str] | None) -> AsyncIterator[tuple[Sessions[Any], Bound[Any]]]:
-    """The sessions of a family, and the lists of users that name them."""
+    """The sessions of a family, and the index of each user's sessions."""
     target, dot, name = family.rpartition(".")
     if not dot or ":" not in target or not name.isidentifier():
-        leave(f"{family!r} is not a family; write one as myapp.keys:AppKeys.session", USAGE_ERROR)
+        fail(f"{family!r} is not a family; write one as myapp.keys:AppKeys.session", USAGE_ERROR)
     [keyspace] = named_keyspaces([target])
     if name not in keyspace.families:
-        leave(f"{target} has no family {name!r}; there are: {', '.join(keyspace.families)}", USAGE_ERROR)
-    async with bound([keyspace], store) as [keys]:
+        fail(f"{target} has no family {name!r}; the families are: {', '.join(keyspace.families)}", USAGE_ERROR)
+    async with open_keyspaces([keyspace], store) as [keys]:
         found: Bound[Any] = getattr(keys, name)
         ends = next(
             (one for one in keys.bounds() if isinstance(one.family, Value) and one.family.codec.type is Ended), None
@@ -197,7 +194,7 @@ async def _open_sessions(family: str, store: Sequence[str] | None) -> AsyncItera
 
 
 def _policy_of(found: Bound[Any]) -> Policy:
-    """The longest policy that the family allows: an operator's reads must not end a session."""
+    """The longest policy that the family allows: reading as an operator must not end a session."""
     lifetime = found.family.lifetime
     idle = timedelta(milliseconds=lifetime.longest_ms or _LONGEST.total_seconds() * 1000)
     return Policy(idle=idle, absolute=max(idle, _LONGEST), cap=None)

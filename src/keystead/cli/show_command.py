@@ -1,4 +1,4 @@
-"""`keystead show`: what is in a store, by family; or one key, with all that belongs to it."""
+"""`keystead show`: statistics of a store by family, or one key with its related keys."""
 
 from __future__ import annotations
 
@@ -14,11 +14,20 @@ from rich.table import Table
 from rich.text import Text
 
 from keystead.cli.delete_command import key_of, values_of
-from keystead.cli.exit import FAILED, USAGE_ERROR, leave
-from keystead.cli.formatting import counted
-from keystead.cli.interrupts import stoppable
-from keystead.cli.keyspace_arguments import Json, Keys, Stores, bound, family_named, keyspaces, other_keyspaces, run
-from keystead.cli.priority import step_back
+from keystead.cli.exit import FAILED, USAGE_ERROR, fail
+from keystead.cli.formatting import pluralize
+from keystead.cli.interrupts import stop_on_signals
+from keystead.cli.keyspace_arguments import (
+    Json,
+    Keys,
+    Stores,
+    find_family,
+    keyspaces,
+    open_keyspaces,
+    other_keyspaces,
+    run,
+)
+from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
 from keystead.schema import Family, Keyspace, Plan
 from keystead.schema.deletion import PlannedStep
@@ -28,13 +37,13 @@ from keystead.schema.family_lookup import name_of
 from keystead.schema.survey import FamilySurvey, Survey, SurveyProgress, survey, survey_of
 
 _FAMILY_HELP = (
-    "A family to be shown in detail: counter, or WidgetKeys.counter; quarantine is what the doctor set aside."
+    "A family to show in detail: counter, or WidgetKeys.counter; quarantine for the keys that the doctor set aside."
 )
-_VALUES_HELP = "The values of its placeholders, for one key with all that belongs to it."
-_SAMPLES_HELP = "How many keys of each family are shown with their values, sealed fields hidden."
+_VALUES_HELP = "The values of its placeholders, to show one key and its related keys."
+_SAMPLES_HELP = "The number of sample keys of each family, with values; sealed fields are hidden."
 
 _UNBROKEN = 200
-_LONGEST = 500  # characters of a value that are shown to people
+_LONGEST = 500  # characters of a value
 
 FamilyName = Annotated[str | None, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False)]
 Values = Annotated[list[str] | None, typer.Argument(metavar="VALUE", help=_VALUES_HELP, show_default=False)]
@@ -49,11 +58,11 @@ def show(
     samples: Samples = 3,
     as_json: Json = False,
 ) -> None:
-    """Show what is in a store by family: how many keys, how large, how long they have left, and samples.
+    """Show the keys of a store by family: count, size, time to live and samples.
 
-    It scans while the application runs, without blocking it. Sizes are those of keys and values as they were written;
-    "about" says that not all values were read. Nothing sealed is opened. With the values of its placeholders one key is
-    shown, with all that belongs to it; the exit code is 1 when there is no such key.
+    It scans while the application runs, without blocking it. Sizes are those of stored keys and values; "about" marks
+    an estimate. Sealed values are not opened. With the values of its placeholders, show one key and its related keys;
+    the exit code is 1 if there is no such key.
 
     [bold]Examples[/bold]
 
@@ -66,22 +75,26 @@ def show(
       keystead show quarantine --json
     """
     classes = keyspaces(keys)
-    chosen = None if family is None else family_named(family, [*classes, QuarantineKeys])
+    chosen = None if family is None else find_family(family, [*classes, QuarantineKeys])
     if chosen is not None and values:
         _show_one(chosen, values, classes, store, as_json)
         return
     wanted = None if chosen is None else {chosen}
-    said = _Said()
+    examined = 0
 
     async def work() -> int:
-        step_back()
-        with stoppable(said.stopped), progress("counting") as shown:
+        lower_priority()
+        with (
+            stop_on_signals(lambda: f"stopped after {pluralize(examined, 'key')}; nothing was changed"),
+            progress("counting") as update,
+        ):
 
             def on_progress(now: SurveyProgress) -> None:
-                said.examined = now.examined
-                shown(now.examined, now.total)
+                nonlocal examined
+                examined = now.examined
+                update(now.examined, now.total)
 
-            async with bound(classes if wanted is None else [*classes, QuarantineKeys], store) as bound_keys:
+            async with open_keyspaces(classes if wanted is None else [*classes, QuarantineKeys], store) as bound_keys:
                 known = other_keyspaces(classes) if wanted is None else ()
                 found = await survey(bound_keys, wanted, samples, known=known, on_progress=on_progress)
         if as_json:
@@ -96,14 +109,14 @@ def show(
 def _show_one(
     family: Family[Any], texts: list[str], classes: list[type[Keyspace]], store: list[str] | None, as_json: bool
 ) -> None:
-    """One key, and all that a delete of it would take with it."""
+    """Show one key, and the keys that would be deleted with it."""
     if family.kind == "channel":
-        leave(f"{family.place} is a Channel: nothing is kept there that could be shown", USAGE_ERROR)
+        fail(f"{family.place} is a Channel, which stores nothing to show", USAGE_ERROR)
     placeholders = values_of(family, texts)
 
     async def work() -> int:
-        with stoppable(lambda: "stopped; nothing was changed"):
-            async with bound([*classes, QuarantineKeys], store) as bound_keys:
+        with stop_on_signals(lambda: "stopped; nothing was changed"):
+            async with open_keyspaces([*classes, QuarantineKeys], store) as bound_keys:
                 owner = next(one for one in bound_keys if family in one.families.values())
                 key = key_of(owner.bound(family), placeholders)
                 plan = await key.plan_delete()
@@ -133,16 +146,9 @@ def _print_one(found: Survey, plan: Plan) -> None:
 
 
 def _listings(plan: Plan) -> list[PlannedStep]:
-    """Where it is named by what does not go with it."""
+    """The index entries that name it, in keys that would not be deleted with it."""
     deleted = set(plan.keys)
     return [step for step in plan.steps if step.member is not None and step.key not in deleted]
-
-
-class _Said:
-    examined = 0
-
-    def stopped(self) -> str:
-        return f"stopped after {counted(self.examined, 'key')}; nothing was changed"
 
 
 def _console() -> Console:
@@ -167,9 +173,9 @@ def _print(found: Survey, detailed: bool) -> None:
     console.print(_summary(found))
     if found.others:
         others = ", ".join(f"{keyspace} ({count:,})" for keyspace, count in found.others.items())
-        console.print(Text(f"keys of keyspaces that were not named: {others}"), soft_wrap=True)
+        console.print(Text(f"keys of other keyspaces: {others}"), soft_wrap=True)
     if found.unknown:
-        belong = f"{counted(found.unknown, 'key belongs', 'keys belong')} to no family"
+        belong = f"{pluralize(found.unknown, 'key belongs', 'keys belong')} to no family"
         console.print(Text(f"{belong}: {', '.join(found.unknown_examples)}"), soft_wrap=True)
 
 
@@ -203,9 +209,9 @@ def _print_family(console: Console, one: FamilySurvey) -> None:
         ("TTL", ", ".join(f"{name}: {count:,}" for name, count in one.ttls.items() if count) or "none left"),
     )
     table = Table.grid(padding=(0, 2))
-    for name, said in rows:
-        if said:
-            table.add_row(Text(name, "dim"), Text(said))
+    for name, value in rows:
+        if value:
+            table.add_row(Text(name, "dim"), Text(value))
     console.print(_indent(table, 2))
     _print_samples(console, one)
 
@@ -222,9 +228,9 @@ def _indent(what: Text | Table, by: int) -> Padding:
 
 
 def _shorten(value: Any) -> str:
-    said = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    said = "".join(c if c.isprintable() else repr(c)[1:-1] for c in said)
-    return said if len(said) <= _LONGEST else f"{said[:_LONGEST]}… ({len(said):,} characters)"
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
 
 
 def _bytes(one: FamilySurvey) -> str:
@@ -239,4 +245,4 @@ def _bytes(one: FamilySurvey) -> str:
 
 def _summary(found: Survey) -> str:
     there = sum(1 for one in found.families if one.count)
-    return f"{counted(found.count, 'key')} in {there} of {counted(len(found.families), 'family', 'families')}"
+    return f"{pluralize(found.count, 'key')} in {there} of {pluralize(len(found.families), 'family', 'families')}"

@@ -1,4 +1,4 @@
-"""`keystead store`: what concerns a store as a whole."""
+"""`keystead store`: maintenance of a whole store."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ from keystead.server import Settings
 from keystead.stores.database.database_schema import SchemaUpgrade
 from keystead.stores.database.database_store import DatabaseStore
 
-_DRY_RUN_HELP = "Print the plan, and change nothing."
+DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help="Print the plan, and change nothing.")]
 
-DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help=_DRY_RUN_HELP)]
-
-store = typer.Typer(name="store", cls=CommandGroup, no_args_is_help=True, help="Look after a store as a whole.")
+store = typer.Typer(name="store", cls=CommandGroup, no_args_is_help=True, help="Maintain a store.")
 
 
 @store.callback()
 def _group() -> None:
-    """Look after a store as a whole."""
+    """Maintain a store."""
 
 
 @store.command("upgrade", cls=Command)
 def upgrade_store(store: Stores = None, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Bring the tables of a store to the version of this Keystead, and say what was done.
+    """Upgrade the tables of a store to this version of Keystead.
 
-    Opening a store does the same by itself. This is for doing it beforehand, by a user who may make tables, or for
-    seeing what a new version would do. Only PostgreSQL, MySQL and MariaDB have tables that a later version may change.
+    Opening a store upgrades it too. Run this to upgrade beforehand, as a database user who may create tables, or to
+    preview what a new version changes. Only PostgreSQL, MySQL and MariaDB stores have tables to upgrade.
 
     [bold]Examples[/bold]
 
@@ -42,15 +40,15 @@ def upgrade_store(store: Stores = None, dry_run: DryRun = False, as_json: Json =
 
     async def work() -> int:
         urls = store_urls(store) if store else Settings().store_urls
-        told: list[dict[str, Any]] = []
+        upgrades: list[dict[str, Any]] = []
         for url in dict.fromkeys(urls.values()):
             opened = connect(url)
             plan = await opened.upgrade(dry_run=dry_run) if isinstance(opened, DatabaseStore) else None
-            told.append(_as_json(opened.url, plan, done=not dry_run))
+            upgrades.append(_as_json(opened.url, plan, done=not dry_run))
             if not as_json:
                 _print_plan(opened.url, plan, dry_run)
         if as_json:
-            typer.echo(json_text(told, indent=2))
+            typer.echo(json_text(upgrades, indent=2))
         return 0
 
     run(work)
@@ -71,8 +69,8 @@ def _print_plan(url: str, plan: SchemaUpgrade | None, dry_run: bool) -> None:
     if plan is None:
         typer.echo(f"{url} has no tables that need an upgrade")
     elif not plan.changes:
-        typer.echo(f"{url} has version {plan.found}, which is that of this Keystead; nothing to do")
+        typer.echo(f"{url} has version {plan.found}, the current one; nothing to do")
     else:
-        typer.echo(f"{url} {'would go' if dry_run else 'went'} from version {plan.found} to {plan.version}:")
+        typer.echo(f"{url} {'would be' if dry_run else 'was'} upgraded from version {plan.found} to {plan.version}:")
         for step in plan.changes:
             typer.echo(f"  version {step.version} {step.what}")

@@ -1,4 +1,4 @@
-"""`keystead tables`: what concerns the relational tables of the kits."""
+"""`keystead tables`: maintenance of the kits' relational tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 import typer
 
-from keystead.cli.exit import USAGE_ERROR, leave
+from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE, Command, CommandGroup
 from keystead.cli.formatting import json_text
 from keystead.cli.keyspace_arguments import Json, run, store_urls
@@ -24,20 +24,20 @@ _DATABASE_HELP = """Where the tables are: sqlite:///tables.db, postgresql://user
 Database = Annotated[str | None, typer.Option("--database", metavar="URL", help=_DATABASE_HELP, show_default=False)]
 DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help="Print the plan, and change nothing.")]
 
-tables = typer.Typer(name="tables", cls=CommandGroup, no_args_is_help=True, help="Look after the tables of the kits.")
+tables = typer.Typer(name="tables", cls=CommandGroup, no_args_is_help=True, help="Maintain the kits' tables.")
 
 
 @tables.callback()
 def _group() -> None:
-    """Look after the tables of the kits."""
+    """Maintain the kits' tables."""
 
 
 @tables.command("upgrade", cls=Command)
 def upgrade_tables(database: Database = None, dry_run: DryRun = False, as_json: Json = False) -> None:
-    """Bring the relational tables of the kits to the version of this Keystead, and say what was done.
+    """Upgrade the relational tables of the kits to this version of Keystead.
 
-    Opening them does the same by itself. This is for doing it beforehand, by a user who may make tables, or for
-    seeing what a new version would do.
+    Opening them upgrades them too. Run this to upgrade beforehand, as a database user who may create tables, or to
+    preview what a new version changes.
 
     [bold]Examples[/bold]
 
@@ -49,7 +49,7 @@ def upgrade_tables(database: Database = None, dry_run: DryRun = False, as_json: 
     async def work() -> int:
         url = Settings(database=database).database_url
         if url is None:
-            leave("this store has no place for tables; name one with --database URL", USAGE_ERROR)
+            fail("this store cannot hold tables; name a database with --database URL", USAGE_ERROR)
         opened = open_tables(url, *_sets(TABLES))
         plans = await opened.upgrade(dry_run=dry_run)
         if as_json:
@@ -64,10 +64,10 @@ def upgrade_tables(database: Database = None, dry_run: DryRun = False, as_json: 
 def open_tables_of(
     modules: Set[str], stores: Sequence[str] | None, database: str | None
 ) -> tuple[Tables | None, str | None]:
-    """The tables of the kits that declare their keys in these modules, not open yet; None: there are none to look at.
+    """The tables of the kits that declare their keys in these modules, not open yet; None if there are none to search.
 
-    And a sentence where a kit has tables and nobody says where they are, so that something may be left in them. Leaves
-    with exit code 2 where a file is named by hand that is not there.
+    The second value is a warning if a kit has tables whose database is unknown, so data may be left in them. Exits with
+    code 2 if `database` names a missing file.
     """
     kits = [kit for kit in TABLES if KITS[kit] in modules]
     if not kits:
@@ -78,11 +78,11 @@ def open_tables_of(
     if url is not None and (not url.startswith("sqlite:///") or Path(file).exists()):
         return open_tables(url, *_sets(kits)), None
     if database is not None:
-        leave(f"there is no database {file}; name another with --database URL", USAGE_ERROR)
+        fail(f"there is no database {file}; name another with --database URL", USAGE_ERROR)
     if settings.database is None and url_beside(settings.store) is not None:
-        return None, None  # beside the store, where the server would have made them
-    where = "nobody says where they are" if settings.database is None else f"there is no database {file}"
-    return None, f"the tables of {', '.join(kits)} are not looked through: {where}; name it with --database URL"
+        return None, None  # the server would have created them beside the store
+    reason = "their database is not known" if settings.database is None else f"there is no database {file}"
+    return None, f"the tables of {', '.join(kits)} are not searched: {reason}; name it with --database URL"
 
 
 def _sets(kits: Iterable[str]) -> list[TableSet]:
@@ -104,8 +104,9 @@ def _print_plans(url: str, plans: Sequence[TableUpgrade], dry_run: bool) -> None
     for plan in plans:
         where = f"the tables of {plan.name} in {url}"
         if not plan.changes:
-            typer.echo(f"{where} have version {plan.found}, which is that of this Keystead; nothing to do")
+            typer.echo(f"{where} have version {plan.found}, the current one; nothing to do")
             continue
-        typer.echo(f"{where} {'would go' if dry_run else 'went'} from version {plan.found} to {plan.version}:")
+        done = "would be" if dry_run else "were"
+        typer.echo(f"{where} {done} upgraded from version {plan.found} to {plan.version}:")
         for step in plan.changes:
             typer.echo(f"  version {step.version} {step.what}")

@@ -1,4 +1,4 @@
-"""What `keystead backup`, `restore` and `copy` share: options, URLs, progress, and how results are printed."""
+"""Shared by `keystead backup`, `restore` and `copy`: options, URLs, progress and printing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from keystead.cli.exit import USAGE_ERROR, leave
+from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import json_text
 from keystead.cli.keyspace_arguments import is_missing
@@ -21,53 +21,53 @@ from keystead.server import Settings
 from keystead.stores.transfer.transfer_progress import TransferProgress
 
 _STORE_HELP = (
-    "The store: its URL, or a role of keystead.toml, such as durable. "
+    "The store: its URL, or a role from keystead.toml, such as durable. "
     "[dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"
 )
 _MATCH_HELP = "Only keys that match this pattern, such as 'sess:*'. [dim]\\[default: all][/dim]"
 
 StoreUrl = Annotated[str | None, typer.Option("--store", metavar="URL", help=_STORE_HELP, show_default=False)]
 Match = Annotated[str, typer.Option("--match", metavar="PATTERN", help=_MATCH_HELP, show_default=False)]
-Yes = Annotated[bool, typer.Option("--yes", metavar=NO_VALUE, help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", metavar=NO_VALUE, help="Skip the confirmation.")]
 
-_TIMEOUT: Final = "60s"  # a set of some ten million members in one step; a lost connection is noticed at once
+_TIMEOUT: Final = "60s"  # enough for a set of ten million members in one step; lost connections fail sooner
 
 
 def store_url(store: str | None) -> str:
-    """The URL that was given, that of a role, or that of the settings."""
-    return Settings().store if store is None else named_url(store)
+    """The URL that was given, or the one of the settings."""
+    return Settings().store if store is None else resolve_url(store)
 
 
-def named_url(given: str) -> str:
-    """A URL as it is, and the URL of a role."""
+def resolve_url(given: str) -> str:
+    """The URL itself, or the URL of a role."""
     if "://" in given:
         return given
     roles = Settings().store_urls
     if given not in roles:
-        leave(f"{given!r} is neither the URL of a store nor a role; there are: {', '.join(roles)}", USAGE_ERROR)
+        fail(f"{given!r} is neither a store URL nor a role; the roles are: {', '.join(roles)}", USAGE_ERROR)
     return roles[given]
 
 
-def patient(url: str) -> str:
-    """The URL with a timeout that suits one large key in one step, unless it has one of its own."""
+def with_timeout(url: str) -> str:
+    """The URL with a timeout for one large key in one step, unless it has a timeout already."""
     query = url.partition("?")[2]
     if "timeout" in dict(parse_qsl(query, keep_blank_values=True)):
         return url
     return f"{url}{'&' if query else '' if url.endswith('?') else '?'}timeout={_TIMEOUT}"
 
 
-def refuse_missing(url: str, advice: str = "name another with --store URL") -> None:
-    """A database that is to be read, and does not exist, was mistyped."""
+def require_database(url: str, advice: str = "name another with --store URL") -> None:
+    """Exit with code 2 if a database file to read does not exist: it was mistyped."""
     if is_missing(url):
-        leave(f"there is no database {url.removeprefix('sqlite:///')}; {advice}", USAGE_ERROR)
+        fail(f"there is no database {url.removeprefix('sqlite:///')}; {advice}", USAGE_ERROR)
 
 
-def print_json(said: Mapping[str, Any]) -> None:
-    typer.echo(json_text(said, indent=2))
+def print_json(data: Mapping[str, Any]) -> None:
+    typer.echo(json_text(data, indent=2))
 
 
 def print_counts(counts: Iterable[tuple[int, str]]) -> None:
-    """A line for each count that is not 0."""
+    """Print a line for each count that is not 0."""
     for count, what in counts:
         if count > 0:
             typer.echo(f"  {count:,} {what}")
@@ -80,9 +80,9 @@ def print_problem(sentence: str, examples: Iterable[str]) -> None:
 
 
 class Display:
-    """What a person at a terminal sees: a bar for each phase, or one line that changes; one of them at a time.
+    """Progress on a terminal: a bar for each phase, or one line that is updated.
 
-    Without a terminal, a line is printed only where the state changes.
+    Without a terminal, a line is printed only when the state changes.
     """
 
     def __init__(self) -> None:

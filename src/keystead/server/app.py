@@ -27,7 +27,7 @@ from keystead.server.api_page import add_api_page
 from keystead.server.error_responses import ERROR_RESPONSES, add_error_responses
 from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
 from keystead.server.key_documents import add_key_documents
-from keystead.server.kit_loading import load_kits, opened_kits, opened_stores, opened_tables, split_off
+from keystead.server.kit_loading import load_kits, open_kit_tables, open_kits, open_stores, split_kits
 from keystead.server.middleware import (
     BodyLimit,
     Cors,
@@ -42,7 +42,7 @@ from keystead.server.middleware import (
 from keystead.server.page_templates import add_pages, render
 from keystead.server.reference_page import add_reference_page
 from keystead.server.route_table import KitHealth, hide_unreached, plain_routes, templates_by_endpoint
-from keystead.server.scheduled_jobs import jobs_of, scheduled
+from keystead.server.scheduled_jobs import jobs_of, run_schedule
 from keystead.server.settings import Settings
 from keystead.server.start_page import TABLES, render_start_page
 from keystead.stores import Store
@@ -77,7 +77,7 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
     from the application's lifespan as the store raised it. Raises `WrongSettings` where a kit cannot be found or its
     table is wrong. `now_ms` is a clock for tests.
     """
-    running, off = split_off(settings, load_kits(settings)) if kits is None else (list(kits), {})
+    running, off = split_kits(settings, load_kits(settings)) if kits is None else (list(kits), {})
     bodies: dict[str, int] = {}
     shared: dict[str, Sequence[str]] = {}
     for kit in running:
@@ -92,14 +92,14 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with opened_stores(settings, metrics) as stores, opened_tables(running, settings) as tables:
+        async with open_stores(settings, metrics) as stores, open_kit_tables(running, settings) as tables:
             app.state.stores = stores
             app.state.tables = tables
-            async with opened_kits(running, stores, settings, dataclasses.replace(site, tables=tables)) as services:
+            async with open_kits(running, stores, settings, dataclasses.replace(site, tables=tables)) as services:
                 app.state.kits = services
                 app.state.opened = True
                 try:
-                    async with scheduled(jobs_of(running, services), stores, settings, now_ms, metrics):
+                    async with run_schedule(jobs_of(running, services), stores, settings, now_ms, metrics):
                         yield
                 finally:
                     app.state.opened = False
@@ -170,7 +170,7 @@ def site_of(settings: Settings, now_ms: Callable[[], int] = now_ms, metrics: Met
     """The site that kits see on a server with these settings."""
     site = Site(settings.origin, settings.internal_url, settings.development, now_ms, render)
     if metrics is not None:
-        site = dataclasses.replace(site, count=metrics.happened)
+        site = dataclasses.replace(site, count=metrics.count_event)
     demo = _demo(settings, site)
     return site if demo is None else demo.site
 

@@ -14,7 +14,7 @@ from keystead.kits.kit import Kit, Site
 from keystead.schema import Keyspace
 from keystead.schema.keyspace import with_parts
 from keystead.server.addresses import leads_to_loopback
-from keystead.server.metered_store import Measured
+from keystead.server.metered_store import MeteredStore
 from keystead.server.settings import Settings
 from keystead.server.settings_errors import PREFIX, MissingSettings, WrongSettings
 from keystead.server.user_modules import find_modules_here
@@ -56,11 +56,11 @@ def load_kit(name: str) -> Kit:
     return found
 
 
-def split_off(settings: Settings, kits: Sequence[Kit]) -> tuple[list[Kit], dict[str, str]]:
+def split_kits(settings: Settings, kits: Sequence[Kit]) -> tuple[list[Kit], dict[str, str]]:
     """The kits that run, and those that are off, each with the settings that turn it on.
 
     A kit is off in production where nobody has configured it. Where that would leave none, none is off: whoever named
-    kits wants one of them, and is told by `refuse_missing` what it lacks. Raises `WrongSettings`.
+    kits wants one of them, and is told by `require_settings` what it lacks. Raises `WrongSettings`.
     """
     off = {} if settings.development else {kit.name: how for kit in kits if (how := _missing_setting(kit, settings))}
     running = [kit for kit in kits if kit.name not in off]
@@ -83,7 +83,7 @@ def needs_seal(kits: Sequence[Kit]) -> bool:
     )
 
 
-def refuse_missing(settings: Settings, kits: Sequence[Kit]) -> None:
+def require_settings(settings: Settings, kits: Sequence[Kit]) -> None:
     """Raises `MissingSettings` with everything that production needs and that is not there, all at once."""
     missing = []
     if needs_seal(kits) and settings.seal_keys is None:
@@ -119,7 +119,7 @@ def is_private(url: str) -> bool:
     return url.startswith("https://") or leads_to_loopback(url)
 
 
-def refuse_split_memory(settings: Settings) -> None:
+def refuse_memory_with_workers(settings: Settings) -> None:
     """Raises `WrongSettings` where several workers would each have a memory of their own."""
     if settings.workers == 1:
         return
@@ -134,7 +134,7 @@ def refuse_split_memory(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def opened_stores(settings: Settings, metrics: Metrics | None = None) -> AsyncIterator[dict[str, Store]]:
+async def open_stores(settings: Settings, metrics: Metrics | None = None) -> AsyncIterator[dict[str, Store]]:
     """The stores by role, opened; each URL once. Errors in opening one are raised as it raised them."""
     urls = settings.store_urls
     async with AsyncExitStack() as stack:
@@ -142,7 +142,7 @@ async def opened_stores(settings: Settings, metrics: Metrics | None = None) -> A
         for url in dict.fromkeys(urls.values()):
             store = keystead.connect(url)
             if metrics is not None:
-                store = Measured(store, metrics, slow_s=settings.slow_call / 1000)
+                store = MeteredStore(store, metrics, slow_s=settings.slow_call / 1000)
             by_url[url] = await stack.enter_async_context(store)
         yield {role: by_url[url] for role, url in urls.items()}
 
@@ -162,12 +162,12 @@ def bind(
     ]
     families = [one for keys in (*bound.values(), *parts) for one in keys.bounds()]
     for store in stores.values():
-        if isinstance(store, Measured):
-            store.knows(families)
+        if isinstance(store, MeteredStore):
+            store.set_families(families)
     return bound
 
 
-def refuse_misfits(kits: Sequence[Kit], stores: Mapping[str, Store]) -> None:
+def check_guarantees(kits: Sequence[Kit], stores: Mapping[str, Store]) -> None:
     """Raises DoesNotFit where a store cannot keep what a family needs. No key is needed for that."""
     others: dict[str, Any] = {role: store for role, store in stores.items() if role != "default"}
     for kit in kits:
@@ -175,7 +175,7 @@ def refuse_misfits(kits: Sequence[Kit], stores: Mapping[str, Store]) -> None:
 
 
 @asynccontextmanager
-async def opened_tables(kits: Sequence[Kit], settings: Settings) -> AsyncIterator[Tables | None]:
+async def open_kit_tables(kits: Sequence[Kit], settings: Settings) -> AsyncIterator[Tables | None]:
     """The relational tables of all these kits, opened and up to date. None: none of them has any."""
     sets = [kit.tables for kit in kits if kit.tables is not None]
     url = settings.database_url if sets else None
@@ -189,7 +189,7 @@ async def opened_tables(kits: Sequence[Kit], settings: Settings) -> AsyncIterato
 
 
 @asynccontextmanager
-async def opened_kits(
+async def open_kits(
     kits: Sequence[Kit], stores: Mapping[str, Store], settings: Settings, site: Site
 ) -> AsyncIterator[dict[str, Any]]:
     """The service of each kit, opened, by name. The tables of those that have some are open: `site.tables`."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NO_FAMILY: Final = "(none)"
 
 
-class Measured(Store):
+class MeteredStore(Store):
     """Another store, with its calls counted. It is opened and closed with that one, and says what that one says."""
 
     def __init__(self, store: Store, metrics: Metrics, slow_s: float = math.inf) -> None:
@@ -32,7 +32,7 @@ class Measured(Store):
         self._slow_s = slow_s  # a call that takes this long is logged
         self._families: Belonging | None = None
 
-    def knows(self, bounds: Iterable[Bound[Any]]) -> None:
+    def set_families(self, bounds: Iterable[Bound[Any]]) -> None:
         """The families that metrics distinguish."""
         self._families = Belonging(self, bounds)
 
@@ -100,7 +100,7 @@ class Measured(Store):
         took_s = time.perf_counter() - began
         member = None if key is None or self._families is None else self._families.of(key)
         family, procedure = NO_FAMILY if member is None else name_of(member.bound.family), PROCEDURE.get()
-        self._metrics.called(family, procedure, outcome, took_s)
+        self._metrics.count_call(family, procedure, outcome, took_s)
         if took_s >= self._slow_s:
             log_slow_call(family, procedure, outcome, took_s)
 

@@ -92,7 +92,7 @@ class Metrics:
         self._requests.labels(route, method, str(status)).inc()
         self._seconds.labels(route, method).observe(seconds)
 
-    def called(self, family: str, procedure: str, outcome: str, seconds: float) -> None:
+    def count_call(self, family: str, procedure: str, outcome: str, seconds: float) -> None:
         found = self._by_family.get((family, procedure, outcome))
         if found is None:  # every call of a store comes by here, and to find them by their labels takes longest
             found = self._calls.labels(family, procedure, outcome), self._call_seconds.labels(family, procedure)
@@ -101,10 +101,10 @@ class Metrics:
         calls.inc()
         call_seconds.observe(seconds)
 
-    def happened(self, kit: str, event: str, outcome: str) -> None:
+    def count_event(self, kit: str, event: str, outcome: str) -> None:
         self._events.labels(kit, event, outcome).inc()
 
-    def ran(self, job: str, outcome: str) -> None:
+    def count_run(self, job: str, outcome: str) -> None:
         self._runs.labels(job, outcome).inc()
 
     def page(self) -> bytes:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from keystead.server.metrics import Metrics
 
 
-def with_jobs(kits: Sequence[Kit]) -> list[Kit]:
+def kits_with_jobs(kits: Sequence[Kit]) -> list[Kit]:
     """The kits that run something by themselves; what that is, only their open services say."""
     return [kit for kit in kits if kit.jobs is not Kit.jobs]
 
@@ -33,7 +33,7 @@ def schedule_keys(stores: Mapping[str, Store], now_ms: Callable[[], int]) -> Sch
 
 
 @asynccontextmanager
-async def scheduled(
+async def run_schedule(
     jobs: Sequence[Job],
     stores: Mapping[str, Store],
     settings: Settings,
@@ -50,7 +50,7 @@ async def scheduled(
         return
     stop_within = timedelta(milliseconds=max(1, settings.stop_timeout // 2))
     keys = schedule_keys(stores, now_ms)
-    schedule = Schedule(keys, jobs, stop_within=stop_within, on_run=_ignore if metrics is None else metrics.ran)
+    schedule = Schedule(keys, jobs, stop_within=stop_within, on_run=_ignore if metrics is None else metrics.count_run)
     async with schedule:
         yield schedule
 

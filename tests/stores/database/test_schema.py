@@ -77,13 +77,13 @@ def test_an_operator_sees_what_an_upgrade_would_do_and_did(server: DatabaseServe
     url = fresh(server)
     settings = environment({"KEYSTEAD_STORE": url})
     shown = forking.run(["store", "upgrade", "--dry-run"], tmp_path, settings)
-    assert "would go from version 0 to 1" in shown.stdout, shown
+    assert "would be upgraded from version 0 to 1" in shown.stdout, shown
     assert "version 1 makes the " in shown.stdout
     done = forking.run(["store", "upgrade", "--json"], tmp_path, settings)
     [told] = json.loads(done.stdout)
     assert (told["found"], told["version"], told["done"]) == (0, 1, True)
     again = forking.run(["store", "upgrade"], tmp_path, settings)
-    assert "has version 1, which is that of this Keystead; nothing to do" in again.stdout
+    assert "has version 1, the current one; nothing to do" in again.stdout
     embedded = forking.run(["store", "upgrade", "--store", "memory://"], tmp_path, settings)
     assert embedded.stdout == "memory:// has no tables that need an upgrade\n"
 
