@@ -144,7 +144,7 @@ def test_a_repair_must_say_by_which_keyspaces(program: Program) -> None:
     before = program.held()
     result = program.keystead("doctor", "--fix")
     assert result.returncode == 2
-    assert "say which" in result.stderr
+    assert "name their keyspaces" in result.stderr
     assert program.held() == before
 
 

@@ -109,7 +109,7 @@ def test_where_there_is_nothing_to_end_the_exit_code_is_1(program: Program) -> N
         (("end", "ann", "--everyone", "--yes"), "--everyone"),
         (("end", "ann"), "--yes"),
         (("list", "ann", "--family", "session"), "myapp.keys:AppKeys.session"),
-        (("list", "ann", "--family", "login:LoginKeys.nothing"), "there are"),
+        (("list", "ann", "--family", "login:LoginKeys.nothing"), "the families are"),
         (("list", "ann", "--family", "myapp.keys:AppKeys.session"), "admits"),
     ],
 )

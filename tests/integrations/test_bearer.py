@@ -20,7 +20,7 @@ from tests.serving import wait_until
 
 MODULE = "tests.integrations.bearer_apps"
 KEYS = f"k1:{SigningKeys.new_key('EdDSA')}"
-INVALID = 'Bearer realm="api", error="invalid_token", error_description="The token is not valid, or no longer."'
+INVALID = 'Bearer realm="api", error="invalid_token", error_description="The token is invalid, expired or revoked."'
 
 
 def asked(served: Served, path: str, token: str | None = None, method: str = "GET") -> httpx2.Response:
@@ -93,7 +93,7 @@ def test_what_reaches_an_application_and_what_does_not(tmp_path: Path) -> None:
         assert nothing.status_code == 401
         assert nothing.json() == {
             "ok": False,
-            "error": "Send the header Authorization: Bearer, and the token.",
+            "error": "Send a token in the header Authorization: Bearer.",
             "code": "NO_TOKEN",
         }
         assert nothing.headers["www-authenticate"] == 'Bearer realm="team"'

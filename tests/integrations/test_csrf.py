@@ -16,7 +16,7 @@ from tests.serving import wait_until
 
 FORGED = {
     "ok": False,
-    "error": "The request does not show that it comes from this site; load the page again.",
+    "error": "The CSRF token is missing or invalid; reload the page.",
     "code": "CSRF",
 }
 FORM = "application/x-www-form-urlencoded"

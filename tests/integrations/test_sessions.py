@@ -123,7 +123,7 @@ def test_nobody_ends_a_session_of_another_user(browser: Browser, other: Browser,
 def test_a_route_that_needs_a_session_answers_401_in_the_shape_of_errors(browser: Browser, user: str) -> None:
     refused = browser.get("/private")
     assert refused.status_code == 401
-    assert refused.json() == {"ok": False, "error": "You are not signed in, or no longer.", "code": "SIGNED_OUT"}
+    assert refused.json() == {"ok": False, "error": "You are not signed in.", "code": "SIGNED_OUT"}
     browser.login(user)
     assert browser.get("/private").json() == {"name": user.title()}
 

@@ -14,7 +14,7 @@ from keystead.server.error_responses import add_error_responses
 from tests.parts.admission.conftest import App, User
 from tests.parts.jwt.test_revoked import Down
 
-REFUSED = 'Bearer realm="team", error="invalid_token", error_description="The token is not valid, or no longer."'
+REFUSED = 'Bearer realm="team", error="invalid_token", error_description="The token is invalid, expired or revoked."'
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ async def test_who_is_not_let_in_is_told_in_the_shape_of_all_errors(own: App) ->
             assert refused.status_code == 401
             assert refused.json() == {
                 "ok": False,
-                "error": "The token is not valid, or no longer.",
+                "error": "The token is invalid, expired or revoked.",
                 "code": "INVALID_TOKEN",
             }
             assert refused.headers["www-authenticate"] == REFUSED
@@ -87,7 +87,7 @@ async def test_an_application_of_ones_own_answers_with_the_same_status_and_heade
     async with client_of(routes(own, server=False)) as client:
         refused = await client.get("/me", headers=sent("made.up.token"))
         assert refused.status_code == 401
-        assert refused.json() == {"detail": "The token is not valid, or no longer."}
+        assert refused.json() == {"detail": "The token is invalid, expired or revoked."}
         assert refused.headers["www-authenticate"] == REFUSED
 
 

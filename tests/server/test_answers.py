@@ -229,7 +229,7 @@ def test_a_body_beyond_the_limit_is_refused_with_and_without_a_stated_length(tig
     as_json = ask(tight, "POST", "/api/notes", content=chunked(50_000), headers={"content-type": "application/json"})
     for answer in (stated, unstated, as_json):
         assert error(answer) == (413, "TOO_LARGE")
-        assert answer.json()["error"] == "The body of the request is too large; at most 10,000 bytes are taken."
+        assert answer.json()["error"] == "The request body is too large; at most 10,000 bytes are accepted."
 
 
 def test_a_body_that_is_only_announced_is_refused_before_it_is_sent(tight: Keystead) -> None:

@@ -73,7 +73,7 @@ def test_a_store_without_a_place_for_tables_leaves_off_what_only_lacks_a_databas
     settings = Settings(mode="production", public_url="https://example.com", store="redis://h", kits="teamwork,widgets")
     running, off = split_kits(settings, load_kits(settings))
     assert off == {}
-    with pytest.raises(MissingSettings, match="database: where the tables of teamwork are"):
+    with pytest.raises(MissingSettings, match="database: for the tables of teamwork"):
         require_settings(settings, running)
 
 
@@ -113,7 +113,7 @@ def test_the_command_says_what_is_missing_and_ends(tmp_path: Path) -> None:
     result = run_keystead(tmp_path, "serve", *PRODUCTION, **settings)
     assert result.returncode == 2
     first, *rest = result.stderr.splitlines()
-    assert first == "keystead: production mode does not start without these settings:"
+    assert first == "keystead: production mode needs these settings:"
     assert len(rest) == 3
 
 

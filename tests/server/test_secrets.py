@@ -81,7 +81,7 @@ def test_two_servers_that_start_at_once_share_one_key(tmp_path: Path) -> None:
                 processes.append(forking.start(asked, tmp_path, env, stream, stream))
         said = [tmp_path / f"output{number}.txt" for number in range(2)]
         wait_until(lambda: all("is running" in one.read_text() for one in said), "both run", 60)
-        assert sum("has made a key" in one.read_text() for one in said) == 1
+        assert sum("Created a key" in one.read_text() for one in said) == 1
     finally:
         for process in processes:
             process.terminate()
@@ -94,7 +94,7 @@ def test_production_refuses_to_start_and_says_what_is_missing(tmp_path: Path) ->
     assert result.returncode == 2
     assert result.stdout == ""
     lines = result.stderr.splitlines()
-    assert lines[0] == "keystead: production mode does not start without these settings:"
+    assert lines[0] == "keystead: production mode needs these settings:"
     assert [line.strip("- ").partition(":")[0] for line in lines[1:]] == ["seal_keys", "public_url", "notes.api_key"]
     assert not (tmp_path / SECRETS_FILE).exists()
 
@@ -118,7 +118,7 @@ def test_the_printed_line_for_the_file_is_one_that_is_read(tmp_path: Path) -> No
     (tmp_path / SECRETS_FILE).write_text(printed)
     with keystead_serving(tmp_path, None, *NOTES, PYTHONPATH=str(ROOT)) as server:
         assert f"others can read {SECRETS_FILE}; run chmod 600 {SECRETS_FILE}" in server.said
-        assert "has made a key" not in server.said
+        assert "Created a key" not in server.said
 
 
 @pytest.mark.parametrize("algorithm", ["EdDSA", "RS256", "HS256"])

@@ -121,8 +121,8 @@ def test_the_role_default_may_stand_among_the_stores(folder: Path, monkeypatch: 
 
 def test_the_role_default_is_named_once_in_one_place(folder: Path) -> None:
     config(folder, f'store = "redis://:{SECRET}@a"\n[stores]\ndefault = "redis://:{SECRET}@b"\n')
-    said = "stores.default in keystead.toml and store in keystead.toml: both say where the role default lives; "
-    assert wrong() == f"{said}write one of them"
+    said = "stores.default in keystead.toml and store in keystead.toml: both set the store of the role default; "
+    assert wrong() == f"{said}use one of them"
     config(folder, '[stores]\ndefault = ""\n')
     assert wrong().startswith("stores.default in keystead.toml: this is not the URL of a store")
 
@@ -230,7 +230,7 @@ def test_a_slip_in_a_variable_is_said_and_names_of_others_are_left_alone(monkeyp
 
 def test_a_file_that_is_no_toml_is_one_sentence(folder: Path) -> None:
     config(folder, "port = \n")
-    assert re.fullmatch(r"keystead.toml is no TOML: .* \(at line 1, column 8\)", wrong())
+    assert re.fullmatch(r"keystead.toml is not TOML: .* \(at line 1, column 8\)", wrong())
 
 
 def test_no_secret_is_said_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +252,7 @@ def test_no_secret_is_said_again(folder: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_keys_do_not_belong_into_the_file_that_is_shared(folder: Path) -> None:
     config(folder, f'seal_keys = "{new_seal_key()}"\n')
     said = wrong()
-    assert said.startswith("seal_keys in keystead.toml: this file is one to share")
+    assert said.startswith("seal_keys in keystead.toml: this file may be shared")
 
 
 def test_an_address_of_all_interfaces_is_reached_on_this_machine() -> None:
@@ -309,7 +309,7 @@ def test_production_takes_http_on_this_machine_only(url: str, taken: bool) -> No
     if taken:
         require_settings(settings, [])
     else:
-        with pytest.raises(MissingSettings, match="public_url: with https"):
+        with pytest.raises(MissingSettings, match="public_url: must be https"):
             require_settings(settings, [])
 
 
@@ -367,7 +367,7 @@ def test_only_secrets_may_stand_in_the_secrets_file(folder: Path, text: str, set
     with pytest.raises(WrongSettings) as raised:
         Settings().of(KIT)
     assert str(raised.value) == (
-        f"{setting} in {SECRETS_FILE}: only secrets may stand in this file; write it in keystead.toml or {variable}"
+        f"{setting} in {SECRETS_FILE}: this file may only contain secrets; set it in keystead.toml or {variable}"
     )
 
 
@@ -377,7 +377,7 @@ def test_the_secrets_file_has_no_way_around_that(folder: Path) -> None:
 
 
 def test_several_workers_cannot_share_a_memory() -> None:
-    with pytest.raises(WrongSettings, match=r"^workers: each of 2 would have a store memory://"):
+    with pytest.raises(WrongSettings, match=r"^workers: 2 workers cannot share a store memory://"):
         refuse_memory_with_workers(Settings(store="memory://", workers=2))
     with pytest.raises(WrongSettings, match="role cache"):
         refuse_memory_with_workers(Settings(stores={"cache": "memory://"}, workers=2))
@@ -387,11 +387,11 @@ def test_several_workers_cannot_share_a_memory() -> None:
 @pytest.mark.parametrize(
     ("kits", "said"),
     [
-        ("logn", "'logn' is no kit with routes; did you mean login?"),
-        ("myapp.kit", "is no kit with routes"),
+        ("logn", "'logn' is not a kit with routes; did you mean login?"),
+        ("myapp.kit", "is not a kit with routes"),
         ("no_such_module:KIT", "'no_such_module:KIT' cannot be imported"),
-        ("tests.server.notes:Note", "is no kit; tests.server.notes must have Note = Kit("),
-        ("login,login", "'login' is named twice"),
+        ("tests.server.notes:Note", "is not a kit; tests.server.notes must have Note = Kit("),
+        ("login,login", "'login' is listed twice"),
     ],
 )
 def test_a_kit_that_is_none_is_one_sentence(kits: str, said: str) -> None:
@@ -463,7 +463,7 @@ def test_production_wants_to_be_told_where_tables_are_if_the_store_has_no_place_
         return [one for one in raised.value.sentences if one.startswith("database")]
 
     [said] = lacking(store="redis://localhost")
-    assert "where the tables of membership are" in said
+    assert "for the tables of membership" in said
     assert lacking(store="redis://localhost", database="postgresql://ann@host/app") == []
     assert lacking(store="postgresql://ann@host/app") == []
     with pytest.raises(MissingSettings) as raised:
@@ -472,7 +472,7 @@ def test_production_wants_to_be_told_where_tables_are_if_the_store_has_no_place_
 
 
 def test_several_workers_cannot_share_tables_in_memory() -> None:
-    with pytest.raises(WrongSettings, match=r"^workers: each of 2 would have a database memory://"):
+    with pytest.raises(WrongSettings, match=r"^workers: 2 workers cannot share a database memory://"):
         refuse_memory_with_workers(Settings(database="memory://", workers=2))
 
 

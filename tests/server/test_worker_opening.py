@@ -90,7 +90,7 @@ async def test_what_trying_again_does_not_mend_is_logged_and_ends_the_worker(
     assert await life.starts() == "lifespan.startup.complete"
     await asyncio.wait_for(life.ended.wait(), 20)
     [line] = [record for record in caplog.records if record.levelno == logging.CRITICAL]
-    assert line.getMessage() == "a worker cannot go on: It forgets too soon."
+    assert line.getMessage() == "a worker cannot continue: It forgets too soon."
     assert line.exc_info is None  # its sentence says all there is to say
     assert life.tried == 2
     assert await life.stops() == "lifespan.shutdown.complete"
@@ -125,6 +125,6 @@ async def test_kits_are_told_at_once_that_the_process_is_to_stop_and_one_that_fa
     signal.raise_signal(signal.SIGTERM)
     assert await asyncio.wait_for(stopped.get(), 20) == "the second"
     assert stopped.empty()
-    assert "the kit fails did not stop well" in caplog.text
+    assert "the kit fails failed to stop" in caplog.text
     assert await life.stops() == "lifespan.shutdown.complete"
     assert signal.getsignal(signal.SIGTERM) is before

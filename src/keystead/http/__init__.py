@@ -1,12 +1,12 @@
-"""What all HTTP surfaces share, below the kits: nothing here knows a kit or a page.
+"""HTTP building blocks for kits, the server and integrations. Nothing here knows a kit or a page.
 
-`refusals`             errors as status, code and sentence, and what each error of the library is
-`csrf`                 which requests that change something come from a page of this site; `csrf_field` finds the token
-`cookies`              cookies that hold secrets: written, cleared and parsed in one place
-`bearer`               the header `Authorization: Bearer`, and the challenge of RFC 6750
+`refusals`             error responses: status, code and sentence
+`csrf`                 CSRF rules; `csrf_field` finds the token in a body
+`cookies`              cookies that hold secrets
+`bearer`               bearer tokens and the challenge of RFC 6750
 `rate_limits`          429, `Retry-After` and the `RateLimit-*` headers
-`accept`               `Accept` and `Accept-Language`
-`responses`            JSON that no cache keeps, with cookies
-`server_sent_events`   what a browser's EventSource reads
-`dependencies`         bearer tokens and rate limits, for routes of FastAPI
+`accept`               content negotiation
+`responses`            uncached JSON, with cookies
+`server_sent_events`   the format that a browser's EventSource reads
+`dependencies`         FastAPI dependencies: bearer tokens and rate limits
 """

@@ -1,4 +1,4 @@
-"""Content negotiation: whether a client prefers a page or JSON, and in which language."""
+"""Content negotiation: HTML or JSON, and the language."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 L = TypeVar("L", bound=str)
 
-_RANGES_MAX: Final = 20  # of a header; browsers send a handful
+_RANGES_MAX: Final = 20  # per header; browsers send a handful
 
 
 def preferred_language(accept_language: str, languages: Sequence[L]) -> L:
-    """The language that a browser asks for first, of those that there are; the first of `languages` for none."""
+    """The available language that the browser prefers; the first of `languages` if it accepts none of them."""
     best, best_quality = languages[0], 0.0
     for name, quality in _ranges(accept_language):
         found = next((one for one in languages if one == name.partition("-")[0]), None)
@@ -24,7 +24,7 @@ def preferred_language(accept_language: str, languages: Sequence[L]) -> L:
 
 
 def prefers_html(accept: str) -> bool:
-    """Whether HTML is named there and liked better than JSON: a browser's header, and not `*/*`."""
+    """Whether the header names HTML and prefers it to JSON, as browsers do; false for `*/*`."""
     html = json = anything = None
     for kind, quality in _ranges(accept):
         if kind == "text/html":
@@ -35,7 +35,7 @@ def prefers_html(accept: str) -> bool:
             anything = max(anything or 0.0, quality)
     if not html:
         return False
-    # Where only `*/*` stands for JSON, HTML that is named is meant first.
+    # If only `*/*` covers JSON, named HTML wins a tie.
     return html > json if json is not None else html >= (anything or 0.0)
 
 

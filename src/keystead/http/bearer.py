@@ -1,4 +1,4 @@
-"""Bearer tokens in HTTP requests (RFC 6750): read the token, or return the challenge."""
+"""Bearer tokens in HTTP requests (RFC 6750): reading the token, and the challenge."""
 
 from __future__ import annotations
 
@@ -24,43 +24,43 @@ _security = logging.getLogger("keystead.security")
 
 _BEARER = re.compile(r"bearer +([A-Za-z0-9._~+/-]+=*) *", re.IGNORECASE)
 _SCHEME = re.compile(r"bearer(?: |$)", re.IGNORECASE)
-_REALM = re.compile(r"[ !#-\[\]-~]+")  # what stands between quotes without being escaped
-_ROUTINE: Final = frozenset({"expired", "revoked"})  # what honest clients come with
-_NOT_VALID: Final = "The token is not valid, or no longer."
+_REALM = re.compile(r"[ !#-\[\]-~]+")  # characters that need no escape between quotes
+_ROUTINE: Final = frozenset({"expired", "revoked"})  # honest clients send these
+_NOT_VALID: Final = "The token is invalid, expired or revoked."
 
 
 # --- the header --------------------------------------------------------------------------------------------------
 
 
 def parse_bearer(authorization: str | None) -> str | None:
-    """The token of one `Authorization` header, "" if it is left out; None for other schemes, such as `Basic`."""
+    """The token of one `Authorization` header, "" if it is empty; None for other schemes, such as `Basic`."""
     scheme, _, token = (authorization or "").strip().partition(" ")
     return token.strip() if scheme.lower() == "bearer" else None
 
 
 def bearer_token(connection: HTTPConnection) -> str | None:
-    """The bearer token of a request; None: there is none. Of two, it is unknown which is meant: then it is ""."""
+    """The bearer token of a request; None if it has none; "" if it has several, which are ambiguous."""
     found = [parse_bearer(given) for given in connection.headers.getlist("authorization")]
     tokens = [token for token in found if token is not None]
     return "" if len(tokens) > 1 else next(iter(tokens), None)
 
 
 def www_authenticate(realm: str = "", error: str = "", description: str = "") -> dict[str, str]:
-    """The header `WWW-Authenticate` that asks for a bearer token, with the error of one that was sent."""
-    named = {"realm": realm, "error": error, "error_description": description}
-    said = ", ".join(f'{name}="{value}"' for name, value in named.items() if value)
-    return {"www-authenticate": f"Bearer {said}".rstrip()}
+    """The header `WWW-Authenticate` that asks for a bearer token, with the error of the one that was sent."""
+    attributes = {"realm": realm, "error": error, "error_description": description}
+    text = ", ".join(f'{name}="{value}"' for name, value in attributes.items() if value)
+    return {"www-authenticate": f"Bearer {text}".rstrip()}
 
 
 def invalid_token() -> Refusal:
-    """An invalid bearer token: 401. The answer reveals neither the reason nor the owner."""
+    """An invalid bearer token: 401. The response reveals neither the reason nor the owner."""
     return Refusal(401, "INVALID_TOKEN", _NOT_VALID, headers=www_authenticate("api", "invalid_token"))
 
 
 def check_realm(realm: str) -> str:
     """The realm. Raises BadDeclaration if it cannot be a header value."""
     if not _REALM.fullmatch(realm):
-        raise BadDeclaration(f"a realm is a text of plain characters without quotes, such as 'api', not {realm!r}")
+        raise BadDeclaration(f"a realm is plain ASCII text without quotes, such as 'api', not {realm!r}")
     return realm
 
 
@@ -96,25 +96,23 @@ async def admit(
 ) -> Admitted[T] | Challenge:
     """Admit a request with these `Authorization` headers, or return the challenge.
 
-    realm    what the token is asked for, in the challenge
+    realm    the protection space named in the challenge
     client   the address of the client, for the log
 
-    The token is read from the header only: not from the URL, which ends up in logs, and not from a body. Forged and
+    The token is read from the header only, not from the URL, which ends up in logs, or from a body. Forged and
     malformed tokens are logged to `keystead.security`, without the token.
     """
     if len(authorization) > 1:
         return _challenge(400, "BAD_REQUEST", "Send one Authorization header.", realm, "invalid_request")
     given = authorization[0].strip() if authorization else ""
     if not _SCHEME.match(given):
-        return _challenge(401, "NO_TOKEN", "Send the header Authorization: Bearer, and the token.", realm)
+        return _challenge(401, "NO_TOKEN", "Send a token in the header Authorization: Bearer.", realm)
     token = _BEARER.fullmatch(given)
     try:
         found = Denied("malformed") if token is None else await admission.admitted(token[1])
     except LoadFailed as failed:
-        # Its own words name the family; the error that caused it is in the log of the cache.
-        return _later(
-            "USER_UNAVAILABLE", "Who you are cannot be looked up now; try again later.", retry_after_s(failed)
-        )
+        # The cache logs the cause; its message, which names the family, is not for clients.
+        return _later("USER_UNAVAILABLE", "Your account cannot be looked up now; try later.", retry_after_s(failed))
     except StoreError as error:
         if isinstance(error, CommandError):
             raise
@@ -136,8 +134,8 @@ def retry_after_s(failed: LoadFailed) -> int:
 
 
 def _challenge(status: int, code: str, sentence: str, realm: str, error: str = "") -> Challenge:
-    asks = www_authenticate(realm, error, sentence if error else "")
-    return Challenge(status, code, sentence, asks | NO_STORE, came=bool(error))
+    headers = www_authenticate(realm, error, sentence if error else "")
+    return Challenge(status, code, sentence, headers | NO_STORE, came=bool(error))
 
 
 def _store_unavailable() -> Challenge:

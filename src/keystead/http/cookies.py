@@ -1,4 +1,4 @@
-"""Cookies that hold secrets: strict attributes, the same ones when they are set and cleared; and the one parser."""
+"""Cookies that hold secrets: strict attributes for setting and clearing, and one parser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keystead.errors import BadValue
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
-NAME_AND_VALUE_MAX_BYTES = 4096  # beyond that, browsers drop a cookie without a word
+NAME_AND_VALUE_MAX_BYTES = 4096  # browsers silently drop larger cookies
 
 _VALUE = re.compile(r"[A-Za-z0-9._~-]*")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -20,11 +20,10 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class Cookie:
-    """A cookie for one host, which scripts cannot read.
+    """An HttpOnly cookie for one host.
 
-    `secure`: for https. The name gets the prefix `__Host-`, so that browsers enforce Secure, no Domain and Path=/, and
-    no other host of the same domain can set it. Without it, for development on plain http, it has neither prefix nor
-    Secure.
+    `secure`: for https. The name gets the prefix `__Host-`: browsers then enforce Secure, no Domain and Path=/, and no
+    other host of the domain can set it. `secure=False` is for development on plain http: no prefix, and not Secure.
     """
 
     base_name: str
@@ -34,33 +33,33 @@ class Cookie:
         if not _NAME.fullmatch(self.base_name):
             raise BadValue(f"{self.base_name!r} is not a cookie name; use letters, digits, - and _")
         if self.base_name.startswith("__"):
-            raise BadValue(f"{self.base_name!r}: browsers read a prefix in it; write the name alone, such as 'sid'")
+            raise BadValue(f"{self.base_name!r}: browsers would read it as a prefix; use a plain name, such as 'sid'")
 
     @property
     def name(self) -> str:
         return f"__Host-{self.base_name}" if self.secure else self.base_name
 
     def set(self, value: str, max_age_s: int | None = None) -> str:
-        """The value of a Set-Cookie header. Without `max_age_s` it lives until the browser is closed."""
+        """The value of a Set-Cookie header. Without `max_age_s` the cookie lives until the browser is closed."""
         if not _VALUE.fullmatch(value):
-            raise BadValue(f"the value of {self.name} has a character that a cookie does not keep")
+            raise BadValue(f"the value of {self.name} has a character that is not allowed in a cookie")
         if len(self.name) + len(value) > NAME_AND_VALUE_MAX_BYTES:
             raise BadValue(f"{self.name} and its value have more than {NAME_AND_VALUE_MAX_BYTES} bytes")
         age = "" if max_age_s is None else f"; Max-Age={max_age_s}"
         return f"{self.name}={value}{age}{self._attributes}"
 
     def clear(self) -> str:
-        """The value of a Set-Cookie header that clears it, with the same attributes, or the browser would keep it."""
+        """The value of a Set-Cookie header that clears the cookie. Browsers require the same attributes."""
         return f"{self.name}=; Max-Age=0{self._attributes}"
 
     def find(self, headers: Headers) -> str | None:
-        """Its value in a request; None if it is missing, empty, or there are two that differ."""
+        """The value in a request; None if it is missing, empty or ambiguous."""
         return self.read("; ".join(headers.getlist("cookie"))) or None
 
     def read(self, header: str) -> str | None:
-        """Its value in a Cookie header, which is decoded as latin-1; None: it is not there, or ambiguous.
+        """The value in a Cookie header, decoded as latin-1; None if it is missing or ambiguous.
 
-        Of several without the prefix, the first, which is the most specific.
+        Without the prefix, the first of several wins, which is the most specific.
         """
         found = self._values_in(header)
         if not found or (len(found) > 1 and self.is_ambiguous(header)):
@@ -68,7 +67,7 @@ class Cookie:
         return found[0]
 
     def is_ambiguous(self, header: str) -> bool:
-        """Whether there are two with the prefix that differ. A browser has one at most: somebody got past that."""
+        """Whether there are two different values with the prefix, which browsers never send: a sign of an attack."""
         return self.secure and len(set(self._values_in(header))) > 1
 
     def _values_in(self, header: str) -> list[str]:
@@ -81,6 +80,6 @@ class Cookie:
 
 @lru_cache(maxsize=64)
 def _pairs_named(name: str) -> re.Pattern[str]:
-    """Only HTTP's white space may stand before a name: `\\xa0__Host-sid` has no prefix for a browser, so other hosts of
-    the domain can set it."""
+    """Allow only HTTP's white space before a name: for a browser `\\xa0__Host-sid` has no prefix, so other hosts of the
+    domain could set it."""
     return re.compile(rf"(?:^|;)[ \t]*{re.escape(name)}=([^;]*)")

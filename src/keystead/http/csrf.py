@@ -1,11 +1,11 @@
-"""Cross-site request forgery (CSRF): a request that changes something must come from a page of this site.
+"""CSRF protection: requests that change data must come from a page of this site.
 
-One set of rules, for kits, server and middleware:
+The rules, for kits, server and middleware:
 
-1. A request from another site is refused, whatever token it has. The browser says where it comes from: in `Origin`,
-   or else `Referer`; without both, in `Sec-Fetch-Site`. A program says nothing, and is not another site.
-2. A token that is sent must equal the cookie `csrf`, which no other site can read or set (double submit). It comes in
-   the header `x-csrf-token`, or in the field `csrf` of a form or of JSON.
+1. Cross-site requests are refused, even with a token. The browser names the origin in `Origin` or `Referer`; without
+   both, `Sec-Fetch-Site` decides. Programs send none of them and count as same-site.
+2. A token must equal the cookie `csrf`, which no other site can read or set (double submit). It is sent in the header
+   `x-csrf-token`, or in the field `csrf` of a form or of JSON.
 3. A request without a token is refused. Kits also accept one whose `Origin` or `Referer` names this site.
 """
 
@@ -35,19 +35,19 @@ def csrf_cookie(secure: bool) -> Cookie:
 
 
 def csrf_token(kept: str | None) -> str:
-    """The token of the cookie; a new one if it is missing or not ours."""
+    """The token of the cookie; a new one if it is missing or malformed."""
     return kept if kept is not None and _TOKEN.fullmatch(kept) else secrets.token_urlsafe(32)
 
 
 def is_csrf_token(given: str | None, kept: str | None) -> bool:
-    """Whether the token that was sent is that of the cookie."""
+    """Whether the token of the request equals that of the cookie. Constant-time comparison."""
     return given is not None and kept is not None and _TOKEN.fullmatch(given) is not None and same(given, kept)
 
 
 def page_origin(headers: Headers) -> str | None:
-    """The origin of the page that made a request, as in https://example.com; None if the browser does not say.
+    """The origin of the page that made a request, as in https://example.com; None if there is no such header.
 
-    `null`, and any other text that is no origin, is another site.
+    `null` and other invalid origins are returned as they are, and count as another site.
     """
     origin = headers.get("origin")
     if origin is not None:
@@ -63,7 +63,7 @@ def page_origin(headers: Headers) -> str | None:
 
 
 def is_cross_site(headers: Headers, origins: Collection[str]) -> bool:
-    """Whether the browser says that a page of another origin made the request."""
+    """Whether a page of another origin made the request, by the headers of the browser."""
     origin = page_origin(headers)
     if origin is not None:
         return origin not in origins
@@ -71,15 +71,16 @@ def is_cross_site(headers: Headers, origins: Collection[str]) -> bool:
 
 
 def refuse_cross_site(headers: Headers, origins: Collection[str], *, development: bool = False) -> None:
-    """Raises Refusal for a request from another site (rule 1). In development it names the header and its value."""
+    """Raises Refusal for a request from another site (rule 1). In development it names the expected header."""
     if is_cross_site(headers, origins):
-        raise cross_site(origins if development else ())
+        hint = f" The header Origin (or Referer) must name {' or '.join(origins)}." if development else ""
+        raise Refusal(403, "CSRF", f"The request comes from another site.{hint}")
 
 
 def refuse_forged(
     headers: Headers, origin: str, cookie: Cookie, field: str | None = None, *, development: bool = False
 ) -> None:
-    """Raises Refusal unless a page of `origin` made the request (all three rules, as kits have them).
+    """Raises Refusal unless a page of `origin` made the request (all three rules, for kits).
 
     `field` is the token in the body. In development the refusal names the headers and the field to send.
     """
@@ -87,17 +88,13 @@ def refuse_forged(
     given = field or headers.get(HEADER)
     is_own = page_origin(headers) is not None if given is None else is_csrf_token(given, cookie.find(headers))
     if not is_own:
-        raise forged(cookie if development else None, f"the header Origin: {origin}, or ")
+        raise csrf_refusal(cookie if development else None, f"the header Origin: {origin}, or ")
 
 
-def cross_site(origins: Collection[str] = ()) -> Refusal:
-    hint = f" The header Origin (or Referer) must name {' or '.join(origins)}." if origins else ""
-    return Refusal(403, "CSRF", f"The request comes from another site.{hint}")
-
-
-def forged(cookie: Cookie | None = None, instead: str = "") -> Refusal:
-    """With a cookie, for developers, it says what to send: its value, or `instead`."""
-    sentence = "The request does not show that it comes from this site; load the page again."
+def csrf_refusal(cookie: Cookie | None = None, alternative: str = "") -> Refusal:
+    """The refusal of a request without a valid token. With a cookie, for developers, it states what to send."""
+    sentence = "The CSRF token is missing or invalid; reload the page."
     if cookie is not None:
-        sentence += f" Send {instead}the value of the cookie {cookie.name} in the header {HEADER} or the field {FIELD}."
+        value = f"the value of the cookie {cookie.name} in the header {HEADER} or the field {FIELD}"
+        sentence += f" Send {alternative}{value}."
     return Refusal(403, "CSRF", sentence)

@@ -1,4 +1,4 @@
-"""The field `csrf` in the body of a request: found before the application reads it, which then gets every byte."""
+"""The CSRF token in a request body: found before the application reads the body, which then gets every byte."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from starlette.types import Message, Receive
 
 from keystead.http.csrf import FIELD
 
-# Strangers send bodies, too: how much is looked at before it is known that one has the token is bounded.
-MESSAGES_MAX: Final = 10_000  # in which a body arrives; honest ones bring a kilobyte and more each
+# Limits on untrusted bodies, which are parsed before the token is known.
+MESSAGES_MAX: Final = 10_000  # of a body; honest clients send a kilobyte or more in each
 PARTS_MAX: Final = 1_000  # of a multipart form
 _PART_HEAD_MAX_BYTES: Final = 4_096
-_ENCODED_MAX_BYTES: Final = 3 * 43  # a token of which every character is written as %XX
+_ENCODED_MAX_BYTES: Final = 3 * 43  # a token with every character written as %XX
 
 _PART_NAME = re.compile(rb'(?:^|[\s;])name=(?:"([^"\r\n]*)"|([^\s;"]+))', re.IGNORECASE)
 
 
 class BodyAhead:
-    """A body that is received ahead of the application. `receive` hands it on, what was read as one message.
+    """Receives a body ahead of the application. `receive` passes it on, the part read so far as one message.
 
-    is_cut   whether `find` did not look at all of the body, and so may have missed the field
+    is_cut   whether `find` did not read the whole body, and may have missed the field
     """
 
     def __init__(self, receive: Receive) -> None:
@@ -74,18 +74,18 @@ def _in_json(body: bytes, content_type: str, ended: bool) -> bytes:
 
 
 def _in_form(body: bytes, content_type: str, ended: bool) -> bytes:
-    """The first field of this name, which no browser has a reason to encode. Nothing else is decoded."""
+    """The first field of this name. Browsers do not encode the name, so nothing else is decoded."""
     fields = b"&" + body
     at = fields.find(b"&csrf=")
     end = fields.find(b"&", at + 1)
-    if at < 0 or (end < 0 and not ended):  # the last field may not be there in full
+    if at < 0 or (end < 0 and not ended):  # the last field may be incomplete
         return b""
     value = fields[at + len(b"&csrf=") : end if end > 0 else None]
     return unquote_to_bytes(value) if len(value) <= _ENCODED_MAX_BYTES else b""
 
 
 def _in_multipart(body: bytes, content_type: str, ended: bool) -> bytes:
-    """The field, if it is complete and among the first parts: put it before the files of a form."""
+    """The field, if it is complete and among the first parts: forms should put it before their files."""
     found = re.search(r'boundary="?([^";\s]{1,70})', content_type, re.IGNORECASE)
     if found is None:
         return b""

@@ -1,4 +1,4 @@
-"""Dependencies of FastAPI: bearer tokens and rate limits on routes of kits, and of your own application."""
+"""FastAPI dependencies: bearer tokens and rate limits, for kits and for your own application."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ChosenLimit: TypeAlias = Limits | Callable[[Request], Limits | None]
 
 
 class BearerRefused(Refusal, HTTPException):
-    """A request that is not let in. An HTTPException, too, so that any application of FastAPI answers it, whether it
-    knows the shape of Keystead's errors or not; `WWW-Authenticate` and `Retry-After` are in either answer."""
+    """A request that is not admitted. Also an HTTPException, so that any FastAPI application handles it;
+    `WWW-Authenticate` and `Retry-After` are set either way."""
 
     headers: dict[str, str]
 
@@ -46,12 +46,12 @@ class BearerScheme(SecurityBase):
 def bearer(admission: ChosenAdmission[T], *, realm: str = "api") -> Callable[[HTTPConnection], Awaitable[Admitted[T]]]:
     """A dependency: `who: Annotated[Admitted[User], Depends(bearer(admission))]`.
 
-    admission   who is let in, or a function that finds it for a request, where it is made when the server starts
-    realm       what the token is asked for, in the header `WWW-Authenticate`
+    admission   the Admission, or a function of the request that returns it, if it is created at startup
+    realm       the protection space named in the header `WWW-Authenticate`
 
-    The route gets the claims (`who.claims`) and the user (`who.user`). Without a token that counts it is not called:
-    401 with `WWW-Authenticate` as in RFC 6750; 503 with `Retry-After` while nobody can say whether it counts. The
-    OpenAPI document says that the route takes a bearer token. A WebSocket is closed before it is accepted.
+    The route gets the claims (`who.claims`) and the user (`who.user`). Without a valid token it is not called: 401 with
+    `WWW-Authenticate` as in RFC 6750, or 503 with `Retry-After` while the token cannot be checked. The OpenAPI document
+    declares the bearer token. A WebSocket is closed before it is accepted.
     """
     return _Bearer(admission, check_realm(realm))
 
@@ -68,7 +68,7 @@ class _Bearer(BearerScheme, Generic[T]):
         found = await admit(admission, request.headers.getlist("authorization"), realm=self._realm, client=client)
         if not isinstance(found, Challenge):
             return found
-        if request.scope["type"] == "websocket":  # it is closed before it is accepted, which is a 403
+        if request.scope["type"] == "websocket":  # closed before it is accepted, which is a 403
             raise WebSocketException(1013 if found.status == 503 else 1008, found.code)
         raise BearerRefused(found)
 
@@ -78,15 +78,15 @@ def limited(
 ) -> Callable[[Request, Response], Awaitable[Verdict | None]]:
     """A dependency: `@router.post("/reports", dependencies=[Depends(limited(limit))])`.
 
-    limit    a limit, or a function that finds it for a request, where it is made when the server starts; None: there is
-             none, every request is let through, and the result of the dependency is None
-    client   who sends the request: the value of the placeholder of the limit's family, or a tuple of values; the
-             address, and in IPv6 its network of 64 bits, if nothing is said
-    by       as how many a request counts
+    limit    a limit, or a function of the request that returns it, if it is created at startup; if that returns None,
+             every request passes, and the result of the dependency is None
+    client   returns the value of the placeholder of the limit's family, or a tuple of values. Default: the client
+             address, in IPv6 its /64 network
+    by       how much a request counts
 
-    A response to a request that is let through carries the `RateLimit-*` headers, unless the route makes its
-    `Response` itself: then it adds `rate_limit_headers(verdict)`, where the verdict is the result of the dependency.
-    Beyond the limit it is 429 RATE_LIMITED with `Retry-After`; while the store is down and the limit denies, 503.
+    An allowed request gets `RateLimit-*` headers in its response, unless the route creates its own `Response`: then add
+    `rate_limit_headers(verdict)`, with the result of the dependency. Beyond the limit it is 429 RATE_LIMITED with
+    `Retry-After`; 503 if the store is down and the limit denies then.
     """
 
     async def count(request: Request, response: Response) -> Verdict | None:

@@ -1,4 +1,4 @@
-"""Security headers of pages: which files they load, where they post, who may frame them."""
+"""Security headers of pages: Content-Security-Policy, caching and referrer."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Final
 
 
 def content_policy(*, forms: str = "'none'", **sources: str) -> str:
-    """The header `Content-Security-Policy`: no frame, no base, and no files but those listed.
+    """The header `Content-Security-Policy`: no frames, no base, and only the listed sources.
 
-    A page has its own style sheet and images and runs no script, unless `sources` says otherwise:
+    By default a page may load its own styles and images, and no script. `sources` adds or overrides:
     `content_policy(script="'self'", connect="'self'")`.
     """
     loads = {"style": "'self'", "img": "'self'", **sources}
@@ -16,14 +16,14 @@ def content_policy(*, forms: str = "'none'", **sources: str) -> str:
     return f"default-src 'none'; {named}; base-uri 'none'; form-action {forms}; frame-ancestors 'none'"
 
 
-# Of a page with a form. With `no-referrer`, which other responses have, a browser says `Origin: null` when a form is
-# sent; this way it says where the form comes from, and no more than that: a path may hold a code or a token.
+# For pages with a form. With `no-referrer`, as on other responses, browsers submit forms with `Origin: null`.
+# `strict-origin` sends the origin without the path, which may hold a code or a token.
 PAGE_HEADERS: Final = {
     "cache-control": "no-store",
     "content-security-policy": content_policy(forms="'self'"),
     "referrer-policy": "strict-origin",
 }
-# The same, of a page that runs a script of its own.
+# The same, for pages with a script.
 SCRIPT_PAGE_HEADERS: Final = PAGE_HEADERS | {
     "content-security-policy": content_policy(forms="'self'", script="'self'", connect="'self'")
 }

@@ -11,12 +11,12 @@ from keystead.parts.limit import LimitReached, Verdict, network_of
 
 
 def rate_limit_headers(verdict: Verdict, *, x_ratelimit: bool = False, now_s: float | None = None) -> dict[str, str]:
-    """The headers of a response, by lower-case name.
+    """The response headers, by lower-case name.
 
-    `ratelimit-policy` and `ratelimit` are those of draft-ietf-httpapi-ratelimit-headers-10; `ratelimit-limit`,
-    `-remaining` and `-reset` those of its drafts up to 06, which most clients read; `retry-after` (RFC 9110) is there
-    only where the request was refused and may come again. `x_ratelimit` adds the `x-ratelimit-*` of older APIs, whose
-    reset is a moment in seconds since 1970. A limit whose store is down only says when to try again.
+    `ratelimit-policy` and `ratelimit` follow draft-ietf-httpapi-ratelimit-headers-10; `ratelimit-limit`, `-remaining`
+    and `-reset` its drafts up to 06, which most clients read. `retry-after` (RFC 9110) is set only if the request was
+    refused and can be retried. `x_ratelimit` adds the `x-ratelimit-*` headers of older APIs, whose reset is in seconds
+    since 1970. While the store of the limit is down, only `retry-after` is set.
     """
     retry_after = verdict.retry_after
     wait = {"retry-after": str(max(1, retry_after))} if retry_after and not verdict.allowed else {}
@@ -37,7 +37,7 @@ def rate_limit_headers(verdict: Verdict, *, x_ratelimit: bool = False, now_s: fl
 
 
 def x_ratelimit_headers(limit: int, remaining: int, resets_s: int) -> dict[str, str]:
-    """`resets_s` is a moment, in seconds since 1970."""
+    """`resets_s` is in seconds since 1970."""
     return {
         "x-ratelimit-limit": str(limit),
         "x-ratelimit-remaining": str(remaining),
@@ -61,8 +61,8 @@ def too_many_requests(reached: LimitReached) -> Refusal:
 
 
 def client_address(connection: HTTPConnection) -> str:
-    """Who sends a request, by address, in IPv6 by its /64 network; `unknown` if it has no address.
+    """The client address of a request, in IPv6 its /64 network; `unknown` if it has no address.
 
-    Behind proxies it is what the trusted ones tell: see the setting `forwarded_allow`.
+    Behind trusted proxies it is the forwarded address: see the setting `forwarded_allow`.
     """
     return network_of(connection.client.host if connection.client else "") or "unknown"

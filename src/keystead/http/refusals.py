@@ -1,4 +1,4 @@
-"""Refusals: every response that is not a success has a status, a stable code for programs and a sentence for people."""
+"""Error responses: each has a status, a stable code for programs and a sentence for people."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from keystead.errors import BadCall, BadKey, BadValue, Contended, StoreError, Un
 NO_STORE: Final = {"cache-control": "no-store"}
 RETRY_AFTER_S: Final = 1
 
-# A key of the scope of a request: the name under which its errors repeat the code, for clients that know it so.
+# A scope key: a second field name for the code in error bodies, for clients of other APIs.
 CODE_ALIAS: Final = "keystead.code_alias"
 
 # The codes of the library itself: status, sentence, and the heading of the error page.
 CODES: Final = {
-    "BAD_REQUEST": (400, "The request is not what this address takes.", "That did not work."),
+    "BAD_REQUEST": (400, "The request is invalid.", "That did not work."),
     "NOT_FOUND": (404, "There is nothing at this address.", "There is no such page."),
-    "METHOD_NOT_ALLOWED": (405, "This address does not take that method.", "That did not work."),
+    "METHOD_NOT_ALLOWED": (405, "This address does not allow that method.", "That did not work."),
     "UNREADABLE": (
         409,
         "The stored data cannot be read and was left unchanged. The server's log names its family.",
-        "This cannot be read.",
+        "This data cannot be read.",
     ),
-    "TOO_LARGE": (413, "The body of the request is too large.", "That was too large."),
-    "INTERNAL": (500, "Something went wrong here.", "Something went wrong."),
-    "CONTENDED": (503, "Too many changed the same thing at once; try again.", "Please try again."),
+    "TOO_LARGE": (413, "The request body is too large.", "That was too large."),
+    "INTERNAL": (500, "Something went wrong.", "Something went wrong."),
+    "CONTENDED": (503, "Too many concurrent changes; try again.", "Please try again."),
     "STORE_UNAVAILABLE": (503, "The store does not answer; try again in a moment.", "Please try again in a moment."),
-    "TIMEOUT": (504, "This took too long and was given up.", "That took too long."),
+    "TIMEOUT": (504, "The request took too long and was cancelled.", "That took too long."),
 }
-_SOON_OVER: Final = frozenset(code for code, (status, _, _) in CODES.items() if status == 503)
+_TEMPORARY: Final = frozenset(code for code, (status, _, _) in CODES.items() if status == 503)
 
 
 def statuses(codes: Mapping[int, str]) -> dict[str, int]:
@@ -41,14 +41,13 @@ def statuses(codes: Mapping[int, str]) -> dict[str, int]:
 
 
 class Refusal(Exception):
-    """A response that is not a success. No cache keeps it.
+    """An error response, which is never cached.
 
-    The server writes it as `{"ok": false, "error": sentence, "code": code}` with `more` beside that, or as a page where
-    a browser asks for one. The sentence holds no secret and does not tell whether an id exists.
+    The server sends it as `{"ok": false, "error": sentence, "code": code}` with the fields of `more`, or as a page if
+    the browser prefers HTML. The sentence contains no secret and does not reveal whether an id exists.
 
-    retry_after_s   when to try again: the header `Retry-After`. The 503 of `CODES` are over soon, and say so themselves
-    sign_in_helps   signing in would allow the request, so the page links to it. Where a key or another kind of token
-                    is needed, that would be a dead end
+    retry_after_s   the header `Retry-After`. The 503 of `CODES` set it by default
+    sign_in_helps   whether signing in would allow the request, so that the page links to it
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Refusal(Exception):
         self.status = status
         self.code = code
         self.sentence = sentence
-        if retry_after_s is None and code in _SOON_OVER:
+        if retry_after_s is None and code in _TEMPORARY:
             retry_after_s = RETRY_AFTER_S
         wait = {} if retry_after_s is None else {"retry-after": str(retry_after_s)}
         self.headers = {**NO_STORE, **wait, **(headers or {})}
@@ -74,7 +73,7 @@ class Refusal(Exception):
         self.sign_in_helps = sign_in_helps
 
     def body(self, alias: str | None = None) -> dict[str, object]:
-        """The JSON body. `alias` is a second name for the code; nothing in `more` replaces the three names."""
+        """The JSON body. `alias` is a second name for the code; `more` cannot replace the three standard fields."""
         beside = self.more if alias is None else {**self.more, alias: self.code}
         return {**beside, "ok": False, "error": self.sentence, "code": self.code}
 
@@ -88,8 +87,8 @@ def refusal_with(code: str, sentence: str = "", headers: Mapping[str, str] | Non
 def code_of(error: BaseException) -> str:
     """The code of `CODES` for an error that a route raised.
 
-    A store that refuses the login or is full is unavailable; a wrong command is a fault of the program. What cannot
-    become a key or a value was sent by the client.
+    A store that refuses the login or is full counts as unavailable; a wrong command is a bug of the program. Invalid
+    keys and values come from the client.
     """
     if isinstance(error, Unreadable):
         return "UNREADABLE"
@@ -105,7 +104,7 @@ def code_of(error: BaseException) -> str:
 async def send_refusal(
     scope: Scope, send: Send, refusal: Refusal, set_cookies: Iterable[tuple[bytes, bytes]] = ()
 ) -> None:
-    """Send the refusal as JSON, in place of the application. A WebSocket is closed before it is accepted: a 403."""
+    """Send the refusal as JSON. A WebSocket is closed before it is accepted, which is a 403."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1013 if refusal.status == 503 else 1008, "reason": refusal.code})
         return

@@ -1,4 +1,4 @@
-"""Responses that no cache keeps: JSON of a model, with cookies."""
+"""Uncached JSON responses, with cookies."""
 
 from __future__ import annotations
 

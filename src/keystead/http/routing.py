@@ -1,4 +1,4 @@
-"""Routes of a kit: one declaration a line; refusals of its service become responses in one place."""
+"""Routes of a kit, declared one per line, with one translation of service errors into responses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Translate: TypeAlias = Callable[[Exception], Refusal | None]
 
 @contextmanager
 def translated(translate: Translate) -> Iterator[None]:
-    """Raises the Refusal for an error of the service; errors that `translate` does not know (None) stay."""
+    """Raise the Refusal that `translate` returns for an error in the block; None leaves the error unchanged."""
     try:
         yield
     except Exception as error:
@@ -28,7 +28,7 @@ def translated(translate: Translate) -> Iterator[None]:
 
 
 class KitRouter(APIRouter):
-    """`translate` turns errors of the service into a Refusal, on all routes that do not have their own."""
+    """`translate` turns errors of the service into a Refusal, on all routes without their own `translate`."""
 
     def __init__(self, tag: str, translate: Translate, route_class: type[APIRoute] = APIRoute) -> None:
         super().__init__(tags=[tag], route_class=_translated_route(translate, route_class))

@@ -1,4 +1,4 @@
-"""Server-sent events: what a browser's EventSource reads."""
+"""Server-sent events, for a browser's EventSource."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ HEARTBEAT: Final = b": still here\n\n"
 
 
 def event(kind: str, data: str, *, place: int | None = None) -> bytes:
-    """One event. A browser that has lost the connection asks again with the last place, `Last-Event-ID`."""
+    """One event. After a lost connection the browser sends the last `place` as `Last-Event-ID`."""
     lines = [f"event: {kind}", *(f"data: {line}" for line in data.split("\n"))]
     if place is not None:
         lines.insert(0, f"id: {place}")
@@ -18,11 +18,11 @@ def event(kind: str, data: str, *, place: int | None = None) -> bytes:
 
 
 def heartbeat() -> bytes:
-    """A comment, which clients ignore: it keeps the connection open through proxies, and detects lost clients."""
+    """A comment that keeps the connection open through proxies, and detects lost clients."""
     return HEARTBEAT
 
 
 def place_in(last_event_id: str | None) -> int | None:
-    """The position that a client names; None if it names none, or an invalid one."""
+    """The position in `Last-Event-ID`; None if it is missing or invalid."""
     text = (last_event_id or "").strip()
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX else None

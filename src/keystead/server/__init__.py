@@ -1,4 +1,4 @@
-"""Keystead as a web application: settings in, a FastAPI application out."""
+"""The HTTP server: settings, and a FastAPI application built from kits."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Addresses and origins: which of them only this machine reaches."""
+"""Addresses and origins, and which of them are loopback."""
 
 import ipaddress
 from typing import Final
@@ -8,7 +8,7 @@ _ALL_ADDRESSES: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 def reachable(address: str) -> str:
-    """An address for clients on this machine, also if the server listens on all addresses."""
+    """An address for clients on this machine, even if the server listens on all interfaces."""
     return _ALL_ADDRESSES.get(address, address)
 
 
@@ -22,7 +22,7 @@ def origin_of(scheme: str, host: str, port: int | None) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server that listens on this address."""
+    """Whether only this machine can reach a server on this address."""
     if host == "localhost":
         return True
     try:
@@ -32,6 +32,6 @@ def is_loopback(host: str) -> bool:
 
 
 def leads_to_loopback(url: str) -> bool:
-    """Whether only browsers on this machine reach a server under this URL."""
+    """Whether only browsers on this machine can reach this URL."""
     host = urlsplit(url).hostname or ""
     return is_loopback(host) or host.endswith(".localhost")

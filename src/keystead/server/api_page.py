@@ -1,4 +1,4 @@
-"""`/docs`: the API to read and to try, offline, and the OpenAPI document with the shape of errors."""
+"""`/docs`: Swagger UI, served locally, and the OpenAPI document with the shape of errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keystead.http.pages import PAGE_HEADERS, content_policy
 from keystead.kits.identity import page_header
 from keystead.server.page_templates import TEMPLATES
 
-# Swagger UI is a program: it runs its own script, asks this server alone, and draws icons from data URLs.
+# Swagger UI runs its own script, calls only this server, and draws icons from data URLs.
 _POLICY: Final = content_policy(
     forms="'self'", script="'self'", style="'self' 'unsafe-inline'", img="'self' data:", connect="'self'"
 )
@@ -29,7 +29,7 @@ def add_api_page(app: FastAPI) -> None:
 
 
 def _document(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's document, in which a request that is not valid is answered as it really is: 400, in our shape."""
+    """FastAPI's document, with the actual response to an invalid request: 400 in our shape, not 422."""
     if app.openapi_schema is None:
         document = get_openapi(
             title=app.title, version=app.version, description=app.description, routes=app.routes, tags=_tags(app)
@@ -48,11 +48,11 @@ def _document(app: FastAPI) -> dict[str, Any]:
 def _bad_request() -> dict[str, Any]:
     shape = {"$ref": "#/components/schemas/ErrorAnswer"}
     return {
-        "description": "The request is not what this address takes; `error` says which field.",
+        "description": "The request is invalid; `error` names the field.",
         "content": {"application/json": {"schema": shape}},
     }
 
 
 def _tags(app: FastAPI) -> list[dict[str, str]]:
-    own = {"name": "server", "description": "Whether it runs, and how it does."}
+    own = {"name": "server", "description": "Health checks and metrics."}
     return [own, *({"name": kit.name, "description": kit.doc} for kit in app.state.running)]

@@ -1,4 +1,4 @@
-"""The application: it opens stores and kits, and puts their routes, the health checks and the pages in place."""
+"""The application: it opens stores and kits, and mounts routes, health checks and pages."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ _STATIC: Final = Path(__file__).parent / "pages" / "static"
 
 @lru_cache(maxsize=8)
 def _routes_of(kits: tuple[tuple[str, Callable[[], APIRouter]], ...]) -> Sequence[BaseRoute]:
-    """The routes of each kit, in their order. All applications with these kits share them.
+    """The routes of each kit, in order, shared by all applications with these kits.
 
-    They do not depend on settings, and building them is most of the cost of an application: test suites make many.
+    Routes do not depend on settings, and building them is most of the cost of `create_app`.
     """
     routers = [router() for _, router in kits]
     hide_unreached(routers)
@@ -71,20 +71,19 @@ def _routes_of(kits: tuple[tuple[str, Callable[[], APIRouter]], ...]) -> Sequenc
 
 
 def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms: Callable[[], int] = now_ms) -> FastAPI:
-    """The application for these settings, with these kits, or those that the settings name and configure.
+    """Create the application with these kits, or with those that the settings name and configure.
 
-    Stores and kits are opened when the application starts and closed when it ends; an error in opening one is raised
-    from the application's lifespan as the store raised it. Raises `WrongSettings` where a kit cannot be found or its
-    table is wrong. `now_ms` is a clock for tests.
+    Stores and kits are opened at startup and closed at shutdown; errors of a store pass through the lifespan unchanged.
+    Raises `WrongSettings` if a kit cannot be found or its settings are invalid. `now_ms` is a clock for tests.
     """
     running, off = split_kits(settings, load_kits(settings)) if kits is None else (list(kits), {})
     bodies: dict[str, int] = {}
     shared: dict[str, Sequence[str]] = {}
     for kit in running:
-        own = settings.of(kit)  # or raise what is wrong with its table
+        own = settings.of(kit)
         bodies |= kit.bodies(own)
         shared |= kit.shared(own)
-    # Imported here, by whoever answers requests: see the module.
+    # Imported here, in workers only: see the module.
     from keystead.server.metrics import Metrics
 
     metrics = Metrics(settings.mode) if settings.metrics else None
@@ -107,7 +106,7 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
     app = FastAPI(
         title="Keystead",
         version=keystead.__version__,
-        description="Key documents that run. Every answer that is no success has the shape of `ErrorAnswer`.",
+        description="Key documents that run. Every error response has the shape of `ErrorAnswer`.",
         lifespan=lifespan,
         # FastAPI's own pages load scripts from another host; ours is in `api_page`.
         docs_url=None,
@@ -159,7 +158,7 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
     for kit in running:
         if (kit.folder / "assets").is_dir():
             app.mount(f"/assets/{kit.name}", StaticFiles(directory=kit.folder / "assets"), name=f"assets of {kit.name}")
-    # The files of Swagger UI come with a package that follows its releases; what it has besides is not used.
+    # Only the Swagger UI files of this package are used.
     app.mount("/static/swagger-ui", StaticFiles(packages=[("fastapi_swagger", "resources")]), name="swagger-ui")
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     app.state.templates = templates_by_endpoint(app)
@@ -167,7 +166,7 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
 
 
 def site_of(settings: Settings, now_ms: Callable[[], int] = now_ms, metrics: Metrics | None = None) -> Site:
-    """The site that kits see on a server with these settings."""
+    """The site that kits see with these settings."""
     site = Site(settings.origin, settings.internal_url, settings.development, now_ms, render)
     if metrics is not None:
         site = dataclasses.replace(site, count=metrics.count_event)
@@ -176,9 +175,9 @@ def site_of(settings: Settings, now_ms: Callable[[], int] = now_ms, metrics: Met
 
 
 def _demo(settings: Settings, site: Site) -> Demo | None:
-    """The demo, in development and only if no other machine can reach it: it lets anybody sign in as anybody.
+    """The demo, only in development and if no other machine can reach it: anyone can sign in as anyone.
 
-    A public URL that leads elsewhere means that a proxy lets others in. Production never imports the package.
+    A public URL of another host means that a proxy exposes it. Production never imports the package.
     """
     is_private = is_loopback(settings.host) and (settings.public_url is None or leads_to_loopback(settings.public_url))
     if not settings.development or not is_private:
@@ -194,7 +193,7 @@ def _default_store(request: Request) -> Store:
 
 
 async def _refuse_unopened(request: Request) -> None:
-    """A route of a kit can only answer once its service is open."""
+    """Kit routes need an open service."""
     if not request.app.state.opened:
         raise StoreUnavailable(NOT_OPEN)
 
@@ -211,7 +210,7 @@ def _add_metrics(app: FastAPI, page: Callable[[], bytes]) -> None:
     from keystead.server.metrics import CONTENT_TYPE
 
     async def metrics() -> Response:
-        """The numbers of all workers, in the text form of Prometheus."""
+        """The metrics of all workers, in the Prometheus text format."""
         return Response(page(), media_type=CONTENT_TYPE, headers={"cache-control": "no-store"})
 
     app.add_api_route(
@@ -220,7 +219,7 @@ def _add_metrics(app: FastAPI, page: Callable[[], bytes]) -> None:
         methods=["GET"],
         operation_id="metrics",
         tags=["server"],
-        summary="Numbers for Prometheus",
+        summary="Metrics for Prometheus",
         response_class=Response,
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "The metrics."}},
     )

@@ -25,7 +25,7 @@ from keystead.server.page_templates import TEMPLATES
 from keystead.server.route_table import allowed_methods
 
 _BY_STATUS: Final = {status: code for code, (status, _, _) in CODES.items() if status not in (409, 503)}
-_SUBJECT: Final = re.compile(r"^[A-Z]\w+ should")  # how sentences of Pydantic begin: "Input should", "String should"
+_SUBJECT: Final = re.compile(r"^[A-Z]\w+ should")  # Pydantic's messages begin with "Input should", "String should"
 _NAME: Final = re.compile(r"[\w-]+")
 _PLACES: Final = {
     "body": "the body",
@@ -45,24 +45,24 @@ class ErrorAnswer(BaseModel):
 
 
 class TooLarge(HTTPException):
-    """A body that is larger than is allowed. An HTTPException, because FastAPI makes a 400 of any other error that
-    comes up while it reads a body."""
+    """The request body is too large. An HTTPException, because FastAPI turns any other error while reading a body into
+    a 400."""
 
     def __init__(self, max_bytes: int) -> None:
         super().__init__(413)
-        sentence = f"The body of the request is too large; at most {max_bytes:,} bytes are taken."
+        sentence = f"The request body is too large; at most {max_bytes:,} bytes are accepted."
         self.refusal = refusal_with("TOO_LARGE", sentence, {"connection": "close"})
 
 
 # For `responses=` of a route: any status that it does not name itself.
 ERROR_RESPONSES: Final[dict[int | str, dict[str, Any]]] = {
-    "default": {"model": ErrorAnswer, "description": "Something is wrong; `code` and `error` say what."}
+    "default": {"model": ErrorAnswer, "description": "An error; `code` and `error` describe it."}
 }
 
 
 def error_response(scope: Scope, refusal: Refusal) -> Response:
-    """The refusal as JSON, or as HTML where the client prefers that. The path is not repeated in it, so nobody can put
-    words into the page's mouth."""
+    """The refusal as JSON, or as HTML if the client prefers that. It does not repeat the path: links could otherwise
+    put text on our page."""
     response: Response
     if prefers_html(Headers(scope=scope).get("accept", "")):
         response = _error_page(scope, refusal)
@@ -77,7 +77,7 @@ def error_response(scope: Scope, refusal: Refusal) -> Response:
 def _error_page(scope: Scope, refusal: Refusal) -> Response:
     heading = CODES[refusal.code][2] if refusal.code in CODES else "That did not work."
     if refusal.status == 401:
-        heading = "You are not signed in." if refusal.sign_in_helps else "A key or a token is needed here."
+        heading = "You are not signed in." if refusal.sign_in_helps else "This needs a key or a token."
     sentence = refusal.sentence[:1].upper() + refusal.sentence[1:] + ("" if refusal.sentence.endswith(".") else ".")
     header = page_header(scope)
     can_sign_in = refusal.sign_in_helps and header is not None and header.user is None
@@ -88,7 +88,7 @@ def _error_page(scope: Scope, refusal: Refusal) -> Response:
 
 
 def add_error_responses(app: FastAPI) -> None:
-    """Give every error of a route its answer. What no handler knows reaches the `Guard` middleware."""
+    """Add handlers for the errors of routes. All others reach the `ErrorGuard` middleware."""
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(Refusal, _refusal)
@@ -110,7 +110,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _bad_request(request: Request, error: Exception) -> Response:
-    """Says which field is wrong and how; what was sent is not repeated."""
+    """Name the wrong field and the reason, without repeating the input."""
     if not isinstance(error, RequestValidationError):
         raise error
     sentence = "; ".join(dict.fromkeys(map(_wrong_field, error.errors())))
@@ -122,21 +122,17 @@ def _wrong_field(wrong: Mapping[str, Any]) -> str:
     where = _PLACES.get(str(place), str(place))
     if wrong["type"] == "json_invalid":
         return "the body is not JSON"
-    said = str(wrong["msg"]).removeprefix("Value error, ")
-    # Only sentences that Pydantic makes of the declaration are passed on; others may quote what was sent.
+    reason = str(wrong["msg"]).removeprefix("Value error, ")
+    # Only messages that Pydantic derives from the declaration are passed on; others may quote the input.
     if wrong["type"] in ("value_error", "assertion_error", "union_tag_invalid", "enum"):
-        said = "is not valid"
+        reason = "is not valid"
     elif wrong["type"] == "extra_forbidden":
-        return f"{where} has a field that is not known"
-    said = _SUBJECT.sub("should", said).replace("Field required", "is missing", 1)
-    # A name that the declaration has; keys of what was sent are left out where they could be anything.
+        return f"{where} has an unknown field"
+    reason = _SUBJECT.sub("should", reason).replace("Field required", "is missing", 1)
+    reason = reason[:1].lower() + reason[1:]
     # Parts that are not field names, such as `function-after[check(), str]`, are internal.
     name = ".".join(str(part) for part in path if isinstance(part, int) or _NAME.fullmatch(part))
-    return f"{name} in {where} {_lower(said)}" if name else f"{where} {_lower(said)}"
-
-
-def _lower(said: str) -> str:
-    return said[:1].lower() + said[1:]
+    return f"{name} in {where} {reason}" if name else f"{where} {reason}"
 
 
 async def _refusal(request: Request, error: Exception) -> Response:
@@ -150,6 +146,6 @@ async def _keystead_error(request: Request, error: Exception) -> Response:
     if isinstance(error, Unreadable):
         log_unreadable(None, error)
     if code == "INTERNAL":
-        raise error  # the Guard logs it, and answers
+        raise error  # `ErrorGuard` logs it and responds
     request.scope["keystead.problem"] = getattr(error, "code", "")
     return error_response(request.scope, refusal_with(code))

@@ -1,4 +1,4 @@
-"""Whether it can answer: `/healthz` for the process and its store, `/readyz` for every store and kit."""
+"""Health checks: `/healthz` for the process and its default store, `/readyz` for every store and kit."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ NOT_OPEN: Final = "The store is not open yet."
 
 
 class Health(BaseModel):
-    """What `/healthz` answers. `store` is "ok", or one sentence on why it does not answer.
+    """The body of `/healthz`. `store` is "ok", or a sentence on why it does not answer.
 
-    In production that is "unavailable", and the log says why.
+    In production that sentence is "unavailable", and the log has the reason.
     """
 
     status: Literal["ok", "unavailable"]
@@ -34,11 +34,11 @@ class Health(BaseModel):
 
 
 class Readiness(BaseModel):
-    """What `/readyz` answers: the open kits, and of each role "ok" or one sentence on why its store does not answer.
-    `database` says the same of the relational tables, where a kit has some. `off` has the kits that nobody has
-    configured, each with the settings that turn it on; they do not make it unready.
+    """The body of `/readyz`: the open kits, and for each role "ok" or a sentence on why its store does not answer.
+    `database` is the same for the relational tables of kits. `off` has the unconfigured kits, each with the settings
+    that turn it on; they do not make the server unready.
 
-    In production that is "unavailable", and the log says why.
+    In production that sentence is "unavailable", and the log has the reason.
     """
 
     status: Literal["ok", "unavailable"]
@@ -59,7 +59,7 @@ def health_router() -> APIRouter:
         summary="Is the store answering?",
         response_model=Health,
         response_description="The store answers.",
-        responses={503: {"model": Health, "description": "The store does not answer; `store` says why."}},
+        responses={503: {"model": Health, "description": "The store does not answer; `store` has the reason."}},
     )
     router.add_api_route(
         "/readyz",
@@ -70,20 +70,20 @@ def health_router() -> APIRouter:
         summary="Can requests be sent here?",
         response_model=Readiness,
         response_description="Every store answers and every kit is open.",
-        responses={503: {"model": Readiness, "description": "Not just now; `stores` says which role and why."}},
+        responses={503: {"model": Readiness, "description": "Not ready; `stores` has the role and the reason."}},
     )
     return router
 
 
 async def _healthz(request: Request) -> JSONResponse:
-    """200 when the store answers a cheap command in time, 503 with one sentence otherwise."""
+    """200 if the store answers a cheap command in time, otherwise 503 with the reason."""
     problem = (await problems(request.app.state, ["default"]))["default"]
     health = Health(status="unavailable" if problem else "ok", store=problem or "ok")
-    return _answer(health, ready=not problem)
+    return _health_response(health, ready=not problem)
 
 
 async def _readyz(request: Request) -> JSONResponse:
-    """200 when every store of every role answers and the kits are open, 503 with what is missing otherwise."""
+    """200 if the stores of all roles answer and the kits are open, otherwise 503 with the reason."""
     state = request.app.state
     found, of_tables = await asyncio.gather(problems(state, list(state.settings.store_urls)), problem_of_tables(state))
     ready = state.opened and not of_tables and not any(found.values())
@@ -94,32 +94,30 @@ async def _readyz(request: Request) -> JSONResponse:
         kits=list(state.kits),
         off=state.off or None,
     )
-    return _answer(readiness, ready=ready)
+    return _health_response(readiness, ready=ready)
 
 
-def _answer(body: BaseModel, *, ready: bool) -> JSONResponse:
+def _health_response(body: BaseModel, *, ready: bool) -> JSONResponse:
     headers = NO_STORE | ({} if ready else {"retry-after": str(RETRY_AFTER_S)})
     return JSONResponse(body.model_dump(exclude_none=True), status_code=200 if ready else 503, headers=headers)
 
 
 async def problems(state: Any, roles: list[str]) -> dict[str, str | None]:
-    """Why the store of each role does not answer, in one sentence without secrets; None where it does.
+    """Why the store of each role does not answer, in one sentence without secrets; None if it does.
 
-    In production it is the word "unavailable", and the sentence is logged.
-
-    All are asked at once, each store once, so that this takes no longer than the slowest of them.
+    In production it is "unavailable", and the sentence is logged. Each store is checked once, all concurrently.
     """
     stores: Mapping[str, Store] = state.stores
-    asked = {id(stores[role]): stores[role] for role in roles if role in stores}
-    found = dict(zip(asked, await asyncio.gather(*map(_problem_of, asked.values())), strict=True))
-    told = {role: found[id(stores[role])] if role in stores else NOT_OPEN for role in roles}
+    checked = {id(stores[role]): stores[role] for role in roles if role in stores}
+    found = dict(zip(checked, await asyncio.gather(*map(_problem_of, checked.values())), strict=True))
+    by_role = {role: found[id(stores[role])] if role in stores else NOT_OPEN for role in roles}
     if state.settings.development:
-        return told
-    return {role: _public_problem(f"the store of the role {role}", why) for role, why in told.items()}
+        return by_role
+    return {role: _public_problem(f"the store of the role {role}", why) for role, why in by_role.items()}
 
 
 async def problem_of_tables(state: Any) -> str | None:
-    """The same of the relational tables; None also where no kit has any."""
+    """The same for the relational tables; None also if no kit has any."""
     tables: Tables | None = state.tables
     if tables is None:
         return None
@@ -128,7 +126,7 @@ async def problem_of_tables(state: Any) -> str | None:
 
 
 def _public_problem(what: str, problem: str | None) -> str | None:
-    """Production hides where its stores are: anybody can call the health checks. The log has the details."""
+    """Hide and log the details: in production, anyone can call the health checks."""
     if problem is None:
         return None
     SERVER.warning("%s does not answer: %s", what, problem)
@@ -139,10 +137,10 @@ async def _problem_of(store: Store) -> str | None:
     return await _problem("The store", store_clock_ms(store))
 
 
-async def _problem(what: str, asked: Awaitable[object]) -> str | None:
+async def _problem(what: str, check: Awaitable[object]) -> str | None:
     try:
         async with asyncio.timeout(HEALTH_TIMEOUT_SECONDS):
-            await asked
+            await check
     except KeysteadError as error:
         return str(error)
     except TimeoutError:

@@ -1,6 +1,6 @@
-"""`/keys`: the key documents of everything that writes into the stores here, as `keystead docs` makes them.
+"""`/keys`: the key documents of the running kits and of the server, as `keystead docs` generates them.
 
-Development only: the document of an application's own kit tells strangers how its data is laid out.
+Development only, because they reveal the data model of an application.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ _STYLE: Final = re.compile("<style>(.*?)</style>", re.DOTALL)
 
 
 def add_key_documents(app: FastAPI) -> None:
-    """The index, and a page for each kit that runs and for each keyspace of the server's own."""
+    """Add the index, and a page for each running kit and for each keyspace of the server."""
     kits = {kit.name: kit.keyspace for kit in app.state.running}
     keyspaces = kits | {name: one for name, one in _own().items() if name not in kits}
 
-    # Not async: a large document takes a while to make, and FastAPI runs these beside the event loop.
+    # Not async: a large document is slow to generate, and FastAPI runs these in a thread.
     def index(request: Request) -> HTMLResponse:
         documents = {f"{PATH}/{name}": one for name, one in keyspaces.items()}
-        return _page_response(html_index(documents, _LINKS, _who_is_signed_in(request)))
+        return _page_response(html_index(documents, _LINKS, _user_header(request)))
 
     def document(name: str, request: Request) -> HTMLResponse:
         if name not in keyspaces:
             raise HTTPException(404)
-        return _page_response(html(keyspaces[name], _LINKS, _who_is_signed_in(request)))
+        return _page_response(html(keyspaces[name], _LINKS, _user_header(request)))
 
     for path in (PATH, f"{PATH}/"):
         app.add_api_route(path, index, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{PATH}/{{name}}", document, methods=["GET"], include_in_schema=False)
 
 
-def _who_is_signed_in(request: Request) -> str:
+def _user_header(request: Request) -> str:
     return render("signed_in.html", header=page_header(request.scope))
 
 
 def _own() -> dict[str, type[Keyspace]]:
-    """What the server itself writes: each module of `OWN` declares one keyspace."""
+    """The keyspaces of the server: each module of `OWN` declares one."""
     return {
         name: next(
             one
@@ -63,7 +63,7 @@ def _own() -> dict[str, type[Keyspace]]:
 
 
 def _page_response(page: str) -> HTMLResponse:
-    """The page, which carries its style with it: that very style is allowed by its hash, and nothing else is loaded."""
+    """The page, with a policy that allows its inline style by hash, and loads nothing else."""
     style = _STYLE.search(page)
     digest = b64encode(sha256(style[1].encode() if style else b"").digest()).decode()
     policy = content_policy(forms="'self'", style=f"'sha256-{digest}'", img="data:")

@@ -77,7 +77,7 @@ def _annotations(model: type[BaseModel]) -> dict[str, Any]:
 def _inner_tables(
     annotation: Any, name: str, value: Any
 ) -> Iterator[tuple[type[BaseModel], tuple[str, ...], Mapping[str, Any]]]:
-    """The models that a table under this name is validated by, each with its path and its part of the table."""
+    """The models that validate a table under this name, each with its path and its part of the table."""
     inner, by_name = _inner_model(annotation)
     if inner is None or not isinstance(value, Mapping):
         return
@@ -108,7 +108,7 @@ def _inner_model(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
 
 
 def _refuse_unknown_variables(kit: Kit) -> None:
-    """Raises `WrongSettings` for `KEYSTEAD_LOGIN__CAPP`: the prefix is ours, so it is a typo."""
+    """Raises `WrongSettings` for `KEYSTEAD_LOGIN__CAPP`: with the prefix of the kit it is a typo."""
     prefix = f"{PREFIX}{kit.name.upper()}__"
     known = [name.upper() for name in _annotations(kit.settings)]
     if kit.settings.model_config.get("extra") == "allow":
@@ -117,7 +117,7 @@ def _refuse_unknown_variables(kit: Kit) -> None:
         setting, _, _ = name.upper().removeprefix(prefix).partition("__")
         if name.upper().startswith(prefix) and setting not in known:
             near = nearest(setting, known)
-            advice = f"did you mean {prefix}{near}?" if near else "docs/server.md says where all of them are"
+            advice = f"did you mean {prefix}{near}?" if near else "docs/server.md links to all of them"
             raise WrongSettings([f"{name}: there is no such setting; {advice}"])
 
 
@@ -126,7 +126,7 @@ def _kit_environment(kit: Kit) -> tuple[dict[str, Any], dict[str, str]]:
     values: dict[str, Any] = {}
     named: dict[str, str] = {}
     for variable, setting in kit.environment.items():
-        if os.environ.get(variable):  # an empty one counts as unset: container files often have such
+        if os.environ.get(variable):  # empty counts as unset, as is common in container files
             named[f"{kit.name}.{setting}"] = variable
             *path, last = setting.split(".")
             inner = values

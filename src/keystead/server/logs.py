@@ -1,9 +1,8 @@
-"""Structured logs: a line a request, and what went wrong, as text for people or as JSON for programs.
+"""Structured logs, as text or JSON: an access log with a line per request, and errors.
 
-No line of a request holds a query string, a cookie, a body, a key, an id or the path of an unknown route. What
-`keystead.security` says of an event may name the user whom it concerns, and nothing that opens anything. A traceback
-holds the lines of the program and the names of errors; their messages, which may quote what a user sent, only in
-development.
+No access log line contains a query string, a cookie, a body, a key, an id or the path of an unknown route. Events of
+`keystead.security` may name the user, but contain no credential. Tracebacks contain lines of code and error names;
+error messages, which may quote user input, only in development.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from typing import Any, Final, Literal
 ACCESS: Final = logging.getLogger("keystead.access")
 SERVER: Final = logging.getLogger("keystead.server")
 _FIELDS: Final = "keystead_fields"
-# The fields of an event in `keystead.security`, for programs that watch the log. Callers need not import this module.
+# The fields of `keystead.security` events.
 _EVENT_FIELDS: Final = ("event", "provider", "client", "count", "reason", "user", "chain")
 _MOST_ERRORS: Final = 20
 
 
 def set_up_logs(form: Literal["text", "json"], level: str, development: bool) -> None:
-    """Send everything that Keystead logs to standard error, in this form. Calling it again replaces what was set."""
+    """Send all Keystead logs to standard error, in this format. A second call replaces the first."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter((_Json if form == "json" else _Text)(messages=development))
     root = logging.getLogger("keystead")
@@ -39,14 +38,13 @@ def log_request(level: int, **fields: Any) -> None:
 
 
 def log_failure(error: BaseException, **fields: Any) -> None:
-    """What no route expected, with the lines it came from."""
+    """Log an unexpected error of a route, with its traceback."""
     SERVER.error("a request failed", exc_info=error, extra={_FIELDS: fields})
 
 
 def log_slow_call(family: str, procedure: str, outcome: str, seconds: float) -> None:
-    """A call to a store that took longer than it should."""
     fields = {"family": family, "procedure": procedure, "outcome": outcome, "ms": round(seconds * 1000)}
-    SERVER.warning("a call to the store was slow", extra={_FIELDS: {name: one for name, one in fields.items() if one}})
+    SERVER.warning("a store call was slow", extra={_FIELDS: {name: one for name, one in fields.items() if one}})
 
 
 class _Structured(logging.Formatter):
@@ -75,9 +73,9 @@ class _Structured(logging.Formatter):
 
 
 def _error_chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
-    """The error and those it came from or holds, each once and not too many, with the words that lead to each.
+    """The error, its causes and the members of groups, each once, with a heading; at most `_MOST_ERRORS`.
 
-    Errors can come from each other in a ring: `raise e from e` is enough.
+    Causes can be cyclic: `raise e from e` is enough.
     """
     seen: set[int] = set()
     waiting = [("", error)]
@@ -91,7 +89,7 @@ def _error_chain(error: BaseException) -> Iterator[tuple[str, BaseException]]:
         if cause is not None:
             waiting.append(("caused by\n", cause))
         if isinstance(one, BaseExceptionGroup):
-            waiting += [("which holds\n", member) for member in one.exceptions]
+            waiting += [("which contains\n", member) for member in one.exceptions]
 
 
 class _Json(_Structured):
@@ -113,6 +111,6 @@ class _Text(_Structured):
 
 
 def _word(value: object) -> str:
-    """A value as one word of a line; one with spaces is quoted, so that it cannot look like another field."""
+    """A value as one word of a line, quoted if it has spaces, so that it cannot look like another field."""
     text = str(value)
     return text if text.isprintable() and " " not in text else json.dumps(text)

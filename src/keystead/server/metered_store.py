@@ -1,4 +1,4 @@
-"""A store that counts the calls made to it, by the family of their first key."""
+"""Store metrics: calls are counted by the family of their first key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_FAMILY: Final = "(none)"
 
 
 class MeteredStore(Store):
-    """Another store, with its calls counted. It is opened and closed with that one, and says what that one says."""
+    """Wraps a store and counts its calls. Replies and errors pass unchanged."""
 
     def __init__(self, store: Store, metrics: Metrics, slow_s: float = math.inf) -> None:
         self.url = store.url
@@ -72,23 +72,23 @@ class MeteredStore(Store):
     def prepared(
         self, make: Callable[..., Sequence[Step]], arguments: int
     ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
-        ask = self._store.prepared(make, arguments)
+        run = self._store.prepared(make, arguments)
         places = [b"argument %d" % number for number in range(arguments)]
         first = _first_key_in(make(*places))
         place = places.index(first) if first in places else None
 
-        async def measured(*given: bytes) -> Outcome:
+        async def run_metered(*given: bytes) -> Outcome:
             key = first if place is None else given[place]
             began = time.perf_counter()
             try:
-                outcome = await ask(*given)
+                outcome = await run(*given)
             except StoreError as error:
                 self._record(key, _outcome_of([error]), began)
                 raise
             self._record(key, "ok", began)
             return outcome
 
-        return measured
+        return run_metered
 
     def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         return self._store._scan(pattern, kind, page)

@@ -1,8 +1,7 @@
-"""Metrics for Prometheus. Labels are templates of routes, and names of families and procedures; never a key or a path.
+"""Prometheus metrics. Labels are route templates and names of families and procedures; never a key or a path.
 
-With several workers each writes its numbers to a folder that they share (`PROMETHEUS_MULTIPROC_DIR`), and whichever is
-asked adds them up. prometheus_client looks for that folder when it is first imported, so this module is imported by
-workers only.
+Each worker writes its metrics to a shared folder (`PROMETHEUS_MULTIPROC_DIR`), and `/metrics` adds them up.
+prometheus_client reads that variable when it is first imported, so only workers import this module.
 """
 
 from __future__ import annotations
@@ -29,28 +28,28 @@ FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
-# Name, kind, labels and meaning of each: the list in docs/server.md is held to this one.
+# Name, kind, labels and meaning. A test compares docs/server.md with this.
 METRICS: Final = {
-    "keystead_requests_total": ("counter", ("route", "method", "status"), "Requests that were answered."),
-    "keystead_request_seconds": ("histogram", ("route", "method"), "How long requests took, to the end of the answer."),
-    "keystead_requests_in_flight": ("gauge", (), "Requests under way."),
+    "keystead_requests_total": ("counter", ("route", "method", "status"), "Completed requests."),
+    "keystead_request_seconds": ("histogram", ("route", "method"), "Request duration, to the end of the response."),
+    "keystead_requests_in_flight": ("gauge", (), "Requests in progress."),
     "keystead_store_calls_total": (
         "counter",
         ("family", "procedure", "outcome"),
-        "Calls of kits to their stores, with the procedure if one made it; the outcome is ok, unavailable or error.",
+        "Store calls of kits, with the procedure if any; the outcome is ok, unavailable or error.",
     ),
-    "keystead_store_call_seconds": ("histogram", ("family", "procedure"), "How long calls to stores took."),
+    "keystead_store_call_seconds": ("histogram", ("family", "procedure"), "Duration of store calls."),
     "keystead_kit_events_total": (
         "counter",
         ("kit", "event", "outcome"),
-        "What happened in kits, such as logins and refreshes of providers' tokens.",
+        "Events of kits, such as logins and refreshes of provider tokens.",
     ),
     "keystead_job_runs_total": (
         "counter",
         ("job", "outcome"),
-        "Runs of jobs; the outcome is done, failed, stopped or lost.",
+        "Job runs; the outcome is done, failed, stopped or lost.",
     ),
-    "keystead_info": ("gauge", ("version", "mode"), "1; its labels say what runs."),
+    "keystead_info": ("gauge", ("version", "mode"), "Always 1; the labels have the version and mode."),
 }
 
 
@@ -94,7 +93,7 @@ class Metrics:
 
     def count_call(self, family: str, procedure: str, outcome: str, seconds: float) -> None:
         found = self._by_family.get((family, procedure, outcome))
-        if found is None:  # every call of a store comes by here, and to find them by their labels takes longest
+        if found is None:  # cached, because a lookup by labels is slow
             found = self._calls.labels(family, procedure, outcome), self._call_seconds.labels(family, procedure)
             self._by_family[family, procedure, outcome] = found
         calls, call_seconds = found
@@ -108,7 +107,7 @@ class Metrics:
         self._runs.labels(job, outcome).inc()
 
     def page(self) -> bytes:
-        """What `/metrics` answers: the numbers of all workers."""
+        """The body of `/metrics`: the metrics of all workers."""
         if not self._folder:
             return generate_latest(self._registry)
         together = CollectorRegistry()
@@ -117,19 +116,19 @@ class Metrics:
 
 
 def _forget_dead_workers(folder: Path) -> None:
-    """What a worker that was killed had under way is not under way any more; its counters stay."""
+    """Remove the in-flight gauges of killed workers; their counters stay."""
     for file in folder.glob("gauge_live*_*.db"):
         found = re.fullmatch(r"gauge_live\w*_(\d+)\.db", file.name)
-        if found and int(found[1]) != os.getpid() and not _runs(int(found[1])):
+        if found and int(found[1]) != os.getpid() and not _is_running(int(found[1])):
             with suppress(FileNotFoundError):  # another worker was faster
                 file.unlink()
 
 
-def _runs(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
     return True

@@ -1,8 +1,8 @@
-"""The keyspaces that the server brings itself, beside those of its kits."""
+"""The server's own keyspaces, besides those of its kits."""
 
 from typing import Final
 
-# The module that declares each of them. `keystead doctor` and its like know them wherever they know all kits.
+# Their modules by name. Commands that know all kits, such as `keystead doctor`, know these too.
 OWN: Final = {
     "schedule": "keystead.parts.schedule.schedule_keys",
     "outbox": "keystead.parts.outbox.outbox_keys",

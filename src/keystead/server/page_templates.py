@@ -1,4 +1,4 @@
-"""The templates of pages. Values are escaped; an undefined name is an error."""
+"""Page templates. Values are escaped; an undefined name is an error."""
 
 from pathlib import Path
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""`keystead serve`: the parent process, which starts the workers and replaces those that die."""
+"""The parent process of `keystead serve`: it starts the workers, and replaces those that die."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from keystead.server.settings import Settings
 
 START_TIMEOUT_S: Final = 30.0
 _MOST_CONNECTIONS: Final = 4096
-_OTHER_FILES: Final = 256  # that a worker has open besides: stores, providers, metrics
+_OTHER_FILES: Final = 256  # open files of a worker besides connections: stores, providers, metrics
 
 
 class WorkersEnded(Exception):
@@ -33,9 +33,9 @@ class WorkersEnded(Exception):
 
 
 def free_address(settings: Settings) -> str:
-    """The host as an IP address, after making sure that the port is free. Raises OSError.
+    """The IP address of the host, if the port is free. Raises OSError.
 
-    Granian shares its port with any process that is willing to share; a second Keystead must be told instead.
+    Granian binds with SO_REUSEPORT, so a second Keystead on the same port would not fail.
     """
     family, kind, protocol, _, address = socket.getaddrinfo(
         settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -48,9 +48,9 @@ def free_address(settings: Settings) -> str:
 
 
 def run_workers(settings: Settings, address: str, when_listening: Callable[[], None]) -> None:
-    """Run until SIGINT or SIGTERM; then requests under way may end, and the workers are gone when this returns.
+    """Run until SIGINT or SIGTERM. Running requests may finish; the workers have exited when this returns.
 
-    Raises `WorkersEnded` where they cannot be kept running.
+    Raises `WorkersEnded` if the workers keep crashing.
     """
     with _metrics_folder():
         server = _Server(
@@ -59,12 +59,12 @@ def run_workers(settings: Settings, address: str, when_listening: Callable[[], N
             port=settings.port,
             interface=Interfaces.ASGI,
             workers=settings.workers,
-            # HTTP/1 alone: to tell it from HTTP/2 the first bytes would be waited for, without any limit.
+            # HTTP/1 only: detecting HTTP/2 would wait for the first bytes without a time limit.
             http=HTTPModes.http1,
             http1_settings=HTTP1Settings(header_read_timeout=settings.header_timeout),
             backpressure=_connection_limit(),
             websockets=False,
-            log_level=LogLevels.critical,  # what workers have to say, they log themselves
+            log_level=LogLevels.critical,  # workers have their own log
             respawn_failed_workers=True,
             workers_kill_timeout=max(1, -(-settings.stop_timeout // 1000)),
         )
@@ -79,10 +79,10 @@ def run_workers(settings: Settings, address: str, when_listening: Callable[[], N
 
 
 def _connection_limit() -> int:
-    """How many connections each worker holds; further ones wait until one is closed.
+    """The maximum number of connections per worker; further ones wait until one is closed.
 
-    It is far more than clients that answer need, since silent ones count until `header_timeout` is over, and fewer than
-    the files that a process may open. The soft limit of those is raised for that, as far as it may be.
+    It is high, because silent clients count until `header_timeout`, but below the limit of open files, whose soft limit
+    is raised as far as allowed.
     """
     try:
         import resource
@@ -98,7 +98,7 @@ def _connection_limit() -> int:
 
 
 class _Server(Granian):  # type: ignore[misc, valid-type]
-    """Granian's main process, which also says when the first worker listens, and whether it was asked to stop."""
+    """Granian's main process. It also reports when the first worker listens, and whether it was asked to stop."""
 
     when_listening: Callable[[], None]
     asked_to_stop = False
@@ -107,15 +107,15 @@ class _Server(Granian):  # type: ignore[misc, valid-type]
         super().startup(spawn_target, target_loader)
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, self._stop)
-        # After the workers were forked: a process that forks should have no thread that might hold a lock.
-        threading.Thread(target=self._say_when_listening, daemon=True).start()
+        # After the fork of the workers: a thread could hold a lock while forking.
+        threading.Thread(target=self._report_listening, daemon=True).start()
 
     def _stop(self, signum: int, frame: FrameType | None) -> None:
         self.asked_to_stop = True
         self.signal_handler_interrupt(signum, frame)
 
-    def _say_when_listening(self) -> None:
-        """Granian does not say when it accepts connections, so one is tried until it is accepted."""
+    def _report_listening(self) -> None:
+        """Try to connect until it works: Granian does not report when it accepts connections."""
         stopped = threading.Event()
         for _ in range(int(START_TIMEOUT_S / 0.01)):
             if self.asked_to_stop or self.interrupt_children:
@@ -131,7 +131,7 @@ class _Server(Granian):  # type: ignore[misc, valid-type]
 
 @contextmanager
 def _metrics_folder() -> Iterator[None]:
-    """Where the workers put their numbers, for as long as they run."""
+    """A temporary folder for the metrics of the workers."""
     folder = tempfile.mkdtemp(prefix="keystead-metrics-")
     os.environ[METRICS_FOLDER] = folder
     try:

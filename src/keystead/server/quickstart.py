@@ -1,11 +1,11 @@
-"""The first example of the start page: declare keys, use them, look at them, as printed in the reader's shell."""
+"""The first example of the start page, for pasting into a shell."""
 
 import shlex
 import sys
 from typing import Final, NamedTuple
 
-# A store of its own: the reader's shell may be in any folder and know no password of the server's store, and the keys
-# of an example have no place among the data of an application.
+# It uses a new database: the shell may be in any folder without the password of the server's store, and example keys
+# should not mix with application data.
 _EXAMPLE: Final = """\
 cat > first_steps.py <<'END'
 import asyncio
@@ -37,13 +37,13 @@ PYTHON -m keystead doctor first_steps --store sqlite:///first_steps.db
 
 
 class FirstSteps(NamedTuple):
-    """Two scripts for a shell, the second for the folder in which the first was run."""
+    """Two shell scripts; the second runs in the folder of the first."""
 
     example: str
     commands: str
 
 
 def first_steps() -> FirstSteps:
-    """The scripts, with the interpreter that runs this server: it has Keystead, whatever the reader's PATH says."""
+    """The scripts, with the interpreter of this server, which has Keystead installed."""
     python = shlex.quote(sys.executable or "python3")
     return FirstSteps(*(script.replace("PYTHON", python) for script in (_EXAMPLE, _COMMANDS)))

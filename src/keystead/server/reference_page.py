@@ -1,5 +1,4 @@
-"""`/reference`: what the store guarantees, and every command that it takes. Development only: strangers would learn
-from it which store an application has."""
+"""`/reference`: the guarantees of the store, and its commands. Development only, because it reveals the store."""
 
 import dataclasses
 from collections.abc import Set
@@ -18,7 +17,7 @@ _UNITS: Final = {"ms": "ms", "bytes": "bytes"}
 
 
 class GuaranteeRow(NamedTuple):
-    """One guarantee, as the page shows it."""
+    """One guarantee of the store."""
 
     name: str
     value: str
@@ -49,12 +48,12 @@ def _guarantees(store: Store) -> list[GuaranteeRow]:
 
 
 def _row(field: dataclasses.Field[object], value: object) -> GuaranteeRow:
-    """Units stand in the field's name, and on the page beside the number."""
+    """The unit is in the field's name, and on the page beside the number."""
     *words, last = field.name.split("_")
     unit = _UNITS.get(last, "")
     name = " ".join(words if unit else (*words, last))
     shown = f"{value:,} {unit}" if unit and isinstance(value, int) else _in_words(value)
-    doc, _, _ = field.metadata.get("doc", "").partition("; none:")  # the value says that already
+    doc, _, _ = field.metadata.get("doc", "").partition("; none:")  # the value shows that already
     return GuaranteeRow(name, shown, doc.replace("`", ""))
 
 
@@ -71,7 +70,7 @@ def _in_words(value: object) -> str:
 
 
 def _commands_by_subject() -> list[tuple[str, list[Spec]]]:
-    """The command table in groups, in the order in which their subjects first appear in it."""
+    """The command table grouped by subject, in order of first appearance."""
     groups: dict[str, list[Spec]] = {}
     for spec in TABLE.values():
         groups.setdefault(spec.about, []).append(spec)

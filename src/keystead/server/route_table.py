@@ -1,4 +1,4 @@
-"""The routes of the application, as the rest of the server asks about them: by template, never by raw path."""
+"""Lookups in the routes of the application: by template, never by raw path."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Match, Mount, NoMatchFound, Route
 from starlette.types import Receive, Scope, Send
 
-UNKNOWN: Final = "(unknown)"  # the template of all paths that nothing answers
+UNKNOWN: Final = "(unknown)"  # the template of all paths without a route
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 def template_of(scope: Scope) -> str:
-    """The template of the route that answered, such as `/api/auth/{provider}/start`; or `(unknown)`."""
+    """The template of the route of a request, such as `/api/auth/{provider}/start`; or `(unknown)`."""
     found = scope.get("keystead.template") or getattr(scope.get("route"), "path", None)
     if not isinstance(found, str) or isinstance(scope.get("route"), Mount):
-        # A plain route leaves its endpoint behind, and no more.
+        # A plain route puts only its endpoint into the scope.
         templates: Mapping[Any, str] = getattr(scope["app"].state, "templates", {})
         found = templates.get(scope.get("endpoint"), UNKNOWN)
     return found
 
 
 def templates_by_endpoint(app: FastAPI) -> dict[Any, str]:
-    """For `template_of`, which finds them in `app.state.templates`."""
+    """For `app.state.templates`, which `template_of` reads."""
     found: dict[Any, str] = {route.endpoint: route.path for route in plain_routes(app.routes)}
     return found | {mount.app: f"{mount.path}/{{path}}" for mount in app.routes if isinstance(mount, Mount)}
 
@@ -38,7 +38,7 @@ def method_of(scope: Scope) -> str:
 
 
 def plain_routes(routes: Iterable[BaseRoute]) -> Iterator[Route]:
-    """All routes with a path and methods, those of included routers among them."""
+    """All routes with a path and methods, including those of included routers."""
     for route in routes:
         inner = getattr(route, "original_router", None)
         if isinstance(inner, APIRouter):
@@ -48,7 +48,7 @@ def plain_routes(routes: Iterable[BaseRoute]) -> Iterator[Route]:
 
 
 def hide_unreached(routers: Iterable[APIRouter]) -> None:
-    """Leave routes out of the OpenAPI document whose path and method an earlier router answers already."""
+    """Omit routes from the OpenAPI document that an earlier router shadows."""
     reached: set[tuple[str, str]] = set()
     for router in routers:
         for route in plain_routes(router.routes):
@@ -59,7 +59,7 @@ def hide_unreached(routers: Iterable[APIRouter]) -> None:
 
 
 def allowed_methods(app: FastAPI, scope: Scope) -> list[str]:
-    """The methods that this path takes, over all the routes that have it."""
+    """The methods that this path allows, over all routes that match it."""
     found = {"OPTIONS"}
     for route in plain_routes(app.routes):
         if route.path_regex.match(scope["path"]):
@@ -70,9 +70,9 @@ def allowed_methods(app: FastAPI, scope: Scope) -> list[str]:
 
 
 class KitHealth(BaseRoute):
-    """`GET …?health` on the path of any route of a kit: 200 with the template, whoever asks, whatever the route does.
+    """`GET …?health` on the path of any kit route: 200 with the template, without authentication.
 
-    It stands before the routes of kits, so it holds for all of them, also for those that take no GET.
+    It comes before the kit routes, so it works for all of them, even without a GET method.
     """
 
     def __init__(self, routes: Iterable[Route]) -> None:
@@ -86,8 +86,8 @@ class KitHealth(BaseRoute):
         return Match.NONE, {}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        answer = JSONResponse({"ok": True, "route": scope["keystead.template"]}, headers={"cache-control": "no-store"})
-        await answer(scope, receive, send)
+        body = {"ok": True, "route": scope["keystead.template"]}
+        await JSONResponse(body, headers={"cache-control": "no-store"})(scope, receive, send)
 
     def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
         raise NoMatchFound(name, path_params)

@@ -1,4 +1,4 @@
-"""The jobs of the kits that run: one schedule for all of them, in every worker."""
+"""Scheduled jobs of kits: every worker runs one schedule for all of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def kits_with_jobs(kits: Sequence[Kit]) -> list[Kit]:
-    """The kits that run something by themselves; what that is, only their open services say."""
+    """The kits that declare jobs. The jobs themselves are known once the services are open."""
     return [kit for kit in kits if kit.jobs is not Kit.jobs]
 
 
@@ -27,7 +27,7 @@ def jobs_of(kits: Sequence[Kit], services: Mapping[str, Any]) -> list[Job]:
 
 
 def schedule_keys(stores: Mapping[str, Store], now_ms: Callable[[], int]) -> ScheduleKeys:
-    """The schedule's keys in their store: that of the role `durable`, or the default."""
+    """The keys of the schedule, in the store of the role `durable`, or the default."""
     others: dict[str, Any] = {role: store for role, store in stores.items() if role != "default"}
     return ScheduleKeys(stores["default"], now_ms=now_ms, **others)
 
@@ -40,10 +40,10 @@ async def run_schedule(
     now_ms: Callable[[], int],
     metrics: Metrics | None = None,
 ) -> AsyncIterator[Schedule | None]:
-    """Run these jobs at their moments meanwhile. None: there are none, and nothing is asked of any store.
+    """Run these jobs on schedule within the block. Without jobs it yields None and uses no store.
 
-    A stop gives what runs half of `stop_timeout` to end, and a quarter to be cancelled and written down. The rest is
-    for what comes after it: the kits are closed.
+    At a stop, running jobs get half of `stop_timeout` to finish, and a quarter to be cancelled and recorded. The rest
+    remains for closing the kits.
     """
     if not jobs:
         yield None

@@ -16,18 +16,18 @@ from keystead.schema import KeyRing
 
 _MODE: Final = 0o600
 _HEAD: Final = """\
-# Made by `keystead serve`. Whoever has this file can open what is sealed in the store, and without it nobody can:
+# Created by `keystead serve`. This key opens the sealed values in the store, which cannot be opened without it:
 # keep it private, out of version control, and with your backups.
 """
 
 
 def new_seal_key() -> str:
-    """A new key with an id of its own, as `seal_keys` holds it: `20261231-5f0c:{base64url}`."""
+    """A new key with a new id, in the format of `seal_keys`: `20261231-5f0c:{base64url}`."""
     return f"{_new_id()}:{KeyRing.new_key()}"
 
 
 def new_signing_key(algorithm: Algorithm) -> str:
-    """A new key with an id of its own, as `SigningKeys.from_text` reads it: `20261231-5f0c:EdDSA:{base64url}`."""
+    """A new key with a new id, in the format of `SigningKeys.from_text`: `20261231-5f0c:EdDSA:{base64url}`."""
     return f"{_new_id()}:{SigningKeys.new_key(algorithm)}"
 
 
@@ -36,10 +36,10 @@ def _new_id() -> str:
 
 
 def add_seal_key(path: Path) -> bool:
-    """Make sure that the file holds a key to seal with; False: it held one already, perhaps since a moment ago.
+    """Add a sealing key to the file if it has none. Returns whether it was added.
 
-    The file appears whole or not at all, and of several processes that start at once one makes the key, which the
-    others then find. What else the file holds stays as it is. Raises OSError where it cannot be written.
+    The write is atomic: if several processes start at once, one adds the key, and the others find it. Other content of
+    the file stays. Raises OSError if it cannot be written.
     """
     if not path.exists() and _create(path):
         return True
@@ -51,10 +51,9 @@ def add_seal_key(path: Path) -> bool:
 
 
 def read_secrets(path: Path) -> tuple[str, str]:
-    """The text of the file, and in words who else has a hand in it; "" where it is its owner's alone, and that is us.
+    """The text of the file, and a sentence on who else can read or change it; "" if only we (or root) can.
 
-    Both are of the very file that was read, even if another one is put in its place meanwhile. Raises OSError and
-    UnicodeDecodeError.
+    Both describe the same file, even if it is replaced meanwhile. Raises OSError and UnicodeDecodeError.
     """
     with path.open(encoding="utf-8") as file:
         return file.read(), _exposure(path, os.fstat(file.fileno()))
@@ -64,7 +63,7 @@ def _exposure(path: Path, found: os.stat_result) -> str:
     if os.name != "posix":
         return ""
     if found.st_uid not in (os.geteuid(), 0):
-        return f"{path} belongs to another user (uid {found.st_uid}), who could put keys of their own there; run chown"
+        return f"{path} belongs to another user (uid {found.st_uid}), who could replace the keys; run chown"
     if found.st_mode & 0o077:
         return f"others can read {path}; run chmod 600 {path}"
     return ""
@@ -75,7 +74,7 @@ def _seal_line() -> str:
 
 
 def _create(path: Path) -> bool:
-    """Write a new file under another name and link it to its own, which only the first of several can."""
+    """Create the file under a temporary name and link it to its own: only the first of several processes succeeds."""
     temporary = _write_temporary(path, _HEAD + _seal_line())
     try:
         os.link(temporary, path)
@@ -91,7 +90,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def _write_temporary(path: Path, text: str) -> Path:
-    """A private file with this text, safe on disk, beside the path that it is for."""
+    """Write a private temporary file with this text beside the path, synced to disk."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _MODE), "w", encoding="utf-8") as file:
         file.write(text)
@@ -113,7 +112,7 @@ def _lock_and_read(path: Path) -> Iterator[str]:
 
 
 def _lock(descriptor: int) -> None:
-    """Let go when the file is closed. On Windows there are no such locks, and two starts at once are not kept apart."""
+    """Lock until the file is closed. Windows has no such locks, so two concurrent starts may race there."""
     with suppress(ImportError):
         import fcntl
 

@@ -1,4 +1,4 @@
-"""A worker process: the application, opened even while its store is away, and never left behind by its parent."""
+"""A worker process: it retries while its store is down, and exits with its parent."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from keystead.server.logs import SERVER, set_up_logs
 from keystead.server.settings import Settings
 
 METRICS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"  # the name is prometheus_client's
-_TRY_AGAIN_S: Final = 0.5
-_LOOK_EVERY_S: Final = 0.5
+_RETRY_S: Final = 0.5
+_CHECK_PARENT_EVERY_S: Final = 0.5
 
 
 def load_worker(settings: Settings) -> ASGIApp:
-    """What Granian calls in each new process."""
+    """Called by Granian in each new process."""
     set_up_logs(settings.logs_as, settings.log_level, settings.development)
     _end_with_parent(os.getppid(), settings.stop_timeout / 1000)
     return ServerWorker(create_app(settings))
@@ -38,11 +38,11 @@ def _end_this_process() -> None:
 
 
 class ServerWorker:
-    """The application in a process of its own.
+    """The application in a worker process.
 
-    `keystead serve` has opened the stores once before any worker starts. So a worker that cannot open them replaces one
-    that died while a store was away: it goes on trying, and answers 503 until it has succeeded. Whatever else keeps it
-    from opening is logged, and `end` ends the process, so that the parent replaces it or gives up.
+    `keystead serve` opens the stores once before it starts workers. So a worker that cannot reach them is a replacement
+    during an outage: it retries, and responds with 503 until it succeeds. Any other error is logged, and `end` ends the
+    process, so that the parent replaces it or gives up.
     """
 
     def __init__(self, app: FastAPI, end: Callable[[], None] = _end_this_process) -> None:
@@ -53,13 +53,13 @@ class ServerWorker:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._run_lifespan(receive, send)
         elif scope["type"] == "http":
             await self._app(scope, receive, send)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _run_lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        _leave_interrupts_to_the_parent()
+        _ignore_interrupts()
         tried = asyncio.Event()
         self._opening = asyncio.create_task(self._keep_open(tried))
         waiting = asyncio.create_task(tried.wait())
@@ -69,38 +69,37 @@ class ServerWorker:
             _log_error(logging.CRITICAL, "a worker cannot start", error)
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
-        self._opening.add_done_callback(self._end_if_it_failed)
+        self._opening.add_done_callback(self._end_on_failure)
         with _call_on_sigterm(self._stop_kits):
             await send({"type": "lifespan.startup.complete"})
             await receive()
         self._closing.set()
-        with suppress(Exception):  # said when it happened
+        with suppress(Exception):  # already logged
             await self._opening
         await send({"type": "lifespan.shutdown.complete"})
 
     def _stop_kits(self) -> None:
-        """Granian waits for requests under way before it says that the application is to close. A kit may have some
-        that would be waited for in vain, and cut off in the end."""
+        """Let kits end long requests, such as streams: Granian waits for them before it starts the shutdown."""
         for kit in self._app.state.running:
             service = self._app.state.kits.get(kit.name)
             try:
                 if service is not None:
                     kit.stop(service)
             except Exception as error:
-                _log_error(logging.ERROR, f"the kit {kit.name} did not stop well", error)
+                _log_error(logging.ERROR, f"the kit {kit.name} failed to stop", error)
 
-    def _end_if_it_failed(self, opening: asyncio.Task[None]) -> None:
-        """It could only answer 503 from now on, without a visible reason."""
+    def _end_on_failure(self, opening: asyncio.Task[None]) -> None:
+        """End the process, which could only respond with 503 from now on."""
         if opening.cancelled() or (error := opening.exception()) is None:
             return
         if self._closing.is_set():
-            _log_error(logging.ERROR, "a worker did not close well", error)
+            _log_error(logging.ERROR, "a worker failed to close", error)
         else:
-            _log_error(logging.CRITICAL, "a worker cannot go on", error)
+            _log_error(logging.CRITICAL, "a worker cannot continue", error)
             self._end()
 
     async def _keep_open(self, tried: asyncio.Event) -> None:
-        """Hold the application open until it is to close; `tried` is set once it is open, or its store was away."""
+        """Keep the application open until shutdown. `tried` is set once it is open, or its store was unavailable."""
         while not self._closing.is_set():
             try:
                 async with self._app.router.lifespan_context(self._app):
@@ -110,22 +109,22 @@ class ServerWorker:
             except StoreUnavailable as error:
                 if self._closing.is_set():
                     return
-                SERVER.warning("%s Trying again.", error)
+                SERVER.warning("%s Retrying.", error)
                 tried.set()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._closing.wait(), _TRY_AGAIN_S)
+                    await asyncio.wait_for(self._closing.wait(), _RETRY_S)
 
 
 def _log_error(level: int, what: str, error: BaseException) -> None:
-    """Our errors say what to do in their message; others are logged with their traceback."""
+    """Log the message of a Keystead error, which is enough to act on; other errors with their traceback."""
     if isinstance(error, KeysteadError):
         SERVER.log(level, "%s: %s", what, error)
     else:
         SERVER.log(level, what, exc_info=error)
 
 
-def _leave_interrupts_to_the_parent() -> None:
-    """Ctrl-C reaches every process of a terminal. Only the parent handles it, and stops workers with SIGTERM."""
+def _ignore_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal. The parent handles it, and stops the workers with SIGTERM."""
     with suppress(NotImplementedError, ValueError):
         asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
     with suppress(ValueError):
@@ -134,12 +133,12 @@ def _leave_interrupts_to_the_parent() -> None:
 
 @contextmanager
 def _call_on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
-    """Have this called in the event loop when the process is asked to stop. Whoever else listens, through the loop, is
-    told as before: the loop learns of a signal by its wakeup descriptor, and not by the handler."""
+    """Call `stop` in the event loop on SIGTERM. Signal handlers of the loop still run: the loop learns of signals by
+    its wakeup descriptor."""
     loop = asyncio.get_running_loop()
     try:
         before = signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(stop))
-    except ValueError:  # this is not the main thread, which alone is told of signals
+    except ValueError:  # only the main thread receives signals
         yield
         return
     signal.siginterrupt(signal.SIGTERM, False)
@@ -150,19 +149,15 @@ def _call_on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _end_with_parent(parent: int, stop_s: float) -> None:
-    """A worker whose parent was killed would hold the port for ever: it stops by itself, within a second or two.
-
-    It also removes the folder of metrics, which the parent cannot any more.
-    """
-
+    """Stop within a second or two if the parent was killed, to release the port, and remove its folder of metrics."""
     folder = os.environ.get(METRICS_FOLDER)
 
     def watch() -> None:
         while os.getppid() == parent:
-            time.sleep(_LOOK_EVERY_S)
+            time.sleep(_CHECK_PARENT_EVERY_S)
         if folder:
             shutil.rmtree(folder, ignore_errors=True)
-        os.kill(os.getpid(), signal.SIGTERM)
+        _end_this_process()
         time.sleep(stop_s)
         os._exit(1)
 

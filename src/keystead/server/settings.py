@@ -31,16 +31,16 @@ from keystead.server.settings_sources import merge_sources, read_sources, secret
 if TYPE_CHECKING:
     from keystead.kits.kit import Kit
 
-TABLES_FILE: Final = "sqlite:///keystead.tables.db"  # in development, if the store has no place for tables
+TABLES_FILE: Final = "sqlite:///keystead.tables.db"  # in development, if the store cannot hold tables
 
 
 class Settings(BaseModel):
     """The settings of the server. Precedence, strongest first: flags, the environment, the secrets file,
     `keystead.toml`, the files of `parameters`.
 
-    Arguments, as in `Settings(port=8800)`, count as flags. Raises `WrongSettings`, whose messages never repeat a
-    secret. Settings that may hold one (`store`, `stores`, `database`, `seal_keys`, the tables of kits) are left out of
-    the repr; show `store.url` of the opened store instead, which is redacted.
+    Arguments, as in `Settings(port=8800)`, count as flags. Raises `WrongSettings`, whose messages never contain a
+    secret. Settings that may hold one (`store`, `stores`, `database`, `seal_keys`, kit tables) are not in the repr; use
+    the redacted `store.url` of the opened store instead.
     """
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True, extra="forbid", validate_default=True)
@@ -54,67 +54,67 @@ class Settings(BaseModel):
     stores: dict[str, str] = Field(
         {},
         repr=False,
-        description='Stores by role: `durable = "sqlite:///durable.db"` in the table `[stores]`. `default` there is '
-        "`store`.",
+        description='Stores by role: `durable = "sqlite:///durable.db"` in the table `[stores]`. `default` there '
+        "equals `store`.",
     )
     database: str | None = Field(
         None,
         min_length=1,
         repr=False,
-        description="Where kits that have relational tables keep them: the URL of a SQLite file, or of a database of "
-        "PostgreSQL or MySQL. Without this, beside the data of `store`; see [tables.md](tables.md).",
+        description="The database of the kits' relational tables: the URL of a SQLite file, or of a PostgreSQL or "
+        "MySQL database. Default: beside the data of `store`; see [tables.md](tables.md).",
     )
-    host: str = Field("127.0.0.1", min_length=1, description="The address to listen on; `0.0.0.0` lets others in.")
+    host: str = Field("127.0.0.1", min_length=1, description="The address to listen on; `0.0.0.0` for all interfaces.")
     port: int = Field(8700, ge=1, le=65535, description="The port to listen on.")
-    workers: int = Field(1, ge=1, le=256, description="How many processes answer requests.")
+    workers: int = Field(1, ge=1, le=256, description="The number of worker processes.")
     kits: Annotated[tuple[str, ...] | None, NoDecode] = Field(
         None,
-        description="Which kits run, divided by commas in the environment; one of your own as `myapp.kit:KIT`. Without "
-        "this, all that have routes. In production, a kit that nobody has configured is off.",
+        description="Which kits run, separated by commas in the environment; one of your own as `myapp.kit:KIT`. "
+        "Default: all that have routes. In production, unconfigured kits are off.",
     )
     mode: Literal["development", "production"] = Field(
-        "development", description="`development` makes what is missing, `production` refuses to start without it."
+        "development", description="`development` creates missing secrets, `production` refuses to start without them."
     )
     public_url: str | None = Field(
         None,
-        description="Where browsers reach this server, such as `https://example.com`. Without this, the address that "
-        "is listened on; production wants it.",
+        description="Where browsers reach this server, such as `https://example.com`. Required in production. Default: "
+        "the address it listens on.",
     )
     log_format: Literal["text", "json"] | None = Field(
-        None, description="One line a request, for people or for programs. Without this, `json` in production."
+        None, description="The log format, `text` or `json`. Default: `json` in production."
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="What is logged; `warning` leaves the lines of requests out."
+        "info", description="The log level; `warning` omits the access log."
     )
-    max_body: int = Field("1MB", description="The largest body of a request, such as `500kB` or `2MB`.")  # type: ignore[assignment]
-    request_timeout: int = Field("30s", description="How long a request may take, such as `500ms` or `30s`.")  # type: ignore[assignment]
+    max_body: int = Field("1MB", description="The maximum size of a request body, such as `500kB` or `2MB`.")  # type: ignore[assignment]
+    request_timeout: int = Field("30s", description="The time limit of a request, such as `500ms` or `30s`.")  # type: ignore[assignment]
     header_timeout: int = Field(  # type: ignore[assignment]
         "10s",
-        description="How long a connection may wait with the next request, or take to send its headers, such as `10s`.",
+        description="The time limit for an idle connection, and for receiving request headers, such as `10s`.",
     )
-    stop_timeout: int = Field("5s", description="How long requests under way may take to end when it is stopped.")  # type: ignore[assignment]
+    stop_timeout: int = Field("5s", description="How long running requests may take to finish at shutdown.")  # type: ignore[assignment]
     slow_call: int = Field(  # type: ignore[assignment]
-        "1s", description="A call to a store that takes this long is logged, with its family and procedure."
+        "1s", description="Store calls that take this long are logged, with family and procedure."
     )
     secrets_file: Path | None = Field(
         None,
-        description="A file with secrets and nothing else, in the form of `keystead.toml`. Without this, "
+        description="A file with only secrets, in the format of `keystead.toml`. Default: "
         f"`{SECRETS_FILE}` beside the database file, or in the working directory.",
     )
     parameters: Path | None = Field(
         None,
-        description="A folder with `Session.json` and `Kvs.json`, which say how long session data is kept and where, "
-        "unless another setting does; see [sessiondata.md](sessiondata.md).",
+        description="A folder with `Session.json` and `Kvs.json`, the retention and location of session data unless "
+        "another setting overrides them; see [sessiondata.md](sessiondata.md).",
     )
     forwarded_allow: Annotated[tuple[str, ...], NoDecode] = Field(
-        (), description="Addresses and networks of proxies whose `X-Forwarded-For` and `-Proto` are believed."
+        (), description="Addresses and networks of trusted proxies, for `X-Forwarded-For` and `X-Forwarded-Proto`."
     )
-    metrics: bool = Field(True, description="Whether `/metrics` is there.")
+    metrics: bool = Field(True, description="Whether `/metrics` is served.")
     seal_keys: SecretStr | None = Field(
         None,
         repr=False,
         description="The keys that seal secrets in the store, `id:key,id2:key2`; the last one seals. "
-        "`keystead secrets new` makes one.",
+        "`keystead secrets new` creates one.",
     )
     tables: dict[str, dict[str, Any]] = Field({}, repr=False, description="The tables of kits, by their names.")
 
@@ -152,7 +152,7 @@ class Settings(BaseModel):
         try:
             return duration_ms(given)
         except BadDeclaration as error:
-            raise ValueError("no duration") from error
+            raise ValueError("not a duration") from error
 
     @field_validator("public_url")
     @classmethod
@@ -161,18 +161,18 @@ class Settings(BaseModel):
             return None
         url = urlsplit(given)
         if url.scheme not in ("http", "https") or not url.hostname or url.path not in ("", "/"):
-            raise ValueError("no origin")
+            raise ValueError("not an origin")
         if url.query or url.fragment or "@" in url.netloc:
-            raise ValueError("no origin")
+            raise ValueError("not an origin")
         if url.port == 0:
-            raise ValueError("no origin")
+            raise ValueError("not an origin")
         return origin_of(url.scheme, url.hostname, url.port)
 
     @field_validator("stores")
     @classmethod
     def _check_roles(cls, given: dict[str, str]) -> dict[str, str]:
         if any(not role.isidentifier() or role == "default" or not url for role, url in given.items()):
-            raise ValueError("no role")
+            raise ValueError("not a role")
         return given
 
     @field_validator("seal_keys")
@@ -181,7 +181,7 @@ class Settings(BaseModel):
         if given is not None:
             try:
                 KeyRing.from_text(given.get_secret_value())
-            except BadDeclaration as error:  # whose sentence holds no key
+            except BadDeclaration as error:  # its message contains no key
                 raise ValueError(str(error)) from None
         return given
 
@@ -198,12 +198,11 @@ class Settings(BaseModel):
     def database_url(self) -> str | None:
         """The database of relational tables: `database`, or beside the store's own data.
 
-        If the store has no place for tables, development uses a file in the working directory; production returns
-        None.
+        If the store cannot hold tables, development uses a file in the working directory; production returns None.
         """
         if self.database is not None:
             return self.database
-        # Imported here, because few need it, and it takes its time.
+        # Imported here: it is slow, and few need it.
         from keystead.parts.tables import url_beside
 
         return url_beside(self.store) or (TABLES_FILE if self.development else None)
@@ -212,8 +211,8 @@ class Settings(BaseModel):
     def origin(self) -> str:
         """Where browsers reach this server, as in https://example.com.
 
-        Without `public_url` it is the address that is printed at startup: cookies belong to a host name, and
-        `localhost` and `127.0.0.1` are two, so a login that began on one would be unknown on the other.
+        Without `public_url` it is the address printed at startup. Cookies belong to a host name: a login that began on
+        `localhost` would be unknown on `127.0.0.1`.
         """
         return self.public_url or self.internal_url
 
@@ -237,7 +236,7 @@ class Settings(BaseModel):
 
     @property
     def secrets_exposed(self) -> str:
-        """Who else can read or change the secrets file, in words; "" if nobody can, or there is no file."""
+        """A sentence on who else can read or change the secrets file; "" if no one can, or there is no file."""
         return next((one.exposed for one in self._sources if one.secrets), "")
 
     def of(self, kit: Kit) -> Any:
@@ -245,7 +244,7 @@ class Settings(BaseModel):
         return kit_settings(kit, self.tables, self._sources)
 
     def refuse_other_tables(self, names: Sequence[str], routed: Sequence[str]) -> None:
-        """Raises `WrongSettings` for a table that belongs to no kit. Kits that are installed but off may have one."""
+        """Raises `WrongSettings` for a table of no kit. Installed kits that are off may have one."""
         for table in self.tables:
             if table not in names and table not in routed:
                 near = nearest(table, [*names, *routed, *FIELDS])

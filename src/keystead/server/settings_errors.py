@@ -1,4 +1,4 @@
-"""Errors in settings: each names the setting, where it came from, and what to write instead."""
+"""Errors in settings: each names the setting, its source, and what to write instead."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _HIDDEN: Final = {"store", "stores", "database", "public_url"}
 
 
 class WrongSettings(KeysteadError):
-    """Invalid settings: one sentence for each, with its name, where it came from and what to write instead."""
+    """Invalid settings: one sentence for each, with its name, its source and what to write instead."""
 
     code = "wrong-settings"
 
@@ -60,18 +60,18 @@ class MissingSettings(WrongSettings):
 
     def __init__(self, sentences: Sequence[str]) -> None:
         super().__init__(sentences)
-        self.args = ("\n  - ".join(("production mode does not start without these settings:", *sentences)),)
+        self.args = ("\n  - ".join(("production mode needs these settings:", *sentences)),)
 
 
 @dataclass(frozen=True)
 class SettingSource:
-    """One source of settings, and how a person finds a setting there."""
+    """One source of settings."""
 
     values: Mapping[str, Any]
     flags: bool = False
     environment: bool = False
     file: str = ""
-    named: Mapping[str, str] = field(default_factory=dict)  # a setting written with dots -> where else it came from
+    named: Mapping[str, str] = field(default_factory=dict)  # dotted setting -> its place, if named differently
     secrets: bool = False
     exposed: str = ""  # who else can read or change the secrets file
 
@@ -129,10 +129,10 @@ def _flag(path: tuple[str, ...]) -> str:
     return "--store" if path[0] == "stores" else f"--{path[0].replace('_', '-')}"
 
 
-def reword(said: str) -> str:
+def reword(message: str) -> str:
     """Pydantic's message without its prefix and its name for the input."""
-    said = said.removeprefix("Value error, ")
-    return re.sub(r"^[A-Z]\w+ should", "this should", said).replace("Field required", "this must be set", 1)
+    message = message.removeprefix("Value error, ")
+    return re.sub(r"^[A-Z]\w+ should", "this should", message).replace("Field required", "this must be set", 1)
 
 
 def nearest(name: str, among: Sequence[str]) -> str:

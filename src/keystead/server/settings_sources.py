@@ -1,4 +1,4 @@
-"""Where settings come from: flags, the environment, the secrets file, `keystead.toml` and the parameter files."""
+"""Sources of settings: flags, the environment, the secrets file, `keystead.toml` and the parameter files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from keystead.server.settings_errors import (
 )
 
 CONFIG_VARIABLE: Final = "KEYSTEAD_CONFIG"
-_NEAR: Final = 0.8  # an environment variable this similar to a setting is a typo, not somebody else's
+_NEAR: Final = 0.8  # an environment variable this similar to a setting is a typo
 
 
 def secrets_path(given: Path | None, store: str) -> Path:
@@ -57,21 +57,21 @@ def read_sources(flags: Mapping[str, Any], model: type[BaseModel]) -> list[Setti
 
 
 def _move_default(source: SettingSource) -> SettingSource:
-    """The source with `stores.default` moved to `store`: they are one setting."""
+    """The source with `stores.default` moved to `store`: both name the same setting."""
     stores = source.values.get("stores")
     if not isinstance(stores, Mapping) or "default" not in stores:
         return source
     place = source.place_of(("stores", "default"))
     if "store" in source.values:
-        said = f"{place} and {source.place_of(('store',))}"
-        raise WrongSettings([f"{said}: both say where the role default lives; write one of them"])
+        places = f"{place} and {source.place_of(('store',))}"
+        raise WrongSettings([f"{places}: both set the store of the role default; use one of them"])
     others = {role: url for role, url in stores.items() if role != "default"}
     values = {**source.values, "store": stores["default"], "stores": others}
     return dataclasses.replace(source, values=values, named={**source.named, "store": place})
 
 
 def _read_parameters(before: Mapping[str, Any]) -> SettingSource:
-    """The files in the folder `parameters`, which every other source overrides."""
+    """The files in the folder `parameters`, the weakest source."""
     named = before.get("parameters")
     if not named or not isinstance(named, str | Path):
         return SettingSource({})
@@ -84,14 +84,14 @@ def _read_parameters(before: Mapping[str, Any]) -> SettingSource:
 
 
 def _read_secrets(path: Path) -> SettingSource:
-    """The secrets file, if there is one. It may hold only secrets: others may be able to put one beside a database."""
+    """The secrets file, if there is one. It may hold only secrets: others may be able to place it beside a database."""
     if not path.is_file():
         return SettingSource({})
     with _settings_errors(path):
         text, exposed = read_secrets(path)
         values = _check_names(tomllib.loads(text), path.name)
     source = SettingSource(values, file=path.name, secrets=True, exposed=exposed)
-    if "tables" in values:  # each kit has a table of its own; a table `tables` would be ignored
+    if "tables" in values:  # kit tables are top-level; this one would be ignored
         raise WrongSettings([unknown_setting(("tables",), "", [source])])
     refuse_open_settings(source, ((name,) for name in values if name in FIELDS and name != "seal_keys"))
     return source
@@ -99,9 +99,9 @@ def _read_secrets(path: Path) -> SettingSource:
 
 def refuse_open_settings(secrets: SettingSource, paths: Iterable[tuple[str, ...]], *table: str) -> None:
     """Raises `WrongSettings` for these paths in the secrets file, which are not secrets."""
-    said = "only secrets may stand in this file; write it in"
+    rule = "this file may only contain secrets; set it in"
     sentences = [
-        f"{secrets.place_of((*table, *path))}: {said} {CONFIG_FILE} or {PREFIX}{'__'.join((*table, *path)).upper()}"
+        f"{secrets.place_of((*table, *path))}: {rule} {CONFIG_FILE} or {PREFIX}{'__'.join((*table, *path)).upper()}"
         for path in paths
     ]
     if sentences:
@@ -140,27 +140,27 @@ def _read_config() -> SettingSource:
         values = _check_names(tomllib.loads(path.read_text("utf-8")), path.name)
     if "seal_keys" in values:
         raise WrongSettings(
-            [f"seal_keys in {path.name}: this file is one to share; keep keys in {SECRETS_FILE} or {PREFIX}SEAL_KEYS"]
+            [f"seal_keys in {path.name}: this file may be shared; put keys in {SECRETS_FILE} or {PREFIX}SEAL_KEYS"]
         )
     return SettingSource(values, file=path.name)
 
 
 @contextmanager
 def _settings_errors(path: Path) -> Iterator[None]:
-    """Turns errors in reading a file into `WrongSettings`."""
+    """Convert errors in reading a file into `WrongSettings`."""
     try:
         yield
     except tomllib.TOMLDecodeError as error:
         # The message has a line, a column and perhaps a character; never a value.
-        raise WrongSettings([f"{path.name} is no TOML: {error}"]) from None
+        raise WrongSettings([f"{path.name} is not TOML: {error}"]) from None
     except UnicodeDecodeError:
-        raise WrongSettings([f"{path.name} is no TOML: it is not UTF-8"]) from None
+        raise WrongSettings([f"{path.name} is not TOML: it is not UTF-8"]) from None
     except OSError as error:
         raise WrongSettings([f"{path}: cannot be read ({error.strerror or error})"]) from None
 
 
 def _check_names(values: dict[str, Any], file: str) -> dict[str, Any]:
-    """Raises `WrongSettings` for an unknown name. Tables pass: they belong to kits, which are not known yet."""
+    """Raises `WrongSettings` for an unknown name. Tables pass: they belong to kits, which are not loaded yet."""
     for name, value in values.items():
         if name not in FIELDS and not isinstance(value, dict):
             raise WrongSettings([unknown_setting((name,), nearest(name, FIELDS), [SettingSource(values, file=file)])])
@@ -179,8 +179,7 @@ def merge_deep(into: dict[str, Any], *others: Mapping[str, Any]) -> dict[str, An
     """Merge nested tables into the first; later ones win."""
     for other in others:
         for name, value in other.items():
-            there = into.get(name)
-            into[name] = (
-                merge_deep(dict(there), value) if isinstance(there, Mapping) and isinstance(value, Mapping) else value
-            )
+            old = into.get(name)
+            are_tables = isinstance(old, Mapping) and isinstance(value, Mapping)
+            into[name] = merge_deep(dict(old), value) if are_tables else value
     return into

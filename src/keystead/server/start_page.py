@@ -1,4 +1,4 @@
-"""The start page: what Keystead is, which kits run on which stores, and what to try first."""
+"""The start page: the running kits, their stores, and first steps."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -9,11 +9,11 @@ from keystead.server.page_templates import TEMPLATES
 from keystead.server.quickstart import first_steps
 from keystead.server.settings import Settings
 
-TABLES: Final = " tables"  # beside the roles, none of which is called so: they are identifiers
+TABLES: Final = " tables"  # cannot be a role, because roles are identifiers
 
 
 class StoreRow(NamedTuple):
-    """A store, the roles it has, and why it does not answer."""
+    """A store, its roles, and why it does not answer."""
 
     roles: str
     url: str
@@ -21,20 +21,20 @@ class StoreRow(NamedTuple):
 
 
 class KitCard(NamedTuple):
-    """A kit that runs, as the page shows it."""
+    """A running kit."""
 
     name: str
     doc: str
     route_count: int
     key_count: int
-    stores: str  # where its families live, where that is not the default
+    stores: str  # roles of its families other than the default
     examples: Sequence[Example]
 
 
 def render_start_page(state: Any, problems: Mapping[str, str | None], header: PageHeader | None) -> str:
-    """The page as HTML. `problems` says of each role and of `TABLES` why it does not answer.
+    """The page as HTML. `problems` has the reason why each role, and `TABLES`, does not answer.
 
-    Strangers see it in production, so there it says whether the stores answer, and nothing else of them.
+    In production the page is public, so it only shows whether the stores answer.
     """
     settings: Settings = state.settings
     stores = _stores(state, problems) if settings.development else _states(problems)
@@ -52,7 +52,7 @@ def render_start_page(state: Any, problems: Mapping[str, str | None], header: Pa
 
 
 def _stores(state: Any, problems: Mapping[str, str | None]) -> list[StoreRow]:
-    """Each store once, with all its roles. One that is not open yet has no URL that could be shown."""
+    """Each store once, with all its roles. A store that is not open yet has no URL to show."""
     roles: dict[str, list[str]] = {}
     for role, store in state.stores.items():
         roles.setdefault(store.url, []).append(role)
@@ -63,7 +63,7 @@ def _stores(state: Any, problems: Mapping[str, str | None]) -> list[StoreRow]:
 
 
 def _states(problems: Mapping[str, str | None]) -> list[StoreRow]:
-    """Whether each role is answered, without a word on where and why not."""
+    """Whether the store of each role answers, without its URL."""
     return [StoreRow(role.strip(), "", problem) for role, problem in problems.items()]
 
 

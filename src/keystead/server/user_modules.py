@@ -1,15 +1,14 @@
-"""Programs of the user, found in the folder that Keystead was started in."""
+"""User modules, imported from the working directory."""
 
 import os
 import sys
 
 
 def find_modules_here() -> None:
-    """Let modules in the working directory be imported, where nothing installed has their name.
+    """Allow imports from the current working directory, after all installed modules.
 
-    A console script does not look there, and whoever names a module of their own expects it. It is looked at last, and
-    only for them: a `queue.py` that lies there must not run in the place of the standard library's. It is the folder of
-    this moment, whatever the working directory is later.
+    Console scripts do not search it, but users who name a module expect it. It comes last, and only for them: a local
+    `queue.py` must not replace the standard library's.
     """
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:

@@ -227,7 +227,7 @@ async def test_json_has_camel_case_names_only(office: Office) -> None:
     event = {"kind": "assigned", "id": "e", "item": ITEM}
     for wrong in ({**event, "actor_id": BEN}, {**event, "item": {**ITEM, "assignee_id": BEN}}):
         refused = await office.http.post("/api/events", json=wrong, headers=office.token(ANN))
-        assert (refused.status_code, refused.json()["error"]) == (400, "the body has a field that is not known")
+        assert (refused.status_code, refused.json()["error"]) == (400, "the body has an unknown field")
 
 
 async def test_what_is_wrong_with_a_deadline_is_said_without_internals(office: Office) -> None:

@@ -14,7 +14,7 @@ from tests.parts.admission.conftest import ANN, App, here
 from tests.parts.jwt.test_revoked import Down
 
 NO_TOKEN = 'Bearer realm="api"'
-INVALID = 'Bearer realm="api", error="invalid_token", error_description="The token is not valid, or no longer."'
+INVALID = 'Bearer realm="api", error="invalid_token", error_description="The token is invalid, expired or revoked."'
 
 
 async def asked(app: App, *authorization: str) -> Admitted[object] | Challenge:
@@ -56,7 +56,7 @@ async def test_whatever_is_wrong_with_a_token_the_same_is_said(store: Store, cap
     answers.append(await asked(app, f"Bearer {ended}"))
     expected = {"www-authenticate": INVALID, "cache-control": "no-store"}
     for answer in answers:
-        assert answer == Challenge(401, "INVALID_TOKEN", "The token is not valid, or no longer.", expected)
+        assert answer == Challenge(401, "INVALID_TOKEN", "The token is invalid, expired or revoked.", expected)
     told = [record for record in caplog.records if record.name == "keystead.security"]
     assert [record.__dict__["reason"] for record in told] == [
         *(["malformed"] * 5),

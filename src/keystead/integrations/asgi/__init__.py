@@ -1,4 +1,4 @@
-"""Sessions and bearer tokens for your own Starlette, FastAPI or Litestar application, or any other that speaks ASGI."""
+"""Sessions and bearer tokens for Starlette, FastAPI, Litestar and any other ASGI application."""
 
 from keystead.extras import from_extra
 

@@ -1,4 +1,4 @@
-"""The middleware for bearer tokens: it authenticates every request."""
+"""Bearer token middleware: it authenticates every request."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Chosen: TypeAlias = "Admission[T] | Callable[[Scope], Admission[T]]"
 
 
 class BearerMiddleware(Generic[T]):
-    """Lets in who comes with a token that counts: `request.state.admitted` is an `Admitted`, with claims and user.
+    """Admits requests with a valid token: `request.state.admitted` is an `Admitted`, with claims and user.
 
         app.add_middleware(BearerMiddleware, admission=lambda scope: scope["app"].state.admission, skip=["/login"])
 
-    admission   who is let in, or a function that finds it for a request, where it is made when the application starts
-    realm       what the token is asked for, in the header `WWW-Authenticate`
-    required    whether a request without any token is refused; without that, `admitted` is None for it. A token that
-                does not count is refused in any case
-    skip        paths that nobody needs a token for, each with all that is below it: `/login`, and not `/login-as`.
-                There is no `admitted` there
+    admission   the Admission, or a function of the scope that returns it, if it is created at startup
+    realm       the protection space named in the header `WWW-Authenticate`
+    required    whether a request without a token is refused. If false, its `admitted` is None. An invalid token is
+                always refused
+    skip        paths that need no token, each with everything below it: `/login` does not include `/login-as`. Their
+                requests have no `admitted`
 
-    Whoever is not let in does not reach the application: 401 with `WWW-Authenticate` as in RFC 6750, or 503 with
-    `Retry-After` while nobody can say whether the token counts. A WebSocket is closed before it is accepted.
+    Refused requests do not reach the application: 401 with `WWW-Authenticate` as in RFC 6750, or 503 with `Retry-After`
+    while the token cannot be checked. A WebSocket is closed before it is accepted.
     """
 
     def __init__(
@@ -70,14 +70,14 @@ class BearerMiddleware(Generic[T]):
 
 
 def admitted_of(request: HasScope, user: type[T]) -> Admitted[T]:
-    """Who sends a request: what `request.state.admitted` is, and type checkers know who the user is.
+    """`request.state.admitted`, typed with the class of the user.
 
-    Raises LookupError where the middleware let nobody in, TypeError where users are something else.
+    Raises LookupError if the middleware admitted no user, TypeError if users are of another class.
     """
     found: Any = (request.scope.get("state") or {}).get("admitted")
     if not isinstance(found, Admitted):
         raise LookupError(
-            "nobody was let in here: add BearerMiddleware with required=True, or take the path out of skip"
+            "no user was admitted here: add BearerMiddleware with required=True, or remove the path from skip"
         )
     if not isinstance(found.user, user):
         raise TypeError(f"users are {type(found.user).__name__} here, not {user.__name__}")

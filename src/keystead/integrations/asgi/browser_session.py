@@ -29,31 +29,30 @@ _WITHOUT_BODY: Final = frozenset({204, 304})
 
 
 class SignedOut(Exception):
-    """A route needs a session, and there is none. Unless the application catches it, the answer is a 401."""
+    """A route needs a session, and there is none. Unless the application catches it, the response is a 401."""
 
 
 @dataclass(frozen=True)
 class Cookies:
-    """The two cookies of an application: the token of its session, and the one against forged requests."""
+    """The session cookie and the CSRF cookie of an application."""
 
     session: Cookie
     csrf: Cookie
 
 
 class BrowserSession(Generic[R]):
-    """What `request.state.session` is: the session of this browser. True: somebody is signed in.
+    """The session of this browser, as `request.state.session`. Truthy if a user is signed in.
 
-    `data`, `id`, `user` and `gone` were read when the request came, in one round trip. A verb writes at once, and its
-    cookie goes out with the answer: so `start` and `rotate` come before the answer begins, and cannot be done on a
-    WebSocket. Once any of it was looked at, the answer says `Cache-Control: no-store`, unless the application says
-    something else there; and so does an answer that is streamed to a browser with cookies, for it may still come to
-    look. (Streamed: it has no Content-Length.)
+    `data`, `id`, `user` and `gone` are read when the request arrives, in one round trip. A verb writes immediately, and
+    its cookie is sent with the response: so call `start` and `rotate` before the response begins, and not on a
+    WebSocket. A response is sent with `Cache-Control: no-store` once the session was read, unless the application sets
+    that header; so is a streamed response (without Content-Length) to a browser with cookies, which may read it later.
 
-    Only a verb that signs out takes the cookie away. A token that turns out to be dead stays with the browser, where it
-    does no harm: an answer that took it away could come after that of a login in another tab, and take the new one.
+    Only verbs that sign out delete the cookie. A dead token stays in the browser: a response that deletes it could
+    arrive after a login in another tab, and delete the new one.
 
-    What has ended stays so: a verb of a request that is under way does not revive it, and says that it is gone. A verb
-    raises StoreUnavailable where the store does not answer, which is a 503 where the application does not catch it.
+    An ended session stays ended: a verb of a concurrent request does not revive it, and reports that it is gone. A verb
+    raises StoreUnavailable during an outage, which is a 503 unless the application catches it.
     """
 
     __slots__ = (
@@ -61,7 +60,7 @@ class BrowserSession(Generic[R]):
         "_cookie_header",
         "_cookies",
         "_csrf",
-        "_excuse",
+        "_failure",
         "_is_http",
         "_live",
         "_reason",
@@ -93,7 +92,7 @@ class BrowserSession(Generic[R]):
         self._csrf: str | None = None
         self._begun = self._replaced = self._used = False
         self._set_cookies: dict[str, str] = {}
-        self._excuse: tuple[BaseException, Refusal] | None = None
+        self._failure: tuple[BaseException, Refusal] | None = None
         self._live: Live[R] | None = None
         self._reason: Reason | None = None
         if found:
@@ -101,19 +100,16 @@ class BrowserSession(Generic[R]):
         elif found is not None:
             self._lose(found.reason)
 
-    # --- what was read -------------------------------------------------------------------------------------
+    # --- reading -------------------------------------------------------------------------------------------
 
     def __bool__(self) -> bool:
-        """Whether somebody is signed in."""
+        """Whether a user is signed in."""
         self._used = True
         return self._live is not None
 
     @property
     def data(self) -> R | None:
-        """The data of the session; None if nobody is signed in.
-
-        It is a copy: change the session by `update` or `change`.
-        """
+        """The data of the session; None if no user is signed in. It is a copy: change it with `update` or `change`."""
         self._used = True
         return None if self._live is None else self._live.session
 
@@ -131,25 +127,25 @@ class BrowserSession(Generic[R]):
 
     @property
     def gone(self) -> Reason | None:
-        """Why the session is no more whose token the browser still had: `expired`, `evicted`, `revoked`, `unknown` or
-        `unreadable`. None: it is alive, or there was no token."""
+        """Why the session of the browser's token has ended: `expired`, `evicted`, `revoked`, `unknown` or `unreadable`.
+        None if it is alive, or there was no token."""
         self._used = True
         return self._reason
 
     def require(self) -> R:
-        """The data of the session. Raises SignedOut if nobody is signed in."""
+        """The data of the session. Raises SignedOut if no user is signed in."""
         data = self.data
         if data is None:
-            signed_out = SignedOut("nobody is signed in")
-            self._excuse = signed_out, Refusal(401, "SIGNED_OUT", "You are not signed in, or no longer.")
+            signed_out = SignedOut("no user is signed in")
+            self._failure = signed_out, Refusal(401, "SIGNED_OUT", "You are not signed in.")
             raise signed_out
         return data
 
     @property
     def csrf_token(self) -> str:
-        """What a request that changes something must send back, in the header `x-csrf-token` or in the field `csrf`.
+        """The CSRF token, which unsafe requests must send in the header `x-csrf-token` or in the field `csrf`.
 
-        A browser that has none gets one, in a cookie that lasts until it is closed.
+        A browser without one gets a new one, in a cookie that lasts until the browser is closed.
         """
         self._used = True
         if self._csrf is None:
@@ -163,25 +159,24 @@ class BrowserSession(Generic[R]):
     # --- signing in and out --------------------------------------------------------------------------------
 
     async def start(self, session: R) -> R:
-        """Sign in the user whom `session` names: always a new session with a new token, whatever the browser sent.
+        """Sign in the user of `session`: always a new session with a new token (no session fixation).
 
-        The session that it came with, if any, ends first. Raises CapReached where the policy refuses one more.
+        The browser's current session, if any, ends first. Raises CapReached if the policy refuses another one.
         """
         self._refuse_without_cookies("start")
         await self.end()
         new = await self._try(self._sessions.create(session))
         found = await self._try(self._sessions.read(new.token))
-        if isinstance(found, Gone):  # ended from elsewhere in this very moment
+        if isinstance(found, Gone):  # a concurrent request has ended it
             self._lose(found.reason)
         else:
-            self._hold(new.token, found)
+            self._adopt(new.token, found)
         return new.session
 
     async def rotate(self) -> bool:
-        """Give the browser a new token for the same session, as after a change of rights. False: there is none.
+        """Replace the token of the session, for example after a change of rights. False if there is no session.
 
-        Requests that are under way may come with the old token for `policy.grace`. Of several that rotate at one
-        moment one does so, and the others leave it at that.
+        Concurrent requests may use the old token for `policy.grace`. Of several concurrent rotations one takes effect.
         """
         self._refuse_without_cookies("rotate")
         if self._token is None or self._live is None:
@@ -189,11 +184,11 @@ class BrowserSession(Generic[R]):
         new = await self._try(self._sessions.rotate(self._token))
         if isinstance(new, Gone):
             return await self.reread()
-        self._hold(new.token, replace(self._live, id=new.id, session=new.session, aged=False))
+        self._adopt(new.token, replace(self._live, id=new.id, session=new.session, aged=False))
         return True
 
     async def end(self) -> bool:
-        """Sign out: end the session for good and take the cookie away. False: there was none, or it had ended."""
+        """Sign out: end the session and delete the cookie. False if there was no session, or it had ended."""
         token = self._token
         if token is None:
             return False
@@ -202,7 +197,7 @@ class BrowserSession(Generic[R]):
         return ended
 
     async def end_one(self, id: str) -> bool:
-        """End one session of this user by the id that `all` shows. False if the user has none of this id."""
+        """End one session of this user by its id, from `all`. False if the user has no such session."""
         live = self._live
         if live is None:
             return False
@@ -211,13 +206,13 @@ class BrowserSession(Generic[R]):
         return await self._try(self._sessions.revoke_id(live.user, id))
 
     async def end_others(self) -> int:
-        """End all other sessions of this user; how many there were."""
+        """End all other sessions of this user. Returns their number."""
         if self._token is None or self._live is None:
             return 0
         return await self._try(self._sessions.revoke_others(self._token))
 
     async def end_all(self) -> int:
-        """End all sessions of this user, this one too; how many there were. One atomic write."""
+        """End all sessions of this user, including this one, in one atomic write. Returns their number."""
         live = self._live
         if live is None:
             return 0
@@ -226,33 +221,33 @@ class BrowserSession(Generic[R]):
         return ended
 
     async def all(self) -> list[Live[R]]:
-        """The sessions of this user that are alive, the latest login first; empty if nobody is signed in."""
+        """The live sessions of this user, latest login first; empty if no user is signed in."""
         self._used = True
         live = self._live
         return [] if live is None else await self._try(self._sessions.list_for(live.user))
 
-    # --- what it holds -------------------------------------------------------------------------------------
+    # --- changing data -------------------------------------------------------------------------------------
 
     async def update(self, **fields: Any) -> R | None:
-        """Change some fields and leave the others, whoever changes those at the same moment. What it holds then.
+        """Change some fields, and return the new data. Concurrent changes of other fields are kept.
 
-        None: nobody is signed in, or no longer; then nothing was written. Raises BadValue for an unknown field.
+        None if no user is signed in any more; then nothing was written. Raises BadValue for an unknown field.
         """
-        return None if self._token is None else await self._keep_result(self._sessions.update(self._token, **fields))
+        return None if self._token is None else await self._apply(self._sessions.update(self._token, **fields))
 
     async def change(self, function: Callable[[R], R]) -> R | None:
-        """Change what the session holds by a function of its newest state, which may be called several times.
+        """Change the data by a function of its latest state, which may be called several times.
 
-        None: nobody is signed in, or no longer; then nothing was written.
+        None if no user is signed in any more; then nothing was written.
         """
-        return None if self._token is None else await self._keep_result(self._sessions.change(self._token, function))
+        return None if self._token is None else await self._apply(self._sessions.change(self._token, function))
 
     async def reread(self) -> bool:
-        """Read the session again, as on a WebSocket that stays open for long. False: it has ended meanwhile."""
-        return self._token is not None and await self._keep_result(self._sessions.read(self._token)) is not None
+        """Read the session again, for example on a long-lived WebSocket. False if it has ended."""
+        return self._token is not None and await self._apply(self._sessions.read(self._token)) is not None
 
-    async def _keep_result(self, doing: Awaitable[Live[R] | Gone]) -> R | None:
-        found = await self._try(doing)
+    async def _apply(self, operation: Awaitable[Live[R] | Gone]) -> R | None:
+        found = await self._try(operation)
         self._used = True
         if isinstance(found, Gone):
             self._lose(found.reason)
@@ -262,8 +257,8 @@ class BrowserSession(Generic[R]):
 
     # --- cookies -------------------------------------------------------------------------------------------
 
-    def _hold(self, token: str, live: Live[R]) -> None:
-        """From now on this is the session, and the browser gets its token, for as long as the session can last."""
+    def _adopt(self, token: str, live: Live[R]) -> None:
+        """Make this the current session, and set its cookie for as long as the session can last."""
         self._token, self._live, self._reason = token, live, None
         dated: Any = live.session
         left_ms = deadline_ms(dated.created_at) + self._sessions.policy.absolute_ms - deadline_ms(dated.last_seen_at)
@@ -281,49 +276,50 @@ class BrowserSession(Generic[R]):
 
     def _refuse_without_cookies(self, what: str) -> None:
         if not self._is_http:
-            raise RuntimeError(f"{what} gives the browser a cookie, which a WebSocket cannot; do it in a request")
+            raise RuntimeError(f"{what} sets a cookie, which a WebSocket cannot do; call it in an HTTP request")
         if self._begun:
-            raise RuntimeError(f"{what} gives the browser a cookie; do it before the answer begins")
+            raise RuntimeError(f"{what} sets a cookie; call it before the response begins")
 
-    async def _try(self, doing: Awaitable[T]) -> T:
+    async def _try(self, operation: Awaitable[T]) -> T:
+        """Run an operation. Remember its error, so that an uncaught one gets the right response."""
         try:
-            return await doing
+            return await operation
         except KeysteadError as error:
             code = code_of(error)
             if isinstance(error, Unreadable):
                 log_unreadable(None, error)
-            if code not in ("INTERNAL", "BAD_REQUEST"):  # else it is a fault of the program
-                self._excuse = error, refusal_with(code)
+            if code not in ("INTERNAL", "BAD_REQUEST"):  # those are bugs of the program
+                self._failure = error, refusal_with(code)
             raise
 
     # --- for the middleware --------------------------------------------------------------------------------
 
     @property
     def held(self) -> R | None:
-        """The data, without counting as use of the session."""
+        """The data. Unlike `data`, this does not make the response uncacheable."""
         return None if self._live is None else self._live.session
 
-    def sending(self, message: Message) -> Awaitable[None]:
-        """Send a message of the application, with the headers that are due."""
+    def send(self, message: Message) -> Awaitable[None]:
+        """Send a message of the application, with cookies and cache headers added."""
         send = self._send
         if self._begun:
-            return _nothing() if self._replaced else send(message)
+            return _drop() if self._replaced else send(message)
         if message["type"] == "http.response.start":
-            # A framework that makes a 500 of every error has done so with one that we can say more exactly.
-            if message["status"] == 500 and self._excuse is not None:
-                return self._respond(self._excuse[1])
+            # Some frameworks turn every error into a 500; replace it with the more specific response.
+            if message["status"] == 500 and self._failure is not None:
+                return self._respond(self._failure[1])
             self._begun = True
             if self._used or self._set_cookies or (self._cookie_header and _is_streamed(message)):
                 message = {**message, "headers": self._headers(message.get("headers", ()))}
         return send(message)
 
     async def respond_to(self, error: BaseException) -> bool:
-        """Respond instead of the application, which raised this; False: that is its own matter, or it is too late."""
+        """Respond to an error that the application raised. False if it is not ours, or the response has begun."""
         if self._replaced:
             return True
-        if self._begun or not self._is_http or self._excuse is None or self._excuse[0] is not error:
+        if self._begun or not self._is_http or self._failure is None or self._failure[0] is not error:
             return False
-        await self._respond(self._excuse[1])
+        await self._respond(self._failure[1])
         return True
 
     async def _respond(self, refusal: Refusal) -> None:
@@ -331,7 +327,7 @@ class BrowserSession(Generic[R]):
         await send_refusal({"type": "http"}, self._send, refusal, self._cookie_headers())
 
     def _headers(self, given: Any) -> list[Header]:
-        if self._set_cookies:  # never to be kept by anybody, whatever the application says
+        if self._set_cookies:  # must never be cached, even if the application allows it
             return [*(one for one in given if one[0] != _CACHE_CONTROL), _NO_STORE, *self._cookie_headers()]
         headers = list(given)
         for name, _ in headers:
@@ -344,7 +340,7 @@ class BrowserSession(Generic[R]):
         return [(b"set-cookie", value.encode("latin-1")) for value in self._set_cookies.values()]
 
     def __deepcopy__(self, memo: object) -> Self:
-        """Itself: frameworks may copy the state of a request, and there is one session."""
+        """Return itself: frameworks may copy the request state, but there is only one session."""
         return self
 
     def __repr__(self) -> str:
@@ -352,9 +348,9 @@ class BrowserSession(Generic[R]):
 
 
 def _is_streamed(start: Message) -> bool:
-    """Whether a body may come whose end the application does not know yet."""
+    """Whether a body of unknown length may follow."""
     return start["status"] not in _WITHOUT_BODY and all(name != _CONTENT_LENGTH for name, _ in start.get("headers", ()))
 
 
-async def _nothing() -> None:
-    """Drops the rest of a response that was replaced."""
+async def _drop() -> None:
+    """Drop the rest of a response that was replaced."""

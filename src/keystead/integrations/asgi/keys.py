@@ -15,7 +15,7 @@ _ENDS_ARE_KEPT = "1d"
 
 
 class SessionKeys(Keyspace, Generic[R]):
-    """What every keyspace that `session_keys` makes has. It is declared there, because the model comes with it."""
+    """The families of every keyspace that `session_keys` makes, which declares them for its model."""
 
     session: Value[R]
     user_sessions: Set[str]
@@ -24,10 +24,10 @@ class SessionKeys(Keyspace, Generic[R]):
 
 
 def session_keys(model: type[R], policy: Policy | None = None, *, prefix: str = "app") -> type[SessionKeys[R]]:
-    """The keyspace of sessions that hold `model`: each session, each user's list of them, and where and why they went.
+    """The keyspace of sessions with this `model`: the sessions, each user's list, successors and end reasons.
 
-    Give it a name in a module of yours, and `keystead check`, `docs` and `doctor` work on it. Two applications that
-    share a store have different prefixes. Raises BadDeclaration for a model that is no SessionRecord.
+    Assign it to a name in your module, so that `keystead check`, `docs` and `doctor` work on it. Applications sharing
+    a store need different prefixes. Raises BadDeclaration if `model` is not a SessionRecord.
     """
     if not issubclass(model, SessionRecord):
         raise BadDeclaration(f"the model of a session inherits from keystead.parts.sessions.SessionRecord, not {model}")
@@ -41,29 +41,29 @@ def session_keys(model: type[R], policy: Policy | None = None, *, prefix: str = 
             listed_in=link("user_sessions", admits=True),
             member_of="user:{uid}",
             tag="sid",
-            doc="A session of a browser. `sid` is the digest of the token in its cookie. It counts only while the set "
-            "of its user names it.",
+            doc="A browser session. `sid` is the digest of the token in its cookie. It is valid only while the set of "
+            "its user contains it.",
         ),
         "user_sessions": Set(
             f"{prefix}:user:{{uid}}:sessions",
             str,
             lifetime=while_used,
             member_of="user:{uid}",
-            doc="The sessions of a user that are alive, by `sid`. Deleting it ends all of them.",
+            doc="The live sessions of a user, by `sid`. Deleting it ends all of them.",
         ),
         "session_successor": Value(
             f"{prefix}:next:{{sid:token}}",
             Successor,
             lifetime=after(_ms(policy.grace_ms)),
             tag="sid",
-            doc="Where a session went when its token was rotated, for requests that were under way.",
+            doc="The successor of a session whose token was rotated, for concurrent requests.",
         ),
         "session_end": Value(
             f"{prefix}:end:{{sid:token}}",
             Ended,
             lifetime=after(_ENDS_ARE_KEPT),
             tag="sid",
-            doc="Why a session was ended from elsewhere, for the browser that still has its token.",
+            doc="Why a session was ended elsewhere, for the browser that still has its token.",
         ),
     }
     named = {"__module__": model.__module__, "__doc__": f"Sessions in browsers, each a {model.__name__}."}
@@ -71,7 +71,7 @@ def session_keys(model: type[R], policy: Policy | None = None, *, prefix: str = 
 
 
 def sessions_of(keys: SessionKeys[R], policy: Policy | None = None) -> Sessions[R]:
-    """The sessions of such a keyspace."""
+    """`Sessions` for such a keyspace."""
     return Sessions(keys.session, policy, successors=keys.session_successor, ends=keys.session_end)
 
 

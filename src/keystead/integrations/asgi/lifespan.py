@@ -1,4 +1,4 @@
-"""The sessions of an application: bound to their store when it starts, or with the first request."""
+"""Opens the session store of an application at startup, or with the first request."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ R = TypeVar("R", bound=BaseModel)
 
 
 class SessionsLifespan(Generic[R]):
-    """`ours` is a store to open and to close here; None: somebody else does. `bind` is called once it is open, because
-    only then it knows what it guarantees."""
+    """`ours` is the store to open and close here; None if the application does. `bind` is called once it is open,
+    because only then its guarantees are known."""
 
     def __init__(self, ours: Store | None, bind: Callable[[], Sessions[R]]) -> None:
         self.sessions: Sessions[R] | None = None  # once they are bound
@@ -42,10 +42,9 @@ class SessionsLifespan(Generic[R]):
                 await self._ours.close()
 
     async def run(self, app: App, scope: Scope, receive: Receive, send: Send) -> None:
-        """The life of the application, with the store open from before its start until after its end.
+        """Run the lifespan of the application, with the store open from before startup until after shutdown.
 
-        An application that knows nothing of lifespans is given one. If the store cannot be opened, the server says so
-        and the application does not start.
+        Works for applications without lifespan support too. If the store cannot be opened, startup fails.
         """
         if self._ours is None:
             return await app(scope, receive, send)
@@ -55,13 +54,13 @@ class SessionsLifespan(Generic[R]):
         except Exception as error:
             await self.close()
             return await send({"type": "lifespan.startup.failed", "message": f"sessions: {error}"})
-        has_asked = False
+        has_received = False
 
         async def receive_again() -> Message:
-            nonlocal has_asked
-            if has_asked:
+            nonlocal has_received
+            if has_received:
                 return await receive()
-            has_asked = True
+            has_received = True
             return startup
 
         async def send_and_close(message: Message) -> None:
@@ -72,11 +71,11 @@ class SessionsLifespan(Generic[R]):
         try:
             await app(scope, receive_again, send_and_close)
         except BaseException as error:
-            # One that knows nothing of lifespans raises an error before it asks for a message; all else is its own.
-            if has_asked or not isinstance(error, Exception):
+            # An application without lifespan support raises before it receives a message; other errors pass.
+            if has_received or not isinstance(error, Exception):
                 await self.close()
                 raise
-        if not has_asked:  # it did not even want to know what the message was
+        if not has_received:  # the application returned without lifespan support
             await send({"type": "lifespan.startup.complete"})
             await receive()
             await send_and_close({"type": "lifespan.shutdown.complete"})

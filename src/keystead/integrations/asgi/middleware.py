@@ -1,4 +1,4 @@
-"""The middleware: who is signed in, for every request; and which cookies go out with its answer."""
+"""Session middleware: it loads the session of each request, and sets cookies on the response."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class SessionMiddleware:
 
         app.add_middleware(SessionMiddleware, store="redis://localhost", model=Visit, policy=AAL2)
 
-    store            a URL, which is opened when the application starts (or with the first request, where its server
-                     tells no start) and closed when it ends; or a Store that you open and close yourself
-    model            what a session holds: a class that inherits from SessionRecord
-    policy           how long sessions live, and how many a user may have
-    prefix           begins the keys, `app:sess:…`; two applications in one store have different ones
-    seal             the keys of sealed fields of the model
-    sessions         instead of all these: Sessions of a keyspace of your own, whose store you open
+    store            a URL, opened at startup (or with the first request, if the server has no lifespan) and closed at
+                     shutdown; or a Store that you open and close yourself
+    model            the data of a session: a subclass of SessionRecord
+    policy           session lifetimes, and the maximum number per user
+    prefix           the prefix of the keys, `app:sess:…`; applications that share a store need different ones
+    seal             the key ring for sealed fields of the model
+    sessions         instead of all these: Sessions of your own keyspace, whose store you open
     cookie           the name of the cookie, after `__Host-`
-    development      browsers come by plain http: cookies are neither Secure nor have they the prefix `__Host-`
-    skip             beginnings of paths that have no session, such as `/static/`
-    csrf             whether requests that change something must send the CSRF token back
-    csrf_exempt      beginnings of paths that need not, such as webhooks
+    development      for plain http: cookies are not Secure and have no `__Host-` prefix
+    skip             path prefixes without a session, such as `/static/`
+    csrf             whether unsafe requests must send the CSRF token
+    csrf_exempt      path prefixes without CSRF protection, such as webhooks
     trusted_origins  other origins whose pages may send requests, such as `https://www.example.com`
 
-    A request with a cookie costs one round trip. A token that names no session is treated as none: nothing is stored,
-    and `keystead.security` logs it; its cookie stays until a login replaces it or a logout takes it away. A store that
-    does not answer is a 503 with Retry-After, and never taken for signed out.
+    A request with a cookie costs one round trip. An unknown token counts as signed out: nothing is stored, and
+    `keystead.security` logs it; its cookie stays until a login replaces it or a logout deletes it. A store outage is a
+    503 with Retry-After, and never counts as signed out.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class SessionMiddleware:
         session = BrowserSession(sessions, self._cookies, cookies, send, is_http, token, found)
         scope.setdefault("state", {})["session"] = session
         try:
-            await self.app(scope, receive, session.sending if is_http else send)
+            await self.app(scope, receive, session.send if is_http else send)
         except Exception as error:
             if not await session.respond_to(error):
                 raise
@@ -131,11 +131,11 @@ class SessionMiddleware:
         return token
 
     async def close(self) -> None:
-        """Close the store, where the server tells the application no end. The next request opens it again."""
+        """Close the store, for servers without lifespan. The next request opens it again."""
         await self._lifespan.close()
 
     async def _refuse_forged(self, scope: Scope, cookies: str, body: BodyAhead) -> None:
-        """Raises Refusal unless a page of this site, or of a trusted one, made the request and sent the CSRF token."""
+        """Raises Refusal unless a page of this site or a trusted origin made the request and sent the CSRF token."""
         if self._csrf_exempt and scope["path"].startswith(self._csrf_exempt):
             return
         headers, cookie = Headers(scope=scope), self._cookies.csrf
@@ -144,14 +144,14 @@ class SessionMiddleware:
         if scope["type"] == "websocket":  # a page cannot send a header with it
             return
         kept, given = cookie.read(cookies), headers.get(rules.HEADER)
-        if given is None and rules.is_csrf_token(kept, kept):  # the body of a browser without a token is not read
+        if given is None and rules.is_csrf_token(kept, kept):  # without a cookie, the body need not be read
             given = await body.find(headers.get("content-type", ""), self._csrf_body_max_bytes)
         if not rules.is_csrf_token(given, kept):
-            raise rules.forged(cookie if self._development else None) if not body.is_cut else _body_too_large()
+            raise rules.csrf_refusal(cookie if self._development else None) if not body.is_cut else _body_too_large()
 
 
 def _body_too_large() -> Refusal:
-    sentence = "The body is too large to look for the field csrf in it; send the token in the header x-csrf-token."
+    sentence = "The body is too large to search for the field csrf; send the token in the header x-csrf-token."
     return Refusal(403, "CSRF", sentence)
 
 
@@ -166,7 +166,7 @@ def _lifespan(
     store: str | Store | None, model: type[R], policy: Policy | None, prefix: str, seal: KeyRing | None
 ) -> SessionsLifespan[R]:
     if store is None:
-        raise BadDeclaration('SessionMiddleware needs store="redis://…", or sessions=Sessions(…) of your own')
+        raise BadDeclaration('SessionMiddleware needs store="redis://…" or sessions=Sessions(…)')
     keyspace = session_keys(model, policy, prefix=prefix)
     # An invalid URL is an error here, not in the first request.
     opened = connect(store) if isinstance(store, str) else store
@@ -175,11 +175,11 @@ def _lifespan(
 
 
 def _log_gone(gone: Gone, scope: Scope) -> None:
-    """Neither the token nor its digest is in it."""
+    """Log without the token or its digest."""
     if gone.reason == "unknown":
-        _security.warning("a token that names no session was refused", extra=_event("unknown-token", scope))
+        _security.warning("an unknown session token was refused", extra=_event("unknown-token", scope))
     elif gone.reason == "unreadable":
-        _log.error("a session cannot be read; `keystead doctor` says which, and why")
+        _log.error("a session cannot be read; `keystead doctor` reports which, and why")
 
 
 def _event(name: str, scope: Scope) -> dict[str, object]:
@@ -189,5 +189,5 @@ def _event(name: str, scope: Scope) -> dict[str, object]:
 
 def _paths(option: str, paths: Sequence[str]) -> tuple[str, ...]:
     if isinstance(paths, str) or not all(path.startswith("/") for path in paths):
-        raise BadDeclaration(f'{option} takes beginnings of paths, as in {option}=["/static/"], not {paths!r}')
+        raise BadDeclaration(f'{option} takes path prefixes, as in {option}=["/static/"], not {paths!r}')
     return tuple(paths)

@@ -1,4 +1,4 @@
-"""From a request to its session, with the type that the application declared."""
+"""Typed access to the session of a request."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class HasScope(Protocol):
 
 
 def session_of(request: HasScope, model: type[R]) -> BrowserSession[R]:
-    """The session of a request: what `request.state.session` is, and type checkers know what it holds.
+    """`request.state.session`, typed with the model of its data.
 
-    Raises LookupError where the middleware did not see the request, TypeError where sessions hold another model.
+    Raises LookupError if the middleware did not handle the request, TypeError if sessions have another model.
     """
     session = (request.scope.get("state") or {}).get("session")
     if not isinstance(session, BrowserSession):
-        raise LookupError("this request has no session: add SessionMiddleware, or take its path out of skip")
+        raise LookupError("this request has no session: add SessionMiddleware, or remove its path from skip")
     held = session.held
     if held is not None and not isinstance(held, model):
         raise TypeError(f"sessions hold {type(held).__name__} here, not {model.__name__}")
@@ -37,12 +37,12 @@ def session_of(request: HasScope, model: type[R]) -> BrowserSession[R]:
 def require_session(model: type[R]) -> Callable[[HTTPConnection], BrowserSession[R]]:
     """For FastAPI: `session: Annotated[BrowserSession[Visit], Depends(require_session(Visit))]`.
 
-    Nobody signed in: the route is not called, and the answer is a 401.
+    If no user is signed in, the route is not called, and the response is a 401.
     """
 
-    def required(request: HTTPConnection) -> BrowserSession[R]:
+    def require(request: HTTPConnection) -> BrowserSession[R]:
         session = session_of(request, model)
         session.require()
         return session
 
-    return required
+    return require

@@ -1,7 +1,7 @@
-"""What ASGI passes around, besides `starlette.types`."""
+"""ASGI types besides `starlette.types`."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-App: TypeAlias = Callable[..., Awaitable[None]]  # each framework has types of its own for what it takes
+App: TypeAlias = Callable[..., Awaitable[None]]  # frameworks differ in their parameter types
 Header: TypeAlias = tuple[bytes, bytes]

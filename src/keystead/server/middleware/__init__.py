@@ -1,14 +1,14 @@
-"""Middleware around every route, each a plain ASGI application around the next. From the outside in:
+"""ASGI middleware around every route. From the outside in:
 
-`RequestLog`           the request id, a line in the log, the metrics
-`Forwarded`        who really asks, where a trusted proxy says so
-`SecurityHeaders`  headers that every answer carries
-`Cors`             which paths pages of other sites may use
-`ErrorGuard`            an answer where a route failed in a way that nobody expected
-`Head`             HEAD is GET without the body
-`TimeLimit`        no request takes for ever
-`BodyLimit`        no body is larger than is allowed
-`Visitor`          who looks at a page, for its header
+`RequestLog`       request id, access log, metrics
+`Forwarded`        client address and scheme behind a trusted proxy
+`SecurityHeaders`  security headers on every response
+`Cors`             cross-origin access to shared paths
+`ErrorGuard`       a response for unexpected errors
+`Head`             HEAD as GET without the body
+`TimeLimit`        request timeout
+`BodyLimit`        maximum body size
+`Visitor`          the signed-in user, for page headers
 """
 
 from keystead.server.middleware.body_limit import BodyLimit

@@ -1,4 +1,4 @@
-"""No body is larger than is allowed."""
+"""The maximum size of a request body."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ _DIGITS_MAX = 18  # more than any body that was ever sent
 
 
 class BodyLimit:
-    """Answers 413 immediately if Content-Length is too large; without one, as soon as the body exceeds the limit.
-
-    Nothing of a body that is too large is kept, and a route that reads it gets an error in the place of the rest.
-    """
+    """Responds with 413 immediately if Content-Length is too large; otherwise as soon as the body exceeds the limit,
+    which raises `TooLarge` in the route that reads it."""
 
     def __init__(self, app: ASGIApp, max_bytes: int, by_path: Mapping[str, int] | None = None) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Which paths pages of other sites may use, and which sites those are."""
+"""Cross-origin resource sharing (CORS) for the paths that kits share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-# Secrets come in headers and bodies that a page sends on purpose; never in cookies, which a browser sends by itself.
+# Secrets are sent in headers and bodies, never in cookies, which a browser would add to forged requests.
 ALLOWED_HEADERS: Final = ("authorization", "content-type", "x-owner-token", "x-edit-token")
 TOLD_HEADERS: Final = ("retry-after", "x-request-id")
 _METHODS: Final = ("GET", "HEAD", "POST")
@@ -17,14 +17,13 @@ _MAX_AGE_S: Final = 7200  # browsers remember a preflight for two hours at most
 
 
 class Cors:
-    """Lets pages of the named origins use the named paths, without cookies; all other paths stay this site's own.
+    """Lets pages of the given origins use the given paths, without cookies. All other paths stay same-origin.
 
-    A path that ends in a slash stands for all that is below it. `*` is any origin, and no origin at all leaves a path
-    this site's own. Errors carry the same headers as successes, so that a page can read why it was refused; this
-    stands outside of whatever answers them.
+    A path that ends in a slash includes everything below it. `*` is any origin; a path without origins stays
+    same-origin. Errors carry the same headers as successes, so that pages can read them.
 
-    Where any origin may, all are answered alike, whether they say one or not: a cache between here and them may keep
-    the answer to one for all others. Where only some may, each answer says that it depends on the origin.
+    With `*`, the response does not depend on the request's origin, so shared caches may store it. Otherwise it has
+    `Vary: Origin`.
     """
 
     def __init__(self, app: ASGIApp, shared: Mapping[str, Sequence[str]]) -> None:
@@ -55,7 +54,7 @@ class _Shared:
 
     def __init__(self, app: ASGIApp, origins: Sequence[str]) -> None:
         self._app = app
-        # Pictures and scripts are fetched without asking who may: this lets other sites show them.
+        # Images and scripts are fetched without CORS: this lets other sites embed them.
         self._always = {"cross-origin-resource-policy": "cross-origin"}
         self._is_for_all = "*" in origins
         if self._is_for_all:
@@ -78,6 +77,6 @@ class _Shared:
                 MutableHeaders(scope=message).update(self._always)
             await send(message)
 
-        # The framework tells `*` only to those who say an origin, and says then that the answer depends on it.
+        # Starlette sends `*` only to requests with an origin, and adds `Vary: Origin`.
         is_alike = self._is_for_all and scope["method"] != "OPTIONS"
         await (self._app if is_alike else self._by_origin)(scope, receive, send_with_policy)

@@ -1,4 +1,4 @@
-"""The last word: whatever goes wrong in a route, the client gets an answer and the log gets the reason."""
+"""Unexpected errors: the client gets a response, and the log the traceback."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from keystead.server.route_table import template_of
 
 
 class ErrorGuard:
-    """Answers an unexpected error with INTERNAL and the request id; the log has the traceback under that id.
+    """Responds to an unexpected error with INTERNAL and the request id, under which the log has the traceback.
 
-    An answer that has begun cannot be taken back: it is broken off, so that the client does not take it for whole.
+    A response that has begun is broken off, so that the client does not take it for complete.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -39,10 +39,10 @@ class ErrorGuard:
                 log_failure(error, request_id=request_id, route=template_of(scope))
             if begun:
                 raise BrokenOff from None
-            sentence = f"Something went wrong here; the log says more under the id {request_id}."
+            sentence = f"Something went wrong; the log has details under the id {request_id}."
             refusal = refusal_with(code, sentence if code == "INTERNAL" else "")
             await error_response(scope, refusal)(scope, receive, send)
 
 
 class BrokenOff(Exception):
-    """An answer that failed after it had begun. The server closes the connection on it."""
+    """A response failed after it had begun. The server closes the connection."""

@@ -10,10 +10,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 class Forwarded:
-    """Believes `X-Forwarded-For` and `X-Forwarded-Proto` of the addresses and networks that are allowed, of no others.
+    """Trusts `X-Forwarded-For` and `X-Forwarded-Proto` from the allowed addresses and networks only.
 
-    Of several addresses the last one that is not itself an allowed proxy is the client: those before it are the
-    client's own words.
+    The client is the last address that is not itself an allowed proxy: clients can forge those before it.
     """
 
     def __init__(self, app: ASGIApp, allow: Sequence[str]) -> None:
@@ -23,7 +22,7 @@ class Forwarded:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._allow and scope["type"] == "http" and self._is_allowed(_address((scope.get("client") or ("",))[0])):
             headers = Headers(scope=scope)
-            # The last one is the proxy's, also where it adds a line of its own to the one that the client sent.
+            # The last value is the proxy's, even if it adds a second header line.
             scheme = ",".join(headers.getlist("x-forwarded-proto")).rpartition(",")[2].strip().lower()
             if scheme in ("http", "https"):
                 scope["scheme"] = scheme
@@ -37,7 +36,7 @@ class Forwarded:
         for text in reversed(",".join(headers).split(",")):
             address = _address(text.strip())
             if address is None:
-                return found  # what stands before something unreadable cannot be trusted
+                return found  # addresses before an unreadable one cannot be trusted
             found = address
             if not self._is_allowed(address):
                 return found

@@ -25,8 +25,8 @@ class Head:
                 message = {"type": "http.response.body", "body": b""}
             await send(message)
 
-        # The extensions with which a server sends a file by itself are none of ours here.
-        # A route for which looking is not the same as using can tell them apart by `keystead.head`.
+        # Without extensions, so that the server does not send a file itself.
+        # Routes with side effects on GET can recognize HEAD by `keystead.head`.
         asked = {**scope, "method": "GET", "extensions": {}, "keystead.head": True}
         try:
             await self._app(asked, receive, send_without_body)

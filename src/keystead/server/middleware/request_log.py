@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from keystead.server.metrics import Metrics
 
 _SANE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # asked every few seconds by machines
+_QUIET: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # polled every few seconds
 
 
 class RequestLog:
     """Gives each request an id (`x-request-id`, the client's own if it is well-formed), and logs the outcome.
 
-    The line holds the template of the route, never the path, so no id and no query gets into the log.
+    The line has the template of the route, not the path, so no id or query gets into the log.
     """
 
     def __init__(self, app: ASGIApp, metrics: Metrics | None) -> None:
@@ -40,7 +40,7 @@ class RequestLog:
         request_id = given if _SANE_ID.fullmatch(given) else secrets.token_hex(12)
         scope.setdefault("state", {})["request_id"] = request_id
         method = method_of(scope)
-        status = 499  # where nothing is answered: the client went away first
+        status = 499  # no response: the client disconnected first
 
         async def send_and_note(message: Message) -> None:
             nonlocal status

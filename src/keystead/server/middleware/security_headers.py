@@ -16,15 +16,12 @@ SECURITY_HEADERS = {
 }
 
 
-# For a year a browser that was here once comes by https alone, also where somebody types the address without it.
+# For a year, browsers use https for this host even if the user types http.
 HSTS = {"strict-transport-security": "max-age=31536000"}
 
 
 class SecurityHeaders:
-    """Adds `SECURITY_HEADERS` to every HTTP answer; a header that a route set itself stays.
-
-    `https_only`: browsers reach this server by https and nothing else, which they are told to remember.
-    """
+    """Adds `SECURITY_HEADERS` to every response; headers set by a route win. `https_only` adds HSTS."""
 
     def __init__(self, app: ASGIApp, https_only: bool = False) -> None:
         self._app = app

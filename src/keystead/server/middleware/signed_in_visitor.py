@@ -15,9 +15,9 @@ from keystead.kits.identity import identify
 
 
 class Visitor:
-    """Asks who a request is from before it is answered, where a page may answer it: also one that says what is wrong.
+    """Identifies the user before a request that may be answered by a page, even an error page.
 
-    Whoever asks for JSON is asked by the route, if by anybody. Where nobody can say, the page names nobody.
+    JSON requests are identified by their route, if at all. If identification fails, the page shows no user.
     """
 
     def __init__(self, app: ASGIApp) -> None:

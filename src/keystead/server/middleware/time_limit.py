@@ -1,4 +1,4 @@
-"""No request takes for ever."""
+"""The time limit of requests."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from keystead.server.error_responses import error_response
 
 
 class TimeLimit:
-    """Cancels a request that takes too long, and answers TIMEOUT.
+    """Cancels a request that takes too long, and responds with TIMEOUT.
 
-    A stream of events (`text/event-stream`) may go on once it has begun. Any other route that is meant to take long
-    lifts the limit itself, by `request.state.time_limit.reschedule(None)`.
+    The limit does not apply to an event stream (`text/event-stream`) that has begun. Other long routes lift it with
+    `request.state.time_limit.reschedule(None)`.
     """
 
     def __init__(self, app: ASGIApp, seconds: float) -> None:
