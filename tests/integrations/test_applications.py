@@ -151,7 +151,7 @@ def test_a_websocket_knows_who_is_there_and_learns_of_a_logout(browser: Browser,
     try:
         assert (opened.status, opened.heard()) == (101, {"user": "ws-ann"})
         opened.say(b"again")
-        problem = "rotate gives the browser a cookie, which a WebSocket cannot; do it in a request"
+        problem = "rotate sets a cookie, which a WebSocket cannot do; call it in an HTTP request"
         assert opened.heard() == {"user": "ws-ann", "problem": problem}
         browser.post("/logout")
         opened.say(b"again")

@@ -81,7 +81,7 @@ def test_what_reaches_an_application_and_what_does_not(tmp_path: Path) -> None:
         token = logged_in(served, 42)
         assert asked(served, "/me").json() == {"user": None}
         assert refused(asked(served, "/me", f"{token}x"))  # a token that does not count is none in no case
-        assert "nobody was let in here" in asked(served, "/login/unseen", token).json()["error"]
+        assert "no user was admitted here" in asked(served, "/login/unseen", token).json()["error"]
         assert asked(served, "/login-as").json() == {"reached": True}
         in_the_address = asked(served, f"/me?access_token={token}")
         assert in_the_address.json() == {"user": None}

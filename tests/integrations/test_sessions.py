@@ -176,7 +176,7 @@ def test_an_unknown_token_is_a_security_event_and_no_token_is_ever_logged(
     browser.cookies["__Host-sid"] = forged = f"{'F' * 43}.YW5u"
     browser.me()
     wait_until(
-        lambda: "keystead.security WARNING a token that names no session was refused" in served.said, "it is logged"
+        lambda: "keystead.security WARNING an unknown session token was refused" in served.said, "it is logged"
     )
     assert issued not in served.said
     assert forged not in served.said
@@ -333,4 +333,4 @@ def test_errors_of_the_application_pass_through(browser: Browser, served: Served
 
 
 def test_signing_in_after_the_answer_has_begun_is_an_error_that_says_so(browser: Browser) -> None:
-    assert browser.get("/streamed").text == "begun start gives the browser a cookie; do it before the answer begins"
+    assert browser.get("/streamed").text == "begun start sets a cookie; call it before the response begins"
