@@ -1,1 +1,1 @@
-"""Side-by-side runs of Keystead's stores against what you would use instead: `python -m bench --help`."""
+"""Benchmarks of Keystead beside its alternatives: `python -m bench --help`."""

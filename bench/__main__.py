@@ -1,13 +1,15 @@
-"""`python -m bench`: run the comparisons, print them, keep them."""
+"""`python -m bench`: run the benchmarks, print and save the results."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Annotated
 
@@ -41,187 +43,79 @@ class Subject(StrEnum):
     all = "all"
 
 
-async def _notices(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_notices
-
-    return await on_notices.run(folder, progress, quick=quick)
-
-
-async def _install(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_install
-
-    return await on_install.run(folder, progress, quick=quick)
-
-
-async def _procedures(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_procedures
-
-    return await on_procedures.run(folder, QUICK if quick else FULL, progress)
-
-
-async def _redis(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_redis
-
-    return await on_redis.run(QUICK if quick else FULL, progress)
-
-
-async def _sqlite(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_sqlite
-
-    return await on_sqlite.run(folder, QUICK if quick else FULL, progress, quick=quick)
-
-
-async def _growth(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import growth
-
-    return await growth.run(folder, QUICK if quick else FULL, progress, quick=quick)
-
-
-async def _sweep(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import sweep
-
-    return await sweep.run(folder, progress, quick=quick)
-
-
-async def _schema(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_schema
-
-    return await on_schema.run(folder, QUICK if quick else FULL, progress)
-
-
-async def _doctor(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_doctor
-
-    return await on_doctor.run(folder, progress, quick=quick, keys=keys)
-
-
-async def _sessions(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_web_sessions
-
-    return await on_web_sessions.run(folder, QUICK if quick else FULL, progress, quick=quick)
-
-
-async def _backup(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_backup
-
-    return await on_backup.run(folder, progress, quick=quick, keys=keys)
-
-
-async def _copy(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_copy
-
-    return await on_copy.run(folder, progress, quick=quick, keys=keys)
-
-
-async def _widgets(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_widgets
-
-    return await on_widgets.run(folder, QUICK if quick else FULL, progress, quick=quick)
-
-
-async def _limits(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_limits
-
-    return await on_limits.run(folder, QUICK if quick else FULL, progress, quick=quick)
-
-
-async def _cache(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_cache
-
-    return await on_cache.run(QUICK if quick else FULL, progress, quick=quick)
-
-
-async def _membership(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_membership
-
-    return await on_membership.run(folder, QUICK if quick else FULL, progress, quick=quick)
-
-
-async def _sessiondata(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
-    from bench import on_sessiondata
-
-    return await on_sessiondata.run(folder, QUICK if quick else FULL, progress, quick=quick)
-
-
-# The peers of one subject are imported only when it runs: `python -m bench sqlite` needs no redis.
-RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[Row]]]] = {
-    Subject.redis: _redis,
-    Subject.sqlite: _sqlite,
-    Subject.growth: _growth,
-    Subject.sweep: _sweep,
-    Subject.schema: _schema,
-    Subject.doctor: _doctor,
-    Subject.sessions: _sessions,
-    Subject.backup: _backup,
-    Subject.copy: _copy,
-    Subject.widgets: _widgets,
-    Subject.limits: _limits,
-    Subject.cache: _cache,
-    Subject.membership: _membership,
-    Subject.sessiondata: _sessiondata,
-    Subject.notices: _notices,
-    Subject.procedures: _procedures,
-    Subject.install: _install,
+# The module of each subject. It is imported only when it runs: `python -m bench sqlite` needs no redis.
+MODULES = {
+    Subject.redis: "on_redis",
+    Subject.sqlite: "on_sqlite",
+    Subject.growth: "growth",
+    Subject.sweep: "sweep",
+    Subject.schema: "on_schema",
+    Subject.doctor: "on_doctor",
+    Subject.sessions: "on_web_sessions",
+    Subject.backup: "on_backup",
+    Subject.copy: "on_copy",
+    Subject.widgets: "on_widgets",
+    Subject.limits: "on_limits",
+    Subject.cache: "on_cache",
+    Subject.membership: "on_membership",
+    Subject.sessiondata: "on_sessiondata",
+    Subject.notices: "on_notices",
+    Subject.procedures: "on_procedures",
+    Subject.install: "on_install",
 }
 
 
 def main(
     subjects: Annotated[
         list[Subject] | None,
-        typer.Argument(help="What to run; all of it if nothing is named.", show_default=False),
+        typer.Argument(help="What to run; everything by default.", show_default=False),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A try of some seconds with few keys. Its numbers mean little.")
+        bool, typer.Option("--quick", help="A short trial with few keys. Its numbers mean little.")
     ] = False,
     keys: Annotated[
         int | None,
-        typer.Option(
-            min=2_000, help="How many keys the doctor, a backup and a copy are given.", show_default="1,000,000"
-        ),
+        typer.Option(min=2_000, help="The number of keys for doctor, backup and copy.", show_default="1,000,000"),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 if a target is missed.")] = False,
     json: Annotated[
         Path | None, typer.Option(help="Where to save the result.", show_default="bench/results/<time>.json")
     ] = None,
-    folder: Annotated[
-        Path, typer.Option(help="Where the databases are made, and removed again. A real disk, no tmpfs.")
-    ] = RESULTS,
+    folder: Annotated[Path, typer.Option(help="A temporary place for databases, on a real disk, not tmpfs.")] = RESULTS,
 ) -> None:
-    """Compare Keystead's stores with what you would use instead, side by side in one run.
+    """Compare Keystead with the alternatives, side by side in one run.
 
-    redis: redis-py on a real Redis and a real Valkey, which are started for it.
-    sqlite: raw sqlite3, diskcache and lmdb on files of the same disk.
-    growth: GET, SET and memory at 1,000,000 keys against 10,000.
+    redis: redis-py, on a real Redis and a real Valkey.
+    sqlite: raw sqlite3, diskcache and lmdb, on the same disk.
+    growth: GET, SET and memory at 1,000,000 keys and at 10,000.
     sweep: the longest call while 1,000,000 expired keys are removed.
-    schema: what typed keys cost over the same raw commands, on Redis and on SQLite.
-    doctor: memory and speed of `keystead doctor` on 1,000,000 keys, and what reads beside it pay.
-    sessions: a web application with sessions and without, beside its peers; and 1,000,000 sessions.
-    backup: 1,000,000 keys of all kinds from Redis into a file and into SQLite, all of them compared.
+    schema: the overhead of typed keys over raw commands, on Redis and on SQLite.
+    doctor: memory and speed of `keystead doctor` on 1,000,000 keys, and its effect on concurrent reads.
+    sessions: a web application with and without sessions, and its peers; 1,000,000 sessions.
+    backup: 1,000,000 keys of all kinds from Redis into a file and into SQLite, all compared.
     copy: 1,000,000 keys of all kinds from Redis to PostgreSQL, SQLite and Redis, each copy killed and resumed.
-    widgets: a million counters against few, and GET /api/visit beside routes written by hand.
+    widgets: a million counters and few, and GET /api/visit beside hand-written routes.
     limits: hits of each kind of limit beside the limits library, and their round trips.
-    cache: cached memberships beside cashews, and how often the provider is asked for one that has expired.
-    membership: validate of the membership kit beside the same by hand, and its round trips.
-    procedures: two commands and a guard, beside a script that redis-py calls and a transaction by hand.
-    install: packages, size and import time of the core, of the extra asgi and of the server.
+    cache: cached memberships beside cashews, and provider calls after an expiry.
+    membership: validate of the membership kit beside hand-written code, and its round trips.
     sessiondata: session data in PostgreSQL, MariaDB and SQLite, beside Django's sessions and a plain upsert.
+    notices: latency and throughput of notifications, and delivery through kills.
+    procedures: two commands and a guard, beside a redis-py script and a hand-written transaction.
+    install: packages, size and import time of the core, of the extra asgi and of the server.
 
-    Contenders take turns, and each round gives one ratio; shown is the median of these ratios.
-    docs/benchmarks.md says how to read the table.
+    Contenders take turns; each round gives one ratio, and the table shows the median ratio. See docs/benchmarks.md.
     """
     console = Console()
     if not console.is_terminal:
         console.width = 120  # a pipe has no width; the table needs this much
-    wanted = [s for s in RUNS if not subjects or s in subjects or Subject.all in subjects]
+    wanted = [s for s in MODULES if not subjects or s in subjects or Subject.all in subjects]
     folder.mkdir(parents=True, exist_ok=True)
     if _filesystem(folder) == "tmpfs":
-        console.print(
-            f"[yellow]note[/] {folder} is in memory: a sync costs nothing there; pass --folder on a real disk"
-        )
+        console.print(f"[yellow]note[/] {folder} is in memory, where a sync is free; use --folder on a real disk")
     rows = asyncio.run(_run(wanted, folder, report.Bar(console), quick, keys))
     report.show(rows, console)
     if quick:
-        console.print("[yellow]note[/] a quick run is too short to judge by")
+        console.print("[yellow]note[/] a quick run is too short for conclusions")
     path = json or RESULTS / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}.json"
     report.save(rows, path, quick=quick)
     console.print(f"saved in {path}")
@@ -234,14 +128,23 @@ async def _run(wanted: Sequence[Subject], folder: Path, progress: Progress, quic
     for subject in wanted:
         place = Path(tempfile.mkdtemp(prefix=f"{subject}-", dir=folder))
         try:
-            rows += await RUNS[subject](place, progress, quick, keys)
+            rows += await _run_subject(subject, place, progress, quick, keys)
         finally:
             shutil.rmtree(place, ignore_errors=True)
     return rows
 
 
+async def _run_subject(subject: Subject, folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    """Call `run` of the module with the arguments that it takes."""
+    run = import_module(f"bench.{MODULES[subject]}").run
+    effort = QUICK if quick else FULL
+    given = {"folder": folder, "effort": effort, "progress": progress, "quick": quick, "keys": keys}
+    rows: list[Row] = await run(**{name: given[name] for name in signature(run).parameters})
+    return rows
+
+
 def _filesystem(folder: Path) -> str:
-    """The type of the file system a folder is on, as Linux says it; empty elsewhere."""
+    """The type of the file system of a folder, on Linux; empty elsewhere."""
     try:
         mounts = [line.split() for line in Path("/proc/mounts").read_text().splitlines()]
     except OSError:

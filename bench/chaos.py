@@ -1,4 +1,4 @@
-"""Events while everything breaks: processes are killed, readers reconnect, the bus goes away, Slack is in trouble."""
+"""Chaos tests of notifications: processes are killed, readers reconnect, the bus goes down, Slack fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import httpx2
 from sqlalchemy import func, select
 
 from bench.streams import Follower
-from bench.teamwork_server import TeamworkServer, hire, opened_teamwork
+from bench.teamwork_server import TeamworkServer, hire, open_teamwork_service
 from keystead.kits.teamwork.service.tables import NOTICES, SLACK_LOG, TEAMWORK_TABLES
 from keystead.parts.tables import open_tables
 from tests.servers import Server
@@ -29,7 +29,7 @@ POST = "/api/chat.postMessage"
 
 @dataclass
 class FakeSlack:
-    """Slack: of its answers some are 429, some 500, and some messages it takes without saying so."""
+    """An unreliable Slack: some responses are 429 or 500, and some failed messages are delivered anyway."""
 
     url: str = ""
     posted: Counter[str] = field(default_factory=Counter)
@@ -49,7 +49,7 @@ class FakeSlack:
 
 @asynccontextmanager
 async def fake_slack() -> AsyncIterator[FakeSlack]:
-    """A server on this machine that answers as Slack does on a bad day."""
+    """Run an unreliable Slack on loopback."""
     slack = FakeSlack()
     writers: set[asyncio.StreamWriter] = set()
 
@@ -79,7 +79,7 @@ async def fake_slack() -> AsyncIterator[FakeSlack]:
 
 
 async def endure(store: Server, database: str, slack: FakeSlack, *, events: int, readers: int, kills: int) -> int:
-    """Tell of so many events, with so many kills and one time without the bus; how often the process was started."""
+    """Publish this many events, through kills and one outage of the bus. Returns how often the process was started."""
     arguments = (store.url, database, slack.url, str(events), str(readers))
     command = (sys.executable, "-m", "bench.office", *arguments)
     for number in range(kills):
@@ -100,7 +100,8 @@ async def endure(store: Server, database: str, slack: FakeSlack, *, events: int,
 
 
 async def check(bus: Server, database: str, slack: FakeSlack, *, events: int, readers: int) -> int:
-    """Each notice is in the table once, on the stream once and in order, and in Slack; how many attempts failed."""
+    """Check that each notice is once in the table, once and in order on the stream, and in Slack. Returns the number of
+    failed attempts."""
     async with open_tables(database, TEAMWORK_TABLES) as tables:
         rows = await tables.read(lambda connection: connection.execute(select(NOTICES)).all())
         failed = select(func.count()).select_from(SLACK_LOG).where(SLACK_LOG.c.status == "FAILED")
@@ -133,9 +134,8 @@ TELLERS = 8
 async def follow_through_kills(
     folder: Path, store_url: str, *, events: int, readers: int, kills: int, limit_s: float = 600.0
 ) -> list[Follower]:
-    """Events that are told to two servers in turn, each of which is killed again and again, with readers who lose their
-    connections and come back to either. Raises AssertionError unless each got each notice once, in order, and nothing
-    else."""
+    """Send events to two servers that are killed repeatedly, while readers reconnect to either. Raises AssertionError
+    unless each reader got each notice once, in order, and nothing else."""
     database = f"sqlite:///{folder}/followed.tables.db"
     servers = [TeamworkServer(folder, store_url, database) for _ in range(2)]
     ports = [server.port for server in servers]
@@ -143,7 +143,7 @@ async def follow_through_kills(
     try:
         for server in servers:
             await server.start()
-        async with opened_teamwork(store_url, database, ports[0]) as teamwork:
+        async with open_teamwork_service(store_url, database, ports[0]) as teamwork:
             await hire(teamwork, range(1, readers + 2))
             tokens = [teamwork.tokens.issue(str(user)).token for user in range(1, readers + 2)]
         followers = [Follower(ports, token, random.Random(user)) for user, token in enumerate(tokens[:readers])]
@@ -163,7 +163,7 @@ async def follow_through_kills(
 
 
 class _Telling:
-    """Events, told by a colleague of all readers over HTTP: again to the other server where one does not answer."""
+    """Sends events over HTTP, and retries with the other server if one does not answer."""
 
     def __init__(self, ports: Sequence[int], token: str, events: int, readers: int) -> None:
         self._ports = ports
@@ -180,7 +180,7 @@ class _Telling:
             await asyncio.gather(*(self._tell(client, random.Random(number)) for number in range(TELLERS)))
 
     async def until(self, share: float) -> None:
-        """Wait until so much of them is told."""
+        """Wait until this share of the events was sent."""
         while self._count < share * self._events:
             self._moved.clear()
             await self._moved.wait()

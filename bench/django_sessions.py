@@ -1,7 +1,7 @@
-"""Django's sessions in databases: `django.contrib.sessions.backends.db`, with nothing of a web server around it.
+"""Django's database sessions (`django.contrib.sessions.backends.db`), without a web server.
 
-Each thread has a connection to each database, and keeps it, as Django's documentation recommends. MariaDB is reached
-through PyMySQL, as by the others here; Django's own choice, mysqlclient, has to be compiled.
+Each thread has a persistent connection to each database, as Django's documentation recommends. MariaDB uses PyMySQL,
+like the other contenders; Django's default, mysqlclient, must be compiled.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ KEY = "ViewMode"
 
 
 class Router:
-    """Which of the databases is used now."""
+    """Selects the current database."""
 
     alias = "default"
 
@@ -28,7 +28,7 @@ ROUTER = Router()
 
 
 def set_up(databases: Mapping[str, Mapping[str, Any]]) -> None:
-    """Once in a process: the databases by their names, with a table of sessions each."""
+    """Configure Django with these databases, and create their session tables. Call it once per process."""
     import django
     import pymysql
     from django.conf import settings
@@ -39,7 +39,7 @@ def set_up(databases: Mapping[str, Mapping[str, Any]]) -> None:
         DATABASES={"default": {}, **{name: {"CONN_MAX_AGE": None, **options} for name, options in databases.items()}},
         DATABASE_ROUTERS=[ROUTER],
         INSTALLED_APPS=["django.contrib.sessions"],
-        SECRET_KEY="of a benchmark",  # signs what nobody else sees
+        SECRET_KEY="of a benchmark",
         SESSION_ENGINE="django.contrib.sessions.backends.db",
         USE_TZ=True,
     )
@@ -81,13 +81,13 @@ def sqlite(path: str) -> dict[str, Any]:
 
 
 class DjangoSessions:
-    """In one of the databases. All of it is called in threads."""
+    """Sessions in one of the databases. All methods are called in threads."""
 
     def __init__(self, alias: str) -> None:
         ROUTER.alias = alias
 
     def begin(self, value: str) -> str:
-        """A session with a value; its key."""
+        """Create a session with a value. Returns its key."""
         store = _store()(None)
         store[KEY] = value
         store.create()
@@ -98,19 +98,19 @@ class DjangoSessions:
         return value
 
     def write(self, session: str, value: str) -> None:
-        """As a request does: what the session holds is read, changed and written."""
+        """Read, change and write the session, as a request does."""
         store = _store()(session)
         store[KEY] = value
         store.save()
 
     def save(self, session: str, value: str) -> None:
-        """The half of it: written by somebody who knows all that the session holds, and did not have to read it."""
+        """Write the session without reading it first."""
         store = _store()(session)
         store._session_cache = {KEY: value}
         store.save()
 
     def close(self) -> None:
-        """The connections of this thread."""
+        """Close the connections of this thread."""
         from django.db import connections
 
         connections.close_all()

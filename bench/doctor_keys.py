@@ -50,7 +50,7 @@ class BenchKeys(Keyspace):
 
 
 def session_key(number: int) -> str:
-    """The key of a session that is there if there are more keys than this."""
+    """The key of a session that exists if there are more keys than this."""
     return f"session:s{number // GROUP:07d}-{number % 10}"
 
 
@@ -72,7 +72,7 @@ def group(number: int) -> Iterator[Command]:
 
 
 async def fill(store: Store, keys: int, advance: Callable[[int], None]) -> int:
-    """Write so many keys, or a few less; returns how many users there are."""
+    """Write about this many keys. Returns the number of users."""
     users = keys // GROUP
     for start in range(0, users, BATCH):
         commands = [command for number in range(start, min(start + BATCH, users)) for command in group(number)]
@@ -82,7 +82,7 @@ async def fill(store: Store, keys: int, advance: Callable[[int], None]) -> int:
 
 
 async def plant(store: Store, users: int, of_each: int) -> dict[str, int]:
-    """So many defects of each code, in places of chance; returns how many findings there must be."""
+    """Plant this many defects of each code at random places. Returns the expected findings."""
     chance = random.Random(11)
     chosen = iter(chance.sample(range(users), of_each * len(_PLANTS)))
     planted = {}

@@ -1,4 +1,4 @@
-"""What a hundred times as many keys cost: GET, SET and the memory of the process, on the embedded store."""
+"""The cost of a hundred times as many keys on the embedded store: GET, SET and memory."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _put(store: Store) -> Operation:
 
 
 def own_memory_mb() -> float:
-    """What the process itself holds, without what the system caches of its files. Linux only."""
+    """The anonymous memory of this process, without the page cache. Linux only."""
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, amount = line.partition(":")
         if name == "RssAnon":

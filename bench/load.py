@@ -1,9 +1,9 @@
-"""Requests, as fast as they are answered: `python -m bench.load CONNECTIONS`, a process of its own.
+"""A load generator: `python -m bench.load CONNECTIONS`.
 
-For each line `{"port": …, "requests": …, "asks": […], "holds": …}` it sends so many requests on that many connections,
-each the next of those that are asked, and prints in how many seconds all were answered. What is asked begins with `GET
-/…` and goes on with header lines; `{number}` in it is another number each time. Each answer has to hold a text.
-Connections stay open from line to line; one that its server has closed meanwhile is opened again.
+For each input line `{"port": …, "requests": …, "asks": […], "holds": …}` it sends that many requests over its
+connections, cycling through `asks`, and prints the seconds until all were answered. A request is `GET /…` and header
+lines; `{number}` in it is replaced by a new number each time. Each response must contain the text `holds`. Connections
+stay open between lines, and are reopened if the server closed them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ANSWER_MAX_BYTES = 10_000
 
 
 class Turn:
-    """The requests that are still to be sent and answered."""
+    """The remaining requests and responses of a turn."""
 
     def __init__(self, requests: Iterator[bytes], count: int, holds: bytes) -> None:
         self._requests = requests
@@ -33,7 +33,7 @@ class Turn:
         self._unsent -= 1
         return next(self._requests)
 
-    def answered(self) -> None:
+    def count_response(self) -> None:
         self._unanswered -= 1
         if not self._unanswered:
             self.done.set_result(None)
@@ -44,7 +44,7 @@ class Turn:
 
 
 class Client(asyncio.Protocol):
-    """One connection: the next request when the answer to the one before is there in full."""
+    """One connection: it sends the next request when the previous response is complete."""
 
     turn: Turn
     is_open = True
@@ -53,7 +53,7 @@ class Client(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._write = transport.write
         self._buffer = b""
-        self._length = 0  # of an answer; most are as long as the one before
+        self._length = 0  # of the last response; most have the same length
 
     def begin(self, turn: Turn) -> None:
         self.turn = turn
@@ -68,19 +68,19 @@ class Client(asyncio.Protocol):
             self._buffer = data
             return
         if not data.startswith(b"HTTP/1.1 200 ") or self.turn.holds not in data:
-            self.turn.fail(f"an answer begins with {data[:200]!r}")
+            self.turn.fail(f"a response begins with {data[:200]!r}")
             return
         self._buffer, self._length = b"", len(data)
         request = self.turn.next()
         if request is not None:
             self._write(request)
-        self.turn.answered()
+        self.turn.count_response()
 
     def _is_whole(self, data: bytes) -> bool:
         head, blank, body = data.partition(b"\r\n\r\n")
         length = head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]
         if len(data) > ANSWER_MAX_BYTES or (blank and not length):
-            self.turn.fail(f"an answer has no length: {data[:200]!r}")
+            self.turn.fail(f"a response has no length: {data[:200]!r}")
         return bool(blank) and len(body) >= int(length)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -95,7 +95,7 @@ async def serve(connections: int) -> None:
         asked = json.loads(line)
         port, count = asked["port"], asked["requests"]
         kept = [client for client in opened.get(port, ()) if client.is_open]
-        opened[port] = [*kept, *[await _connected(port) for _ in range(connections - len(kept))]]
+        opened[port] = [*kept, *[await _connect(port) for _ in range(connections - len(kept))]]
         turn = Turn(iter(_texts(asked["asks"], port, count, numbers)), count, asked["holds"].encode())
         began = time.perf_counter()
         for client in opened[port]:
@@ -104,13 +104,13 @@ async def serve(connections: int) -> None:
         print(json.dumps({"seconds": time.perf_counter() - began}), flush=True)
 
 
-async def _connected(port: int) -> Client:
+async def _connect(port: int) -> Client:
     _, client = await asyncio.get_running_loop().create_connection(Client, "127.0.0.1", port)
     return client
 
 
 def _texts(asks: list[str], port: int, count: int, numbers: Iterator[int]) -> list[bytes]:
-    """All requests of a turn, made before it begins: what making them costs is no matter of a server."""
+    """All requests of a turn, built before it begins to keep that out of the measurement."""
     texts = []
     for ask in itertools.islice(itertools.cycle(asks), count):
         first, *headers = ask.replace("{number}", str(next(numbers))).split("\n")

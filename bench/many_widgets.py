@@ -1,6 +1,6 @@
-"""Many widgets against few: a million counters, and boards, rankings and pages that are full.
+"""Many widgets beside few: a million counters, and full boards, rankings and pages.
 
-Many and few take turns in one process. What is made in a turn is taken away again, so that few stay few.
+Many and few take turns in one process. Each turn removes what it created, so that the sizes stay the same.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tests import servers
 
 
 class Sizes(NamedTuple):
-    """How much there is, and how much of it is done in a turn."""
+    """The amount of data, and the operations of a turn."""
 
     few: int  # counters
     many: int
@@ -52,7 +52,7 @@ class Sizes(NamedTuple):
 
 FULL = Sizes(few=10_000, many=1_000_000, small=100, large=10_000, created=64, changed=20)
 QUICK = Sizes(few=100, many=400, small=20, large=40, created=16, changed=4)
-SAMPLE = 5_000  # counters that are visited: as many among the few as among the many, and known to the process
+SAMPLE = 5_000  # visited counters, known to the process: the same number among few and many
 IDS = 100  # of a batchGet
 VISITS = 5  # of a busy page in a turn
 NO_SLOWER = Target("at most", 1.5)
@@ -76,8 +76,8 @@ class Filled:
     board: Board
     ranking: str
     entries: int
-    visited: list[str]  # ids of counters, all over the store
-    busy: str  # a counter and a like button that as many visitors used today
+    visited: list[str]  # ids of counters
+    busy: str  # a counter and a like button used today by as many visitors
     numbers: Iterator[int]
 
 
@@ -85,9 +85,9 @@ async def _on_redis(sizes: Sizes, effort: Effort, progress: Progress) -> list[Ro
     bounds = ("--maxmemory", "4gb", "--maxmemory-policy", "noeviction")
     with servers.redis(*bounds) as small, servers.redis(*bounds) as large:
         async with connect(small.url) as one, connect(large.url) as other:
-            rows = await _compared("widgets, redis", one, other, sizes, effort, progress)
-        said = bytes(large.ask("INFO", "memory")).decode().splitlines()
-    used = next(int(line.partition(":")[2]) for line in said if line.startswith("used_memory:"))
+            rows = await _compare_sizes("widgets, redis", one, other, sizes, effort, progress)
+        info = bytes(large.ask("INFO", "memory")).decode().splitlines()
+    used = next(int(line.partition(":")[2]) for line in info if line.startswith("used_memory:"))
     return [*rows, Row("widgets, redis", f"memory of Redis, {sizes.many:,} counters", used / 2**20, "MB")]
 
 
@@ -96,21 +96,21 @@ async def _on_sqlite(folder: Path, sizes: Sizes, effort: Effort, progress: Progr
         connect(f"sqlite:///{folder / 'few.db'}") as one,
         connect(f"sqlite:///{folder / 'many.db'}") as other,
     ):
-        rows = await _compared("widgets, sqlite", one, other, sizes, effort, progress)
+        rows = await _compare_sizes("widgets, sqlite", one, other, sizes, effort, progress)
         size_mb = (folder / "many.db").stat().st_size / 2**20
     return [*rows, Row("widgets, sqlite", f"size of the file, {sizes.many:,} counters", size_mb, "MB")]
 
 
-async def _compared(
+async def _compare_sizes(
     subject: str, one: Store, other: Store, sizes: Sizes, effort: Effort, progress: Progress
 ) -> list[Row]:
     async with (
         quick_hashes(),
-        _filled(subject, one, sizes.few, sizes.small, progress) as theirs,
-        _filled(subject, other, sizes.many, sizes.large, progress) as ours,
+        _fill(subject, one, sizes.few, sizes.small, progress) as theirs,
+        _fill(subject, other, sizes.many, sizes.large, progress) as ours,
     ):
         gc.collect()
-        gc.freeze()  # what stands here now is not looked at between the turns
+        gc.freeze()  # keeps loaded objects out of the collections between turns
         pair = Pair(subject, ours, theirs, sizes, effort, progress)
         return [
             *await _counters(pair),
@@ -121,8 +121,8 @@ async def _compared(
 
 
 @asynccontextmanager
-async def _filled(subject: str, store: Store, counters: int, size: int, progress: Progress) -> AsyncIterator[Filled]:
-    async with widget_keys.opened(store) as widgets:
+async def _fill(subject: str, store: Store, counters: int, size: int, progress: Progress) -> AsyncIterator[Filled]:
+    async with widget_keys.open_service(store) as widgets:
         with progress.activity(f"{subject} · loading {counters:,} counters", counters) as advance:
             await widget_keys.fill_counters(widgets, counters, advance)
         with progress.activity(f"{subject} · loading {size:,} messages, scores and visitors", 3 * size) as advance:
@@ -130,13 +130,13 @@ async def _filled(subject: str, store: Store, counters: int, size: int, progress
             ranking = await widget_keys.fill_ranking(widgets, size, advance)
             busy = await widget_keys.fill_busy(widgets, size, advance)
         ids = [counter_id(n) for n in random.Random(9).sample(range(counters), min(SAMPLE, counters))]
-        for at in range(0, len(ids), TASKS):  # the first visit of each has its record read
+        for at in range(0, len(ids), TASKS):  # the first visit of each reads its record
             await asyncio.gather(*(widgets.counters.increment(id, ME) for id in ids[at : at + TASKS]))
         yield Filled(widgets, counters, board, ranking, size, ids, busy, itertools.count(counters + size))
 
 
 class Pair(NamedTuple):
-    """Many (ours) and few (theirs), and how they are compared."""
+    """Many (ours) and few (theirs)."""
 
     subject: str
     ours: Filled
@@ -173,7 +173,7 @@ async def _counters(pair: Pair) -> list[Row]:
     ):
         here, there = (together(make(one), itertools.cycle(one.visited)) for one in (ours, theirs))
         rows += await pair.match(name, here, there)
-    # No process remembers a million records: most of these visits begin with reading one.
+    # A process does not cache a million records: most of these visits read one first.
     here, there = (together(_new_visit(one), _all_ids(one)) for one in (ours, theirs))
     rows += await pair.match("increment, new visitors, any of all", here, there, None)
     our_made: list[int] = []
@@ -221,7 +221,7 @@ def _batch_get(filled: Filled) -> Operation:
     async def get(id: str) -> None:
         ids = list(itertools.islice(more, IDS))
         if 0 in (await filled.widgets.counters.batch_get(ids, visitor=ME)).values():
-            raise RuntimeError("a counter that was visited has no visits")
+            raise RuntimeError("a visited counter has no visits")
 
     return get
 
@@ -253,7 +253,7 @@ def _delete(filled: Filled, made: list[int]) -> Play:
 
 
 def _many(draw: Callable[[int], list[int]], operation: Callable[[int], Awaitable[None]]) -> Play:
-    """Many tasks at once, each with the next number until there is none."""
+    """Many concurrent tasks, each taking the next number until none is left."""
 
     async def task(numbers: Iterator[int]) -> None:
         for number in numbers:
@@ -275,7 +275,7 @@ async def _boards(pair: Pair) -> list[Row]:
     def stage(name: str, ours: Play, theirs: Play, operations: int = pair.sizes.changed) -> Stage:
         return Stage(f"1 task, board of {size:,}, {name}", ours, theirs, operations, NO_SLOWER)
 
-    # A list is walked to find the oldest: that is what the structure costs.
+    # Finding the oldest walks the list, an inherent cost of the structure.
     oldest = replace(stage("edit the oldest message", here.edit_oldest, there.edit_oldest, 2), target=None)
     stages = [
         stage("post", here.post, there.post),
@@ -294,7 +294,7 @@ async def _boards(pair: Pair) -> list[Row]:
 
 
 class _BoardPlays:
-    """What is done to one board in a round. It is full before and after."""
+    """The operations on one board in a round. It is full before and after."""
 
     def __init__(self, filled: Filled) -> None:
         self._widgets = filled.widgets
@@ -324,7 +324,7 @@ class _BoardPlays:
             await self._boards.edit(self._board.id, id, token, visitor=ME, message="Something else.")
 
     async def edit_oldest(self, operations: int) -> None:
-        # Those that were posted in this round have pushed as many out.
+        # The posts of this round have pushed out as many.
         oldest = self._board.message(self._board.size - len(self._posted) - 1).id
         for number in range(operations):
             await self._boards.edit(
@@ -337,7 +337,7 @@ class _BoardPlays:
         self._posted.clear()
 
     async def refill(self) -> None:
-        """Nothing to be timed: the oldest messages, as they were before."""
+        """Restore the oldest messages; not timed."""
         await widget_keys.refill(self._widgets, self._board)
 
 
@@ -357,7 +357,7 @@ def _submit(filled: Filled) -> Play:
     async def play(operations: int) -> None:
         for _ in range(operations):
             number = next(filled.numbers)
-            name = f"name {number:,}"  # no digit stands there five times in a row: that is taken for spam
+            name = f"name {number:,}"  # without five equal digits in a row, which count as spam
             sent = await filled.widgets.rankings.submit(filled.ranking, next(new), name, number, "1 s")
             if sent.rank != 1 or sent.total_entries != filled.entries:
                 raise RuntimeError(f"the best score is not the first: {sent}")
@@ -374,7 +374,7 @@ def _best(filled: Filled) -> Play:
 
 
 async def _visitors(pair: Pair) -> list[Row]:
-    """One page that many come to on one day. The few become more meanwhile, and stay few."""
+    """One page with many visitors on one day. The few grow a little meanwhile."""
     ours, theirs = pair.ours, pair.theirs
     stages = [
         Stage(f"1 task, {name}, {ours.entries:,} visitors today", make(ours), make(theirs), VISITS, NO_SLOWER)

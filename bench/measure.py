@@ -1,7 +1,6 @@
-"""How things are measured: contenders take turns in one process, and each round gives one ratio.
+"""Measurement: contenders take turns in one process, and each round gives one ratio.
 
-A machine is never quiet. What disturbs it disturbs the turns of one round alike, so the ratio of two turns of
-the same round says more than either time, and the median of these ratios more than any of them.
+Noise affects all turns of a round alike, so their ratio is more reliable than their times, and the median ratio most.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ TASKS = 32
 VALUE = random.Random(1).randbytes(300)
 
 Operation: TypeAlias = Callable[[str], Awaitable[object]]  # on this key
-Play: TypeAlias = Callable[[int], Awaitable[None]]  # plays that many operations, a multiple of TASKS
+Play: TypeAlias = Callable[[int], Awaitable[None]]  # runs that many operations, a multiple of TASKS
 Tidy: TypeAlias = Callable[[], Awaitable[None]]
 
 
@@ -30,7 +29,7 @@ class Advance(Protocol):
 
 
 class Progress(Protocol):
-    """Whoever shows how far a run is. Advances only between turns: drawing costs time."""
+    """Shows the progress of a run. It advances only between turns, because drawing takes time."""
 
     def activity(self, text: str, total: int) -> AbstractContextManager[Advance]: ...
 
@@ -45,12 +44,12 @@ FULL = Effort(rounds=15, turn_s=0.25, stage_rounds=60)
 QUICK = Effort(rounds=3, turn_s=0.02, stage_rounds=2)
 
 
-# --- what is measured, and what comes out ------------------------------------------------------------------
+# --- inputs and results ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a row has to show, in the unit of the row."""
+    """The target of a row, in its unit."""
 
     bound: Literal["at least", "at most", "under"]
     limit: float
@@ -73,7 +72,7 @@ class Contender:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A contender to compare with, by how many times as fast we are or by how many times its time we take."""
+    """A contender to compare with, and the unit of the ratio."""
 
     contender: Contender
     judged: Literal["times as fast", "times the time"] = "times as fast"
@@ -82,10 +81,10 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One of several things that are done one after the other in each round, by us and by another.
+    """One of several steps in each round, done by both sides.
 
-    What one stage leaves is what the next one finds: so what is made can be taken away again, each with its own time,
-    and a store is as full after a round as before.
+    A stage starts with the result of the previous one: so one can create what the next one deletes, each timed, and the
+    store has the same size after a round.
     """
 
     name: str
@@ -97,7 +96,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """One thing to do, done by us and by others in turn."""
+    """One operation, run by us and by others in turn."""
 
     name: str
     ours: Contender
@@ -111,10 +110,9 @@ Unit: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of the result. `value` is what the target is about: a ratio, or the figure itself.
+    """One line of the result. `value` is a ratio or a figure, which the target bounds.
 
-    `ours_us` and `theirs_us` are medians of microseconds per operation; `spread` holds the middle half of the
-    ratios.
+    `ours_us` and `theirs_us` are median microseconds per operation; `spread` is the interquartile range of the ratios.
     """
 
     subject: str
@@ -137,7 +135,7 @@ class Row:
 
 
 async def compare(subject: str, match: Match, effort: Effort, progress: Progress) -> list[Row]:
-    """Play a match; one row for each peer."""
+    """Run a match. Returns a row for each peer."""
     contenders = [match.ours, *(peer.contender for peer in match.peers)]
     with progress.activity(f"{subject} · {match.name}", effort.rounds * len(contenders)) as advance:
         ours, *theirs = await _rounds(contenders, effort, advance)
@@ -146,14 +144,14 @@ async def compare(subject: str, match: Match, effort: Effort, progress: Progress
 
 async def _rounds(contenders: Sequence[Contender], effort: Effort, advance: Advance) -> list[list[float]]:
     """Seconds per operation of each contender in each round."""
-    operations = [await _fitting(contender.play, effort.turn_s) for contender in contenders]
+    operations = [await _calibrate(contender.play, effort.turn_s) for contender in contenders]
     times: list[list[float]] = [[] for _ in contenders]
     for number in range(effort.rounds):
-        # Nobody always comes after the same neighbour.
+        # The order rotates, so that none always follows the same one.
         for place in (*range(number % len(contenders), len(contenders)), *range(number % len(contenders))):
-            await asyncio.sleep(0.005)  # what the one before left to be done in the background
+            await asyncio.sleep(0.005)  # lets background work of the previous turn finish
             gc.collect()
-            took = await _timed(contenders[place].play, operations[place])
+            took = await _time(contenders[place].play, operations[place])
             times[place].append(took / operations[place])
             advance()
     return times
@@ -162,9 +160,9 @@ async def _rounds(contenders: Sequence[Contender], effort: Effort, advance: Adva
 async def compare_stages(
     subject: str, stages: Sequence[Stage], against: str, effort: Effort, progress: Progress, tidy: Tidy | None = None
 ) -> list[Row]:
-    """Play all stages in each round; a row for each stage, by how many times the time of the other one we take.
+    """Run all stages in each round. Returns a row for each stage, with the ratio of our time to theirs.
 
-    The first round is the warm-up. `tidy` puts things back after all stages of a side, and is not timed.
+    The first round is the warm-up. `tidy` restores the state after all stages of a side, and is not timed.
     """
     times: list[tuple[list[float], list[float]]] = [([], []) for _ in stages]
     with progress.activity(
@@ -175,7 +173,7 @@ async def compare_stages(
                 await asyncio.sleep(0.005)
                 gc.collect()
                 for stage, taken in zip(stages, times, strict=True):
-                    took = await _timed((stage.ours, stage.theirs)[side], stage.operations)
+                    took = await _time((stage.ours, stage.theirs)[side], stage.operations)
                     if number:
                         taken[side].append(took / stage.operations)
                 if tidy is not None:
@@ -185,16 +183,16 @@ async def compare_stages(
     return [_row(subject, stage.name, peer, *taken) for stage, peer, taken in zip(stages, peers, times, strict=True)]
 
 
-async def _timed(play: Play, operations: int) -> float:
+async def _time(play: Play, operations: int) -> float:
     began = time.perf_counter()
     await play(operations)
     return time.perf_counter() - began
 
 
-async def _fitting(play: Play, turn_s: float) -> int:
-    """How many operations fill a turn. Trying it out is the warm-up."""
+async def _calibrate(play: Play, turn_s: float) -> int:
+    """The number of operations that fill a turn. This is also the warm-up."""
     operations = TASKS
-    while (took := await _timed(play, operations)) < turn_s / 4:
+    while (took := await _time(play, operations)) < turn_s / 4:
         operations *= 2
     return max(TASKS, round(operations * turn_s / took / TASKS) * TASKS)
 
@@ -220,26 +218,26 @@ def _row(subject: str, name: str, peer: Peer, ours: list[float], theirs: list[fl
 
 
 def random_keys(among: int, seed: int = 7) -> Iterator[str]:
-    """The same endless sequence of keys for whoever asks."""
+    """An endless sequence of keys, the same for every caller."""
     chance = random.Random(seed)
     return itertools.cycle([key(chance.randrange(among)) for _ in range(20_000)])
 
 
 def new_keys(name: str) -> Iterator[str]:
-    """Keys that were never used, in no order that would help an index."""
-    return (f"bench:{name}:{_scattered(number):08x}" for number in itertools.count())
+    """Unused keys, in an order that does not favour an index."""
+    return (f"bench:{name}:{_scatter(number):08x}" for number in itertools.count())
 
 
-def _scattered(number: int) -> int:
+def _scatter(number: int) -> int:
     """A different 32-bit number for each number, far from its neighbours."""
     return number * 2_654_435_761 & 0xFFFF_FFFF
 
 
 def values() -> Iterator[bytes]:
-    """Values to write, 300 bytes each, never twice the same in a row for one key.
+    """Values of 300 bytes, never the same twice in a row for one key.
 
-    SQLite leaves a page alone when the row it is to write is there already, and then has nothing to sync: a
-    benchmark that writes one value again and again measures commits that never happen.
+    SQLite does not write an unchanged row, and then has nothing to sync: repeated writes of one value would measure
+    commits that never happen.
     """
     chance = random.Random(2)
     return itertools.cycle([chance.randbytes(300) for _ in range(1_009)])
@@ -250,7 +248,7 @@ def key(number: int) -> str:
 
 
 def alone(operation: Operation, keys: Iterator[str]) -> Play:
-    """One task, one operation after another."""
+    """One task with sequential operations."""
 
     async def play(operations: int) -> None:
         for _ in range(operations):
@@ -260,7 +258,7 @@ def alone(operation: Operation, keys: Iterator[str]) -> Play:
 
 
 def together(operation: Operation, keys: Iterator[str]) -> Play:
-    """Many tasks at once, each with one operation after another."""
+    """Many concurrent tasks, each with sequential operations."""
 
     async def task(operations: int) -> None:
         for _ in range(operations):
@@ -273,7 +271,7 @@ def together(operation: Operation, keys: Iterator[str]) -> Play:
 
 
 def blocking(operation: Callable[[str], object], keys: Iterator[str]) -> Play:
-    """A library that knows no asyncio, called one operation after another with nobody else in the way."""
+    """Sequential blocking calls of a library without asyncio."""
 
     async def play(operations: int) -> None:
         for _ in range(operations):

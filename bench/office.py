@@ -1,9 +1,9 @@
-"""A process of the kit that is told of events and may be killed at any moment.
+"""A process of the teamwork kit that publishes events, and may be killed at any moment.
 
     python -m bench.office STORE DATABASE SLACK EVENTS READERS
 
-It tells of the events 0 to EVENTS, each to one of READERS, prints how far it is, then waits until all of them are on
-the stream and in Slack, and prints `done`. Started again, it tells of all of them again: what was told is known.
+It publishes the events 0 to EVENTS, each for one of READERS, and prints its progress. It waits until all of them are on
+the stream and in Slack, then prints `done`. A restart publishes all of them again; duplicates are ignored.
 """
 
 from __future__ import annotations

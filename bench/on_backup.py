@@ -1,7 +1,6 @@
-"""A million keys of all kinds from Redis into a file, and from there into SQLite; every one of them is compared.
+"""Backup and restore of a million keys of all kinds, from Redis into a file and into SQLite; every key is compared.
 
-Backup and restore are the commands themselves, processes of their own. What is compared afterwards is read with plain
-commands from both stores, past the code that is measured.
+Backup and restore run as commands. The comparison reads both stores with plain commands.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ async def run(folder: Path, progress: Progress, *, quick: bool, keys: int | None
                 await fill(store, count, advance)
         with progress.activity("backup · one key at a time, then a backup, then a restore", 1):
             sample = min(count, SAMPLE_QUICK if quick else SAMPLE)
-            naive_s = await asyncio.to_thread(_dumped, server.port, sample, folder / "dumped")
+            naive_s = await asyncio.to_thread(_dump_keys, server.port, sample, folder / "dumped")
             saved = await _keystead("backup", str(file), "--store", server.url, "--json")
             restored = await _keystead("restore", str(file), "--store", target, "--yes", "--json")
         async with connect(server.url) as store, connect(target) as other:
@@ -72,12 +71,11 @@ async def run(folder: Path, progress: Progress, *, quick: bool, keys: int | None
     ]  # fmt: skip
 
 
-# --- what is saved -----------------------------------------------------------------------------------------
+# --- data --------------------------------------------------------------------------------------------------
 
 
 def commands(first: int, end: int, now_ms: int) -> Iterator[Command]:
-    """Keys of all kinds, seven in ten of them strings; half of each kind live for some days and end at a moment of
-    their own."""
+    """Keys of all kinds, 70 % of them strings; half of each kind expire at different times."""
     chance = random.Random(first)
     for number in range(first, end):
         key = f"app:{number % 7}:{number:08d}"
@@ -108,11 +106,11 @@ async def fill(store: Store, count: int, advance: Advance) -> None:
 
 
 async def compare_all(store: Store, other: Store, advance: Advance) -> int:
-    """How many keys there are, which are equal in both: kind, value and deadline. Raises where one is not."""
+    """Compare kind, value and deadline of all keys. Returns their number. Raises if one differs."""
     keys = sorted({key async for page in store.scan(page=BATCH) for key in page})
     there = {key async for page in other.scan(page=BATCH) for key in page}
     if there != set(keys):
-        raise RuntimeError(f"{len(there):,} keys came back of {len(keys):,}")
+        raise RuntimeError(f"{len(there):,} of {len(keys):,} keys were restored")
     for at in range(0, len(keys), BATCH):
         some = keys[at : at + BATCH]
         kinds = await store.run([("TYPE", key) for key in some])
@@ -128,7 +126,7 @@ async def compare_all(store: Store, other: Store, advance: Advance) -> int:
     return len(keys)
 
 
-# --- how it is saved ---------------------------------------------------------------------------------------
+# --- commands ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +137,7 @@ class Done:
 
 
 async def _keystead(*arguments: str) -> Done:
-    """Run a command, and look at what it holds of memory all along."""
+    """Run a command, and sample its memory."""
     command = Path(sysconfig.get_path("scripts")) / "keystead"
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
@@ -150,12 +148,12 @@ async def _keystead(*arguments: str) -> Done:
     out, error = await process.communicate()
     took_s = time.perf_counter() - began
     if process.returncode or error:
-        raise RuntimeError(f"keystead {arguments[0]} left with {process.returncode}: {error.decode()}")
+        raise RuntimeError(f"keystead {arguments[0]} exited with {process.returncode}: {error.decode()}")
     return Done(json.loads(out), took_s, await watching)
 
 
-def _dumped(port: int, count: int, path: Path) -> float:
-    """What a short script does instead: one key at a time, its bytes as Redis dumps them, and its deadline."""
+def _dump_keys(port: int, count: int, path: Path) -> float:
+    """A short script as the alternative: DUMP and the deadline of one key at a time."""
     with redis_py.Redis(port=port) as client, path.open("wb") as file:
         began = time.perf_counter()
         for done, key in enumerate(client.scan_iter(count=500)):

@@ -1,7 +1,6 @@
-"""The cache beside cashews, on one real Redis: what is cached, and what has just expired.
+"""The cache beside cashews, on one real Redis: hits, and misses after an expiry.
 
-Both sides keep the same membership. Keystead stores it as JSON and reads a checked model; cashews pickles it, as it
-does unless told otherwise.
+Both sides cache the same membership. Keystead stores JSON and validates a model on read; cashews pickles, by default.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from tests import servers
 
 KEYS: Final = 2_000
 REQUESTS: Final = 1_000
-CLIENTS: Final = 4  # each with connections of its own, as in as many processes
+CLIENTS: Final = 4  # with separate connections, like separate processes
 PROVIDER_S: Final = 0.005
 
 TWICE: Final = Target("at least", 2)
@@ -53,7 +52,7 @@ class Membership(BaseModel):
 
 
 class BenchKeys(Keyspace):
-    """Memberships, as the provider told them."""
+    """Memberships from the provider."""
 
     membership = Value("membership:{id}", Membership, lifetime=after("1h", jitter="10%"), role="cache", tag="id")
     mark = LoadMarkers("membership:{id}:mark", nothing="1m", tag="id")
@@ -87,7 +86,7 @@ class Ours:
 
 
 class Theirs:
-    """One client of cashews, with and without its lock, which one loader at a time across processes needs."""
+    """One client of cashews, with and without its lock, which is needed for one load across processes."""
 
     def __init__(self, cache: Cashews) -> None:
         self._cache = cache
@@ -95,7 +94,7 @@ class Theirs:
 
         async def load(id: str) -> Membership:
             if self._load is None:
-                raise RuntimeError("what is read here was loaded before")
+                raise RuntimeError("a cached entry is missing")
             return await self._load()
 
         self.cached = cache(ttl="1h", key="cashews:{id}")(load)
@@ -107,7 +106,7 @@ class Theirs:
 
     async def plain(self, id: str) -> None:
         if await self._cache.get(f"cashews:{id}") is None:
-            raise RuntimeError("what is read here was loaded before")
+            raise RuntimeError("a cached entry is missing")
 
     async def fill(self, id: str) -> None:
         await self._cache.set(f"cashews:{id}", membership(id), expire="1h")
@@ -149,7 +148,7 @@ async def _fill(ours: Ours, theirs: Theirs) -> None:
 
         await ours.get(id, load)
         await theirs.fill(id)
-    # A benchmark of reads that find nothing would be fast, and worth nothing.
+    # Both sides must hit: reads of missing entries are fast, but meaningless.
     wanted = membership(_id(7))
     if await ours.get(_id(7), _unloaded) != wanted or await theirs.cached(_id(7)) != wanted:
         raise RuntimeError("the membership that was loaded is not the one that is read")
@@ -164,7 +163,7 @@ def _ids() -> Iterator[str]:
 
 
 async def _unloaded() -> Membership:
-    raise RuntimeError("what is read here was loaded before")
+    raise RuntimeError("a cached entry is missing")
 
 
 def _matches(ours: list[Ours], theirs: list[Theirs]) -> list[Match]:
@@ -199,7 +198,7 @@ async def _slow() -> Membership:
 
 
 def _stampede(clients: list[Any]) -> Play:
-    """A turn of requests, each `TASKS` of them for one entry that is not there."""
+    """A turn of requests, in groups of `TASKS` for one missing entry."""
     numbers = itertools.count()
 
     async def play(operations: int) -> None:
@@ -212,7 +211,7 @@ def _stampede(clients: list[Any]) -> Play:
 
 
 async def _calls(name: str, clients: list[Any], requests: int, target: Target | None) -> Row:
-    """How often the provider is asked where so many ask for one entry that has expired."""
+    """The number of provider calls when this many requests ask for one expired entry."""
     calls = 0
 
     async def load() -> Membership:

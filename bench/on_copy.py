@@ -1,11 +1,10 @@
-"""A million keys of all kinds from Redis to PostgreSQL, on to SQLite and on to Redis, each copy killed and resumed.
+"""Copies of a million keys of all kinds, from Redis to PostgreSQL to SQLite to Redis, each killed and resumed.
 
-The copies are the command itself, a process of its own, which is killed with SIGKILL when half of the keys have
-arrived, and started again. What is compared in the end is read with plain commands from the first Redis and the last
-one, past the code that is measured.
+The copies run as commands, which are killed with SIGKILL when half of the keys have arrived, and started again. At the
+end the first and the last Redis are compared with plain commands.
 
 Before that, the same keys are copied from Redis to SQLite and to Redis without a kill, for the rates, beside redis-py
-doing the same by pipelines.
+with pipelines.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ GROWTH = Target("under", 50)
 SPEED = Target("at least", 10_000)
 DIRECT_SPEED = Target("at least", 20_000)
 PIPELINE = 1_000  # keys
-LOOK_EVERY_S = 0.25
+SAMPLE_EVERY_S = 0.25
 
 
 @dataclass(slots=True)
 class Leg:
-    """One copy: killed on its way, and resumed. `arrived` keys were at the target when it was killed."""
+    """One copy, killed and resumed. `arrived` keys were at the target when it was killed."""
 
     name: str
     arrived: int = 0
     said: dict[str, Any] = field(default_factory=dict)
     first_s: float = 0.0  # until it was killed
     took_s: float = 0.0  # both runs
-    early_mb: float = 0.0  # what it held when a tenth was there
+    early_mb: float = 0.0  # memory when a tenth had arrived
     most_mb: float = 0.0
 
 
@@ -74,7 +73,7 @@ async def run(folder: Path, progress: Progress, *, quick: bool, keys: int | None
             with progress.activity(f"copy · comparing all {count:,} keys", count) as advance:
                 compared = await compare_all(store, other, advance)
     if compared != count:
-        raise RuntimeError(f"of {count:,} keys {compared:,} came back")
+        raise RuntimeError(f"of {count:,} keys {compared:,} were copied")
     return [
         *direct,
         Row("copy", f"{count:,} keys through three copies, all equal", sum(leg.took_s for leg in legs), "s"),
@@ -101,14 +100,14 @@ async def _direct_rows(folder: Path, source: servers.Server, count: int) -> list
         peer_s = await asyncio.to_thread(copy_by_pipelines, source.port, target.port, count)
         target.ask("FLUSHALL")
         for name, url in (("Redis to SQLite", f"sqlite:///{folder}/direct.db"), ("Redis to Redis", target.url)):
-            process = await _started(folder, source.url, url)
+            process = await _start_copy(folder, source.url, url)
             out, error = await process.communicate()
             if process.returncode:
-                raise RuntimeError(f"{name} left with {process.returncode}: {error.decode()} {out.decode()}")
-            said = json.loads(out)
-            copy_s, all_s = said["copy_s"], said["copy_s"] + said["verify_s"]
-            if said["written"] != count or said["verified"]["equal"] != count:
-                raise RuntimeError(f"{name}: of {count:,} keys {said}")
+                raise RuntimeError(f"{name} exited with {process.returncode}: {error.decode()} {out.decode()}")
+            result = json.loads(out)
+            copy_s, all_s = result["copy_s"], result["copy_s"] + result["verify_s"]
+            if result["written"] != count or result["verified"]["equal"] != count:
+                raise RuntimeError(f"{name}: of {count:,} keys {result}")
             rows += [
                 Row("copy", f"{name}, without a kill: keys copied", count / copy_s, "a second", DIRECT_SPEED),
                 Row("copy", f"{name}, without a kill: keys copied and compared", count / all_s, "a second"),
@@ -121,9 +120,9 @@ async def _direct_rows(folder: Path, source: servers.Server, count: int) -> list
 
 
 def copy_by_pipelines(source_port: int, target_port: int, count: int) -> float:
-    """What a careful script does: pages of a scan; kinds and deadlines, values, and writes, each by one pipeline.
+    """A careful script as the alternative: for each page of a scan, one pipeline each for metadata, values and writes.
 
-    It notes nothing, guards nothing and compares nothing.
+    It records no progress, has no guards, and compares nothing.
     """
     copied = 0
     with redis_py.Redis(port=source_port) as source, redis_py.Redis(port=target_port) as target:
@@ -131,14 +130,14 @@ def copy_by_pipelines(source_port: int, target_port: int, count: int) -> float:
         cursor = -1
         while cursor:
             cursor, keys = source.scan(max(cursor, 0), count=PIPELINE)
-            asked = source.pipeline(transaction=False)
+            reads = source.pipeline(transaction=False)
             for key in keys:
-                asked.type(key)
-                asked.pexpiretime(key)
-            known = asked.execute()
+                reads.type(key)
+                reads.pexpiretime(key)
+            known = reads.execute()
             for key, kind in zip(keys, known[::2], strict=True):
-                _read(asked, key, kind)
-            values = asked.execute()
+                _read(reads, key, kind)
+            values = reads.execute()
             writes = target.pipeline(transaction=False)
             for key, kind, at_ms, value in zip(keys, known[::2], known[1::2], values, strict=True):
                 _write(writes, key, kind, value)
@@ -148,7 +147,7 @@ def copy_by_pipelines(source_port: int, target_port: int, count: int) -> float:
             copied += len(keys)
         took_s = time.perf_counter() - began
     if copied != count:
-        raise RuntimeError(f"redis-py met {copied:,} keys of {count:,}")
+        raise RuntimeError(f"redis-py copied {copied:,} of {count:,} keys")
     return took_s
 
 
@@ -186,7 +185,7 @@ def _write(pipeline: Any, key: bytes, kind: bytes, value: Any) -> None:
 
 
 async def _remove_markers(store: Store) -> None:
-    """The key that a copy leaves is not among those that are compared."""
+    """Delete the marker keys of copies, which are not compared."""
     async for page in store.scan("keystead:copy:*"):
         await store.run([("DEL", key) for key in page])
 
@@ -198,24 +197,24 @@ async def _leg(folder: Path, name: str, source: str, target: str, count: int) ->
     leg = Leg(name)
     async with connect(f"{target}?timeout=60s") as store:
         began = time.perf_counter()
-        process = await _started(folder, source, target)
+        process = await _start_copy(folder, source, target)
         await _until(store, process, count // 2, count // 10, leg)
         leg.first_s = time.perf_counter() - began
         process.kill()
         await process.communicate()
-        leg.arrived = await _held(store)
+        leg.arrived = await _count_keys(store)
         if process.returncode != -9 or leg.arrived >= count:
-            raise RuntimeError(f"{name} was not killed on its way: {process.returncode}, {leg.arrived:,} keys")
-    process = await _started(folder, source, target)
+            raise RuntimeError(f"{name} was not killed in time: {process.returncode}, {leg.arrived:,} keys")
+    process = await _start_copy(folder, source, target)
     watching = asyncio.create_task(on_doctor.most_memory_mb(process.pid))
     out, error = await process.communicate()
     leg.took_s = time.perf_counter() - began
     leg.most_mb = max(leg.most_mb, await watching)
     if process.returncode or error:
-        raise RuntimeError(f"{name} left with {process.returncode}: {error.decode()} {out.decode()}")
+        raise RuntimeError(f"{name} exited with {process.returncode}: {error.decode()} {out.decode()}")
     leg.said = json.loads(out)
     verified = leg.said["verified"]
-    # What was on its way when it was killed may have arrived after it was counted; nothing is written twice.
+    # Writes in flight at the kill may have arrived after the count; nothing is written twice.
     late = count - leg.arrived - leg.said["written"]
     if (leg.said["ours"], verified["equal"], verified["differences"]) != (
         count,
@@ -227,25 +226,25 @@ async def _leg(folder: Path, name: str, source: str, target: str, count: int) ->
 
 
 async def _until(store: Store, process: asyncio.subprocess.Process, enough: int, early: int, leg: Leg) -> None:
-    """Wait until this many keys have arrived, and look at what the process holds."""
+    """Wait until this many keys have arrived, and sample the memory of the process."""
     while process.returncode is None:
-        arrived = await _held(store)
+        arrived = await _count_keys(store)
         held = on_doctor.memory_mb(process.pid) or 0.0
         leg.most_mb = max(leg.most_mb, held)
         if arrived >= early and not leg.early_mb:
             leg.early_mb = held
         if arrived >= enough:
             return
-        await asyncio.sleep(LOOK_EVERY_S if enough > KEYS_QUICK else 0.001)
+        await asyncio.sleep(SAMPLE_EVERY_S if enough > KEYS_QUICK else 0.001)
 
 
-async def _held(store: Store) -> int:
-    """How many keys there are, without the mark of the copy."""
+async def _count_keys(store: Store) -> int:
+    """The number of keys, without the marker of the copy."""
     [count] = await store.run([("DBSIZE",)])
     return max(int(count) - 1, 0)
 
 
-async def _started(folder: Path, source: str, target: str) -> asyncio.subprocess.Process:
+async def _start_copy(folder: Path, source: str, target: str) -> asyncio.subprocess.Process:
     command = Path(sysconfig.get_path("scripts")) / "keystead"
     return await asyncio.create_subprocess_exec(
         *(str(command), "copy", source, target, "--yes", "--json"), cwd=folder, env=on_doctor.environment(),

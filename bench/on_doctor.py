@@ -1,8 +1,7 @@
-"""The doctor on 1,000,000 keys: memory, speed, and what reads beside it pay, on the embedded store and on Redis.
+"""The doctor on 1,000,000 keys: memory, speed, and its effect on concurrent reads, on the embedded store and on Redis.
 
-The doctor is the command itself, a process of its own. Reads are timed in another process with the doctor and
-without it, and in the process of the doctor, too, where it shares an event loop with them. On Redis it runs once with
-nothing beside it, and after it a program that reads the same with redis-py alone.
+The doctor runs as a command. Reads are timed in another process, with and without the doctor, and in one process where
+they share its event loop. On Redis the doctor also runs alone, followed by the same reads with plain redis-py.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ OF_EACH_QUICK = 5
 MEMORY = Target("under", 200)
 SLOWER = Target("at most", 2)
 SPEED = Target("at least", 40_000)
-LOOK_EVERY_S = 0.02
+SAMPLE_EVERY_S = 0.02
 ROOT = Path(__file__).parents[1]
 
 
@@ -50,7 +49,7 @@ async def run(folder: Path, progress: Progress, *, quick: bool, keys: int | None
 
 
 async def _alone(subject: str, url: str) -> list[Row]:
-    """The doctor with nothing beside it, and the same reads by redis-py."""
+    """The doctor alone, and the same reads with redis-py."""
     used_s = [_cpu_of_children_s()]
     ours = await _doctor(url)
     used_s.append(_cpu_of_children_s())
@@ -73,7 +72,7 @@ async def _alone(subject: str, url: str) -> list[Row]:
 
 
 def _cpu_of_children_s() -> float:
-    """The CPU time of all processes that were started and have ended."""
+    """The CPU time of all child processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -130,7 +129,7 @@ class Examined:
 
 
 async def _doctor(url: str, *options: str) -> Examined:
-    """Run the command, and look at what it holds of memory all along."""
+    """Run the command, and sample its memory."""
     command = Path(sysconfig.get_path("scripts")) / "keystead"
     began = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
@@ -141,21 +140,21 @@ async def _doctor(url: str, *options: str) -> Examined:
     out, error = await process.communicate()
     took_s = time.perf_counter() - began
     if process.returncode not in (0, 1) or error:
-        raise RuntimeError(f"the doctor left with {process.returncode}: {error.decode()}")
+        raise RuntimeError(f"the doctor exited with {process.returncode}: {error.decode()}")
     return Examined(json.loads(out), took_s, await watching)
 
 
 async def most_memory_mb(pid: int) -> float:
-    """The most that a process ever held for itself while it was looked at."""
+    """The peak memory of a process, until it ends."""
     most = 0.0
     while (held := memory_mb(pid)) is not None:
         most = max(most, held)
-        await asyncio.sleep(LOOK_EVERY_S)
+        await asyncio.sleep(SAMPLE_EVERY_S)
     return most
 
 
 def memory_mb(pid: int) -> float | None:
-    """What a process holds for itself, without what the system caches of its files. Linux only; None: it has ended."""
+    """The anonymous memory of a process, without the page cache; None if it has ended. Linux only."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -167,7 +166,7 @@ def memory_mb(pid: int) -> float | None:
 def _check(examined: Examined, expected: dict[str, int], what: str) -> None:
     found = {code: one[what] for code, one in examined.report["codes"].items() if one[what]}
     if found != expected:
-        raise RuntimeError(f"of {expected} the doctor says {found}")
+        raise RuntimeError(f"the doctor reports {found} instead of {expected}")
 
 
 # --- reads beside it ---------------------------------------------------------------------------------------
@@ -175,7 +174,7 @@ def _check(examined: Examined, expected: dict[str, int], what: str) -> None:
 
 @dataclass(slots=True)
 class Reads:
-    """How long the reads of another process took; set when the block ends."""
+    """The durations of reads in another process; set when the block ends."""
 
     mean_us: float = 0.0
     median_us: float = 0.0

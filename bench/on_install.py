@@ -1,6 +1,6 @@
-"""What `pip install keystead` brings: packages, megabytes and import time of the core, of `asgi` and of `server`.
+"""Packages, size and import time of `pip install keystead`: the core, `asgi` and `server`.
 
-Each is installed into a virtual environment of its own. pip and what it brings along are not counted.
+Each is installed into a new virtual environment. pip and its packages are not counted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Limits against the `limits` library on one Redis, and on SQLite.
+"""Rate limits beside the `limits` library on Redis, and on SQLite.
 
-Its storage for asyncio is measured with two of the clients that it takes, redis-py and valkey-py: each opens as many
-connections as there are tasks, and sends a script for each hit. Beside a sliding window stand its moving window, which
-keeps the time of each hit as ours does, and its sliding window counter, which keeps two numbers and is not exact.
+Its asyncio storage is measured with two of its clients, redis-py and valkey-py: each opens a connection per task, and
+sends a script for each hit. The sliding window is compared with its moving window, which stores the time of each hit
+like ours, and with its sliding window counter, which stores two numbers and is approximate.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from bench.measure import (
     random_keys,
     together,
 )
-from bench.round_trips import counted
+from bench.round_trips import count_round_trips
 from keystead import Counter, Keyspace, SortedSet, after, connect, sliding
 from keystead.parts.limit import CombinedLimit, FixedWindow, Limits, SlidingWindow, TokenBucket
 from tests import servers
 
 CLIENTS = 10_000
-OFTEN = 100_000  # of one client: so much that nobody is refused while it is measured
+OFTEN = 100_000  # per client: never reached while measuring
 TWICE = Target("at least", 2)
 CLIENTS_OF_LIMITS: Final[dict[str, Literal["redispy", "valkey"]]] = {
     "limits": "redispy",
@@ -66,7 +66,7 @@ def kinds(keys: LimitKeys, often: int) -> dict[str, Limits]:
     }
 
 
-async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+async def run(folder: Path, effort: Effort, progress: Progress) -> list[Row]:
     with servers.redis() as server:
         rows = await _round_trips(server)
         rows += await _beside_limits(server, effort, progress)
@@ -74,14 +74,14 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
 
 
 async def _round_trips(server: servers.Server) -> list[Row]:
-    """How often a client waits for the store, for a hit that is let through and one that is refused."""
+    """The round trips of an allowed hit and of a refused one."""
     rows = []
-    async with counted(server.port) as between, connect(between.url) as store:
+    async with count_round_trips(server.port) as between, connect(between.url) as store:
         for name, limit in kinds(LimitKeys(store), 1).items():
-            await limit.hit(f"{name}, warm")  # the script is known from here on
+            await limit.hit(f"{name}, warm")  # loads the script
             before = between.trips
             if not await limit.hit(name) or await limit.hit(name):
-                raise RuntimeError(f"{name}: of two hits one is let through")
+                raise RuntimeError(f"{name}: one of two hits must pass")
             trips = (between.trips - before) / 2
             rows.append(Row("limits, redis", f"{name}, a hit", trips, "round trips", Target("at most", 1)))
     return rows
@@ -98,7 +98,7 @@ async def _beside_limits(server: servers.Server, effort: Effort, progress: Progr
         for name, limit in kinds(LimitKeys(store), OFTEN).items():
             peers = _peers(name, storages)
             for peer in peers.values():
-                await _same(server, kinds(LimitKeys(store), 5)[name], peer)
+                await _check_same(server, kinds(LimitKeys(store), 5)[name], peer)
             for tasks, playing in ((TASKS, together), (1, alone)):
                 ours = Contender("keystead", playing(_ours(limit), random_keys(CLIENTS)))
                 target = TWICE if tasks == TASKS and name in ("fixed window", "sliding window") else None
@@ -108,14 +108,14 @@ async def _beside_limits(server: servers.Server, effort: Effort, progress: Progr
                 ]
                 match = Match(f"{name}, {tasks} task{'s' * (tasks > 1)}", ours, contenders)
                 rows += await compare("limits, redis", match, effort, progress)
-                server.ask("FLUSHALL")  # the next of them keep something else under the same keys
+                server.ask("FLUSHALL")  # the next contenders use the same keys for other values
     for storage in storages.values():
-        await vars(storage.bridge)["storage"].aclose()  # it has no way to be closed of its own
+        await vars(storage.bridge)["storage"].aclose()  # it has no public close
     return rows
 
 
 def _peers(name: str, storages: dict[str, RedisStorage]) -> dict[str, Any]:
-    """What that library has for this, by what it is called in the table."""
+    """The limiters of that library for this kind, by their label."""
     match name:
         case "fixed window":
             return {called: FixedWindowRateLimiter(storage) for called, storage in storages.items()}
@@ -127,18 +127,18 @@ def _peers(name: str, storages: dict[str, RedisStorage]) -> dict[str, Any]:
             return {"limits, a fixed window": FixedWindowRateLimiter(storages["limits"])}
 
 
-async def _same(server: servers.Server, limit: Limits, peer: Any) -> None:
-    """A limiter that lets everybody through would be fast, and worth nothing."""
+async def _check_same(server: servers.Server, limit: Limits, peer: Any) -> None:
+    """Both sides must refuse: a limiter that allows everything is fast, but meaningless."""
     item = RateLimitItemPerMinute(5)
     ours = await asyncio.gather(*(limit.hit("same") for _ in range(20)))
     passed = await asyncio.gather(*(peer.hit(item, "same") for _ in range(20)))
     if (sum(map(bool, ours)), sum(passed)) != (5, 5):
-        raise RuntimeError(f"of 20 hits {sum(map(bool, ours))} and {sum(passed)} were let through, and not 5")
+        raise RuntimeError(f"of 20 hits {sum(map(bool, ours))} and {sum(passed)} passed instead of 5")
     server.ask("FLUSHALL")
 
 
 async def _on_sqlite(folder: Path, effort: Effort, progress: Progress) -> list[Row]:
-    """Durable in a file, where that library has no storage; beside it, what a hit costs in Redis."""
+    """Limits in a file, for which that library has no storage, beside our limits in Redis."""
     rows: list[Row] = []
     with servers.redis() as server:
         async with connect(f"sqlite:///{folder}/limits.db") as file, connect(server.url) as redis:
@@ -159,7 +159,7 @@ def _play(limit: Limits) -> Play:
 def _ours(limit: Limits) -> Hit:
     async def hit(client: str) -> None:
         if not await limit.hit(client):
-            raise RuntimeError("a hit was refused, which is not measured here")
+            raise RuntimeError("a hit was refused")
 
     return hit
 
@@ -167,6 +167,6 @@ def _ours(limit: Limits) -> Hit:
 def _theirs(limiter: Any, item: RateLimitItemPerMinute) -> Hit:
     async def hit(client: str) -> None:
         if not await limiter.hit(item, client):
-            raise RuntimeError("a hit was refused, which is not measured here")
+            raise RuntimeError("a hit was refused")
 
     return hit

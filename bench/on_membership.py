@@ -1,9 +1,8 @@
-"""`validate` of the membership kit, which every request of a member begins with, beside the same by hand.
+"""`validate` of the membership kit, the start of every member request, beside hand-written code.
 
-By hand is what the document describes: the session, the row of its user and what is remembered of the membership, each
-a value of JSON. The user stands in the session, so the other two can be asked for only when that one has come: in
-three round trips, or in two with MGET. A token of the kit names its user, so it asks for all of them at once. The kit
-also seals what the provider gave, and checks what it reads; by hand nothing is sealed, and JSON is taken as it is.
+By hand, the session, the row of its user and the membership are three JSON values. The session names the user, so it
+must be read first: three round trips, or two with MGET. A token of the kit names its user, so the kit reads all three
+at once. The kit also seals the provider's tokens and validates models; the hand-written code does neither.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from bench.measure import (
     random_keys,
     together,
 )
-from bench.round_trips import counted
+from bench.round_trips import count_round_trips
 from keystead import KeyRing, connect
 from keystead.kits.kit import Site
 from keystead.kits.membership import Members, MembershipKeys, MembershipRefused, MembershipSettings
@@ -57,7 +56,7 @@ Validate = Callable[[str], Awaitable[object]]
 
 
 class NobodySignedIn(RuntimeError):
-    """What is measured here are sessions that count."""
+    """The session is not valid."""
 
 
 async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
@@ -71,11 +70,11 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
 
 
 async def _round_trips(server: servers.Server) -> list[Row]:
-    """How often a request waits for the store: of a session that counts, of one that has ended, and of no session."""
+    """The round trips for a valid session, for an ended one, and without a session."""
     rows = []
-    async with counted(server.port) as between, connect(between.url) as store, _opened(store) as members:
-        [old] = await _signed_in(members, 1)
-        [token] = await _signed_in(members, 1)  # which ends the one before
+    async with count_round_trips(server.port) as between, connect(between.url) as store, _open_kit(store) as members:
+        [old] = await _sign_in(members, 1)
+        [token] = await _sign_in(members, 1)  # which ends the one before
         for name, given, expected in (
             ("validate of a session", token, None),
             ("validate of a session that another device has ended", old, "SESSION_INVALID"),
@@ -100,16 +99,16 @@ async def _on_redis(server: servers.Server, members: int, effort: Effort, progre
     rows: list[Row] = []
     client = redis.asyncio.Redis(port=server.port)
     try:
-        async with connect(server.url) as store, _opened(store) as kit:
-            tokens, sessions = await _signed_in(kit, members), _by_hand(members)
+        async with connect(server.url) as store, _open_kit(store) as kit:
+            tokens, sessions = await _sign_in(kit, members), _by_hand(members)
             for key, value in _values_by_hand(members).items():
                 await client.set(key, value, ex=SESSION_S)
             by_hand = {"redis-py, three GETs": _three_gets(client), "redis-py, GET and MGET": _get_and_mget(client)}
             for validate in by_hand.values():
-                await _same(kit, tokens, validate, sessions)
+                await _check_same(kit, tokens, validate, sessions)
             for tasks, playing in ((TASKS, together), (1, alone)):
-                ours = Contender("keystead", playing(kit.validate, _drawn(tokens)))
-                peers = [Peer(Contender(name, playing(ask, _drawn(sessions)))) for name, ask in by_hand.items()]
+                ours = Contender("keystead", playing(kit.validate, _draw(tokens)))
+                peers = [Peer(Contender(name, playing(ask, _draw(sessions)))) for name, ask in by_hand.items()]
                 match = Match(f"validate, {tasks} task{'s' * (tasks > 1)}", ours, peers)
                 rows += await compare("membership, redis", match, effort, progress)
     finally:
@@ -123,17 +122,17 @@ async def _on_sqlite(folder: Path, members: int, effort: Effort, progress: Progr
         plain.execute("PRAGMA journal_mode = WAL")
         plain.execute("CREATE TABLE kept (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
         plain.executemany("INSERT INTO kept VALUES (?, ?)", _values_by_hand(members).items())
-        async with connect(f"sqlite:///{folder}/membership.db") as store, _opened(store) as kit:
-            tokens, sessions = await _signed_in(kit, members), _by_hand(members)
+        async with connect(f"sqlite:///{folder}/membership.db") as store, _open_kit(store) as kit:
+            tokens, sessions = await _sign_in(kit, members), _by_hand(members)
             selects = _three_selects(plain)
 
             async def ask(session: str) -> object:
                 return selects(session)
 
-            await _same(kit, tokens, ask, sessions)
-            peer = Peer(Contender("sqlite3, three SELECTs", blocking(selects, _drawn(sessions))))
+            await _check_same(kit, tokens, ask, sessions)
+            peer = Peer(Contender("sqlite3, three SELECTs", blocking(selects, _draw(sessions))))
             for tasks, playing in ((TASKS, together), (1, alone)):
-                ours = Contender("keystead", playing(kit.validate, _drawn(tokens)))
+                ours = Contender("keystead", playing(kit.validate, _draw(tokens)))
                 match = Match(f"validate, {tasks} task{'s' * (tasks > 1)}", ours, [peer])
                 rows += await compare("membership, sqlite", match, effort, progress)
     return rows
@@ -143,7 +142,7 @@ async def _on_sqlite(folder: Path, members: int, effort: Effort, progress: Progr
 
 
 @asynccontextmanager
-async def _opened(store: Store) -> Any:
+async def _open_kit(store: Store) -> Any:
     keys = MembershipKeys(store, seal=RING, now_ms=_now_ms)
     async with open_tables("memory://", MEMBERSHIP_TABLES) as tables:
         site = Site(BASE, BASE, True, _now_ms, render=lambda *_, **__: "", tables=tables)
@@ -155,8 +154,8 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def _signed_in(members: Members, count: int) -> list[str]:
-    """The tokens of so many members, of whom it is remembered what they pay for."""
+async def _sign_in(members: Members, count: int) -> list[str]:
+    """The tokens of this many members with a cached membership."""
     tokens = []
     for number in range(count):
         user = _user(number)
@@ -187,7 +186,7 @@ def _membership(user: str) -> ParsedMembership:
     )
 
 
-def _drawn(tokens: Sequence[str]) -> Iterator[str]:
+def _draw(tokens: Sequence[str]) -> Iterator[str]:
     return (tokens[int(key.rpartition(":")[2])] for key in random_keys(len(tokens)))
 
 
@@ -215,7 +214,7 @@ def _three_gets(client: redis.asyncio.Redis) -> Validate:
     async def validate(session: str) -> dict[str, Any]:
         user = _user_in(await client.get(session))
         _refuse_unnamed(await client.get(f"by-hand:usertoken:{user}"), session)
-        return _told(user, await client.get(f"by-hand:membership:{user}"))
+        return _membership_of(user, await client.get(f"by-hand:membership:{user}"))
 
     return validate
 
@@ -225,7 +224,7 @@ def _get_and_mget(client: redis.asyncio.Redis) -> Validate:
         user = _user_in(await client.get(session))
         row, told = await client.mget(f"by-hand:usertoken:{user}", f"by-hand:membership:{user}")
         _refuse_unnamed(row, session)
-        return _told(user, told)
+        return _membership_of(user, told)
 
     return validate
 
@@ -238,7 +237,7 @@ def _three_selects(plain: sqlite3.Connection) -> Callable[[str], object]:
     def validate(session: str) -> dict[str, Any]:
         user = _user_in(value(session))
         _refuse_unnamed(value(f"by-hand:usertoken:{user}"), session)
-        return _told(user, value(f"by-hand:membership:{user}"))
+        return _membership_of(user, value(f"by-hand:membership:{user}"))
 
     return validate
 
@@ -255,16 +254,16 @@ def _refuse_unnamed(value: str | bytes | None, session: str) -> None:
         raise NobodySignedIn("another session of this user counts")
 
 
-def _told(user: str, value: str | bytes | None) -> dict[str, Any]:
+def _membership_of(user: str, value: str | bytes | None) -> dict[str, Any]:
     if value is None:
         raise NobodySignedIn("nothing is remembered of this membership")
     found: dict[str, Any] = json.loads(value)["membership"]
     return {"userId": user, **found}
 
 
-async def _same(kit: Members, tokens: Sequence[str], validate: Validate, sessions: Sequence[str]) -> None:
-    """One that lets nobody in would be fast, and worth nothing."""
+async def _check_same(kit: Members, tokens: Sequence[str], validate: Validate, sessions: Sequence[str]) -> None:
+    """Both sides must return the same membership: refusals are fast, but meaningless."""
     for token, session in zip(tokens[:20], sessions, strict=False):
         member, told = await kit.validate(token), await validate(session)
         if member.membership.model_dump(exclude_none=True) != told:
-            raise RuntimeError("by hand another membership is told than by the kit")
+            raise RuntimeError("both sides return different memberships")

@@ -1,8 +1,7 @@
-"""Notices from the event to the browser: one at a time, in a burst to a thousand streams, and through five kills.
+"""Notification latency from the event to the browser: one at a time, in a burst to a thousand streams, through kills.
 
-The server is `keystead serve`, a process of its own; readers are plain connections that read its server-sent events.
-Whoever tells is another process of the application, which shares the store and the database with the server. The time
-is from the call that tells to the line that a reader has read.
+The server is `keystead serve`; readers are plain connections to its server-sent events. Another process with the same
+store and database publishes the events. The latency is from that call to the line that a reader has read.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from bench.chaos import check, endure, fake_slack, follow_through_kills
 from bench.measure import Advance, Progress, Row, Target
 from bench.on_doctor import memory_mb
 from bench.streams import Stream, stream
-from bench.teamwork_server import TeamworkServer, hire, opened_teamwork
+from bench.teamwork_server import TeamworkServer, hire, open_teamwork_service
 from keystead.kits.teamwork.service import Assigned, Teamwork, WorkItem
 from tests import servers
 
@@ -33,12 +32,12 @@ READERS = 20
 KILLS = 5
 GROWTH = Target("under", 50)
 BURST = Target("at least", 2_000)
-LOOK_EVERY_S = 0.1
+SAMPLE_EVERY_S = 0.1
 
 
 @dataclass
 class Office:
-    """A server, and the service that tells beside it."""
+    """A server, and the service that publishes events beside it."""
 
     port: int
     pid: int
@@ -95,7 +94,7 @@ async def _burst(office: Office, name: str, progress: Progress, *, quick: bool) 
             for user in users:
                 opened.append(await stack.enter_async_context(office.listening(user)))
                 advance(1)
-        async with _watched(office.pid) as held:
+        async with _watch_memory(office.pid) as held:
             with progress.activity(f"notices · {name}, a burst of {notices:,}", notices) as advance:
                 began = time.perf_counter()
                 reading = [asyncio.ensure_future(_read(one, each, advance)) for one in opened]
@@ -121,7 +120,7 @@ async def _tell_each(office: Office, user: int, count: int) -> None:
 
 
 async def _read(opened: Stream, count: int, advance: Advance) -> list[float]:
-    """How old each notice was, in ms. Raises RuntimeError where one is missing or out of order."""
+    """The age of each notice, in ms. Raises RuntimeError if one is missing or out of order."""
     ages: list[float] = []
     for place in range(1, count + 1):
         one = await opened.next()
@@ -138,13 +137,13 @@ def _age_ms(data: str) -> float:
 
 
 @asynccontextmanager
-async def _watched(pid: int) -> AsyncIterator[list[float]]:
-    """What a process holds meanwhile, in MB."""
+async def _watch_memory(pid: int) -> AsyncIterator[list[float]]:
+    """Sample the memory of a process, in MB, while the block runs."""
     seen = [memory_mb(pid) or 0.0]
 
     async def look() -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(SAMPLE_EVERY_S)
             seen.append(memory_mb(pid) or 0.0)
 
     looking = asyncio.create_task(look())
@@ -204,7 +203,7 @@ async def _office(folder: Path, name: str, url: str, streams: int) -> AsyncItera
     server = TeamworkServer(place, url, database)
     await server.start()
     try:
-        async with opened_teamwork(url, database, server.port) as teamwork:
+        async with open_teamwork_service(url, database, server.port) as teamwork:
             await hire(teamwork, range(1, streams + 2))
             yield Office(server.port, server.serving_pid, teamwork)
     finally:

@@ -1,7 +1,7 @@
-"""A procedure of two commands and a guard, beside the same by hand: a Lua script that redis-py calls, and SQL.
+"""A procedure of two commands and a guard, beside a redis-py Lua script and a SQL transaction.
 
-Reserving takes a piece from a stock, if there is one, and writes an order. By hand it is a script that is registered
-once, and on SQLite one transaction with the three statements that it takes, on a table as plain as it can be.
+A reservation takes a piece from a stock, if there is one, and writes an order. By hand it is a registered script, or on
+SQLite a transaction of three statements on a plain table.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _reserve(raw: sqlite3.Connection, id: str) -> None:
 
 
 def _batches(raw: sqlite3.Connection, ids: Iterator[str]) -> Play:
-    """What sharing commits can give at most: somebody who has 32 reservations at hand, and no event loop."""
+    """The upper bound of sharing commits: 32 reservations per commit, without an event loop."""
 
     async def play(operations: int) -> None:
         for _ in range(operations // TASKS):

@@ -1,4 +1,4 @@
-"""The Redis store against redis-py's own asyncio client, on a real Redis and a real Valkey on this machine."""
+"""The Redis store beside redis-py's asyncio client, on a real Redis and a real Valkey."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENGINES: dict[str, Callable[[], AbstractContextManager[servers.Server]]] = {
     "valkey": servers.valkey,
 }
 
-# What a user of redis-py writes for "mark the visit if it is not marked, then count it".
+# The redis-py script for "mark the visit if it is not marked, then count it".
 MARK_AND_COUNT = """
 if redis.call('SET', KEYS[1], '1', 'NX', 'EX', 3600) then
     return redis.call('INCRBY', KEYS[2], 1)
@@ -49,28 +49,28 @@ async def run(effort: Effort, progress: Progress) -> list[Row]:
     rows: list[Row] = []
     for engine, start in ENGINES.items():
         with start() as server:
-            # As its documentation shows it; redis-py uses hiredis by itself where that is installed.
+            # As in its documentation; redis-py uses hiredis if it is installed.
             client = redis_py.Redis(host="127.0.0.1", port=server.port)
             async with client, connect(server.url) as store:
                 subject = f"{engine} {_version(server)}"
                 with progress.activity(f"{subject} · loading", KEYS) as advance:
                     await load(store, range(KEYS), advance)
-                await _same_value(store, client)
+                await _check_value(store, client)
                 for match in _matches(store, client):
                     rows += await compare(subject, match, effort, progress)
     return rows
 
 
 def _version(server: servers.Server) -> str:
-    said: dict[str, str] = {}
+    info: dict[str, str] = {}
     for line in bytes(server.ask("INFO", "server")).decode().splitlines():
         name, _, value = line.partition(":")
-        said[name] = value
-    return said.get("valkey_version") or said["redis_version"]
+        info[name] = value
+    return info.get("valkey_version") or info["redis_version"]
 
 
-async def _same_value(store: Store, client: Any) -> None:
-    """A benchmark of reads that find nothing would be fast, and worth nothing."""
+async def _check_value(store: Store, client: Any) -> None:
+    """Both sides must find the value: reads of missing keys are fast, but meaningless."""
     if await store.run([("GET", key(1))]) != [VALUE] or await client.get(key(1)) != VALUE:
         raise RuntimeError("the value that was loaded is not the value that is read")
 
@@ -141,7 +141,7 @@ def _matches(store: Store, client: Any) -> list[Match]:
 
 
 def _pipelines(client: Any) -> Play:
-    """The same reads by one task that has all keys at hand and batches them itself."""
+    """The same reads by one task that has all keys and batches them."""
     keys = random_keys(KEYS)
 
     async def play(operations: int) -> None:

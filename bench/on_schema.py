@@ -1,7 +1,6 @@
-"""What the access layer costs over the same raw commands: typed keys against tuples, on Redis and on SQLite.
+"""The overhead of typed keys over raw commands, on Redis and on SQLite.
 
-Both sides send the same commands to the same store. A model is parsed on both sides: with the raw commands a program
-would do it itself.
+Both sides send the same commands to the same store, and both parse a model.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ def _play(kind: Callable[[Any, Iterator[str]], Play], operation: Any) -> Play:
 
 
 def _pairs(keys: BenchKeys, store: Store) -> list[tuple[str, Any, Any]]:
-    """Each thing to do, with typed keys and with raw commands."""
+    """Each operation, with typed keys and with raw commands."""
     changing = itertools.cycle([f"{number:03d}{TEXT[3:]}" for number in range(997)])
 
     async def get_text(id: str) -> object:

@@ -1,10 +1,9 @@
-"""Session data in a database: reads and writes beside Django's sessions and beside an upsert written by hand.
+"""Session data in a database: reads and writes beside Django's sessions and a hand-written upsert.
 
-All sides use one server, which syncs every commit, one number of tasks or threads, and values of one size. Ours is
-`SessionData`: a read is one of a field that has not expired; a write is one atomic step that only a session that is
-there takes, that ends a value of the same name that was to be read once, and that lets the session live on. By hand
-it is one statement on one table of values with their expiry, which promises none of that. Django keeps a session as
-one text, so to change a value it reads the whole and writes the whole.
+All sides use the same server, which syncs every commit, the same concurrency and the same value size. A write of
+`SessionData` is one atomic step that requires the session, ends a read-once value of the same name, and extends the
+session. The hand-written upsert is one statement on a table of values with expiry, without these promises. Django has
+one text per session, so it reads and writes the whole session.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from typing import Any, NamedTuple, TypeAlias
 from bench import django_sessions
 from bench.django_sessions import KEY, DjangoSessions
 from bench.measure import Contender, Effort, Match, Peer, Play, Progress, Row, Target, compare
-from bench.round_trips import counted
+from bench.round_trips import count_round_trips
 from keystead import connect
 from keystead.kits.sessiondata import SessionData, SessionDataKeys
 from tests import servers
@@ -37,16 +36,16 @@ HOUR_S = 3_600
 NO_SLOWER = Target("at least", 1.0)
 HALF = Target("at least", 0.5)
 
-# The servers of the tests leave out what a crash would need; here they sync every commit, as they come.
+# The test servers do not sync; here they sync every commit, as by default.
 POSTGRES = ("-c", "fsync=on", "-c", "autovacuum_naptime=1min")
 MARIADB = ("--innodb-flush-method=fsync", "--innodb-buffer-pool-size=128M", "--innodb-log-file-size=96M")
 
-Act: TypeAlias = Callable[[str], Any]  # on a session; of a side with tasks it is awaited
+Act: TypeAlias = Callable[[str], Any]  # on a session; awaited by sides with tasks
 
 
 class Sizes(NamedTuple):
     sessions: int
-    values: Mapping[str, int]  # how long a value is, by what is said of it
+    values: Mapping[str, int]  # value length by label
 
 
 class Place(NamedTuple):
@@ -55,7 +54,7 @@ class Place(NamedTuple):
     name: str
     url: str
     by_hand: AbstractAsyncContextManager[Side]
-    target: Target | None  # beside what is written by hand
+    target: Target | None  # beside the hand-written code
 
 
 FULL_SIZES = Sizes(1_000, {"100 B": 100, "4 KiB": 4_096})
@@ -78,20 +77,23 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
         )
         for place in (
             Place("postgresql", postgres.url, psycopg_by_hand(postgres.port), HALF),
-            Place("mariadb", mariadb.url, threaded(lambda: PymysqlByHand(mariadb.port)), HALF),
+            Place("mariadb", mariadb.url, run_in_threads(lambda: PymysqlByHand(mariadb.port)), HALF),
             Place(
-                "sqlite", f"sqlite:///{folder / 'ours.db'}", threaded(lambda: SqliteByHand(folder / "hand.db")), None
+                "sqlite",
+                f"sqlite:///{folder / 'ours.db'}",
+                run_in_threads(lambda: SqliteByHand(folder / "hand.db")),
+                None,
             ),
         ):
-            rows += await _compared(place, sizes, effort, progress)
+            rows += await _compare_sizes(place, sizes, effort, progress)
     return rows
 
 
-async def _compared(place: Place, sizes: Sizes, effort: Effort, progress: Progress) -> list[Row]:
+async def _compare_sizes(place: Place, sizes: Sizes, effort: Effort, progress: Progress) -> list[Row]:
     subject, rows = f"session data, {place.name}", list[Row]()
     async with (
         connect(place.url) as store,
-        threaded(lambda: Django(place.name)) as django,
+        run_in_threads(lambda: Django(place.name)) as django,
         place.by_hand as by_hand,
     ):
         sides = (Ours(SessionData(SessionDataKeys(store))), django, by_hand)
@@ -132,10 +134,10 @@ def _matches(
 
 
 async def _round_trips(name: str, server: servers.DatabaseServer) -> list[Row]:
-    """Counted between the store and the server, with one connection that has done the same before."""
+    """The round trips between the store and the server, on one warm connection."""
     rows: list[Row] = []
     async with (
-        counted(server.port) as between,
+        count_round_trips(server.port) as between,
         connect(server.url.replace(f":{server.port}/", f":{between.port}/")) as store,
     ):
         data = SessionData(SessionDataKeys(store))
@@ -155,7 +157,7 @@ async def _round_trips(name: str, server: servers.DatabaseServer) -> list[Row]:
 
 
 def values(length: int) -> Iterator[str]:
-    """Texts of that length, never twice the same in a row."""
+    """Texts of that length, never the same twice in a row."""
     chance = random.Random(length)
     letters = string.ascii_letters + string.digits
     return itertools.cycle(["".join(chance.choices(letters, k=length)) for _ in range(211)])
@@ -165,13 +167,13 @@ def values(length: int) -> Iterator[str]:
 
 
 class Side(ABC):
-    """One way to keep session data. What it does with a session is an act, of tasks or of threads."""
+    """One way to store session data, with tasks or with threads."""
 
     name: str
 
     @abstractmethod
     async def begin(self, texts: list[str]) -> list[str]:
-        """Sessions with these values; what they are called."""
+        """Create sessions with these values. Returns their names."""
 
     @abstractmethod
     def play(self, act: Act, sessions: Iterator[str], tasks: int) -> Play: ...
@@ -183,7 +185,7 @@ class Side(ABC):
     def write(self, session: str, value: str) -> Any: ...
 
     def save(self, session: str, value: str) -> Any:
-        """As `write`, where somebody knows already what else there is."""
+        """Like `write`, without reading the session first."""
         return self.write(session, value)
 
 
@@ -205,7 +207,7 @@ class InTasks(Side):
 
 
 class InThreads(Side):
-    """Each thread has a connection, and does one thing after another with no event loop in its way."""
+    """Each thread has a connection and makes sequential calls, without an event loop."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(max(TASKS))
@@ -231,7 +233,7 @@ class InThreads(Side):
 
     @abstractmethod
     def close_connection(self) -> None:
-        """That of this thread."""
+        """Close the connection of this thread."""
 
     def close(self) -> None:
         everybody = threading.Barrier(max(TASKS))
@@ -246,7 +248,7 @@ class InThreads(Side):
 
 
 @asynccontextmanager
-async def threaded(make: Callable[[], InThreads]) -> AsyncIterator[Side]:
+async def run_in_threads(make: Callable[[], InThreads]) -> AsyncIterator[Side]:
     side = make()
     try:
         yield side
@@ -269,11 +271,11 @@ class Ours(InTasks):
 
     async def read(self, session: str) -> None:
         if await self._data.session(session).get(KEY) is None:
-            raise RuntimeError("a value that was written is not there")
+            raise RuntimeError("a written value is missing")
 
     async def write(self, session: str, value: str) -> None:
         if not await self._data.session(session).set(KEY, value):
-            raise RuntimeError("a session that was begun is not there")
+            raise RuntimeError("a session is missing")
 
 
 class Django(InThreads):
@@ -287,7 +289,7 @@ class Django(InThreads):
         return self._sessions.begin(text)
 
     def read(self, session: str) -> None:
-        self._sessions.read(session)  # a KeyError where there is none
+        self._sessions.read(session)  # a KeyError if it is missing
 
     def write(self, session: str, value: str) -> None:
         self._sessions.write(session, value)
@@ -311,7 +313,7 @@ _ON_CONFLICT = " ON CONFLICT (session, name) DO UPDATE SET value = excluded.valu
 _ON_DUPLICATE = " ON DUPLICATE KEY UPDATE value = VALUES(value), expires_at = VALUES(expires_at)"
 
 
-def _wanted(session: str) -> tuple[str, str, int]:
+def _key_of(session: str) -> tuple[str, str, int]:
     return session, KEY, int(time.time())
 
 
@@ -319,7 +321,7 @@ def _row(session: str, value: str) -> tuple[str, str, str, int]:
     return session, KEY, value, int(time.time()) + HOUR_S
 
 
-def _numbered() -> Iterator[str]:
+def _session_names() -> Iterator[str]:
     return (f"{number:064x}" for number in itertools.count(1))
 
 
@@ -328,7 +330,7 @@ class PsycopgByHand(InTasks):
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
-        self._names = _numbered()
+        self._names = _session_names()
 
     async def begin(self, texts: list[str]) -> list[str]:
         sessions = [*itertools.islice(self._names, len(texts))]
@@ -338,9 +340,9 @@ class PsycopgByHand(InTasks):
 
     async def read(self, session: str) -> None:
         async with self._pool.connection() as connection:
-            cursor = await connection.execute(_SELECT, _wanted(session))
+            cursor = await connection.execute(_SELECT, _key_of(session))
             if await cursor.fetchone() is None:
-                raise RuntimeError("a value that was written is not there")
+                raise RuntimeError("a written value is missing")
 
     async def write(self, session: str, value: str) -> None:
         async with self._pool.connection() as connection:
@@ -363,7 +365,7 @@ async def psycopg_by_hand(port: int) -> AsyncIterator[Side]:
 class ByHandInThreads(InThreads):
     def __init__(self) -> None:
         super().__init__()
-        self._names = _numbered()
+        self._names = _session_names()
         self._here = threading.local()
 
     @abstractmethod
@@ -400,9 +402,9 @@ class PymysqlByHand(ByHandInThreads):
 
     def read(self, session: str) -> None:
         with self.connection.cursor() as cursor:
-            cursor.execute(_SELECT, _wanted(session))
+            cursor.execute(_SELECT, _key_of(session))
             if cursor.fetchone() is None:
-                raise RuntimeError("a value that was written is not there")
+                raise RuntimeError("a written value is missing")
 
     def write(self, session: str, value: str) -> None:
         with self.connection.cursor() as cursor:
@@ -426,8 +428,8 @@ class SqliteByHand(ByHandInThreads):
         return connection
 
     def read(self, session: str) -> None:
-        if self.connection.execute(_SELECT.replace("%s", "?"), _wanted(session)).fetchone() is None:
-            raise RuntimeError("a value that was written is not there")
+        if self.connection.execute(_SELECT.replace("%s", "?"), _key_of(session)).fetchone() is None:
+            raise RuntimeError("a written value is missing")
 
     def write(self, session: str, value: str) -> None:
         self.connection.execute((_INSERT + _ON_CONFLICT).replace("%s", "?"), _row(session, value))

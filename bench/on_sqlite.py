@@ -1,7 +1,7 @@
-"""The embedded store against raw sqlite3, diskcache and lmdb: files on the same disk, 10,000 keys in each.
+"""The embedded store beside raw sqlite3, diskcache and lmdb: files on the same disk, 10,000 keys in each.
 
-Keystead, raw sqlite3 and lmdb have each acknowledged write on disk. diskcache, as it comes, does not sync its
-writes: only when SQLite moves its log into the file.
+Keystead, raw sqlite3 and lmdb sync each write before acknowledging it. diskcache, by default, syncs only at WAL
+checkpoints.
 """
 
 from __future__ import annotations
@@ -55,15 +55,17 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
             with progress.activity("sqlite · loading", keys) as advance:
                 await load(store, range(keys), advance)
                 _load_peers(raw, default, cache, env, keys)
-            await _same_value(store, raw, default, cache, env)
+            await _check_value(store, raw, default, cache, env)
             rows: list[Row] = []
             for match in _matches(store, raw, default, cache, env, keys):
                 rows += await compare(SUBJECT, match, effort, progress)
             return rows
 
 
-async def _same_value(store: Store, raw: sqlite3.Connection, default: sqlite3.Connection, cache: Any, env: Any) -> None:
-    """A benchmark of reads that find nothing would be fast, and worth nothing."""
+async def _check_value(
+    store: Store, raw: sqlite3.Connection, default: sqlite3.Connection, cache: Any, env: Any
+) -> None:
+    """All sides must find the value: reads of missing keys are fast, but meaningless."""
     with env.begin() as transaction:
         found = [
             *await store.run([("GET", key(1))]),
@@ -164,7 +166,7 @@ def _matches(
 
 
 def _batches(raw: sqlite3.Connection, keys: Iterator[str]) -> Play:
-    """What sharing commits can give at most: somebody who has 32 writes at hand, and no event loop."""
+    """The upper bound of sharing commits: 32 writes per commit, without an event loop."""
     fresh = values()
 
     async def play(operations: int) -> None:
@@ -182,7 +184,7 @@ UPSERT = "INSERT INTO kv (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE 
 
 
 def open_raw(path: Path) -> sqlite3.Connection:
-    """What a careful user writes by hand: WAL, each statement its own durable commit."""
+    """A careful hand-written setup: WAL, each statement its own durable commit."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -191,7 +193,7 @@ def open_raw(path: Path) -> sqlite3.Connection:
 
 
 def open_default(path: Path) -> sqlite3.Connection:
-    """What somebody gets who sets nothing: a rollback journal that is deleted by each commit. As durable."""
+    """The default setup: a rollback journal that each commit deletes. Equally durable."""
     connection = sqlite3.connect(path)
     found = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
     if found != ["delete", 2]:
@@ -201,7 +203,7 @@ def open_default(path: Path) -> sqlite3.Connection:
 
 
 async def load(store: Store, numbers: range, advance: Advance, *options: str | int) -> None:
-    """Set all these keys, a thousand in a batch. Advances by keys."""
+    """Set all these keys, in batches of a thousand. Advances by keys."""
     for start in range(numbers.start, numbers.stop, 1_000):
         batch = range(start, min(start + 1_000, numbers.stop))
         await store.run([("SET", key(number), VALUE, *options) for number in batch])

@@ -1,8 +1,8 @@
-"""What sessions cost a web application, and a million of them.
+"""The cost of sessions in a web application, and a million sessions.
 
-The same Starlette application with our middleware and without, beside starsessions, and Litestar with its own
-server-side sessions and without: all on one real Redis, each by Granian with one worker. Servers and the client that
-loads them have a core each, where there are two; Redis shares the client's.
+A Starlette application with and without our middleware, beside starsessions, and Litestar with and without its own
+server-side sessions: all on one real Redis, each under Granian with one worker. With two cores, the servers have one,
+and the client and Redis the other.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tests import servers
 SIGNED_IN = 1_000
 KEEPS = Target("at least", 0.8)
 
-# Each application with sessions, the same one without, and what is said of it.
+# Each application with sessions, the same one without, and its label.
 PAIRS = {
     "starlette-keystead": ("starlette", "Starlette, keystead"),
     "starlette-starsessions": ("starlette", "Starlette, starsessions"),
@@ -71,19 +71,19 @@ async def _throughput(effort: Effort, progress: Progress, *, quick: bool) -> lis
         asked = {}
         for app in APPS:
             environment = {"BENCH_APP": app, "BENCH_REDIS": redis.url}
-            port = await stack.enter_async_context(serving.served("bench.session_apps:make", environment, first))
-            cookies = await _signed_in(port, 50 if quick else SIGNED_IN)
+            port = await stack.enter_async_context(serving.serve_app("bench.session_apps:make", environment, first))
+            cookies = await _sign_in(port, 50 if quick else SIGNED_IN)
             asks = [f"GET /me\nAccept: application/json\nCookie: {cookie}" for cookie in cookies]
-            asked[app] = serving.Asked(port, asks, holds='{"name":"')
+            asked[app] = serving.Load(port, asks, holds='{"name":"')
         client = await stack.enter_async_context(serving.client(rest))
         turn_s = serving.TURN_S_QUICK if quick else serving.TURN_S
         with progress.activity("sessions · throughput", (effort.rounds + 1) * len(APPS)) as advance:
             times = await serving.rounds(client, asked, effort.rounds, turn_s, advance)
-    return [_kept(times, app, plain, name) for app, (plain, name) in PAIRS.items()]
+    return [_ratio_row(times, app, plain, name) for app, (plain, name) in PAIRS.items()]
 
 
-def _kept(times: dict[str, list[float]], app: str, plain: str, name: str) -> Row:
-    """How much of the throughput without sessions is left with them."""
+def _ratio_row(times: dict[str, list[float]], app: str, plain: str, name: str) -> Row:
+    """The throughput with sessions as a fraction of that without."""
     ratios = [without / having for having, without in zip(times[app], times[plain], strict=True)]
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return Row(
@@ -99,8 +99,8 @@ def _kept(times: dict[str, list[float]], app: str, plain: str, name: str) -> Row
     )
 
 
-async def _signed_in(port: int, count: int) -> list[str]:
-    """The cookies of so many users; of an application without sessions, one that it does not know."""
+async def _sign_in(port: int, count: int) -> list[str]:
+    """The cookies of this many users; for an application without sessions, an unknown one."""
     cookies = []
     async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
         for _ in range(count):
@@ -118,17 +118,17 @@ PER_USER = 5
 FEW, MANY, MANY_ON_SQLITE = 10_000, 1_000_000, 200_000
 FEW_QUICK, MANY_QUICK = 200, 1_000
 BATCH_OF_USERS = 400
-SAMPLE = 5_000  # as many as there are readers among the few, so that both are asked alike
+SAMPLE = 5_000  # the number of readers among the few, so that both sides read as many
 NO_SLOWER = Target("at most", 1.5)
 
 
 class Loaded(NamedTuple):
-    """A store full of sessions. Readers and those who log in and out are different users."""
+    """A store full of sessions. Readers are other users than those who log in and out."""
 
     sessions: Sessions[Visit]
     store: Store
     size: int
-    tokens: list[str]  # of some that are alive, and stay so
+    tokens: list[str]  # of sessions that stay alive
     users: list[str]  # who log in and out
 
 
@@ -137,7 +137,7 @@ async def _many_on_redis(effort: Effort, progress: Progress, *, quick: bool) -> 
     bounds = ("--maxmemory", "1200mb", "--maxmemory-policy", "noeviction")
     with servers.redis(*bounds) as small, servers.redis(*bounds) as large:
         async with connect(small.url) as one, connect(large.url) as other:
-            rows = await _compared("sessions, redis", one, few, other, many, effort, progress)
+            rows = await _compare_sizes("sessions, redis", one, few, other, many, effort, progress)
         used = {
             name: value for line in bytes(large.ask("INFO", "memory")).decode().splitlines()
             for name, _, value in [line.partition(":")]
@@ -154,14 +154,14 @@ async def _many_on_sqlite(folder: Path, effort: Effort, progress: Progress, *, q
         connect(f"sqlite:///{folder / 'few.db'}") as one,
         connect(f"sqlite:///{folder / 'many.db'}") as other,
     ):
-        return await _compared("sessions, sqlite", one, few, other, many, effort, progress)
+        return await _compare_sizes("sessions, sqlite", one, few, other, many, effort, progress)
 
 
-async def _compared(
+async def _compare_sizes(
     subject: str, small: Store, few: int, large: Store, many: int, effort: Effort, progress: Progress
 ) -> list[Row]:
-    filled = [await _filled(subject, store, count, progress) for store, count in ((small, few), (large, many))]
-    for one in filled:  # the first read after a minute also notes that the session was used
+    filled = [await _fill(subject, store, count, progress) for store, count in ((small, few), (large, many))]
+    for one in filled:  # the first read after a minute also updates `last_seen_at`
         for at in range(0, len(one.tokens), 200):
             await asyncio.gather(*map(one.sessions.read, one.tokens[at : at + 200]))
     rows: list[Row] = []
@@ -188,7 +188,7 @@ def _login(loaded: Loaded) -> Operation:
 def _read(loaded: Loaded) -> Operation:
     async def read(token: str) -> None:
         if not await loaded.sessions.read(token):
-            raise RuntimeError("a session that was made is not there")
+            raise RuntimeError("a session is missing")
 
     return read
 
@@ -207,14 +207,14 @@ def _tokens(loaded: Loaded) -> Iterator[str]:
 
 
 def _users(loaded: Loaded) -> Iterator[str]:
-    """At random, but no two of one moment: logins of one user at one moment wait for each other."""
+    """Users in random order, none twice in a row: concurrent logins of one user wait for each other."""
     order = list(loaded.users)
     random.Random(7).shuffle(order)
     return itertools.cycle(order)
 
 
-async def _filled(subject: str, store: Store, count: int, progress: Progress) -> Loaded:
-    """Sessions as logins leave them, written in large batches."""
+async def _fill(subject: str, store: Store, count: int, progress: Progress) -> Loaded:
+    """Write sessions as logins do, in large batches."""
     policy = Policy(cap=PER_USER)
     keys = session_keys(Visit, policy)(store)
     sessions = Sessions(keys.session, policy, successors=keys.session_successor, ends=keys.session_end)

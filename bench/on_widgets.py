@@ -1,7 +1,7 @@
-"""Widgets: round trips, `GET /api/visit` beside routes of one's own, and many of them against few.
+"""Widgets: round trips, `GET /api/visit` beside hand-written routes, and many widgets beside few.
 
-The server as it is, a FastAPI route that asks nobody, and one with the two commands of an increment take turns, each
-under Granian with one worker.
+The server, a bare FastAPI route, and one with the two commands of an increment take turns, each under Granian with one
+worker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import httpx2
 from bench import many_widgets, serving, widget_apps, widget_keys
 from bench.many_widgets import ME
 from bench.measure import Effort, Progress, Row, Target
-from bench.round_trips import Counted, counted
+from bench.round_trips import CountingProxy, count_round_trips
 from bench.widget_keys import TOKEN, counter_id, page, quick_hashes, visitors
 from keystead.stores import connect
 from tests import servers
@@ -40,16 +40,16 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
 
 
 async def _round_trips(*, quick: bool) -> list[Row]:
-    """How many each action takes where the process knows the widget: the median of several calls, one at a time."""
+    """The round trips of each action on a known widget: the median of several sequential calls."""
     async with AsyncExitStack() as stack:
         redis = stack.enter_context(servers.redis())
-        between = await stack.enter_async_context(counted(redis.port))
+        between = await stack.enter_async_context(count_round_trips(redis.port))
         store = await stack.enter_async_context(connect(between.url))
-        widgets = await stack.enter_async_context(widget_keys.opened(store))
+        widgets = await stack.enter_async_context(widget_keys.open_service(store))
         await stack.enter_async_context(quick_hashes())
-        await widget_keys.fill_counters(widgets, 1, _unseen)
-        board = await widget_keys.fill_board(widgets, MESSAGES, _unseen)
-        ranking = await widget_keys.fill_ranking(widgets, MESSAGES, _unseen)
+        await widget_keys.fill_counters(widgets, 1, _no_progress)
+        board = await widget_keys.fill_board(widgets, MESSAGES, _no_progress)
+        ranking = await widget_keys.fill_ranking(widgets, MESSAGES, _no_progress)
         app = widget_apps.keystead(between.url)
         await stack.enter_async_context(app.router.lifespan_context(app))
         transport = httpx2.ASGITransport(app=app)
@@ -87,8 +87,8 @@ async def _round_trips(*, quick: bool) -> list[Row]:
         ]
 
 
-async def _trips(between: Counted, call: Callable[[], Awaitable[object]], times: int) -> float:
-    await call()  # whoever asks for the first time has the record read
+async def _trips(between: CountingProxy, call: Callable[[], Awaitable[object]], times: int) -> float:
+    await call()  # the first call reads the record
     taken = []
     for _ in range(times):
         before = between.trips
@@ -97,8 +97,8 @@ async def _trips(between: Counted, call: Callable[[], Awaitable[object]], times:
     return statistics.median(taken)
 
 
-def _unseen(steps: int = 1) -> None:
-    """Nobody looks on."""
+def _no_progress(steps: int = 1) -> None:
+    pass
 
 
 # --- throughput --------------------------------------------------------------------------------------------
@@ -116,14 +116,14 @@ async def _throughput(effort: Effort, progress: Progress, *, quick: bool) -> lis
     async with AsyncExitStack() as stack:
         redis, plain = stack.enter_context(servers.redis()), stack.enter_context(servers.redis())
         first, rest = serving.cores()
-        for server in (redis, plain):  # neither sees the keys of the other
+        for server in (redis, plain):
             os.sched_setaffinity(server.pid, rest)
         store = await stack.enter_async_context(connect(redis.url))
-        widgets = await stack.enter_async_context(widget_keys.opened(store))
-        await widget_keys.fill_counters(widgets, counters, _unseen)
+        widgets = await stack.enter_async_context(widget_keys.open_service(store))
+        await widget_keys.fill_counters(widgets, counters, _no_progress)
         apps = {"keystead": redis.url, "fastapi": plain.url, "fastapi-redis": plain.url}
         starting = [
-            stack.enter_async_context(serving.served("bench.widget_apps:make", _environment(app, url), first))
+            stack.enter_async_context(serving.serve_app("bench.widget_apps:make", _environment(app, url), first))
             for app, url in apps.items()
         ]
         ports = dict(zip(apps, [await one for one in starting], strict=True))
@@ -131,12 +131,12 @@ async def _throughput(effort: Effort, progress: Progress, *, quick: bool) -> lis
         known = [ask.replace("{number}", "a browser") for ask in new]
         shown = [f"GET /api/visit?action=display&id={counter_id(n)}&format=text" for n in range(counters)]
         wanted = {
-            NEW: serving.Asked(ports["keystead"], new, '"duplicate":'),
-            KNOWN: serving.Asked(ports["keystead"], known, '"duplicate":'),
-            SHOWN: serving.Asked(ports["keystead"], shown, "text/plain"),
-            PLAIN: serving.Asked(ports["fastapi"], known, '"total":'),
-            f"{BY_HAND}, new": serving.Asked(ports["fastapi-redis"], new, '"total":'),
-            f"{BY_HAND}, known": serving.Asked(ports["fastapi-redis"], known, '"total":'),
+            NEW: serving.Load(ports["keystead"], new, '"duplicate":'),
+            KNOWN: serving.Load(ports["keystead"], known, '"duplicate":'),
+            SHOWN: serving.Load(ports["keystead"], shown, "text/plain"),
+            PLAIN: serving.Load(ports["fastapi"], known, '"total":'),
+            f"{BY_HAND}, new": serving.Load(ports["fastapi-redis"], new, '"total":'),
+            f"{BY_HAND}, known": serving.Load(ports["fastapi-redis"], known, '"total":'),
         }
         client = await stack.enter_async_context(serving.client(rest))
         turn_s = serving.TURN_S_QUICK if quick else serving.TURN_S
@@ -146,7 +146,7 @@ async def _throughput(effort: Effort, progress: Progress, *, quick: bool) -> lis
         (NEW, PLAIN), (NEW, f"{BY_HAND}, new"), (KNOWN, PLAIN), (KNOWN, f"{BY_HAND}, known"), (SHOWN, PLAIN),
     ]  # fmt: skip
     return [
-        *(_kept(times, ours, theirs) for ours, theirs in pairs),
+        *(_ratio_row(times, ours, theirs) for ours, theirs in pairs),
         *(Row("widgets, http", f"requests, {name}", 1 / statistics.median(took), "a second")
           for name, took in times.items()),
     ]  # fmt: skip
@@ -156,7 +156,7 @@ def _environment(app: str, redis_url: str) -> dict[str, str]:
     return {"BENCH_APP": app, "BENCH_REDIS": redis_url}
 
 
-def _kept(times: dict[str, list[float]], ours: str, theirs: str) -> Row:
+def _ratio_row(times: dict[str, list[float]], ours: str, theirs: str) -> Row:
     ratios = [b / a for a, b in zip(times[ours], times[theirs], strict=True)]
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return Row(

@@ -1,7 +1,6 @@
-"""What the doctor reads, with redis-py alone: `python -m bench.plain_reads URL` prints how many keys there were.
+"""The reads of the doctor with plain redis-py: `python -m bench.plain_reads URL` prints the number of keys.
 
-SCAN, then TYPE and PTTL of each key, then the whole value of each: two pipelines a page. Nothing is decoded, compared
-or followed.
+SCAN, then TYPE and PTTL of each key, then its whole value: two pipelines per page. Nothing is decoded or compared.
 """
 
 from __future__ import annotations

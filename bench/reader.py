@@ -1,6 +1,6 @@
-"""A program that reads while something else goes on: `python -m bench.reader URL KEYS`, until its input ends.
+"""Background reads: `python -m bench.reader URL KEYS` reads until its input ends, and prints how long the reads took.
 
-One read, a pause, the next read, as an application under light load does. Prints how long the reads took.
+It pauses after each read, like an application under light load.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def read(url: str, keys: int) -> list[float]:
     chance = random.Random(5)
     took: list[float] = []
     async with connect(url) as store:
-        for _ in range(200):  # what is slow only the first time
+        for _ in range(200):  # warm-up
             await store.run([("GET", session_key(chance.randrange(keys // 20 * 20)))])
         print("ready", flush=True)
         while not stop.is_set():

@@ -1,4 +1,4 @@
-"""How results are shown and kept: a progress bar, a table, a JSON file."""
+"""Results: a progress bar, a table, a JSON file."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def show(rows: Sequence[Row], console: Console) -> None:
 
 
 def _ends_group(row: Row, following: Row | None) -> bool:
-    """A match and its peers stand together, and so do the plain figures of a subject."""
+    """Whether a group ends here: a match with its peers, or the plain figures of a subject."""
     if following is None or following.subject != row.subject:
         return True
     return following.name != row.name and following.ours_us is not None
@@ -132,7 +132,7 @@ def save(rows: Sequence[Row], path: Path, *, quick: bool) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """What a reader needs to know before comparing two files."""
+    """The environment of a run, for comparing two files."""
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""How often a client waits for its server: counted on the wire, past the code that is measured."""
+"""Round trips between a client and its server, counted on the wire by a proxy."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 
-class Counted:
-    """Passes everything on between clients and a server on loopback, and counts round trips.
+class CountingProxy:
+    """Relays data between clients and a server on loopback, and counts round trips.
 
-    One begins with what a client sends when everything that it sent before has begun to be answered. What it sends
-    together, and what it sends without waiting, is one.
+    A round trip begins when a client sends data after a reply to everything before has begun. Data sent together or
+    without waiting counts once.
     """
 
     def __init__(self, server_port: int) -> None:
@@ -23,7 +23,7 @@ class Counted:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
-    async def pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         from_server, to_server = await asyncio.open_connection("127.0.0.1", self._server_port)
         is_waiting = False
 
@@ -54,9 +54,9 @@ class Counted:
 
 
 @asynccontextmanager
-async def counted(server_port: int) -> AsyncIterator[Counted]:
-    between = Counted(server_port)
-    server = await asyncio.start_server(between.pass_on, "127.0.0.1", 0)
+async def count_round_trips(server_port: int) -> AsyncIterator[CountingProxy]:
+    between = CountingProxy(server_port)
+    server = await asyncio.start_server(between.relay, "127.0.0.1", 0)
     between.port = server.sockets[0].getsockname()[1]
     try:
         yield between

@@ -1,6 +1,6 @@
-"""Applications under Granian with one worker each, and the client that loads them.
+"""Applications under Granian with one worker each, and the load generator.
 
-Servers have one core, the client another, where there are two; whatever else runs shares the client's.
+With two cores, the servers have one, and the client and everything else the other.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ CONNECTIONS = 64
 TURN_S, TURN_S_QUICK = 1.0, 0.05
 
 
-class Asked(NamedTuple):
-    """What is asked of a server: see `bench.load`."""
+class Load(NamedTuple):
+    """The requests for a server: see `bench.load`."""
 
     port: int
     asks: Sequence[str]
@@ -34,14 +34,14 @@ class Asked(NamedTuple):
 
 
 def cores() -> tuple[set[int], set[int]]:
-    """The core of the servers, and those of everything else; the same one where there is only one."""
+    """The core of the servers, and those of everything else; the same if there is only one."""
     allowed = sorted(os.sched_getaffinity(0))
     return {allowed[0]}, set(allowed[1:] or allowed)
 
 
 @asynccontextmanager
-async def served(factory: str, environment: Mapping[str, str], on: set[int]) -> AsyncIterator[int]:
-    """The port of an application that `factory` makes, as in `bench.session_apps:make`."""
+async def serve_app(factory: str, environment: Mapping[str, str], on: set[int]) -> AsyncIterator[int]:
+    """Serve the application of a factory such as `bench.session_apps:make`. Yields its port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -52,7 +52,7 @@ async def served(factory: str, environment: Mapping[str, str], on: set[int]) -> 
         cwd=ROOT,
         env={**os.environ, **environment},
     )
-    os.sched_setaffinity(process.pid, on)  # before it starts its worker, which inherits that
+    os.sched_setaffinity(process.pid, on)  # before it starts its worker, which inherits it
     try:
         deadline = time.monotonic() + 30
         while not _listens(port):
@@ -87,40 +87,40 @@ async def client(on: set[int]) -> AsyncIterator[Process]:
         await process.wait()
 
 
-async def answered(client: Process, asked: Asked, requests: int) -> float:
-    """Seconds until so many requests were answered."""
+async def send_requests(client: Process, asked: Load, requests: int) -> float:
+    """Send this many requests. Returns the seconds until all were answered."""
     assert client.stdin is not None
     assert client.stdout is not None
     line = {**asked._asdict(), "requests": requests}
     client.stdin.write(json.dumps(line).encode() + b"\n")
     reply = await client.stdout.readline()
     if not reply:
-        raise RuntimeError("the client that loads the servers has ended")
+        raise RuntimeError("the load generator has exited")
     return float(json.loads(reply)["seconds"])
 
 
 async def rounds(
-    client: Process, wanted: Mapping[str, Asked], count: int, turn_s: float, advance: Advance
+    client: Process, wanted: Mapping[str, Load], count: int, turn_s: float, advance: Advance
 ) -> dict[str, list[float]]:
-    """Seconds per request of each, in each round; they take turns. Advances `count + 1` times for each."""
+    """Seconds per request of each load in each round, taking turns. Advances `count + 1` times for each."""
     requests = {}
     for name, asked in wanted.items():
-        requests[name] = await _fitting(client, asked, turn_s)
+        requests[name] = await _calibrate(client, asked, turn_s)
         advance()
     names = list(wanted)
     times: dict[str, list[float]] = {name: [] for name in names}
     for number in range(count):
         first = number % len(names)
         for name in (*names[first:], *names[:first]):
-            took = await answered(client, wanted[name], requests[name])
+            took = await send_requests(client, wanted[name], requests[name])
             times[name].append(took / requests[name])
             advance()
     return times
 
 
-async def _fitting(client: Process, asked: Asked, turn_s: float) -> int:
-    """How many requests fill a turn. Trying it out is the warm-up."""
+async def _calibrate(client: Process, asked: Load, turn_s: float) -> int:
+    """The number of requests that fill a turn. This is also the warm-up."""
     requests = CONNECTIONS
-    while (took := await answered(client, asked, requests)) < turn_s / 2:
+    while (took := await send_requests(client, asked, requests)) < turn_s / 2:
         requests *= 2
     return max(CONNECTIONS, round(requests * turn_s / took))

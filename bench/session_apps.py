@@ -1,7 +1,7 @@
 """The same application with and without sessions, for each framework: `POST /login`, and `GET /me`, which is measured.
 
-Served by Granian as `bench.session_apps:make` with the name of an application in `BENCH_APP` and the URL of a Redis in
-`BENCH_REDIS`. `/me` answers with a name; with sessions it is a field of the session that the cookie names.
+Served by Granian as `bench.session_apps:make`, with the name of an application in `BENCH_APP` and a Redis URL in
+`BENCH_REDIS`. `/me` returns a name; with sessions it is a field of the session.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Readers of server-sent events over plain sockets, as many as one process can hold."""
+"""Readers of server-sent events over plain sockets."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Stream:
         return int(first.split()[1]), {name.lower(): value.strip() for name, _, value in fields}
 
     async def next(self) -> StreamEvent:
-        """The next event; comments and what has no kind are passed over. Raises EOFError at the end."""
+        """The next event; comments and blocks without a kind are skipped. Raises EOFError at the end."""
         while True:
             try:
                 block = await self._reader.readuntil(b"\n\n")
@@ -60,10 +60,10 @@ class Stream:
 
 @asynccontextmanager
 async def stream(port: int, token: str, *, after: int | None = None, small: bool = False) -> AsyncIterator[Stream]:
-    """An open stream. `small`: with a buffer that is soon full, so that a reader who does not read is a slow one."""
+    """An open stream. `small` uses a small buffer, to simulate a slow reader."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4096 if small else 2**16)
     last = "" if after is None else f"Last-Event-ID: {after}\r\n"
-    # HTTP/1.0, so that what is answered comes without the frames of chunks.
+    # HTTP/1.0, to avoid chunked responses.
     writer.write(f"GET {PATH} HTTP/1.0\r\nHost: x\r\nAuthorization: Bearer {token}\r\n{last}\r\n".encode())
     opened = Stream(reader, writer)
     try:
@@ -74,11 +74,11 @@ async def stream(port: int, token: str, *, after: int | None = None, small: bool
 
 @dataclass
 class Follower:
-    """A reader who keeps `Last-Event-ID` as a browser does, and loses the connection again and again.
+    """A reader that keeps `Last-Event-ID` like a browser, and repeatedly loses the connection.
 
-    ports     of the servers of one application: each connection goes to another of them
-    notices   what has come, as the places and the numbers of what they are about
-    others    whatever else has come, but for the `hello` of each connection
+    ports     of the servers of one application; each connection picks one
+    notices   the received notices, as positions and item numbers
+    others    all other events, except the `hello` of each connection
     """
 
     ports: Sequence[int]
@@ -90,7 +90,7 @@ class Follower:
     others: list[StreamEvent] = field(default_factory=list)
 
     async def follow(self, count: int) -> None:
-        """Read until so many notices have come, and no longer, whatever is killed meanwhile."""
+        """Read until this many notices have arrived, reconnecting if a server is killed."""
         while len(self.notices) < count:
             try:
                 async with stream(self.chance.choice(self.ports), self.token, after=self.last) as opened:
@@ -116,7 +116,7 @@ class Follower:
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
+    """An unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

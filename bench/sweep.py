@@ -1,9 +1,8 @@
-"""A million keys that expire at once: how long the longest call waits while they are removed.
+"""The longest call while a million expired keys are removed.
 
-The longest of some hundred thousand calls is also the longest pause of the machine. So that a reader can tell
-one from the other, the same calls are timed before anything expires, bare syncs of a file on the same disk
-are timed before and after, the event loop's own delay is taken all along, and so is that of a process beside it
-that does nothing but wake up.
+The longest of a hundred thousand calls may be a pause of the machine. For comparison, the same calls are timed before
+anything expires, bare syncs on the same disk before and after, and the delays of the event loop and of an idle process
+all along.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ HOUR_MS = 3_600_000
 LONGEST = Target("under", 50)
 GIVE_UP_S = 300
 
-# A process of its own, so that neither our event loop nor Python's lock is in its way. Ends when its input does.
+# A separate process, independent of our event loop and GIL. It ends when its input ends.
 IDLE = """
 import select, sys, time
 longest = 0.0
@@ -45,7 +44,7 @@ print(longest)
 
 
 class JumpingClock:
-    """The wall clock, until it is told to be an hour ahead."""
+    """The wall clock, which can be set ahead."""
 
     def __init__(self) -> None:
         self.ahead_ms = 0
@@ -56,7 +55,7 @@ class JumpingClock:
 
 @dataclass(slots=True)
 class Longest:
-    """The longest calls of a stretch of time, in seconds, and how many there were."""
+    """The longest calls in seconds, and the number of calls."""
 
     get: float = 0.0
     put: float = 0.0
@@ -86,8 +85,8 @@ async def run(folder: Path, progress: Progress, *, quick: bool) -> list[Row]:
     note = ""
     if max(bare_s, idle.longest_s) > LONGEST.limit / 1000:
         note = (
-            f"in this run a bare fsync took up to {bare_s * 1000:.0f} ms, and an idle process had to wait up to"
-            f" {idle.longest_s * 1000:.0f} ms for its turn: the machine was too busy to judge the longest calls"
+            f"a bare fsync took up to {bare_s * 1000:.0f} ms, and an idle process waited up to"
+            f" {idle.longest_s * 1000:.0f} ms: the machine was too busy to judge the longest calls"
         )
     return [
         Row(SUBJECT, "longest GET during it", during.get * 1000, "ms", LONGEST),
@@ -106,7 +105,7 @@ async def run(folder: Path, progress: Progress, *, quick: bool) -> list[Row]:
 
 @asynccontextmanager
 async def foreground(store: Store) -> AsyncIterator[Longest]:
-    """Keep reading and writing while the block runs, and note the longest calls."""
+    """Read and write while the block runs, and record the longest calls."""
     longest = Longest()
     fresh = values()
     keys = random_keys(10_000)
@@ -117,7 +116,7 @@ async def foreground(store: Store) -> AsyncIterator[Longest]:
             await store.run([("GET", next(keys))])
             longest.get = max(longest.get, time.perf_counter() - began)
             longest.gets += 1
-            await asyncio.sleep(0)  # a read may finish without giving others a turn
+            await asyncio.sleep(0)  # a read may finish without yielding
 
     async def put() -> None:
         while True:
@@ -148,7 +147,7 @@ class Idle:
 
 @asynccontextmanager
 async def idle_process() -> AsyncIterator[Idle]:
-    """How long the machine itself keeps a process waiting while the block runs."""
+    """The longest delay of an idle process while the block runs."""
     idle = Idle()
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", IDLE, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
@@ -161,7 +160,7 @@ async def idle_process() -> AsyncIterator[Idle]:
 
 
 async def _until_swept(path: Path, clock: JumpingClock) -> None:
-    """Until no expired row is left in the file; the store itself no longer shows them."""
+    """Wait until no expired row is left in the file; the store already hides them."""
     end = time.monotonic() + GIVE_UP_S
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as file:
         while file.execute("SELECT 1 FROM keys WHERE expires_at <= ? LIMIT 1", (clock(),)).fetchone():
@@ -171,7 +170,7 @@ async def _until_swept(path: Path, clock: JumpingClock) -> None:
 
 
 def longest_sync(path: Path, duration_s: float) -> float:
-    """The longest of many syncs of four kilobytes with nothing else going on, in seconds."""
+    """The longest of many syncs of 4 KiB, in seconds."""
     longest = 0.0
     file = os.open(path, os.O_CREAT | os.O_RDWR)
     try:

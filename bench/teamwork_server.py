@@ -1,4 +1,4 @@
-"""`keystead serve` with the teamwork kit, as a process that may be killed, and the service beside it."""
+"""`keystead serve` with the teamwork kit, as a process to kill, and the service beside it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ START_S: Final = 60.0
 
 
 class TeamworkServer:
-    """A server on a port of its own, in a folder of its own."""
+    """A server on a free port."""
 
     def __init__(self, folder: Path, store: str, database: str) -> None:
         self.port = free_port()
@@ -59,13 +59,13 @@ class TeamworkServer:
 
     @property
     def serving_pid(self) -> int:
-        """The process that answers: the worker of the one that was started, where there is one."""
+        """The worker process, or the started process if it has none."""
         pid = self._running.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return int(children[0]) if children else pid
 
     async def kill(self) -> None:
-        """kill -9, of the process that answers and of the one that would replace it."""
+        """kill -9 of the worker and of its parent, which would replace it."""
         process = self._running
         for pid in (process.pid, self.serving_pid):
             os.kill(pid, signal.SIGKILL)
@@ -85,8 +85,8 @@ class TeamworkServer:
 
 
 @asynccontextmanager
-async def opened_teamwork(store_url: str, database: str, port: int) -> AsyncIterator[Teamwork]:
-    """The service in this process, as another process of the application that such a server belongs to has it."""
+async def open_teamwork_service(store_url: str, database: str, port: int) -> AsyncIterator[Teamwork]:
+    """The service in this process, on the store and database of such a server."""
     async with connect(store_url) as store, open_tables(database, TEAMWORK_TABLES) as tables:
         keys = TeamworkKeys(store, seal=KeyRing.from_text(SEAL))
         home = f"http://127.0.0.1:{port}"

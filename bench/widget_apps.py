@@ -1,6 +1,6 @@
-"""`GET /api/visit`, as Keystead answers it, and as one would write it by hand.
+"""`GET /api/visit` of Keystead, and written by hand.
 
-Served by Granian as `bench.widget_apps:make` with the name of an application in `BENCH_APP` and the URL of a Redis in
+Served by Granian as `bench.widget_apps:make`, with the name of an application in `BENCH_APP` and a Redis URL in
 `BENCH_REDIS`.
 """
 
@@ -14,13 +14,13 @@ from typing import Any
 from fastapi import FastAPI, Request
 
 SEAL_KEYS = f"bench:{base64.b64encode(bytes(32)).decode()}"
-NO_LIMIT = 10**9  # counted as everywhere, and never reached
+NO_LIMIT = 10**9  # counted, but never reached
 LIMITS = dict.fromkeys(("read", "write", "post", "owner", "create"), NO_LIMIT)
 _DAY_S = 86_400
 
 
 def keystead(redis_url: str) -> FastAPI:
-    """The server as it is, with this kit alone."""
+    """The server with only this kit."""
     from keystead.kits.widgets import KIT
     from keystead.server.app import create_app
     from keystead.server.settings import Settings
@@ -30,7 +30,7 @@ def keystead(redis_url: str) -> FastAPI:
 
 
 def fastapi(redis_url: str) -> FastAPI:
-    """A route that asks nobody anything."""
+    """A route without a store."""
     app = FastAPI()
 
     @app.get("/api/visit")
@@ -48,8 +48,8 @@ def fastapi_redis(redis_url: str) -> FastAPI:
 
     @app.get("/api/visit")
     async def visit(request: Request, action: str, id: str) -> dict[str, Any]:
-        said = f"{request.client.host if request.client else ''}\n{request.headers.get('user-agent', '')}"
-        mark = f"counter:{id}:visit:{sha256(said.encode()).hexdigest()[:16]}"
+        visitor = f"{request.client.host if request.client else ''}\n{request.headers.get('user-agent', '')}"
+        mark = f"counter:{id}:visit:{sha256(visitor.encode()).hexdigest()[:16]}"
         now = int(time.time())
         if await redis.set(mark, now, nx=True, ex=_DAY_S - now % _DAY_S):
             total = await redis.incr(f"counter:{id}:total")

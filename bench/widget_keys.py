@@ -1,4 +1,4 @@
-"""Stores full of widgets, in the shape in which the service leaves them, written in large batches past it."""
+"""Stores full of widgets, as the service writes them, but in large batches."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ TOKEN: Final = "bench-token"
 EDIT_TOKEN: Final = "bench-edit-token"
 DAYS: Final = 3  # on which each counter was visited
 _BATCH: Final = 500
-_NUMBER: Final = 9_876_543  # of the counter that all others are made from: seven digits, as all of them have
+_NUMBER: Final = 9_876_543  # of the template counter: seven digits, like all others
 _ADDRESSES: Final = 250
 _visitor_numbers = itertools.count()
 
 
 @asynccontextmanager
-async def opened(store: Store) -> AsyncIterator[Widgets]:
-    """The service on a store. Requests are counted as everywhere; no limit is ever reached."""
+async def open_service(store: Store) -> AsyncIterator[Widgets]:
+    """The service on a store. Rate limits are counted, but never reached."""
     keys = WidgetKeys(store, seal=KeyRing.from_text(SEAL_KEYS))
     origin = "http://127.0.0.1"
     site = Site(origin, origin, development=True, now_ms=_now_ms, render=lambda *_, **__: "")
@@ -59,9 +59,7 @@ def _now_ms() -> int:
 
 @asynccontextmanager
 async def quick_hashes() -> AsyncIterator[None]:
-    """Tokens with a hash that is quick. The slow one takes the same time for one widget as among a million, and so
-    much more than the rest that nothing else would be seen.
-    """
+    """Use a fast hash for tokens. The slow one costs the same among a million widgets, and would hide the rest."""
 
     async def quick(password: str, salt: bytes) -> bytes:
         return sha256(salt + password.encode()).digest()
@@ -71,7 +69,7 @@ async def quick_hashes() -> AsyncIterator[None]:
 
 
 def visitors() -> Iterator[Visitor]:
-    """Endless, no two the same, whoever asks for them, from some addresses."""
+    """Endless distinct visitors, from some addresses."""
     return (Visitor(f"192.0.2.{number % _ADDRESSES}", f"browser {number}") for number in _visitor_numbers)
 
 
@@ -87,22 +85,22 @@ def page(number: int) -> str:
 
 
 async def fill_counters(widgets: Widgets, count: int, advance: Advance) -> None:
-    """Counters as some days of visits leave them: eight keys and an entry in the index each.
+    """Write counters with some days of visits: eight keys and an index entry each.
 
-    The commands of one are made by the families, and those of all others from these: they differ in a number only.
+    The families make the commands of one counter; all others differ from it only in a number.
     """
     store, template = widgets.keys.store_of("default"), await _counter(widgets, _NUMBER)
     created_ms, index = _now_ms(), widgets.keys.counters().key
     for first in range(0, count, _BATCH):
         numbers = [f"{number:07d}" for number in range(first, min(first + _BATCH, count))]
-        steps = [_numbered(command, number) for number in numbers for command in template]
+        steps = [_renumber(command, number) for number in numbers for command in template]
         entries = [part for number in numbers for part in (created_ms + int(number), f"bench-{number}")]
         await store.run([*steps, ("ZADD", index, *entries)])
         advance(len(numbers))
 
 
 async def _counter(widgets: Widgets, number: int) -> list[Any]:
-    """The commands that write one counter, but for its entry in the index."""
+    """The commands that write one counter, without its index entry."""
     id, keys, now = counter_id(number), widgets.keys, datetime.now(UTC)
     days = [now.date() - timedelta(days=back) for back in range(DAYS)]
     operations: list[Operation[Any]] = [
@@ -116,7 +114,7 @@ async def _counter(widgets: Widgets, number: int) -> list[Any]:
     return [_record(widgets.counters, record), *(step for one in operations for step in one.steps)]
 
 
-def _numbered(command: Any, number: str) -> Any:
+def _renumber(command: Any, number: str) -> Any:
     text, data = str(_NUMBER), b"%d" % _NUMBER
     return tuple(
         part.replace(text, number)
@@ -129,7 +127,7 @@ def _numbered(command: Any, number: str) -> Any:
 
 
 def _record(service: Any, record: Any) -> Any:
-    """The command that writes the record of a widget alone."""
+    """The command that writes the record of a widget."""
     bound = getattr(service.keys, service.name)
     key = bound(record.id).key
     return ("SET", key, bound.family.codecs["value"].encode(record, key, bound.keyspace.ring))
@@ -140,7 +138,7 @@ def _record(service: Any, record: Any) -> Any:
 
 @dataclass(frozen=True)
 class Board:
-    """A board that is full, and stays so."""
+    """A full board."""
 
     id: str
     size: int
@@ -161,7 +159,7 @@ async def fill_board(widgets: Widgets, size: int, advance: Advance) -> Board:
     board = Board(f"board-{size}", size)
     settings = BbsSettings(title="BBS", messages_per_page=10, max_messages=size, icons=["🎉"])
     record = BbsRecord(id=board.id, url=page(size), created=datetime.now(UTC), settings=settings, layout=LAYOUT)
-    await _listed(widgets, widgets.boards, record)
+    await _write_record(widgets, widgets.boards, record)
     for first in range(0, size, _BATCH):
         batch = range(first, min(first + _BATCH, size))
         await widgets.keys.bbs_messages(board.id).append(*map(board.message, batch))
@@ -170,7 +168,7 @@ async def fill_board(widgets: Widgets, size: int, advance: Advance) -> Board:
 
 
 async def refill(widgets: Widgets, board: Board) -> None:
-    """The oldest messages, for those that new ones have pushed out and that were taken away since."""
+    """Restore the oldest messages, which new and then deleted ones have pushed out."""
     messages = widgets.keys.bbs_messages(board.id)
     missing = board.size - await messages.count()
     if missing:
@@ -181,10 +179,10 @@ async def refill(widgets: Widgets, board: Board) -> None:
 
 
 async def fill_ranking(widgets: Widgets, size: int, advance: Advance) -> str:
-    """A ranking that is full: each better score takes the place of the worst."""
+    """A full ranking: each better score replaces the worst."""
     id, keys, now = f"ranking-{size}", widgets.keys, datetime.now(UTC)
     record = RankingRecord(id=id, url=page(size), created=now, max_entries=size, layout=LAYOUT)
-    await _listed(widgets, widgets.rankings, record)
+    await _write_record(widgets, widgets.rankings, record)
     await keys.ranking_meta(id).set(RankingMeta(title="Scores"))
     await keys.ranking_sequence(id).set(size)
     for first in range(0, size, _BATCH):
@@ -207,11 +205,11 @@ async def fill_ranking(widgets: Widgets, size: int, advance: Advance) -> str:
 
 
 async def fill_busy(widgets: Widgets, visitors: int, advance: Advance) -> str:
-    """A counter and a like button of one page, which so many visitors have used today."""
+    """A counter and a like button of one page that this many visitors have used today."""
     id, keys, now = f"busy-{visitors}", widgets.keys, datetime.now(UTC)
     midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
-    await _listed(widgets, widgets.counters, CounterRecord(id=id, url=page(visitors), created=now, layout=LAYOUT))
-    await _listed(widgets, widgets.likes, LikeRecord(id=id, url=page(visitors), created=now, layout=LAYOUT))
+    await _write_record(widgets, widgets.counters, CounterRecord(id=id, url=page(visitors), created=now, layout=LAYOUT))
+    await _write_record(widgets, widgets.likes, LikeRecord(id=id, url=page(visitors), created=now, layout=LAYOUT))
     await keys.run(keys.counter_total(id).set(visitors), keys.like_total(id).set(visitors))
     for first in range(0, visitors, _BATCH):
         batch = range(first, min(first + _BATCH, visitors))
@@ -222,6 +220,6 @@ async def fill_busy(widgets: Widgets, visitors: int, advance: Advance) -> str:
     return id
 
 
-async def _listed(widgets: Widgets, service: Any, record: Any) -> None:
+async def _write_record(widgets: Widgets, service: Any, record: Any) -> None:
     steps: Sequence[Any] = [_record(service, record), *service.index.put({record.id: 0}).steps]
     await widgets.keys.store_of("default").run(steps)
