@@ -45,7 +45,7 @@ def test_a_whole_key_that_is_pasted_is_revoked_and_is_shown_nowhere(program: Pro
     assert token.split("_", 2)[2] not in revoked.stderr
 
 
-def test_a_role_that_is_mistyped_is_refused_before_a_key_is_made_in_the_wrong_store(program: Program) -> None:
+def test_an_unknown_role_is_refused_before_a_key_is_created_in_the_wrong_store(program: Program) -> None:
     wrong = program.keystead("apikeys", "issue", "42", "import", "--store", "durabel=sqlite:///other.db")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "no family has the role 'durabel'" in wrong.stderr

@@ -78,7 +78,7 @@ class Terminal:
 
 
 @pytest.mark.parametrize("command", [("delete", "session", "u1a"), ("erase", "user:u1")], ids=["delete", "erase"])
-def test_ctrl_c_at_the_question_ends_it_and_deletes_nothing(program: Program, command: tuple[str, ...]) -> None:
+def test_ctrl_c_at_the_confirmation_deletes_nothing(program: Program, command: tuple[str, ...]) -> None:
     program.fill()
     before = program.held()
     terminal = Terminal(program, *command, *KEYS)
@@ -89,7 +89,7 @@ def test_ctrl_c_at_the_question_ends_it_and_deletes_nothing(program: Program, co
     assert program.held() == before
 
 
-def test_yes_at_the_question_deletes(program: Program) -> None:
+def test_yes_at_the_confirmation_deletes(program: Program) -> None:
     program.fill()
     terminal = Terminal(program, "delete", "session", "u1a", *KEYS)
     terminal.until("[y/N]")
@@ -106,7 +106,7 @@ def test_a_narrow_window_still_names_every_family(program: Program) -> None:
         assert name in terminal.said
 
 
-def test_keys_that_look_like_markup_are_shown_as_they_are(program: Program) -> None:
+def test_keys_that_look_like_markup_are_shown_verbatim(program: Program) -> None:
     program.write(("SET", "x:[/foo]", "1"), ("SET", "sold:x:1", "1"))
     result = program.keystead("show", *KEYS)
     assert result.returncode == 0, result.stderr
@@ -115,14 +115,14 @@ def test_keys_that_look_like_markup_are_shown_as_they_are(program: Program) -> N
 
 
 @pytest.mark.parametrize("command", [("doctor", "myapp.keys"), ("show", *KEYS), ("erase", "user:u1", *KEYS, "--yes")])
-def test_a_database_that_is_not_there_is_said_and_not_made(program: Program, command: tuple[str, ...]) -> None:
+def test_a_missing_database_is_reported_and_not_created(program: Program, command: tuple[str, ...]) -> None:
     result = program.keystead(*command, "--store", f"sqlite:///{program.folder}/typo.db")
     assert (result.returncode, result.stdout) == (2, "")
     assert "there is no database" in result.stderr
     assert not (program.folder / "typo.db").exists()
 
 
-def test_a_role_that_no_family_has_is_said(program: Program) -> None:
+def test_an_unknown_role_is_reported(program: Program) -> None:
     result = program.keystead("show", *KEYS, "--store", "durable=memory://", "--store", program.url)
     assert result.returncode == 2
     assert "no family has the role 'durable'" in result.stderr
@@ -139,7 +139,7 @@ def test_the_doctor_asks_before_it_sets_aside_much_of_a_family(program: Program,
     assert ("account:u1" in program.held()) is bool(left)
 
 
-def test_a_repair_must_say_by_which_keyspaces(program: Program) -> None:
+def test_a_repair_must_name_its_keyspaces(program: Program) -> None:
     program.fill()
     before = program.held()
     result = program.keystead("doctor", "--fix")
@@ -148,6 +148,6 @@ def test_a_repair_must_say_by_which_keyspaces(program: Program) -> None:
     assert program.held() == before
 
 
-def test_all_kits_can_be_named_in_one_word(tmp_path: Path) -> None:
+def test_kits_names_all_kits(tmp_path: Path) -> None:
     program = Program(tmp_path)
     assert output(program.keystead("doctor", "kits", "--fix", "--json"))["examined"] == 0

@@ -95,7 +95,7 @@ def test_people_see_a_table(audited: Program) -> None:
     ]
 
 
-def test_json_has_what_was_stored_and_nothing_that_was_not(audited: Program) -> None:
+def test_json_has_exactly_the_stored_fields(audited: Program) -> None:
     note(audited, "link-issued", who="user:42", now=5)
     [entry] = entries(audited)
     assert entry.pop("id")
@@ -113,28 +113,30 @@ def test_json_has_what_was_stored_and_nothing_that_was_not(audited: Program) -> 
         (("--who", "user", "--what", "A"), ["link-issued"]),
     ],
 )
-def test_entries_are_chosen_by_what_they_say(audited: Program, arguments: tuple[str, ...], events: list[str]) -> None:
+def test_entries_are_filtered_by_event_actor_and_object(
+    audited: Program, arguments: tuple[str, ...], events: list[str]
+) -> None:
     note(audited, "link-issued", who="user:42", what="A")
     note(audited, "link-ended", who="user:43", what="B")
     note(audited, "other", what="B")
     assert [one["event"] for one in entries(audited, *arguments)] == events
 
 
-def test_since_leaves_out_what_is_older(audited: Program) -> None:
+def test_since_excludes_older_entries(audited: Program) -> None:
     note(audited, "old", now=1_000)
     note(audited, "new")
     assert [one["event"] for one in entries(audited, "--since", "1d")] == ["new"]
     assert [one["event"] for one in entries(audited)] == ["old", "new"]
 
 
-def test_the_limit_counts_the_newest_that_are_wanted(audited: Program) -> None:
+def test_the_limit_counts_the_newest_matching_entries(audited: Program) -> None:
     note(audited, *(f"event-{number}" for number in range(8)), who="user:1")
     note(audited, *(f"event-{number}" for number in range(8, 10)), who="user:2", team="a")
     assert [one["event"] for one in entries(audited, "--limit", "3")] == ["event-7", "event-8", "event-9"]
     assert [one["event"] for one in entries(audited, "--limit", "2", "--who", "user:1")] == ["event-6", "event-7"]
 
 
-def test_what_is_wanted_is_found_behind_many_others(audited: Program) -> None:
+def test_matching_entries_are_found_behind_many_others(audited: Program) -> None:
     async def fill(store: Store) -> None:
         entry = b'{"at":1,"event":"noise"}'
         await store.run([("XADD", "audit:links", "*", "data", b'{"at":2,"event":"needle"}')])
@@ -158,7 +160,7 @@ def test_an_entry_that_cannot_be_read_hides_no_other(audited: Program) -> None:
     assert [one["event"] for one in entries(audited, "--event", "after")] == ["after"]
 
 
-def test_no_entry_writes_to_the_terminal_what_it_obeys(audited: Program) -> None:
+def test_terminal_control_characters_in_entries_are_escaped(audited: Program) -> None:
     entry = json.dumps({"at": 1, "event": "\x1b[2J\nforged", "who": "\u202e"})
     audited.write(("XADD", "audit:links", "*", "data", entry))
     result = keystead(audited)
@@ -169,7 +171,7 @@ def test_no_entry_writes_to_the_terminal_what_it_obeys(audited: Program) -> None
 
 
 @pytest.mark.parametrize("text", ["\x9b31m", "\u202e", "\u2028", "\x7f", "\U000e0001"])
-def test_no_json_holds_what_a_terminal_obeys_and_it_says_the_same(audited: Program, text: str) -> None:
+def test_terminal_control_characters_in_json_are_escaped_without_loss(audited: Program, text: str) -> None:
     audited.write(("XADD", "audit:links", "*", "data", json.dumps({"at": 1, "event": "é", "who": text})))
     printed = keystead(audited, "--json").stdout
     assert printed.strip("\n").isprintable()
@@ -186,13 +188,13 @@ def test_an_unreadable_entry_with_the_highest_id_hides_no_other(audited: Program
     assert [one.get("event") for one in entries(audited)] == ["before", None]
 
 
-def test_without_entries_it_says_so(audited: Program) -> None:
+def test_without_entries_a_message_is_printed(audited: Program) -> None:
     result = keystead(audited)
     assert (result.returncode, result.stdout) == (0, "there are no such entries\n")
     assert keystead(audited, "--json").stdout == ""
 
 
-def test_without_a_name_it_looks_at_the_kits(program: Program) -> None:
+def test_without_a_name_it_reads_the_kits(program: Program) -> None:
     result = program.keystead("audit")
     assert (result.returncode, result.stdout, result.stderr) == (0, "there are no such entries\n", "")
 
@@ -207,7 +209,7 @@ def test_without_a_name_it_looks_at_the_kits(program: Program) -> None:
         (("nothing.here",), "there is no module"),
     ],
 )
-def test_what_is_asked_wrongly_is_one_sentence(audited: Program, arguments: tuple[str, ...], said: str) -> None:
+def test_usage_errors_are_one_line(audited: Program, arguments: tuple[str, ...], said: str) -> None:
     assert_one_sentence(audited.keystead("audit", *arguments), 2, said)
 
 
@@ -236,7 +238,7 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "valkey"])
-def test_following_shows_entries_as_they_come_and_ends_quietly(audited: Program, kind: str) -> None:
+def test_follow_shows_new_entries_and_ends_without_a_message(audited: Program, kind: str) -> None:
     with servers.valkey() as valkey:
         url = audited.url if kind == "sqlite" else valkey.url
         note(audited, "before", url=url)
@@ -250,14 +252,14 @@ def test_following_shows_entries_as_they_come_and_ends_quietly(audited: Program,
     assert (process.returncode, out, err) == (130, "", "")
 
 
-def test_following_an_empty_log_begins_with_the_first_entry(audited: Program) -> None:
+def test_following_an_empty_log_starts_with_the_first_entry(audited: Program) -> None:
     with following(audited.folder, audited.url) as process:
         assert line_of(process).split() == ["time", "(UTC)", "event", "who", "what", "where", "why"]
         note(audited, "first", who="user:1")
         assert line_of(process).split()[2:] == ["first", "user:1"]
 
 
-def test_following_waits_for_a_store_that_goes_away_and_says_so_once(audited: Program) -> None:
+def test_follow_reports_a_store_outage_once_and_waits(audited: Program) -> None:
     with servers.valkey("--appendonly", "yes", "--appendfsync", "always") as valkey:
         note(audited, "before", url=valkey.url)
         with following(audited.folder, f"{valkey.url}?timeout=500ms", "--json") as process:
@@ -276,7 +278,7 @@ def test_following_waits_for_a_store_that_goes_away_and_says_so_once(audited: Pr
     assert (process.returncode, out, err) == (130, "", "")
 
 
-def test_following_shows_a_log_that_was_deleted_and_begun_again_with_lower_ids(audited: Program) -> None:
+def test_follow_shows_a_deleted_log_that_restarts_with_lower_ids(audited: Program) -> None:
     note(audited, "before")
     with following(audited.folder, audited.url, "--json") as process:
         assert json.loads(line_of(process))["event"] == "before"

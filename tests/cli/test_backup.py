@@ -59,7 +59,7 @@ def started(program: Program, *arguments: str) -> subprocess.Popen[str]:
 # --- there and back -----------------------------------------------------------------------------------------
 
 
-def test_a_backup_comes_back_into_another_store(program: Program, full: dict[bytes, Any]) -> None:
+def test_a_backup_is_restored_into_another_store(program: Program, full: dict[bytes, Any]) -> None:
     result = program.keystead("backup", "keys.backup")
     assert (result.returncode, result.stderr) == (0, "")
     assert f"saved 16 keys of {program.url} in keys.backup\n" in result.stdout
@@ -77,7 +77,7 @@ def test_a_backup_comes_back_into_another_store(program: Program, full: dict[byt
     assert "16 equal\nno differences\n" in result.stdout.replace("  ", "")
 
 
-def test_json_holds_all_of_it(program: Program, full: dict[bytes, Any]) -> None:
+def test_json_output_is_complete(program: Program, full: dict[bytes, Any]) -> None:
     saved = output(program.keystead("backup", "keys.backup", "--match", "s*", "--json"))
     assert (saved["file"], saved["store"], saved["match"], saved["keys"]) == ("keys.backup", program.url, "s*", 6)
     assert saved["kinds"] == {"string": 2, "hash": 0, "set": 2, "zset": 0, "list": 0, "stream": 2}
@@ -122,14 +122,14 @@ def test_only_its_owner_may_read_the_file_and_no_password_is_in_it(program: Prog
 # --- what is in the way -------------------------------------------------------------------------------------
 
 
-def test_a_file_that_is_there_is_not_written_over_unless_told(program: Program, full: dict[bytes, Any]) -> None:
+def test_an_existing_file_is_only_overwritten_with_a_flag(program: Program, full: dict[bytes, Any]) -> None:
     assert program.keystead("backup", "keys.backup", "--match", "hash").returncode == 0
     assert_one_sentence(program.keystead("backup", "keys.backup"), 1, "keys.backup is there already", "--overwrite")
     assert output(program.keystead("backup", "keys.backup", "--overwrite", "--json"))["keys"] == 16
     assert_one_sentence(program.keystead("backup", "keys.backup", "--overwrite", "--resume"), 2, "one of them")
 
 
-def test_keys_that_are_there_are_refused_skipped_or_replaced(program: Program, full: dict[bytes, Any]) -> None:
+def test_existing_keys_are_refused_skipped_or_replaced(program: Program, full: dict[bytes, Any]) -> None:
     save(program)
     program.write(("SET", "hash", "mine"), ("DEL", "set"))
     again = ("restore", "keys.backup", "--yes")
@@ -146,7 +146,7 @@ def test_keys_that_are_there_are_refused_skipped_or_replaced(program: Program, f
     assert held(program.url) == full
 
 
-def test_a_dry_run_says_what_would_be_and_makes_nothing(program: Program, full: dict[bytes, Any]) -> None:
+def test_a_dry_run_prints_the_result_and_creates_nothing(program: Program, full: dict[bytes, Any]) -> None:
     save(program)
     result = program.keystead("restore", "keys.backup", "--store", other(program), "--dry-run")
     assert result.returncode == 0
@@ -159,7 +159,7 @@ def test_a_dry_run_says_what_would_be_and_makes_nothing(program: Program, full: 
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), (None, 130)], ids=["yes", "no", "Ctrl-C"])
-def test_at_a_terminal_it_asks_before_it_writes(
+def test_at_a_terminal_it_asks_for_confirmation(
     program: Program, full: dict[bytes, Any], answer: str | None, code: int
 ) -> None:
     save(program)
@@ -174,7 +174,7 @@ def test_at_a_terminal_it_asks_before_it_writes(
     assert held(other(program)) == (full if code == 0 else {})
 
 
-def test_at_a_terminal_a_bar_shows_how_far_it_is(program: Program, full: dict[bytes, Any]) -> None:
+def test_at_a_terminal_a_progress_bar_is_shown(program: Program, full: dict[bytes, Any]) -> None:
     terminal = Terminal(program, "backup", "keys.backup")
     assert terminal.ends() == 0
     assert "saving" in terminal.said
@@ -196,9 +196,7 @@ def test_at_a_terminal_a_bar_shows_how_far_it_is(program: Program, full: dict[by
         (("backup", "new.backup", "--store", "redis://127.0.0.1:1?connect_timeout=100ms"), 1, "cannot reach"),
     ],
 )
-def test_what_is_asked_wrongly_is_one_sentence(
-    program: Program, arguments: tuple[str, ...], code: int, said: str
-) -> None:
+def test_usage_errors_are_one_line(program: Program, arguments: tuple[str, ...], code: int, said: str) -> None:
     save(program)
     assert_one_sentence(program.keystead(*arguments), code, said)
     assert not (program.folder / "nowhere.db").exists()
@@ -225,9 +223,7 @@ def test_a_damaged_file_is_refused_and_nothing_is_written(
 # --- what is not kept ---------------------------------------------------------------------------------------
 
 
-def test_a_key_that_could_never_be_restored_is_left_out_and_the_exit_code_says_so(
-    program: Program, server: Server
-) -> None:
+def test_a_key_that_could_never_be_restored_is_left_out_with_exit_code_1(program: Program, server: Server) -> None:
     server.ask("SET", "good", "x")
     server.ask("SET", "far", "x", "PXAT", 300_000_000_000_000)
     result = program.keystead("backup", "keys.backup", "--store", server.url)
@@ -240,7 +236,7 @@ def test_a_key_that_could_never_be_restored_is_left_out_and_the_exit_code_says_s
     assert held(program.url) == {b"good": (b"string", -1, b"x")}
 
 
-def test_a_restore_that_misses_keys_in_the_end_does_not_look_like_one_that_went_well(
+def test_a_restore_with_missing_keys_at_the_end_fails(
     program: Program, full: dict[bytes, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save(program)
@@ -264,7 +260,7 @@ def test_a_restore_that_misses_keys_in_the_end_does_not_look_like_one_that_went_
         ("redis://host:1?timeout=1s", "redis://host:1?timeout=1s"),
     ],
 )
-def test_a_large_key_is_waited_for_longer_unless_it_is_said_how_long(url: str, waits: str) -> None:
+def test_transfers_have_a_long_timeout_unless_the_url_sets_one(url: str, waits: str) -> None:
     assert with_timeout(url) == waits
 
 
@@ -284,7 +280,7 @@ def saves(program: Program, process: subprocess.Popen[str]) -> None:
 
 @pytest.mark.everyday("9--9")
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143)])
-def test_a_backup_that_was_killed_goes_on_and_is_whole(
+def test_a_killed_backup_resumes_and_is_complete(
     program: Program, server: Server, signum: signal.Signals, code: int
 ) -> None:
     expected = fill(server.url, MANY)
@@ -314,7 +310,7 @@ def test_a_backup_that_was_killed_goes_on_and_is_whole(
     ("to", "signum", "code"),
     [("sqlite", signal.SIGKILL, -9), ("valkey", signal.SIGKILL, -9), ("valkey", signal.SIGINT, 130)],
 )
-def test_a_restore_that_was_killed_goes_on_and_is_whole(
+def test_a_killed_restore_resumes_and_is_complete(
     program: Program, server: Server, to: str, signum: signal.Signals, code: int
 ) -> None:
     expected = fill(program.url, MANY)
@@ -339,9 +335,7 @@ def test_a_restore_that_was_killed_goes_on_and_is_whole(
     assert held(target) == expected
 
 
-def test_a_store_that_goes_away_in_a_backup_is_one_sentence_and_it_goes_on_later(
-    program: Program, server: Server
-) -> None:
+def test_a_store_outage_in_a_backup_is_a_one_line_error_and_it_resumes(program: Program, server: Server) -> None:
     expected = fill(server.url, MANY)
     with held_back(server) as proxy:
         proxy.after_replies(5 * BLOCK_BYTES)
@@ -355,9 +349,7 @@ def test_a_store_that_goes_away_in_a_backup_is_one_sentence_and_it_goes_on_later
     assert saved["kept"] > 0
 
 
-def test_a_store_that_goes_away_in_a_restore_is_one_sentence_and_it_goes_on_later(
-    program: Program, server: Server
-) -> None:
+def test_a_store_outage_in_a_restore_is_a_one_line_error_and_it_resumes(program: Program, server: Server) -> None:
     expected = fill(program.url, MANY)
     save(program)
     with held_back(server) as proxy:
@@ -377,7 +369,7 @@ async def _put(url: str, key: str) -> None:
         await store.run([("SET", key, "1")])
 
 
-def test_one_file_is_one_store_and_the_others_are_named(program: Program, full: dict[bytes, Any]) -> None:
+def test_a_backup_has_one_store_and_names_the_others(program: Program, full: dict[bytes, Any]) -> None:
     (program.folder / "keystead.toml").write_text(f'[stores]\ndurable = "{other(program)}"\n')
     asyncio.run(_put(other(program), "durable:1"))
     tables = program.keystead("tables", "upgrade")
@@ -396,7 +388,7 @@ def test_one_file_is_one_store_and_the_others_are_named(program: Program, full: 
     )
 
 
-def test_help_teaches_with_examples(program: Program) -> None:
+def test_help_has_examples(program: Program) -> None:
     shown = program.keystead("backup", "--help").stdout
     assert "keystead backup keys.backup --resume" in shown
     assert all(option in shown for option in ("--store", "--match", "--resume", "--overwrite", "--json"))

@@ -78,7 +78,7 @@ def test_one_keyspace_of_a_module_can_be_named(folder: Path) -> None:
     assert (result.returncode, result.stdout) == (0, "1 keyspace, 1 family: no findings\n")
 
 
-def test_a_finding_shows_code_place_sentence_remedy_and_where_to_read_on(folder: Path) -> None:
+def test_a_finding_shows_code_place_sentence_remedy_and_link(folder: Path) -> None:
     declare(folder, OVERLAP)
     result = check(folder, "myapp.keys")
     assert result.returncode == 1
@@ -91,7 +91,7 @@ def test_a_finding_shows_code_place_sentence_remedy_and_where_to_read_on(folder:
     assert summary == "2 keyspaces, 3 families: 1 error, 0 warnings"
 
 
-def test_a_warning_fails_the_check_and_the_summary_says_so(folder: Path) -> None:
+def test_a_warning_fails_the_check_with_a_summary(folder: Path) -> None:
     declare(folder, UNDOCUMENTED)
     result = check(folder, "myapp.keys")
     assert result.returncode == 1
@@ -99,7 +99,7 @@ def test_a_warning_fails_the_check_and_the_summary_says_so(folder: Path) -> None
     assert result.stdout.endswith("2 keyspaces, 3 families: 1 warning, and the check fails on warnings too\n")
 
 
-def test_json_is_for_programs(folder: Path) -> None:
+def test_findings_are_printed_as_json(folder: Path) -> None:
     declare(folder, OVERLAP)
     result = check(folder, "myapp.keys", "--json")
     found = report(result)
@@ -136,14 +136,14 @@ def test_a_relation_that_leads_nowhere_is_a_finding_at_its_class(folder: Path) -
     assert "MoreKeys.token" in finding["sentence"]
 
 
-def test_the_line_is_that_of_the_module_that_declares_and_not_of_the_one_that_imports_it(folder: Path) -> None:
+def test_the_reported_line_is_in_the_declaring_module(folder: Path) -> None:
     declare(folder, NO_LIFETIME, "inner")
     declare(folder, "from myapp.inner import AppKeys\n")
     [finding] = report(check(folder, "myapp.keys", "--json"))["findings"]
     assert finding["where"] == f"myapp/inner.py:{line_of(NO_LIFETIME, 'token = ')}"
 
 
-def test_one_bad_module_does_not_hide_what_is_wrong_in_another(folder: Path) -> None:
+def test_one_bad_module_does_not_hide_findings_in_another(folder: Path) -> None:
     declare(folder, NO_LIFETIME, "bad")
     declare(folder, OVERLAP)
     result = check(folder, "myapp.bad", "myapp.keys", "--json")
@@ -165,7 +165,7 @@ def test_without_store_no_store_is_opened(folder: Path) -> None:
     assert sorted(path.name for path in folder.iterdir()) == ["myapp"]
 
 
-def test_with_store_the_families_are_held_to_its_guarantees(folder: Path) -> None:
+def test_with_store_the_families_are_checked_against_its_guarantees(folder: Path) -> None:
     declare(folder, DURABLE)
     weak = check(folder, "myapp.keys", "--store", "memory://", "--json")
     assert weak.returncode == 1
@@ -175,7 +175,7 @@ def test_with_store_the_families_are_held_to_its_guarantees(folder: Path) -> Non
     assert (good.returncode, good.stdout) == (0, "2 keyspaces, 3 families: no findings\n")
 
 
-def test_cluster_says_what_changes_across_slots(folder: Path) -> None:
+def test_cluster_reports_what_changes_across_slots(folder: Path) -> None:
     declare(folder, RELATED)
     assert check(folder, "myapp.keys").returncode == 0
     result = check(folder, "myapp.keys", "--cluster", "--json")
@@ -184,21 +184,21 @@ def test_cluster_says_what_changes_across_slots(folder: Path) -> None:
     assert (finding["code"], finding["family"]) == ("cross-slot", "MoreKeys.token")
 
 
-def test_a_module_that_is_not_there_is_one_sentence(folder: Path) -> None:
+def test_an_unknown_module_is_a_one_line_error(folder: Path) -> None:
     assert_asked_wrongly(check(folder, "myapp.keyz"), "'myapp.keyz'", "myapp.keys:AppKeys")
 
 
-def test_a_keyspace_that_is_not_there_is_one_sentence_with_those_that_are(folder: Path) -> None:
+def test_an_unknown_keyspace_is_a_one_line_error_that_lists_the_others(folder: Path) -> None:
     declare(folder, GOOD)
     assert_asked_wrongly(check(folder, "myapp.keys:ApKeys"), "'ApKeys'", "AppKeys, MoreKeys")
 
 
-def test_a_module_without_keyspaces_is_one_sentence(folder: Path) -> None:
+def test_a_module_without_keyspaces_is_a_one_line_error(folder: Path) -> None:
     declare(folder, "X = 1\n")
     assert_asked_wrongly(check(folder, "myapp.keys"), "myapp.keys declares no keyspace")
 
 
-def test_a_syntax_error_is_one_sentence_with_its_line(folder: Path) -> None:
+def test_a_syntax_error_is_a_one_line_error_with_its_line(folder: Path) -> None:
     declare(folder, "X = 1\nclass AppKeys(\n")
     assert_asked_wrongly(check(folder, "myapp.keys"), "myapp.keys cannot be imported", "myapp/keys.py:2", "SyntaxError")
 
@@ -213,17 +213,17 @@ def test_a_syntax_error_is_one_sentence_with_its_line(folder: Path) -> None:
         ("import not_installed_here", "ModuleNotFoundError"),
     ],
 )
-def test_a_module_that_fails_is_one_sentence_with_its_line(folder: Path, line: str, error: str) -> None:
+def test_a_module_that_fails_to_import_is_a_one_line_error_with_its_line(folder: Path, line: str, error: str) -> None:
     declare(folder, f"X = 1\n\n{line}\n")
     assert_asked_wrongly(check(folder, "myapp.keys"), "myapp.keys cannot be imported", "myapp/keys.py:3", error)
 
 
-def test_a_url_that_is_none_is_one_sentence(folder: Path) -> None:
+def test_an_invalid_url_is_a_one_line_error(folder: Path) -> None:
     declare(folder, GOOD)
     assert_asked_wrongly(check(folder, "myapp.keys", "--store", "rediss"), "a store URL has a scheme")
 
 
-def test_a_store_that_cannot_be_reached_is_one_sentence_and_exit_code_1(folder: Path) -> None:
+def test_an_unreachable_store_is_a_one_line_error_with_exit_code_1(folder: Path) -> None:
     declare(folder, GOOD)
     result = check(folder, "myapp.keys", "--store", "redis://127.0.0.1:1/0")
     assert (result.returncode, result.stdout) == (1, "")
@@ -237,7 +237,7 @@ def test_the_kits_have_no_findings(folder: Path) -> None:
     assert result.stdout.endswith("families: no findings\n")
 
 
-def test_the_help_teaches_with_examples(folder: Path) -> None:
+def test_help_has_examples(folder: Path) -> None:
     said = check(folder, "--help").stdout
     assert "keystead check myapp.keys:AppKeys" in said
     assert "docs/findings.md" in said

@@ -73,7 +73,7 @@ def run(url: str, *commands: tuple[Any, ...]) -> list[Any]:
 # --- there ---------------------------------------------------------------------------------------------------
 
 
-def test_a_copy_is_whole_and_says_what_it_leaves_behind(program: Program, full: dict[bytes, Any]) -> None:
+def test_a_copy_is_complete_and_names_its_progress_file(program: Program, full: dict[bytes, Any]) -> None:
     result = program.keystead("copy", program.url, other(program), "--yes")
     assert (result.returncode, result.stderr) == (0, "")
     assert f"copied 16 keys of {program.url} into {other(program)}\n" in result.stdout
@@ -85,7 +85,7 @@ def test_a_copy_is_whole_and_says_what_it_leaves_behind(program: Program, full: 
     assert stat.S_IMODE((program.folder / noted).stat().st_mode) == 0o600
 
 
-def test_json_holds_all_of_it(program: Program, full: dict[bytes, Any]) -> None:
+def test_json_output_is_complete(program: Program, full: dict[bytes, Any]) -> None:
     found = output(program.keystead("copy", program.url, other(program), "--match", "s*", "--dry-run", "--json"))
     assert (found["keys"], found["new"], found["in_the_way"]) == (6, 6, 0)
     assert not (program.folder / "other.db").exists()
@@ -103,7 +103,7 @@ def test_a_role_of_the_settings_names_its_store(program: Program, full: dict[byt
     assert_one_sentence(program.keystead("copy", "default", "cache", "--yes"), 2, "'cache'", "default, durable")
 
 
-def test_no_password_is_shown_or_noted(program: Program, full: dict[bytes, Any]) -> None:
+def test_no_password_is_shown_or_saved(program: Program, full: dict[bytes, Any]) -> None:
     program.write(("SET", "hash2", "x"))
     with servers.valkey(password="a-secret-word") as server:
         server.ask("SET", "hash", "in the way")
@@ -119,7 +119,7 @@ def test_no_password_is_shown_or_noted(program: Program, full: dict[bytes, Any])
 # --- what is in the way --------------------------------------------------------------------------------------
 
 
-def test_what_is_in_the_way_is_named_and_left_until_told(program: Program, full: dict[bytes, Any]) -> None:
+def test_conflicting_keys_are_listed_and_kept_unless_overwrite(program: Program, full: dict[bytes, Any]) -> None:
     run(other(program), ("SET", "hash", "theirs"), ("SET", "string", "value"))
     looked = program.keystead("copy", program.url, other(program), "--dry-run")
     assert looked.returncode == 1
@@ -140,7 +140,7 @@ def test_what_is_in_the_way_is_named_and_left_until_told(program: Program, full:
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), (None, 130)], ids=["yes", "no", "Ctrl-C"])
-def test_at_a_terminal_it_asks_before_it_writes(
+def test_at_a_terminal_it_asks_for_confirmation(
     program: Program, full: dict[bytes, Any], answer: str | None, code: int
 ) -> None:
     run(other(program), ("SET", "theirs", "1"))
@@ -173,16 +173,14 @@ def test_at_a_terminal_it_asks_before_it_writes(
         (("{own}", "{other}", "--yes", "--progress", "myapp/keys.py"), 1, "is not a progress file of a copy"),
     ],
 )
-def test_what_is_asked_wrongly_is_one_sentence(
-    program: Program, arguments: tuple[str, ...], code: int, said: str
-) -> None:
+def test_usage_errors_are_one_line(program: Program, arguments: tuple[str, ...], code: int, said: str) -> None:
     named = [one.format(own=program.url, other=other(program)) for one in arguments]
     assert_one_sentence(program.keystead("copy", *named), code, said)
     assert not (program.folder / "nowhere.db").exists()
     assert progress_files(program) == []
 
 
-def test_a_store_that_cannot_list_its_keys_is_refused_at_once(program: Program) -> None:
+def test_a_store_that_cannot_list_its_keys_is_refused(program: Program) -> None:
     with servers.memcached() as memcached:
         result = program.keystead("copy", memcached.url, other(program), "--yes")
         assert_one_sentence(result, 1, memcached.url, "cannot list its keys")
@@ -198,7 +196,7 @@ def test_a_store_that_cannot_list_its_keys_is_refused_at_once(program: Program) 
     ("to", "signum", "code"),
     [("sqlite", signal.SIGKILL, -9), ("valkey", signal.SIGKILL, -9), ("valkey", signal.SIGTERM, 143)],
 )
-def test_a_copy_that_was_killed_goes_on_with_the_same_command(
+def test_a_killed_copy_resumes_with_the_same_command(
     program: Program, server: Server, to: str, signum: signal.Signals, code: int
 ) -> None:
     expected = fill(program.url, MANY, 100)
@@ -221,9 +219,7 @@ def test_a_copy_that_was_killed_goes_on_with_the_same_command(
 
 
 @pytest.mark.parametrize("side", ["from", "to"])
-def test_a_store_that_goes_away_is_one_sentence_and_it_goes_on_later(
-    program: Program, server: Server, side: str
-) -> None:
+def test_a_store_outage_is_a_one_line_error_and_the_copy_resumes(program: Program, server: Server, side: str) -> None:
     with held_back(server) as proxy:
         url = proxy.url + IMPATIENT
         source, target = (url, other(program)) if side == "from" else (program.url, url)
@@ -271,7 +267,9 @@ def test_a_second_copy_that_cannot_know_what_was_deleted_is_refused(program: Pro
 # --- following -----------------------------------------------------------------------------------------------
 
 
-def test_a_move_follows_until_it_is_told_to_stop(program: Program, full: dict[bytes, Any], server: Server) -> None:
+def test_a_migration_follows_changes_until_it_is_stopped(
+    program: Program, full: dict[bytes, Any], server: Server
+) -> None:
     running = Running(program, "copy", program.url, server.url, "--follow", "--yes", "--json")
     running.says("in step: ")
     program.write(("SET", "sess:1", "new", "PX", DAY_MS), ("DEL", "hash"), ("SADD", "set", "another"))
@@ -288,7 +286,7 @@ def test_a_move_follows_until_it_is_told_to_stop(program: Program, full: dict[by
     assert copied_to(server.url) == expected
 
 
-def test_at_a_terminal_one_line_tells_that_both_are_in_step_and_sigterm_ends_it_well(
+def test_at_a_terminal_one_line_shows_that_both_are_in_step_and_sigterm_finishes_it(
     program: Program, full: dict[bytes, Any]
 ) -> None:
     terminal = Terminal(program, "copy", program.url, other(program), "--follow", "--yes", columns=200)
@@ -299,7 +297,7 @@ def test_at_a_terminal_one_line_tells_that_both_are_in_step_and_sigterm_ends_it_
     assert copied_to(other(program)) == full
 
 
-def test_stopped_before_it_is_in_step_it_goes_on_later(program: Program, server: Server) -> None:
+def test_stopped_before_it_is_in_step_it_resumes_later(program: Program, server: Server) -> None:
     expected = fill(program.url, MANY, 100)
     with held_back(server) as proxy:
         proxy.after_requests(400_000)
@@ -313,7 +311,7 @@ def test_stopped_before_it_is_in_step_it_goes_on_later(program: Program, server:
     assert copied_to(server.url) == expected
 
 
-def test_help_teaches_with_examples(program: Program) -> None:
+def test_help_has_examples(program: Program) -> None:
     shown = program.keystead("copy", "--help", COLUMNS="120").stdout
     assert "keystead copy redis://localhost:6379/0 postgresql://app@localhost/app --dry-run" in shown
     assert "without logging users out" in " ".join(shown.split())

@@ -24,7 +24,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(program: Program) -> None:
     assert program.held() == before
 
 
-def test_with_yes_it_deletes_all_that_goes_with_the_key(program: Program) -> None:
+def test_with_yes_it_deletes_the_key_and_its_related_keys(program: Program) -> None:
     program.fill()
     result = program.keystead("delete", "session", "u1a", *KEYS, "--yes", "--json")
     found = output(result)
@@ -35,7 +35,7 @@ def test_with_yes_it_deletes_all_that_goes_with_the_key(program: Program) -> Non
     assert program.write(("SMEMBERS", "user:u1:sessions")) == [{b"u1b"}]
 
 
-def test_values_are_read_as_their_placeholders_are_written(program: Program) -> None:
+def test_values_are_parsed_by_their_placeholders(program: Program) -> None:
     program.fill()
     assert program.keystead("delete", "daily", "u1", "2026-02-23", *KEYS, "--yes").returncode == 0
     assert "visits:u1:2026-02-23" not in program.held()
@@ -51,17 +51,17 @@ def test_values_are_read_as_their_placeholders_are_written(program: Program) -> 
         (("sesion", "a"), "there is no family 'sesion'"),
     ],
 )
-def test_what_does_not_fit_is_one_sentence(program: Program, arguments: tuple[str, ...], said: str) -> None:
+def test_values_that_do_not_fit_are_a_one_line_error(program: Program, arguments: tuple[str, ...], said: str) -> None:
     assert_one_sentence(program.keystead("delete", *arguments, *KEYS, "--yes"), 2, said)
 
 
-def test_a_key_that_is_not_there_is_said(program: Program) -> None:
+def test_a_missing_key_is_reported(program: Program) -> None:
     result = program.keystead("delete", "lock", "nobody", *KEYS, "--yes")
     assert result.returncode == 1
     assert "there is no lock:nobody" in result.stderr
 
 
-def test_without_a_terminal_nobody_can_be_asked(program: Program) -> None:
+def test_without_a_terminal_it_requires_yes_or_dry_run(program: Program) -> None:
     program.fill()
     before = program.held()
     assert_one_sentence(program.keystead("delete", "session", "u1a", *KEYS), 2, "--yes", "--dry-run")
@@ -69,7 +69,7 @@ def test_without_a_terminal_nobody_can_be_asked(program: Program) -> None:
 
 
 @pytest.mark.parametrize(("answer", "code", "is_deleted"), [("y\n", 0, True), ("n\n", 1, False)])
-def test_on_a_terminal_it_asks(program: Program, answer: str, code: int, is_deleted: bool) -> None:
+def test_on_a_terminal_it_asks_for_confirmation(program: Program, answer: str, code: int, is_deleted: bool) -> None:
     program.fill()
     ours, theirs = pty.openpty()
     with subprocess.Popen(
@@ -91,6 +91,6 @@ def test_on_a_terminal_it_asks(program: Program, answer: str, code: int, is_dele
     assert ("sess:u1a" not in program.held()) is is_deleted
 
 
-def test_help_teaches_with_examples(program: Program) -> None:
+def test_help_has_examples(program: Program) -> None:
     shown = program.keystead("delete", "--help").stdout
     assert "keystead delete session 9f86d081 --keys myapp.keys:AppKeys" in shown

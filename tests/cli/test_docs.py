@@ -71,7 +71,7 @@ def test_one_keyspace_is_printed_as_html(folder: Path) -> None:
     assert "<code>user:{uid}</code>" in text
 
 
-def test_what_is_printed_is_what_is_written(folder: Path) -> None:
+def test_the_printed_document_equals_the_file(folder: Path) -> None:
     printed(docs(folder, "myapp.keys", "--out", "keys"))
     assert (folder / "keys" / "app-keys.md").read_text() == printed(docs(folder, "myapp.keys:AppKeys"))
 
@@ -125,24 +125,24 @@ def test_files_that_are_up_to_date_are_not_written_again(folder: Path) -> None:
     assert (folder / "keys" / "app-keys.md").stat().st_mtime_ns == before
 
 
-def test_what_was_written_can_be_told_to_programs(folder: Path) -> None:
+def test_written_files_are_listed_as_json(folder: Path) -> None:
     told = json.loads(printed(docs(folder, "myapp.keys:AppKeys", "--out", "keys", "--json")))
     names = ["keys/app-keys.md", "keys/README.md"]
     assert told == {"files": names, "changed": names, "left_over": []}
 
 
-def test_without_a_name_the_kits_and_the_servers_own_keyspaces_are_meant(folder: Path) -> None:
+def test_without_a_name_it_exports_the_kits_and_the_server(folder: Path) -> None:
     printed(docs(folder, "--out", "keys"))
     assert files(folder / "keys") == sorted([*(f"{kit}.md" for kit in NAMED), "README.md"])
     assert printed(docs(folder, "login")) == (folder / "keys" / "login.md").read_text()
 
 
-def test_the_check_is_content_with_what_was_just_written(folder: Path) -> None:
+def test_the_check_passes_after_a_write(folder: Path) -> None:
     printed(docs(folder, "myapp.keys", "--out", "keys"))
     assert printed(docs(folder, "myapp.keys", "--out", "keys", "--check")) == "3 files in keys are up to date\n"
 
 
-def test_the_check_does_not_mind_the_line_ends_of_a_checkout(folder: Path) -> None:
+def test_the_check_ignores_line_endings(folder: Path) -> None:
     printed(docs(folder, "myapp.keys", "--out", "keys"))
     for path in (folder / "keys").iterdir():
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
@@ -172,7 +172,7 @@ def test_the_check_names_what_is_stale_missing_and_left_over_and_writes_nothing(
     assert {path.name: path.read_bytes() for path in (folder / "keys").iterdir()} == before
 
 
-def test_the_command_that_the_check_names_mends_it(folder: Path) -> None:
+def test_the_suggested_command_fixes_the_folder(folder: Path) -> None:
     stale_folder(folder)
     said = docs(folder, "myapp.keys", "--out", "keys", "--check").stdout
     command = next(line for line in said.splitlines() if line.startswith("Run: ")).removeprefix("Run: keystead docs ")
@@ -182,7 +182,7 @@ def test_the_command_that_the_check_names_mends_it(folder: Path) -> None:
     assert (folder / "keys" / "notes.md").read_text() == "# Notes\n"
 
 
-def test_the_check_tells_programs_the_same(folder: Path) -> None:
+def test_the_check_prints_json(folder: Path) -> None:
     stale_folder(folder)
     result = docs(folder, "myapp.keys", "--out", "keys", "--check", "--json")
     assert (result.returncode, result.stderr) == (1, "")
@@ -195,7 +195,7 @@ def test_the_check_tells_programs_the_same(folder: Path) -> None:
     }
 
 
-def test_the_check_of_a_folder_that_is_not_there_names_every_file(folder: Path) -> None:
+def test_the_check_of_a_missing_folder_names_every_file(folder: Path) -> None:
     result = docs(folder, "myapp.keys:AppKeys", "--format", "html", "--out", "my site", "--check")
     assert result.returncode == 1
     assert result.stdout.splitlines() == [
@@ -217,7 +217,7 @@ def test_two_keyspaces_that_would_have_the_same_file_are_refused(folder: Path) -
     assert not (folder / "keys").exists()
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(folder: Path) -> None:
+def test_an_unwritable_folder_is_a_one_line_error(folder: Path) -> None:
     (folder / "taken").write_text("a file")
     result = docs(folder, "myapp.keys:AppKeys", "--out", "taken")
     assert (result.returncode, result.stdout) == (1, "")
@@ -226,19 +226,19 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(folder: Path) -> None:
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_wrong_declaration_is_one_sentence(folder: Path) -> None:
+def test_an_invalid_declaration_is_a_one_line_error(folder: Path) -> None:
     (folder / "myapp" / "keys.py").write_text(PROGRAM.replace('owns="count"', 'owns="nothing"'))
     assert_asked_wrongly(docs(folder, "myapp.keys:AppKeys"), "AppKeys.user", "'nothing'")
 
 
-def test_an_unknown_name_or_form_is_asked_wrongly(folder: Path) -> None:
+def test_an_unknown_name_or_format_is_a_usage_error(folder: Path) -> None:
     assert_asked_wrongly(docs(folder, "myapp.nothing"), "myapp.nothing")
     result = docs(folder, "myapp.keys:AppKeys", "--format", "pdf")
     assert result.returncode == 2
     assert "markdown" in result.stderr
 
 
-def test_the_help_teaches_with_examples(folder: Path) -> None:
+def test_help_has_examples(folder: Path) -> None:
     said = printed(docs(folder, "--help"))
     for example in (
         "keystead docs myapp.keys:AppKeys",
@@ -249,6 +249,6 @@ def test_the_help_teaches_with_examples(folder: Path) -> None:
     assert "<bool>" not in said
 
 
-def test_nothing_of_a_store_is_touched(folder: Path) -> None:
+def test_no_store_is_touched(folder: Path) -> None:
     printed(docs(folder, "myapp.keys:AppKeys"))
     assert files(folder) == ["myapp"]

@@ -32,7 +32,7 @@ def test_findings_are_explained_and_the_exit_code_is_1(program: Program) -> None
     assert result.stdout.endswith("5 keys: 3 findings\n")
 
 
-def test_json_holds_all_of_it(program: Program) -> None:
+def test_json_output_is_complete(program: Program) -> None:
     program.fill()
     program.write(*[("SET", f"lock:{number}", "x") for number in range(9)], ("PERSIST", "sess:u1b"))
     result = program.keystead("doctor", "myapp.keys", "--json", "--examples", "2")
@@ -65,7 +65,7 @@ def test_fix_repairs_and_a_second_run_is_clean(program: Program) -> None:
     }  # fmt: skip
 
 
-def test_to_set_aside_more_than_one_in_a_hundred_needs_a_yes(program: Program) -> None:
+def test_setting_aside_more_than_one_percent_needs_yes(program: Program) -> None:
     program.fill()
     program.write(("SET", "visits:u1:2026-02-24", "x", "PX", 1_000_000), ("PERSIST", "lock:u1a"), ("SET", "tmp:1", "x"))
     refused = program.keystead("doctor", "myapp.keys", "--fix", "--set-aside-unknown")
@@ -85,7 +85,7 @@ def test_to_set_aside_more_than_one_in_a_hundred_needs_a_yes(program: Program) -
     assert (agreed.returncode, agreed.stderr) == (0, "")
 
 
-def test_to_delete_more_than_one_in_a_hundred_needs_a_yes_and_all_of_a_family_is_never_deleted(
+def test_deleting_more_than_one_percent_needs_yes_and_a_whole_family_is_never_deleted(
     program: Program,
 ) -> None:
     program.fill()
@@ -106,7 +106,7 @@ def test_to_delete_more_than_one_in_a_hundred_needs_a_yes_and_all_of_a_family_is
 
 
 @pytest.mark.parametrize("fix", [(), ("--fix", "--yes")])
-def test_keys_that_open_nothing_are_wrong_and_nothing_is_repaired(program: Program, fix: tuple[str, ...]) -> None:
+def test_wrong_seal_keys_stop_the_doctor_and_nothing_is_repaired(program: Program, fix: tuple[str, ...]) -> None:
     program.fill()
     program.write(("SET", "account:u1", SEALED), ("SET", "account:u2", SEALED), ("DEL", "sess:u1a"))
     before = program.held()
@@ -115,7 +115,7 @@ def test_keys_that_open_nothing_are_wrong_and_nothing_is_repaired(program: Progr
     assert program.held() == before
 
 
-def test_keys_of_no_family_are_left_unless_that_is_asked_for(program: Program) -> None:
+def test_unknown_keys_are_left_alone_unless_requested(program: Program) -> None:
     program.write(("SET", "tmp:1", "x"))
     assert program.keystead("doctor", "myapp.keys", "--fix").returncode == 1
     assert program.held() == {"tmp:1"}
@@ -124,7 +124,7 @@ def test_keys_of_no_family_are_left_unless_that_is_asked_for(program: Program) -
     assert_one_sentence(program.keystead("doctor", "myapp.keys", "--set-aside-unknown"), 2, "--fix")
 
 
-def test_what_was_set_aside_is_brought_back(program: Program) -> None:
+def test_a_key_that_was_set_aside_is_restored(program: Program) -> None:
     program.write(("SET", "account:u1", "x"))
     assert program.keystead("doctor", "myapp.keys", "--fix", "--yes").returncode == 0
     assert "account:u1" in program.keystead("show", "quarantine", "--keys", "myapp.keys").stdout
@@ -137,14 +137,14 @@ def test_what_was_set_aside_is_brought_back(program: Program) -> None:
     assert output(program.keystead("doctor", "--restore", "account:u1", "--json"))["restored"] == "account:u1"
 
 
-def test_a_name_that_is_taken_is_not_written_over(program: Program) -> None:
+def test_an_existing_key_is_not_overwritten_by_a_restore(program: Program) -> None:
     program.write(("SET", "account:u1", "x"))
     program.keystead("doctor", "myapp.keys", "--fix", "--yes")
     program.write(("SET", "account:u1", "new"))
     assert_one_sentence(program.keystead("doctor", "--restore", "account:u1"), 1, "there is a key 'account:u1' by now")
 
 
-def test_it_can_be_narrowed_to_families(program: Program) -> None:
+def test_it_can_be_limited_to_families(program: Program) -> None:
     program.fill()
     program.write(("PERSIST", "lock:u1a"), ("PERSIST", "sess:u1a"), ("SET", "tmp:1", "x"))
     found = output(program.keystead("doctor", "myapp.keys", "--family", "lock", "--json"))
@@ -170,13 +170,13 @@ def test_sealed_values_need_no_keys(program: Program) -> None:
         (("myapp.keys", "--store", "nothing://x"), "nothing"),
     ],
 )
-def test_what_is_asked_wrongly_is_one_sentence(program: Program, arguments: tuple[str, ...], said: str) -> None:
+def test_usage_errors_are_one_line(program: Program, arguments: tuple[str, ...], said: str) -> None:
     assert_one_sentence(program.keystead("doctor", *arguments), 2, said)
 
 
 @pytest.mark.everyday("2")
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_it_can_be_stopped_and_says_so(program: Program, signum: signal.Signals, code: int) -> None:
+def test_signals_stop_it_with_a_message(program: Program, signum: signal.Signals, code: int) -> None:
     program.fill()
     healthy = program.held()
     program.write(*[("SET", f"lock:{number}", "x") for number in range(MANY)])
@@ -204,7 +204,7 @@ def test_it_can_be_stopped_and_says_so(program: Program, signum: signal.Signals,
     assert program.held() == healthy
 
 
-def test_help_teaches_with_examples(program: Program) -> None:
+def test_help_has_examples(program: Program) -> None:
     shown = program.keystead("doctor", "--help").stdout
     assert "keystead doctor myapp.keys --family session --fix" in shown
     assert all(option in shown for option in ("--fix", "--family", "--restore", "--examples", "--json", "--store"))

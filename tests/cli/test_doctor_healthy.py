@@ -76,7 +76,7 @@ KIT = Kit("orders", "Orders.", OrderKeys, BaseModel, APIRouter, service, jobs=la
 """
 
 
-def test_a_kit_of_the_users_own_brings_the_keyspaces_of_its_parts_along(program: Program) -> None:
+def test_a_third_party_kit_includes_the_keyspaces_of_its_parts(program: Program) -> None:
     (program.folder / "myapp" / "orders.py").write_text(KIT)
     program.write(
         ("SET", "order:1", "x"),

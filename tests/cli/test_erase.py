@@ -19,7 +19,7 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(program: Program) -> None:
     assert program.held() == before
 
 
-def test_with_yes_all_of_one_subject_goes_and_the_others_stay(program: Program) -> None:
+def test_with_yes_only_the_subject_is_erased(program: Program) -> None:
     program.fill("u2")
     others = program.held()
     program.fill("u1")
@@ -32,7 +32,7 @@ def test_with_yes_all_of_one_subject_goes_and_the_others_stay(program: Program) 
     assert program.held() == others
 
 
-def test_what_could_not_be_read_is_said_and_the_exit_code_is_1(program: Program) -> None:
+def test_unreadable_keys_are_reported_with_exit_code_1(program: Program) -> None:
     program.fill()
     program.write(("SET", "sess:bad", "{"))
     result = program.keystead("erase", "user:u1", *KEYS, "--yes", KEYSTEAD_SEAL_KEYS=SEAL_KEYS)
@@ -41,23 +41,23 @@ def test_what_could_not_be_read_is_said_and_the_exit_code_is_1(program: Program)
     assert program.held() == {"sess:bad"}
 
 
-def test_nothing_to_erase_is_said(program: Program) -> None:
+def test_nothing_to_erase_is_reported(program: Program) -> None:
     result = program.keystead("erase", "user:u1", *KEYS, "--yes")
     assert (result.returncode, result.stdout) == (0, "there is no data of user:u1\n")
 
 
 @pytest.mark.parametrize("subject", ["u1", "team:1"])
-def test_a_subject_that_nobody_declares_is_one_sentence(program: Program, subject: str) -> None:
+def test_an_undeclared_subject_is_a_one_line_error(program: Program, subject: str) -> None:
     assert_one_sentence(program.keystead("erase", subject, *KEYS, "--yes"), 2, "user:")
 
 
-def test_without_a_terminal_nobody_can_be_asked(program: Program) -> None:
+def test_without_a_terminal_it_requires_yes_or_dry_run(program: Program) -> None:
     program.fill()
     before = program.held()
     assert_one_sentence(program.keystead("erase", "user:u1", *KEYS), 2, "--yes", "--dry-run")
     assert program.held() == before
 
 
-def test_help_teaches_with_examples(program: Program) -> None:
+def test_help_has_examples(program: Program) -> None:
     shown = program.keystead("erase", "--help").stdout
     assert "keystead erase user:42 --keys myapp.keys --dry-run" in shown

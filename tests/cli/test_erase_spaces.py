@@ -72,7 +72,7 @@ def held(program: Program, settings: dict[str, str]) -> set[str]:
     return asyncio.run(look())
 
 
-def test_a_number_alone_is_refused_with_all_whom_it_could_be(program: Program, settings: dict[str, str]) -> None:
+def test_a_bare_number_is_refused_with_the_possible_subjects(program: Program, settings: dict[str, str]) -> None:
     fill(program, settings)
     before = held(program, settings)
     refused = program.keystead("erase", "user:42", "--yes", **settings)
@@ -83,7 +83,7 @@ def test_a_number_alone_is_refused_with_all_whom_it_could_be(program: Program, s
     assert held(program, settings) == before
 
 
-def test_one_person_goes_and_not_another_with_the_same_number(program: Program, settings: dict[str, str]) -> None:
+def test_only_the_person_of_the_named_space_is_erased(program: Program, settings: dict[str, str]) -> None:
     ada = fill(program, settings)
     every = {"user:42:sessions", "usertoken:42", "dashboard:teams:42", f"dashboard:teams:{ada}"}
     assert held(program, settings) == every
@@ -96,7 +96,7 @@ def test_one_person_goes_and_not_another_with_the_same_number(program: Program, 
     assert held(program, settings) == {"user:42:sessions", f"dashboard:teams:{ada}"}
 
 
-def test_who_signs_in_is_erased_in_teamwork_too(program: Program, settings: dict[str, str]) -> None:
+def test_a_signed_in_user_is_erased_in_teamwork_too(program: Program, settings: dict[str, str]) -> None:
     ada = fill(program, settings)
     shown = program.keystead("erase", "login:42", "--dry-run", **settings)
     assert shown.stdout.startswith(f"login:42 is teamwork:{ada}\n"), shown.stdout + shown.stderr
@@ -111,7 +111,7 @@ def test_who_signs_in_is_erased_in_teamwork_too(program: Program, settings: dict
     assert (again.returncode, again.stdout) == (0, "there is no data of login:42\n")
 
 
-def test_an_erasure_that_is_interrupted_is_in_the_audit_log(
+def test_an_interrupted_erasure_is_in_the_audit_log(
     program: Program, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Run again it may find nothing to erase, and would not be noted any more."""

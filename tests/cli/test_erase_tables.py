@@ -70,7 +70,7 @@ def test_a_dry_run_shows_the_rows_and_deletes_none(program: Program, beside: str
     assert counted(beside, "123") == told["rows"]
 
 
-def test_with_yes_keys_and_rows_of_one_user_go_and_those_of_others_stay(program: Program, beside: str) -> None:
+def test_with_yes_only_keys_and_rows_of_the_user_are_erased(program: Program, beside: str) -> None:
     fill(beside, "123", "124")
     program.write(("SET", "usertoken:123", "{}", "PX", 60_000), ("SET", "usertoken:124", "{}", "PX", 60_000))
     result = program.keystead("erase", "membership:123", *KEYS, "--yes")
@@ -84,7 +84,7 @@ def test_with_yes_keys_and_rows_of_one_user_go_and_those_of_others_stay(program:
     assert (again.returncode, again.stdout) == (0, "there is no data of membership:123\n")
 
 
-def test_a_row_that_a_request_puts_into_a_cache_before_it_goes_does_not_stay_there(
+def test_a_row_cached_by_a_concurrent_request_is_erased_too(
     program: Program, beside: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def save() -> None:
@@ -107,14 +107,14 @@ def test_a_row_that_a_request_puts_into_a_cache_before_it_goes_does_not_stay_the
     assert program.held() == set()
 
 
-def test_rows_alone_are_erased_too_and_told_as_json(program: Program, beside: str) -> None:
+def test_rows_without_keys_are_erased_too_and_reported_as_json(program: Program, beside: str) -> None:
     fill(beside, "123")
     told = output(program.keystead("erase", "membership:123", *KEYS, "--yes", "--json"))
     assert (told["keys"], sum(told["rows"].values()), told["erased_rows"]) == (0, 3, told["rows"])
     assert counted(beside, "123") == {}
 
 
-def test_without_tables_there_are_no_rows_and_none_are_made(program: Program) -> None:
+def test_without_tables_there_are_no_rows_and_none_are_created(program: Program) -> None:
     program.write(("SET", "usertoken:123", "{}", "PX", 60_000))
     result = program.keystead("erase", "membership:123", *KEYS, "--yes")
     assert (result.returncode, result.stderr) == (0, "")
@@ -123,9 +123,7 @@ def test_without_tables_there_are_no_rows_and_none_are_made(program: Program) ->
 
 
 @on_databases("sqlite", "postgres", "mariadb")
-def test_a_database_that_is_named_is_looked_through_and_nothing_is_made_in_one_without_tables(
-    program: Program, database_url: str
-) -> None:
+def test_a_named_database_is_searched_and_no_tables_are_created_in_it(program: Program, database_url: str) -> None:
     if database_url.startswith("sqlite"):
         Path(database_url.removeprefix("sqlite:///")).touch()
     named = ("--database", database_url)
@@ -140,7 +138,7 @@ def test_a_database_that_is_named_is_looked_through_and_nothing_is_made_in_one_w
     assert sum(counted(database_url, "124").values()) == 3
 
 
-def test_a_database_that_is_not_there_or_is_away_is_one_sentence_and_nothing_is_deleted(program: Program) -> None:
+def test_a_missing_or_unreachable_database_is_a_one_line_error_and_deletes_nothing(program: Program) -> None:
     program.write(("SET", "usertoken:123", "{}", "PX", 60_000))
     missing = program.keystead("erase", "membership:123", *KEYS, "--yes", "--database", "sqlite:///typo.db")
     assert_one_sentence(missing, 2, "there is no database typo.db", "--database URL")
@@ -152,9 +150,7 @@ def test_a_database_that_is_not_there_or_is_away_is_one_sentence_and_nothing_is_
 
 
 @pytest.mark.parametrize("named", [False, True])
-def test_where_nobody_can_say_where_the_tables_are_something_may_be_left(
-    program: Program, redis_url: str, named: bool
-) -> None:
+def test_an_unknown_tables_database_is_reported_with_exit_code_1(program: Program, redis_url: str, named: bool) -> None:
     settings: dict[str, Any] = {"KEYSTEAD_STORE": redis_url}
     if named:
         settings["KEYSTEAD_DATABASE"] = "sqlite:///typo.db"
@@ -166,13 +162,13 @@ def test_where_nobody_can_say_where_the_tables_are_something_may_be_left(
     assert len(told["notes"]) == 1
 
 
-def test_on_redis_the_file_that_development_makes_is_looked_through(program: Program, redis_url: str) -> None:
+def test_on_redis_the_tables_file_of_development_is_searched(program: Program, redis_url: str) -> None:
     fill(f"sqlite:///{program.folder}/keystead.tables.db", "123")
     done = output(program.keystead("erase", "membership:123", *KEYS, "--yes", "--json", KEYSTEAD_STORE=redis_url))
     assert sum(done["erased_rows"].values()) == 3
 
 
-def test_a_user_of_another_kind_has_no_rows_and_is_no_error(program: Program, beside: str) -> None:
+def test_a_user_of_another_space_has_no_rows(program: Program, beside: str) -> None:
     fill(beside, "123")
     result = program.keystead("erase", f"membership:{'x' * 200}", *KEYS, "--yes")
     assert (result.returncode, result.stderr) == (0, "")

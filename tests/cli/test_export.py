@@ -66,7 +66,7 @@ def test_typescript_is_printed(folder: Path) -> None:
     assert text.endswith("}\n")
 
 
-def test_typescript_can_be_had_as_json(folder: Path) -> None:
+def test_typescript_is_printed_as_json(folder: Path) -> None:
     text = printed(export(folder, "myapp.keys:AppKeys", "--format", "typescript"))
     assert json.loads(printed(export(folder, "myapp.keys:AppKeys", "--format", "typescript", "--json"))) == {
         "typescript": text
@@ -84,25 +84,25 @@ def test_a_file_is_written_with_its_folder_and_only_if_it_changes(folder: Path) 
 
 
 @pytest.mark.parametrize("form", ["json-schema", "typescript"])
-def test_without_a_name_the_kits_and_the_servers_own_keyspaces_are_meant(folder: Path, form: str) -> None:
+def test_without_a_name_it_exports_the_kits_and_the_server(folder: Path, form: str) -> None:
     assert printed(export(folder, "--format", form)) == printed(export(folder, *NAMED, "--format", form))
 
 
-def test_a_file_that_cannot_be_written_is_one_sentence(folder: Path) -> None:
+def test_an_unwritable_file_is_a_one_line_error(folder: Path) -> None:
     result = export(folder, "myapp.keys", "--out", "myapp")
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("keystead: cannot ")
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_an_unknown_name_or_form_is_asked_wrongly(folder: Path) -> None:
+def test_an_unknown_name_or_format_is_a_usage_error(folder: Path) -> None:
     unknown = export(folder, "myapp.nothing")
     assert (unknown.returncode, unknown.stdout) == (2, "")
     assert unknown.stderr.startswith("keystead: ")
     assert export(folder, "myapp.keys", "--format", "rust").returncode == 2
 
 
-def test_the_help_teaches_with_examples(folder: Path) -> None:
+def test_help_has_examples(folder: Path) -> None:
     said = printed(export(folder, "--help"))
     assert "keystead export myapp.keys --format typescript --out web/src/keys.ts" in said
     assert "2^53" in said

@@ -78,7 +78,7 @@ def house(tmp_path: Path) -> House:
     return House(tmp_path)
 
 
-def test_a_list_says_when_each_job_runs_in_words_and_in_its_zone(house: House) -> None:
+def test_a_list_shows_the_schedule_of_each_job_in_words_and_in_its_zone(house: House) -> None:
     result = house.jobs("list")
     assert (result.returncode, result.stderr) == (0, "")
     for part in ("chores.sweep", "Sweeps the kitchen.", "At 02:30 every day", "30 2 * * *  Europe/Berlin", "none yet"):
@@ -87,7 +87,7 @@ def test_a_list_says_when_each_job_runs_in_words_and_in_its_zone(house: House) -
     assert re.search(r"in \d+ (hour|minute|second)s?", result.stdout)
 
 
-def test_a_run_is_made_here_and_what_it_returned_is_in_the_history(house: House) -> None:
+def test_a_run_happens_here_and_its_result_is_in_the_history(house: House) -> None:
     result = house.jobs("run", "chores.sweep")
     assert (result.returncode, result.stderr) == (0, "")
     assert re.fullmatch(r"chores\.sweep: done after \d+\.\d s: swept 1,234, room kitchen\n", result.stdout)
@@ -98,7 +98,7 @@ def test_a_run_is_made_here_and_what_it_returned_is_in_the_history(house: House)
     assert "done" in house.jobs("list").stdout
 
 
-def test_programs_are_told_all_of_it(house: House) -> None:
+def test_json_output_is_complete(house: House) -> None:
     ran = house.told("run", "chores.sweep")
     assert (ran["job"], ran["outcome"], ran["number"], ran["by_hand"]) == ("chores.sweep", "done", 1, True)
     assert ran["result"] == {"swept": 1234, "room": "kitchen"}
@@ -127,7 +127,7 @@ def test_a_run_that_fails_is_exit_code_1_and_only_the_log_has_its_text(house: Ho
     assert "secret-of-a-message" not in json.dumps(house.told("history"))
 
 
-def test_a_job_that_is_running_is_said_and_not_begun_again(house: House) -> None:
+def test_a_running_job_is_reported_and_not_started_again(house: House) -> None:
     with house.brooding() as process:
         assert_one_sentence(
             house.jobs("run", "chores.brood"), 1, "chores.brood is already running, since", str(process.pid)
@@ -152,19 +152,19 @@ def test_a_run_that_is_stopped_is_cancelled_and_recorded(house: House, signum: s
 
 
 @pytest.mark.parametrize("command", ["run", "history"])
-def test_a_job_that_is_not_there_is_one_sentence(house: House, command: str) -> None:
+def test_an_unknown_job_is_a_one_line_error(house: House, command: str) -> None:
     result = house.jobs(command, "chores.cook")
     assert_one_sentence(result, 2, "no job 'chores.cook'", "chores.sweep, chores.drop, chores.brood")
 
 
-def test_a_store_that_is_not_there_is_one_sentence_and_is_not_made(house: House) -> None:
+def test_a_missing_database_is_a_one_line_error_and_not_created(house: House) -> None:
     for arguments in (("list",), ("history",), ("run", "chores.sweep")):
         result = house.jobs(*arguments, "--store", "sqlite:///typo.db")
         assert_one_sentence(result, 2, "there is no database typo.db")
     assert not (house.folder / "typo.db").exists()
 
 
-def test_kits_without_jobs_are_said(house: House) -> None:
+def test_kits_without_jobs_are_reported(house: House) -> None:
     result = house.jobs("list", "--kits", "login")
     assert (result.returncode, result.stdout) == (0, "these kits have no scheduled jobs\n")
 
@@ -184,7 +184,7 @@ def test_the_doctor_knows_the_keys_of_the_schedule_and_of_the_demo_provider(hous
     assert (result.returncode, found["findings"], found["examined"]) == (0, 0, 3)
 
 
-def test_no_history_writes_to_the_terminal_what_it_obeys(house: House) -> None:
+def test_terminal_control_characters_in_the_history_are_escaped(house: House) -> None:
     house.told("run", "chores.sweep")
     entry = {"number": 2, "due_ms": 1, "began_ms": 1, "ended_ms": 2, "outcome": "done", "by": "\x1b[2J"}
     house.write(
@@ -197,7 +197,7 @@ def test_no_history_writes_to_the_terminal_what_it_obeys(house: House) -> None:
     assert house.told("history")[1]["result"] == {"last": "\x9b31m"}
 
 
-def test_a_job_that_cannot_be_read_is_listed_with_what_is_wrong_and_hides_no_other(house: House) -> None:
+def test_an_unreadable_job_is_listed_with_its_problem_and_hides_no_other(house: House) -> None:
     house.told("run", "chores.sweep")
     house.write(("SET", "schedule:job:chores.drop", "not JSON"))
     result = house.jobs("list")

@@ -46,7 +46,7 @@ def house(tmp_path: Path) -> House:
     return House(tmp_path).make()
 
 
-def test_a_kit_of_somebody_else_has_commands_of_its_own(house: House) -> None:
+def test_a_third_party_kit_has_its_own_commands(house: House) -> None:
     first = house.keystead("household", "add-rooms", "guests", "--count", "2")
     assert (first.returncode, first.stdout, first.stderr) == (0, "guests: 2\n", "Sweep them.\n")
     second = house.keystead("household", "add-rooms", "guests", "--json")
@@ -66,24 +66,24 @@ def test_help_shows_the_kit_and_its_commands(house: House) -> None:
     assert "--json" in said
 
 
-def test_a_mistake_is_one_sentence(house: House) -> None:
+def test_usage_errors_are_one_line(house: House) -> None:
     assert_one_sentence(house.keystead("household", "add-rooms", "x", "--count", "0"), 1)
     assert house.keystead("household", "sell").returncode == 2
     assert house.keystead("nothing").returncode == 2
 
 
-def test_a_command_refuses_a_store_that_is_not_there(tmp_path: Path) -> None:
+def test_a_command_refuses_a_missing_store(tmp_path: Path) -> None:
     assert_one_sentence(House(tmp_path).keystead("household", "burn"), 2)
     assert not (tmp_path / "house.db").exists()
 
 
-def test_settings_that_cannot_be_used_are_said_and_do_not_hide_the_help(tmp_path: Path) -> None:
+def test_invalid_settings_are_reported_and_do_not_hide_the_help(tmp_path: Path) -> None:
     wrong = House(tmp_path, "tests.server.nowhere:KIT").make()
     assert wrong.keystead("--help").returncode == 0
     assert_one_sentence(wrong.keystead("household", "burn"), 2)
 
 
-def test_a_kit_of_ones_own_is_in_the_place_of_ours_with_the_same_name(house: House) -> None:
+def test_a_third_party_kit_replaces_the_built_in_kit_of_the_same_name(house: House) -> None:
     (house.folder / "office.py").write_text(
         "from keystead.kits.teamwork import teamwork_kit\n"
         "async def find(user):\n"
@@ -95,11 +95,11 @@ def test_a_kit_of_ones_own_is_in_the_place_of_ours_with_the_same_name(house: Hou
     assert_one_sentence(said, 1, "kept by another application")
 
 
-def test_what_a_terminal_would_obey_is_written_out(house: House) -> None:
+def test_terminal_control_characters_are_escaped(house: House) -> None:
     said = house.keystead("household", "add-rooms", "\x1b[2J")
     assert said.stdout == "\\x1b[2J: 1\n"
 
 
-def test_the_list_of_commands_says_what_the_kits_say() -> None:
+def test_the_list_of_commands_matches_the_kits() -> None:
     kits = {name: import_module(module).KIT.commands for name, module in ROUTED.items()}
     assert {name: place for name, place in kits.items() if place is not None} == COMMANDS

@@ -63,7 +63,7 @@ def test_a_listing_shows_the_sessions_of_one_user_and_no_secret(program: Program
     assert keystead(program, "list", "nobody").stdout.startswith("nobody has no sessions; ")
 
 
-def test_without_a_user_it_shows_who_has_sessions(program: Program) -> None:
+def test_without_a_user_it_lists_users_with_sessions(program: Program) -> None:
     assert keystead(program, "list").stdout == "there are no sessions\n"
     logged_in(program, "ann", "ann", "bob")
     assert sorted(keystead(program, "list").stdout.splitlines()) == ["ann  2 sessions", "bob  1 session"]
@@ -71,7 +71,7 @@ def test_without_a_user_it_shows_who_has_sessions(program: Program) -> None:
     assert {one["user"]: one["sessions"] for one in users} == {"ann": 2, "bob": 1}
 
 
-def test_the_sessions_of_a_user_end_and_the_others_stay(program: Program) -> None:
+def test_only_the_sessions_of_the_user_end(program: Program) -> None:
     tokens = logged_in(program, "ann", "ann", "bob")
     result = keystead(program, "end", "ann", "--yes")
     assert (result.returncode, result.stdout) == (0, "ended 2 sessions of ann\n")
@@ -86,7 +86,7 @@ def test_one_session_ends_by_its_id(program: Program) -> None:
     assert sorted(map(str, ends(program, tokens))) == ["None", "revoked"]
 
 
-def test_the_sessions_of_everybody_end(program: Program) -> None:
+def test_the_sessions_of_all_users_end(program: Program) -> None:
     tokens = logged_in(program, "ann", "bob", "bob")
     assert keystead(program, "end", "--everyone", "--dry-run").stdout == "would end 3 sessions of all users\n"
     assert ends(program, tokens) == [None, None, None]
@@ -95,7 +95,7 @@ def test_the_sessions_of_everybody_end(program: Program) -> None:
     assert ends(program, tokens) == ["revoked"] * 3
 
 
-def test_where_there_is_nothing_to_end_the_exit_code_is_1(program: Program) -> None:
+def test_without_sessions_to_end_the_exit_code_is_1(program: Program) -> None:
     [token] = logged_in(program, "ann")
     assert keystead(program, "end", "bob", "--yes").returncode == 1
     assert keystead(program, "end", "ann", "--id", "A" * 43, "--yes").returncode == 1
@@ -113,7 +113,7 @@ def test_where_there_is_nothing_to_end_the_exit_code_is_1(program: Program) -> N
         (("list", "ann", "--family", "myapp.keys:AppKeys.session"), "admits"),
     ],
 )
-def test_what_is_asked_wrongly_is_one_sentence(program: Program, arguments: tuple[str, ...], said: str) -> None:
+def test_usage_errors_are_one_line(program: Program, arguments: tuple[str, ...], said: str) -> None:
     assert_one_sentence(keystead(program, *arguments), 2, said)
 
 
@@ -123,7 +123,7 @@ def noted(program: Program) -> list[dict[str, Any]]:
     return [one for one in map(json.loads, found.stdout.splitlines()) if one["who"].startswith("operator:")]
 
 
-def test_what_an_operator_ends_is_in_the_audit_log(program: Program) -> None:
+def test_sessions_ended_by_an_operator_are_in_the_audit_log(program: Program) -> None:
     logged_in(program, "ann", "ann", "bob", "cid")
     listed: Any = output(keystead(program, "list", "ann", "--json"))
     keystead(program, "end", "ann", "--id", listed[0]["id"], "--yes")
@@ -141,7 +141,7 @@ def test_what_an_operator_ends_is_in_the_audit_log(program: Program) -> None:
     assert {(one["who"], one["where"]) for one in found} == {(f"operator:{getpass.getuser()}", socket.gethostname())}
 
 
-def test_what_an_operator_ends_is_revoked_at_the_provider_by_the_server(program: Program) -> None:
+def test_sessions_ended_by_an_operator_are_revoked_at_the_provider(program: Program) -> None:
     logged_in(program, "ann", "bob")
     keystead(program, "end", "--everyone", "--yes")
 

@@ -5,7 +5,7 @@ import json
 from tests.cli.program import SEALED, Program, assert_one_sentence, output
 
 
-def test_a_table_of_what_is_there(program: Program) -> None:
+def test_a_table_lists_the_families_of_a_store(program: Program) -> None:
     program.fill()
     program.write(("SET", "tmp:1", "x"), ("SET", "account:u1", SEALED))
     result = program.keystead("show", "--keys", "myapp.keys")
@@ -18,7 +18,7 @@ def test_a_table_of_what_is_there(program: Program) -> None:
     assert "1 key belongs to no family: tmp:1" in result.stdout
 
 
-def test_json_holds_all_of_it(program: Program) -> None:
+def test_json_output_is_complete(program: Program) -> None:
     program.fill()
     found = output(program.keystead("show", "--keys", "myapp.keys", "--json", "--samples", "1"))
     by_name = {one["family"]: one for one in found["families"]}
@@ -49,7 +49,7 @@ def test_keys_of_no_family_are_not_counted_as_keys_of_the_families(program: Prog
     assert (found["count"], found["unknown"]["count"]) == (1, 7)
 
 
-def test_keys_of_a_kit_that_is_not_named_are_told_apart_from_unknown_ones(program: Program) -> None:
+def test_keys_of_other_kits_are_not_unknown_keys(program: Program) -> None:
     program.write(("SET", "counter:a:total", 1), ("SET", "outbox:trouble:counter:a", "{}"), ("SET", "tmp:1", "x"))
     found = output(program.keystead("show", "--keys", "myapp.keys", "--json"))
     assert found["others"] == {"WidgetKeys": 1, "OutboxKeys": 1}
@@ -57,7 +57,7 @@ def test_keys_of_a_kit_that_is_not_named_are_told_apart_from_unknown_ones(progra
     assert "OutboxKeys (1)" in program.keystead("show", "--keys", "myapp.keys").stdout
 
 
-def test_a_key_that_is_not_there_is_in_no_index(program: Program) -> None:
+def test_a_missing_key_is_in_no_index(program: Program) -> None:
     program.write(("ZADD", "counters:index", 1, "another-a1b2c3d4"))
     result = program.keystead("show", "counter", "example-a1b2c3d4")
     assert (result.returncode, result.stdout) == (1, "")
@@ -66,6 +66,6 @@ def test_a_key_that_is_not_there_is_in_no_index(program: Program) -> None:
     assert json.loads(listed.stdout)["listed"] == []
 
 
-def test_help_teaches_with_examples(program: Program) -> None:
+def test_help_has_examples(program: Program) -> None:
     shown = program.keystead("show", "--help").stdout
     assert "keystead show session --keys myapp.keys --samples 10" in shown

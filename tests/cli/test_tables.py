@@ -10,7 +10,7 @@ from tests.cli.program import Program, assert_one_sentence, output
 VERSIONS = {one.name: one.version for one in (MEMBERSHIP_TABLES, TEAMWORK_TABLES)}
 
 
-def test_an_upgrade_is_shown_then_done_then_nothing_is_left_to_do(program: Program) -> None:
+def test_an_upgrade_is_previewed_and_done_once(program: Program) -> None:
     file = Path(program.folder) / "app.tables.db"
     shown = program.keystead("tables", "upgrade", "--dry-run")
     assert shown.returncode == 0, shown.stderr
@@ -27,7 +27,7 @@ def test_an_upgrade_is_shown_then_done_then_nothing_is_left_to_do(program: Progr
     assert [(one["found"], one["changes"]) for one in listed] == [(version, []) for version in VERSIONS.values()]
 
 
-def test_a_store_without_a_place_for_tables_needs_one_to_be_named_in_production(program: Program) -> None:
+def test_production_requires_a_database_if_the_store_cannot_hold_tables(program: Program) -> None:
     settings = {"KEYSTEAD_STORE": "redis://127.0.0.1:1/0", "KEYSTEAD_MODE": "production"}
     asked = program.keystead("tables", "upgrade", **settings)
     assert (asked.returncode, asked.stdout) == (2, "")
@@ -43,7 +43,7 @@ def test_in_development_such_a_store_has_a_file_in_the_working_directory(program
     assert (program.folder / "keystead.tables.db").exists()
 
 
-def test_the_setting_says_where_they_are_and_a_flag_wins(program: Program) -> None:
+def test_the_setting_names_the_database_and_a_flag_wins(program: Program) -> None:
     setting = {"KEYSTEAD_DATABASE": f"sqlite:///{program.folder}/setting.db"}
     assert program.keystead("tables", "upgrade", **setting).returncode == 0
     flag = ("--database", f"sqlite:///{program.folder}/flag.db")

@@ -70,7 +70,7 @@ def id(folder: Path) -> str:
     return asyncio.run(filled(folder))
 
 
-def test_a_service_is_shown_deleted_and_shown_again_by_its_name_alone(folder: Path, id: str) -> None:
+def test_a_service_is_shown_and_deleted_by_its_name_alone(folder: Path, id: str) -> None:
     before = asyncio.run(held(folder))
     shown = keystead(folder, "show", "counter")
     assert (shown.returncode, shown.stderr) == (0, "")
@@ -111,9 +111,7 @@ def test_a_service_is_shown_deleted_and_shown_again_by_its_name_alone(folder: Pa
 
 
 @pytest.mark.parametrize("service", ["like", "ranking", "bbs"])
-def test_each_of_the_others_is_shown_with_all_that_belongs_to_it_and_deleted(
-    folder: Path, id: str, service: str
-) -> None:
+def test_each_other_service_is_shown_with_its_related_keys_and_deleted(folder: Path, id: str, service: str) -> None:
     found = json.loads(keystead(folder, "show", service, id, "--json").stdout)
     keys = {sample["key"] for one in found["families"] for sample in one["samples"]}
     assert {f"{service}:{id}", f"{service}:{id}:owner"} < keys

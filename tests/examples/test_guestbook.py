@@ -1,4 +1,4 @@
-"""A kit outside of Keystead has the same means: keys, settings, tables, jobs, pages and assets."""
+"""A third-party kit can have keys, settings, tables, jobs, pages and assets."""
 
 from __future__ import annotations
 
@@ -61,6 +61,6 @@ async def test_it_is_served_by_the_command_in_its_readme(tmp_path: Path) -> None
             copy.write_bytes(file.read_bytes())
     with keystead_serving(tmp_path, None, "--kits", "guestbook.kit:KIT") as server:
         async with httpx2.AsyncClient(base_url=server.url) as client:
-            assert "Nothing is written here yet." in (await client.get("/guestbook")).text
+            assert "There are no entries yet." in (await client.get("/guestbook")).text
             assert ".entry" in (await client.get("/assets/guestbook/guestbook.css")).text
             assert "/guestbook" in (await client.get("/")).text

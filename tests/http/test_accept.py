@@ -22,5 +22,5 @@ from keystead.http.accept import preferred_language
         (",".join(["xx"] * 1000) + ",ja", "en"),
     ],
 )
-def test_the_language_is_the_one_that_is_liked_best_of_those_that_there_are(header: str, language: str) -> None:
+def test_the_preferred_available_language_is_chosen(header: str, language: str) -> None:
     assert preferred_language(header, ("en", "ja", "ko")) == language

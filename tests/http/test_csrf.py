@@ -29,7 +29,7 @@ KEPT = {"cookie": f"{COOKIE.name}={TOKEN}"}
         ({"referer": ""}, None),
     ],
 )
-def test_the_origin_of_a_page_is_what_the_browser_says_of_it(headers: dict[str, str], origin: str | None) -> None:
+def test_the_page_origin_comes_from_origin_or_referer(headers: dict[str, str], origin: str | None) -> None:
     assert page_origin(Headers(headers)) == origin
 
 
@@ -66,9 +66,7 @@ def test_a_request_is_cross_site_where_the_browser_does_not_name_this_site(
         ({"origin": OWN, **KEPT}, TOKEN),
     ],
 )
-def test_a_page_of_this_site_is_let_through_by_its_origin_or_by_the_token(
-    headers: dict[str, str], field: str | None
-) -> None:
+def test_a_page_of_this_site_passes_by_its_origin_or_the_token(headers: dict[str, str], field: str | None) -> None:
     refuse_forged(Headers(headers), OWN, COOKIE, field)
 
 
@@ -90,7 +88,7 @@ def test_a_page_of_this_site_is_let_through_by_its_origin_or_by_the_token(
         (KEPT, "\ud800"),
     ],
 )
-def test_a_request_that_may_be_forged_is_refused(headers: dict[str, str], field: str | None) -> None:
+def test_a_possibly_forged_request_is_refused(headers: dict[str, str], field: str | None) -> None:
     with pytest.raises(Refusal) as refused:
         refuse_forged(Headers(headers), OWN, COOKIE, field)
     assert (refused.value.status, refused.value.code) == (403, "CSRF")
@@ -110,7 +108,7 @@ def test_in_development_a_refusal_names_the_header_and_the_field_to_send_and_no_
         refuse_forged(Headers({"origin": "https://evil.example"}), own, cookie, development=True)
 
 
-def test_a_token_is_kept_and_one_that_we_did_not_make_is_replaced() -> None:
+def test_a_valid_csrf_token_is_kept_and_an_invalid_one_replaced() -> None:
     assert csrf_token(TOKEN) == TOKEN
     made = {csrf_token(given) for given in (None, "", "x", TOKEN + "x")}
     assert len(made) == 4

@@ -48,7 +48,7 @@ def test_a_session_begins_changes_and_ends_in_each_framework(
 @pytest.mark.everyday("off")
 @pytest.mark.parametrize("server", ["granian", "uvicorn"])
 @pytest.mark.parametrize("lifespan", ["on", "off"])
-def test_an_application_that_knows_no_lifespan_has_sessions_and_ends_cleanly(
+def test_an_application_without_lifespan_has_sessions_and_ends_cleanly(
     server: str, lifespan: str, tmp_path: Path
 ) -> None:
     """Without a start to open the store at, the first requests do: all of them at one moment, and it is opened once."""
@@ -65,15 +65,13 @@ def test_an_application_that_knows_no_lifespan_has_sessions_and_ends_cleanly(
 
 
 @pytest.mark.parametrize("app", ["starlette", "litestar", "bare"])
-def test_a_store_that_cannot_be_opened_keeps_the_application_from_starting_and_says_why(
-    app: str, tmp_path: Path
-) -> None:
+def test_an_unreachable_store_fails_startup_with_the_reason(app: str, tmp_path: Path) -> None:
     nowhere = f"redis://127.0.0.1:{free_port()}/0?connect_timeout=200ms"
     with pytest.raises(AssertionError, match="sessions: "), serving(tmp_path, app, store=nowhere):
         pass
 
 
-def test_a_store_that_is_down_is_a_503_quickly_and_never_signed_out_and_it_recovers(tmp_path: Path) -> None:
+def test_a_store_outage_is_a_503_never_signed_out_and_recovers(tmp_path: Path) -> None:
     with servers.redis("--appendonly", "yes", "--appendfsync", "always") as server:
         url = f"{server.url}?timeout=1s&connect_timeout=300ms"
         with serving(tmp_path, "starlette", store=url) as served, Browser(served) as browser:
@@ -99,7 +97,7 @@ def test_a_store_that_is_down_is_a_503_quickly_and_never_signed_out_and_it_recov
 
 
 @pytest.mark.parametrize("framework", ["starlette", "fastapi", "litestar"])
-def test_a_store_that_goes_down_while_a_request_is_under_way_is_a_503_too(framework: str, tmp_path: Path) -> None:
+def test_a_store_outage_during_a_request_is_a_503(framework: str, tmp_path: Path) -> None:
     with servers.redis() as server:
         url = f"{server.url}?timeout=1s&connect_timeout=300ms"
         with serving(tmp_path, framework, store=url) as served, Browser(served) as browser:
@@ -145,7 +143,7 @@ class Socket:
         self._socket.close()
 
 
-def test_a_websocket_knows_who_is_there_and_learns_of_a_logout(browser: Browser, served: Served) -> None:
+def test_a_websocket_has_the_session_and_notices_a_logout(browser: Browser, served: Served) -> None:
     browser.login("ws-ann")
     opened = Socket(served, f"__Host-sid={browser.token}", served.origin)
     try:
@@ -170,7 +168,7 @@ def test_a_websocket_of_another_site_is_refused(browser: Browser, served: Served
 # --- on plain http, for development ------------------------------------------------------------------------
 
 
-def test_in_development_cookies_go_by_plain_http(tmp_path: Path) -> None:
+def test_in_development_cookies_work_over_plain_http(tmp_path: Path) -> None:
     with serving(tmp_path, "starlette", store="memory://", development=True) as served, Browser(served) as browser:
         token = browser.get("/csrf").json()["token"]
         assert browser.set_cookies == [f"csrf={token}; Path=/; HttpOnly; SameSite=Lax"]
@@ -223,7 +221,7 @@ class OwnSession(SessionRecord):
     secret: Sealed[str]
 
 
-async def test_sessions_of_a_keyspace_of_ones_own_end_by_their_own_clock() -> None:
+async def test_sessions_of_a_custom_keyspace_use_its_clock() -> None:
     now_ms = 1_700_000_000_000
     policy = Policy(idle="10m", absolute="1h")
     async with keystead.connect("memory://") as store:
@@ -265,7 +263,7 @@ async def test_a_store_that_the_application_opens_is_left_open() -> None:
         assert await store.run([("DBSIZE",)]) == [0]
 
 
-async def test_a_record_that_cannot_be_read_is_signed_out_and_keeps_its_cookie(
+async def test_an_unreadable_session_is_signed_out_and_keeps_its_cookie(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with keystead.connect("memory://") as store:
@@ -282,7 +280,7 @@ async def test_a_record_that_cannot_be_read_is_signed_out_and_keeps_its_cookie(
         assert new.token not in caplog.text
 
 
-async def test_a_login_that_the_cap_refuses_is_an_error_that_the_application_can_answer() -> None:
+async def test_a_login_refused_by_the_cap_is_an_error_the_application_can_handle() -> None:
     async with keystead.connect("memory://") as store:
 
         async def login(session: Any) -> Any:
@@ -299,7 +297,7 @@ async def test_a_login_that_the_cap_refuses_is_an_error_that_the_application_can
         assert (await Called().by(app, first.set_cookie.partition(";")[0])).said == "signed in"
 
 
-async def test_an_error_of_another_store_is_the_applications_own() -> None:
+async def test_an_error_of_another_store_passes_unchanged() -> None:
     async with keystead.connect("memory://") as store:
 
         async def fail(session: Any) -> Any:
@@ -309,7 +307,7 @@ async def test_an_error_of_another_store_is_the_applications_own() -> None:
             await Called().by(SessionMiddleware(app_that(fail), store=store))
 
 
-async def test_the_type_of_a_session_is_checked_where_it_is_asked_for() -> None:
+async def test_the_model_of_a_session_is_checked() -> None:
     class Request:
         def __init__(self, **state: Any) -> None:
             self.scope = {"state": state}
@@ -338,7 +336,7 @@ async def test_the_type_of_a_session_is_checked_where_it_is_asked_for() -> None:
         ({"store": "memory://", "trusted_origins": ["example.com"]}, BadDeclaration, "https://app.example.com"),
     ],
 )
-def test_what_is_declared_wrongly_is_said_at_once(
+def test_invalid_declarations_are_reported_immediately(
     options: dict[str, Any], error: type[Exception], sentence: str
 ) -> None:
     with pytest.raises(error, match=sentence):
@@ -380,7 +378,7 @@ def test_the_doctor_finds_nothing_wrong_with_the_keys_of_a_live_application(tmp_
     assert examined.returncode == 0, examined.stdout + examined.stderr
 
 
-async def test_an_end_of_the_server_before_the_application_asks_for_a_message_is_not_taken_for_no_lifespan() -> None:
+async def test_a_cancelled_lifespan_is_not_mistaken_for_no_lifespan() -> None:
     entered = asyncio.Event()
 
     async def slow(scope: Any, receive: Any, send: Any) -> None:

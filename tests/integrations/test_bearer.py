@@ -39,9 +39,7 @@ def refused(answer: httpx2.Response) -> bool:
 
 @pytest.mark.everyday("redis")
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])
-def test_a_token_that_was_logged_out_at_one_server_is_refused_at_the_other_also_after_a_restart(
-    kind: str, tmp_path: Path
-) -> None:
+def test_a_token_revoked_at_one_server_is_refused_at_the_other_even_after_a_restart(kind: str, tmp_path: Path) -> None:
     with ExitStack() as ends:
         store, redis = f"sqlite:///{tmp_path}/kept.db", None
         if kind == "redis":
@@ -75,7 +73,7 @@ def test_a_token_that_was_logged_out_at_one_server_is_refused_at_the_other_also_
             assert refused(asked(other, "/me", token))
 
 
-def test_what_reaches_an_application_and_what_does_not(tmp_path: Path) -> None:
+def test_only_admitted_requests_reach_the_application(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/kept.db"
     with serving(tmp_path, "starlette", module=MODULE, store=store, keys=KEYS, required=False) as served:
         token = logged_in(served, 42)
@@ -102,7 +100,7 @@ def test_what_reaches_an_application_and_what_does_not(tmp_path: Path) -> None:
         assert asked(served, "/login/unseen").status_code == 200
 
 
-async def test_a_websocket_is_closed_before_it_is_accepted_where_nobody_is_let_in() -> None:
+async def test_a_refused_websocket_is_closed_before_it_is_accepted() -> None:
     """Its close is what a server makes a 403 of, with a code for whoever speaks WebSocket."""
     async with connect("memory://") as store:
         own = App({"default": store})

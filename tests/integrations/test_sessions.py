@@ -41,7 +41,7 @@ def held(browser: Browser, doing: Callable[[], Any]) -> tuple[ThreadPoolExecutor
 # --- signing in and out ------------------------------------------------------------------------------------
 
 
-def test_without_a_cookie_nobody_is_signed_in_and_no_cookie_is_set(browser: Browser) -> None:
+def test_without_a_cookie_the_visitor_is_signed_out_and_no_cookie_is_set(browser: Browser) -> None:
     assert browser.me() == SIGNED_OUT
     assert browser.set_cookies == []
 
@@ -54,7 +54,7 @@ def test_a_login_is_known_to_the_next_request(browser: Browser, user: str) -> No
 
 
 @pytest.mark.parametrize("apart", ["; ", "\r\ncookie: "], ids=["in one header", "in two headers"])
-def test_two_different_session_cookies_in_one_request_count_as_none(browser: Browser, user: str, apart: str) -> None:
+def test_two_different_session_cookies_count_as_none(browser: Browser, user: str, apart: str) -> None:
     """A browser has one `__Host-` cookie of a name: whoever sends two got past that, and chooses neither."""
     browser.login(user)
     own = f"__Host-sid={browser.token}"
@@ -69,7 +69,7 @@ def test_two_different_session_cookies_in_one_request_count_as_none(browser: Bro
     assert browser.me()["signed_in"]  # neither session was ended by that
 
 
-def test_the_cookie_has_the_attributes_that_keep_it_here(browser: Browser, user: str) -> None:
+def test_the_session_cookie_has_strict_attributes(browser: Browser, user: str) -> None:
     browser.login(user)
     [cookie] = browser.set_cookies
     pattern = r"__Host-sid=([\w-]{43}\.[\w-]+); Max-Age=(\d+); " + ATTRIBUTES
@@ -78,14 +78,14 @@ def test_the_cookie_has_the_attributes_that_keep_it_here(browser: Browser, user:
     assert int(found[2]) == 90 * 86_400  # until the absolute deadline
 
 
-def test_a_logout_takes_the_cookie_away_with_the_same_attributes(browser: Browser, user: str) -> None:
+def test_a_logout_deletes_the_cookie_with_the_same_attributes(browser: Browser, user: str) -> None:
     browser.login(user)
     assert browser.post("/logout").json() == {"ended": True, **SIGNED_OUT}
     assert browser.set_cookies == [f"__Host-sid=; Max-Age=0; {ATTRIBUTES}"]
     assert browser.me() == SIGNED_OUT
 
 
-def test_a_token_that_was_logged_out_is_worth_nothing(browser: Browser, user: str) -> None:
+def test_a_logged_out_token_is_refused(browser: Browser, user: str) -> None:
     browser.login(user)
     with browser.copy() as thief:
         browser.post("/logout")
@@ -93,7 +93,7 @@ def test_a_token_that_was_logged_out_is_worth_nothing(browser: Browser, user: st
         assert thief.post("/update", {"theme": "dark"}, "PATCH").json()["updated"] is False
 
 
-def test_a_session_that_was_ended_from_elsewhere_is_told_why(browser: Browser, other: Browser, user: str) -> None:
+def test_a_session_ended_elsewhere_has_its_reason(browser: Browser, other: Browser, user: str) -> None:
     first = browser.login(user)["id"]
     other.login(user)
     assert other.post("/end-one", {"id": first}).json() == {"ended": True}
@@ -113,7 +113,7 @@ def test_a_user_ends_all_other_sessions_or_all(browser: Browser, other: Browser,
     assert (browser.me()["signed_in"], other.me()["signed_in"]) == (False, False)
 
 
-def test_nobody_ends_a_session_of_another_user(browser: Browser, other: Browser, user: str) -> None:
+def test_sessions_of_other_users_cannot_be_ended(browser: Browser, other: Browser, user: str) -> None:
     theirs = browser.login(user)["id"]
     other.login(f"{user}-else")
     assert other.post("/end-one", {"id": theirs}).json() == {"ended": False}
@@ -144,7 +144,7 @@ def test_a_token_that_was_not_issued_here_is_never_adopted(browser: Browser, ser
     assert answer.headers["cache-control"] == "no-store"
 
 
-def test_a_login_never_keeps_the_token_that_the_browser_came_with(browser: Browser, user: str) -> None:
+def test_a_login_never_adopts_the_token_of_the_browser(browser: Browser, user: str) -> None:
     browser.cookies["__Host-sid"] = planted = f"{'A' * 43}.YW5u"
     browser.csrf()
     browser.cookies["__Host-sid"] = planted
@@ -152,7 +152,7 @@ def test_a_login_never_keeps_the_token_that_the_browser_came_with(browser: Brows
     assert browser.token not in (None, planted)
 
 
-def test_a_login_ends_the_session_that_the_browser_came_with(browser: Browser, user: str) -> None:
+def test_a_login_ends_the_current_session_of_the_browser(browser: Browser, user: str) -> None:
     browser.login(user)
     with browser.copy() as planted:
         browser.login(f"{user}-else")
@@ -161,7 +161,7 @@ def test_a_login_ends_the_session_that_the_browser_came_with(browser: Browser, u
     assert browser.me()["user"] == f"{user}-else"
 
 
-def test_a_stored_digest_is_no_token(browser: Browser, other: Browser, user: str) -> None:
+def test_a_stored_digest_is_not_a_token(browser: Browser, other: Browser, user: str) -> None:
     found = browser.login(user)
     other.cookies["__Host-sid"] = f"{found['id']}.{(browser.token or '').partition('.')[2]}"
     assert other.me()["signed_in"] is False
@@ -175,14 +175,12 @@ def test_an_unknown_token_is_a_security_event_and_no_token_is_ever_logged(
     browser.post("/logout")
     browser.cookies["__Host-sid"] = forged = f"{'F' * 43}.YW5u"
     browser.me()
-    wait_until(
-        lambda: "keystead.security WARNING an unknown session token was refused" in served.said, "it is logged"
-    )
+    wait_until(lambda: "keystead.security WARNING an unknown session token was refused" in served.said, "it is logged")
     assert issued not in served.said
     assert forged not in served.said
 
 
-def test_rotation_gives_a_new_token_and_the_old_one_is_good_for_requests_under_way(browser: Browser, user: str) -> None:
+def test_rotation_gives_a_new_token_and_the_old_one_works_during_grace(browser: Browser, user: str) -> None:
     browser.login(user)
     with browser.copy() as under_way:
         assert browser.post("/rotate").json()["rotated"] is True
@@ -193,7 +191,7 @@ def test_rotation_gives_a_new_token_and_the_old_one_is_good_for_requests_under_w
         assert under_way.set_cookies == []  # the old token gets no successor of its own
 
 
-def test_of_rotations_at_one_moment_exactly_one_session_is_left(browser: Browser, user: str) -> None:
+def test_concurrent_rotations_leave_exactly_one_session(browser: Browser, user: str) -> None:
     browser.login(user)
     browser.csrf()
     tabs = [browser.copy() for _ in range(6)]
@@ -211,7 +209,7 @@ def test_of_rotations_at_one_moment_exactly_one_session_is_left(browser: Browser
 # --- at the same moment ------------------------------------------------------------------------------------
 
 
-def test_two_requests_that_change_different_fields_both_survive(browser: Browser, user: str) -> None:
+def test_concurrent_changes_of_different_fields_are_kept(browser: Browser, user: str) -> None:
     browser.login(user)
     with browser.copy() as tab:
         pool, slow = held(browser, lambda: tab.post("/update", {"theme": "dark", "gated": True}, "PATCH"))
@@ -223,7 +221,7 @@ def test_two_requests_that_change_different_fields_both_survive(browser: Browser
     assert (found["theme"], found["language"]) == ("dark", "ja")
 
 
-def test_changes_of_one_field_by_many_requests_are_all_counted(browser: Browser, user: str) -> None:
+def test_no_concurrent_change_of_one_field_is_lost(browser: Browser, user: str) -> None:
     browser.login(user)
     browser.csrf()
     tabs = [browser.copy() for _ in range(8)]
@@ -256,9 +254,7 @@ def test_a_logout_is_not_undone_by_a_request_in_flight(
     assert len(browser.get("/sessions").json()["ids"]) == 1
 
 
-def test_an_answer_to_the_old_token_does_not_take_the_cookie_of_a_login_in_another_tab_away(
-    browser: Browser, user: str
-) -> None:
+def test_a_late_response_does_not_delete_the_cookie_of_a_newer_login(browser: Browser, user: str) -> None:
     browser.login(user)
     with browser.copy() as tab:
         pool, slow = held(browser, lambda: tab.post("/update", {"theme": "dark", "gated": True}, "PATCH"))
@@ -273,14 +269,14 @@ def test_an_answer_to_the_old_token_does_not_take_the_cookie_of_a_login_in_anoth
 
 
 @pytest.mark.parametrize("token", ["forged", f"{'A' * 43}.YW5u"])
-def test_a_logout_takes_a_dead_cookie_away(browser: Browser, token: str) -> None:
+def test_a_logout_deletes_a_dead_cookie(browser: Browser, token: str) -> None:
     browser.csrf()
     browser.cookies["__Host-sid"] = token
     assert browser.post("/logout").json() == {"ended": False, **SIGNED_OUT}
     assert browser.set_cookies == [f"__Host-sid=; Max-Age=0; {ATTRIBUTES}"]
 
 
-def test_many_logins_of_one_user_at_one_moment_leave_as_many_as_the_cap_allows(served: Served, user: str) -> None:
+def test_concurrent_logins_of_one_user_respect_the_cap(served: Served, user: str) -> None:
     browsers = [Browser(served) for _ in range(12)]
     for one in browsers:
         one.csrf()
@@ -296,21 +292,19 @@ def test_many_logins_of_one_user_at_one_moment_leave_as_many_as_the_cap_allows(s
 # --- what caches may keep, and what is left alone ----------------------------------------------------------
 
 
-def test_an_answer_is_not_to_be_kept_once_the_session_was_looked_at(browser: Browser, user: str) -> None:
+def test_a_response_is_not_cacheable_once_the_session_was_read(browser: Browser, user: str) -> None:
     browser.login(user)
     assert browser.get("/me").headers["cache-control"] == "no-store"
     assert "cache-control" not in browser.get("/public").headers
     assert browser.get("/cached").headers["cache-control"] == "private, max-age=5"
 
 
-def test_an_answer_that_sets_a_cookie_is_not_to_be_kept_whatever_the_application_says(browser: Browser) -> None:
+def test_a_response_that_sets_a_cookie_is_never_cacheable(browser: Browser) -> None:
     assert browser.get("/cached?csrf").headers.get_list("cache-control") == ["no-store"]
     assert len(browser.set_cookies) == 1
 
 
-def test_an_answer_that_may_look_at_the_session_while_it_is_streamed_is_not_to_be_kept(
-    browser: Browser, user: str
-) -> None:
+def test_a_streamed_response_that_may_read_the_session_is_not_cacheable(browser: Browser, user: str) -> None:
     assert "cache-control" not in browser.get("/late").headers  # to a browser without cookies it can only be public
     browser.login(user)
     answer = browser.get("/late")
@@ -320,7 +314,7 @@ def test_an_answer_that_may_look_at_the_session_while_it_is_streamed_is_not_to_b
     assert "cache-control" not in browser.get("/not-modified").headers
 
 
-def test_paths_that_are_skipped_have_no_session_and_touch_no_cookie(browser: Browser) -> None:
+def test_skipped_paths_have_no_session_and_set_no_cookie(browser: Browser) -> None:
     browser.cookies["__Host-sid"] = "forged"
     assert browser.get("/static/app.js").json() == {"has_session": False}
     assert browser.set_cookies == []
@@ -332,5 +326,5 @@ def test_errors_of_the_application_pass_through(browser: Browser, served: Served
     wait_until(lambda: "ValueError: a fault of the application" in served.said, "the server says what it was")
 
 
-def test_signing_in_after_the_answer_has_begun_is_an_error_that_says_so(browser: Browser) -> None:
+def test_signing_in_after_the_response_has_begun_is_an_error(browser: Browser) -> None:
     assert browser.get("/streamed").text == "begun start sets a cookie; call it before the response begins"

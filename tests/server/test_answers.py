@@ -65,19 +65,19 @@ def raw_answer(server: Keystead, request: bytes) -> bytes:
         ("GET", "/api/notes/by-id/none", {}, 404, "NOT_FOUND"),
     ],
 )
-def test_whatever_goes_wrong_has_one_shape(
+def test_all_errors_have_one_shape(
     notes: Keystead, method: str, path: str, options: dict[str, object], status: int, code: str
 ) -> None:
     assert error(ask(notes, method, path, **options)) == (status, code)
 
 
-def test_a_refusal_adds_to_the_shape_and_cannot_change_it(notes: Keystead) -> None:
+def test_a_refusal_can_add_fields_but_not_replace_the_standard_ones(notes: Keystead) -> None:
     answer = ask(notes, "GET", "/api/notes/refuse")
     assert answer.json() == {"ok": False, "error": "The note is locked.", "code": "NOTE_LOCKED", "until": 5}
     assert answer.headers["x-lock"] == "1"
 
 
-def test_a_wrong_field_is_named_and_what_was_sent_is_not_repeated(notes: Keystead) -> None:
+def test_a_wrong_field_is_named_without_repeating_the_input(notes: Keystead) -> None:
     answer = ask(notes, "POST", "/api/notes", json={"id": "", "text": {"card": "4111-1111"}})
     assert answer.json()["error"] == (
         "id in the body should have at least 1 character; text in the body should be a valid string"
@@ -85,7 +85,7 @@ def test_a_wrong_field_is_named_and_what_was_sent_is_not_repeated(notes: Keystea
     assert "4111" not in answer.text
 
 
-def test_a_failure_shows_no_stack_and_no_secret_only_the_id_under_which_the_log_has_it(notes: Keystead) -> None:
+def test_an_internal_error_shows_only_the_request_id(notes: Keystead) -> None:
     answer = ask(notes, "GET", "/api/notes/fail?secret=of-a-query")
     assert answer.headers["x-request-id"] in answer.json()["error"]
     assert "Traceback" not in answer.text
@@ -124,7 +124,7 @@ def test_the_path_is_not_repeated_on_a_page(notes: Keystead) -> None:
         (",;,text/html ; q=1.0;x=y", True),
     ],
 )
-def test_html_is_for_those_who_like_it_better_than_json(accept: str, html: bool) -> None:
+def test_html_is_sent_only_if_preferred_to_json(accept: str, html: bool) -> None:
     assert prefers_html(accept) is html
 
 
@@ -163,7 +163,7 @@ def test_head_is_get_without_the_body(notes: Keystead, path: str) -> None:
     assert get.content != b""
 
 
-def test_options_says_what_an_address_takes_over_all_its_routes(notes: Keystead) -> None:
+def test_options_lists_the_methods_of_all_routes(notes: Keystead) -> None:
     answer = ask(notes, "OPTIONS", "/api/notes/by-id/x")
     assert answer.status_code == 204
     assert answer.headers["allow"] == "GET, HEAD, DELETE, OPTIONS"
@@ -184,13 +184,13 @@ def test_options_says_what_an_address_takes_over_all_its_routes(notes: Keystead)
         ("/api/notes/by-id/secret-id", "/api/notes/by-id/{id}"),
     ],
 )
-def test_every_route_of_a_kit_tells_that_it_is_there(notes: Keystead, path: str, template: str, query: str) -> None:
+def test_every_kit_route_has_a_health_response(notes: Keystead, path: str, template: str, query: str) -> None:
     answer = ask(notes, "GET", f"{path}?{query}")
     assert answer.status_code == 200
     assert answer.json() == {"ok": True, "route": template}
 
 
-def test_only_get_and_only_that_parameter_asks_for_health(notes: Keystead) -> None:
+def test_only_get_with_that_parameter_is_a_health_check(notes: Keystead) -> None:
     assert error(ask(notes, "POST", "/api/notes?health=1", json={})) == (400, "BAD_REQUEST")
     assert error(ask(notes, "GET", "/api/notes?healthy=1")) == (405, "METHOD_NOT_ALLOWED")
     assert error(ask(notes, "GET", "/api/none?health=1")) == (404, "NOT_FOUND")
@@ -218,12 +218,12 @@ def chunked(size: int) -> Iterator[bytes]:
         yield b"x" * 1000
 
 
-def test_a_body_up_to_the_limit_is_taken(tight: Keystead) -> None:
+def test_a_body_up_to_the_limit_is_accepted(tight: Keystead) -> None:
     assert ask(tight, "POST", "/api/notes/raw", content=b"x" * 10_000).text == "10000"
     assert ask(tight, "POST", "/api/notes/raw", content=chunked(10_000)).text == "10000"
 
 
-def test_a_body_beyond_the_limit_is_refused_with_and_without_a_stated_length(tight: Keystead) -> None:
+def test_a_body_beyond_the_limit_is_refused_with_and_without_content_length(tight: Keystead) -> None:
     stated = ask(tight, "POST", "/api/notes/raw", content=b"x" * 10_001)
     unstated = ask(tight, "POST", "/api/notes/raw", content=chunked(50_000))
     as_json = ask(tight, "POST", "/api/notes", content=chunked(50_000), headers={"content-type": "application/json"})
@@ -232,25 +232,25 @@ def test_a_body_beyond_the_limit_is_refused_with_and_without_a_stated_length(tig
         assert answer.json()["error"] == "The request body is too large; at most 10,000 bytes are accepted."
 
 
-def test_a_body_that_is_only_announced_is_refused_before_it_is_sent(tight: Keystead) -> None:
+def test_a_too_large_content_length_is_refused_before_the_body_is_sent(tight: Keystead) -> None:
     request = b"POST /api/notes/raw HTTP/1.1\r\nHost: here\r\nContent-Length: 99999999\r\n\r\n"
     with socket.create_connection(("127.0.0.1", tight.port), timeout=300) as raw:
         raw.sendall(request)
         assert raw.makefile("rb").readline().split()[1] == b"413"
 
 
-def test_a_request_that_takes_too_long_is_given_up(impatient: Keystead) -> None:
+def test_a_slow_request_times_out(impatient: Keystead) -> None:
     assert error(ask(impatient, "GET", "/api/notes/slow")) == (504, "TIMEOUT")
 
 
-def test_a_body_that_never_comes_is_given_up(impatient: Keystead) -> None:
+def test_a_body_that_never_arrives_times_out(impatient: Keystead) -> None:
     request = b"POST /api/notes/raw HTTP/1.1\r\nHost: here\r\nContent-Length: 10\r\nConnection: close\r\n\r\nhalf"
     with socket.create_connection(("127.0.0.1", impatient.port), timeout=300) as raw:
         raw.sendall(request)
         assert raw.makefile("rb").readline().split()[1] == b"504"
 
 
-def test_streams_and_routes_that_ask_for_it_have_no_time_limit(tmp_path: Path) -> None:
+def test_streams_and_routes_that_lift_it_have_no_time_limit(tmp_path: Path) -> None:
     with notes_serving(tmp_path, None, KEYSTEAD_REQUEST_TIMEOUT="1s") as server:
         answers = []
         waiting = threading.Thread(target=lambda: answers.append(ask(server, "GET", "/api/notes/patient")))
@@ -269,7 +269,7 @@ def test_streams_and_routes_that_ask_for_it_have_no_time_limit(tmp_path: Path) -
 # --- request ids -----------------------------------------------------------------------------------------------------
 
 
-def test_a_sane_request_id_is_kept_and_any_other_is_replaced(notes: Keystead) -> None:
+def test_a_valid_request_id_is_kept_and_others_are_replaced(notes: Keystead) -> None:
     assert ask(notes, "GET", "/none", headers={"x-request-id": "abc-1.2_3"}).headers["x-request-id"] == "abc-1.2_3"
     first = ask(notes, "GET", "/none").headers["x-request-id"]
     assert first != ask(notes, "GET", "/none").headers["x-request-id"]
@@ -292,11 +292,11 @@ def seen(server: Keystead, **headers: str) -> tuple[str, str]:
     return own.json()["client"], own.json()["scheme"]
 
 
-def test_nobody_is_believed_about_who_asks_unless_they_are_named(notes: Keystead) -> None:
+def test_forwarded_headers_are_ignored_without_forwarded_allow(notes: Keystead) -> None:
     assert seen(notes, x_forwarded_for="1.2.3.4", x_forwarded_proto="https") == ("127.0.0.1", "http")
 
 
-def test_a_named_proxy_is_believed_and_what_the_client_put_before_it_is_not(tmp_path: Path) -> None:
+def test_a_trusted_proxy_is_believed_but_not_addresses_forged_by_the_client(tmp_path: Path) -> None:
     with notes_serving(tmp_path, None, KEYSTEAD_FORWARDED_ALLOW="127.0.0.1,10.0.0.0/8") as server:
         assert seen(server, x_forwarded_for="1.2.3.4", x_forwarded_proto="https") == ("1.2.3.4", "https")
         assert seen(server, x_forwarded_for="6.6.6.6, 1.2.3.4, 10.1.1.1") == ("1.2.3.4", "http")
@@ -309,7 +309,7 @@ class _Sent(BaseModel):
     days: list[Annotated[int, AfterValidator(lambda given: given)] | Annotated[str, AfterValidator(str.strip)]] | None
 
 
-async def test_a_field_that_is_wrong_is_named_without_internals_of_a_library() -> None:
+async def test_a_wrong_field_is_named_without_library_internals() -> None:
     app = FastAPI()
     add_error_responses(app)
 
@@ -326,7 +326,7 @@ async def test_a_field_that_is_wrong_is_named_without_internals_of_a_library() -
             assert not [one for one in ("function-", "[", "(", "lambda") if one in told.json()["error"]], told.text
 
 
-async def test_a_refusal_of_a_kit_says_itself_when_to_come_again_and_what_its_code_is_called() -> None:
+async def test_a_refusal_of_a_kit_sets_retry_after_and_the_code_alias() -> None:
     app = FastAPI()
     add_error_responses(app)
 

@@ -40,11 +40,11 @@ async def status_of(length: bytes, path: str = "/") -> int:
     [(b"100", 200), (b"101", 413), (b"9" * 19, 413), (b"9" * 5000, 413), (b"\xb2", 200), (b"x", 200), (b"", 200)],
     ids=lambda given: str(given)[:12],
 )
-async def test_a_length_is_read_as_digits_and_nothing_else(length: bytes, status: int) -> None:
+async def test_content_length_is_parsed_as_digits_only(length: bytes, status: int) -> None:
     assert await status_of(length) == status
 
 
 @pytest.mark.parametrize("path", ["/Large", "/large", "/LARGE"])
-async def test_a_path_that_takes_larger_bodies_does_so_in_capitals_and_small_letters(path: str) -> None:
+async def test_a_larger_body_limit_of_a_path_ignores_case(path: str) -> None:
     assert [await status_of(length, path) for length in (b"200", b"201")] == [200, 413]
     assert await status_of(b"101", f"{path}r") == 413

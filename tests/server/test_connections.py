@@ -29,7 +29,7 @@ def connected(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=300)
 
 
-def test_silent_connections_do_not_keep_others_from_being_answered(tmp_path: Path) -> None:
+def test_silent_connections_do_not_block_others(tmp_path: Path) -> None:
     with ExitStack() as stack:
         with files_limited_to(512):
             server = stack.enter_context(notes_serving(tmp_path))
@@ -59,7 +59,7 @@ def test_a_connection_without_a_request_is_closed(tmp_path: Path, sent: bytes, a
     assert said.count(b"HTTP/1.1 200") == answers
 
 
-def test_requests_that_follow_each_other_share_a_connection(tmp_path: Path) -> None:
+def test_sequential_requests_share_a_connection(tmp_path: Path) -> None:
     with notes_serving(tmp_path) as server, connected(server.port) as raw, raw.makefile("rb") as answers:
         for _ in range(3):
             raw.sendall(b"HEAD /healthz HTTP/1.1\r\nHost: here\r\n\r\n")

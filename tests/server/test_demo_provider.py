@@ -173,7 +173,7 @@ async def test_a_name_is_the_same_person_each_time(site: Site) -> None:
     assert [person.name for person in people] == ["Zoë B", "zoë b", "Bob"]
 
 
-async def test_all_workers_know_each_others_codes_and_tokens(site: Site) -> None:
+async def test_workers_share_codes_and_tokens(site: Site) -> None:
     verifier = new_verifier()
     tokens = await site.other.exchange(await site.code(verifier), verifier, site.redirect_uri)
     assert (await site.client.identity(tokens, "")).id == "demo-ada"
@@ -181,7 +181,7 @@ async def test_all_workers_know_each_others_codes_and_tokens(site: Site) -> None
 
 
 @pytest.mark.parametrize("wrong", ["verifier", "redirect_uri"])
-async def test_a_code_is_only_for_whoever_asked_for_it(site: Site, wrong: str) -> None:
+async def test_a_code_is_bound_to_its_client(site: Site, wrong: str) -> None:
     verifier = new_verifier()
     code = await site.code(verifier)
     told = {"verifier": verifier, "redirect_uri": site.redirect_uri}
@@ -192,7 +192,7 @@ async def test_a_code_is_only_for_whoever_asked_for_it(site: Site, wrong: str) -
         await site.client.exchange(code, **told)
 
 
-async def test_a_code_works_once_and_its_second_use_ends_what_the_first_gave(site: Site) -> None:
+async def test_a_code_works_once_and_reuse_revokes_its_tokens(site: Site) -> None:
     verifier = new_verifier()
     code = await site.code(verifier)
     tokens = await site.client.exchange(code, verifier, site.redirect_uri)
@@ -211,7 +211,7 @@ async def outcome(asked: Awaitable[Tokens]) -> Tokens | None:
         return None
 
 
-async def test_of_many_who_bring_one_code_at_once_none_keeps_what_it_gave(site: Site) -> None:
+async def test_concurrent_use_of_one_code_revokes_its_tokens(site: Site) -> None:
     verifier = new_verifier()
     code = await site.code(verifier)
     clients = [site.client, site.other] * 8
@@ -224,9 +224,7 @@ async def test_of_many_who_bring_one_code_at_once_none_keeps_what_it_gave(site: 
         assert await outcome(site.client.refresh(tokens.refresh_token or "")) is None
 
 
-async def test_a_replay_in_the_middle_of_an_exchange_leaves_nothing_alive(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_replay_during_an_exchange_leaves_no_live_token(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     verifier = new_verifier()
     code = await site.code(verifier)
     exchanging = DemoProvider(DemoKeys(site.store))
@@ -273,7 +271,7 @@ async def test_a_revoked_sign_in_is_over(site: Site, which: str) -> None:
     assert await site.client.revoke(getattr(tokens, which))
 
 
-async def test_the_store_holds_no_code_and_no_token_and_every_key_ends(site: Site) -> None:
+async def test_the_store_has_no_plain_code_or_token_and_every_key_expires(site: Site) -> None:
     verifier = new_verifier()
     unused = await site.code(verifier)
     tokens = await site.tokens()
@@ -290,7 +288,7 @@ async def test_the_store_holds_no_code_and_no_token_and_every_key_ends(site: Sit
     assert all(0 < left <= 30 * 86_400_000 for left in left_ms)
 
 
-async def test_a_code_lives_for_a_minute(site: Site) -> None:
+async def test_a_code_expires_after_a_minute(site: Site) -> None:
     await site.code(new_verifier())
     for family in ("code", "grant"):
         [key] = await site.keys(f"demo:{family}:*")
@@ -333,7 +331,7 @@ def asked(site: Site) -> dict[str, str]:
         "",
     ],
 )
-async def test_a_browser_is_sent_back_to_this_server_only(
+async def test_a_browser_is_only_redirected_to_this_server(
     site: Site, asked: dict[str, str], method: str, redirect_uri: str
 ) -> None:
     asked["redirect_uri"] = redirect_uri.replace("{url}", site.url)
@@ -359,7 +357,7 @@ async def test_a_browser_is_sent_back_to_this_server_only(
     ],
     ids=str,
 )
-async def test_a_request_without_what_protects_it_goes_back_with_an_error(
+async def test_a_request_without_state_or_pkce_is_redirected_with_an_error(
     site: Site, asked: dict[str, str], method: str, spoilt: dict[str, str]
 ) -> None:
     sent: dict[str, Any] = {"params": asked | spoilt} if method == "GET" else {"data": asked | spoilt | {"name": "A"}}
@@ -369,13 +367,15 @@ async def test_a_request_without_what_protects_it_goes_back_with_an_error(
     assert query_of(answer.headers["location"])["error"] == "invalid_request"
 
 
-async def test_who_turns_back_comes_back_with_access_denied(site: Site, asked: dict[str, str]) -> None:
+async def test_cancelling_redirects_with_access_denied(site: Site, asked: dict[str, str]) -> None:
     answer = await site.http.post(f"{site.url}/demo/authorize", data={**asked, "cancel": "1"}, follow_redirects=False)
     assert query_of(answer.headers["location"]) == {"error": "access_denied", "state": "s"}
 
 
 @pytest.mark.parametrize("choice", [{}, {"name": ""}, {"name": " \t"}, {"name": "x" * 65}, {"person": "demo-nobody"}])
-async def test_nobody_is_not_signed_in(site: Site, asked: dict[str, str], choice: dict[str, str]) -> None:
+async def test_a_visitor_without_a_session_is_signed_out(
+    site: Site, asked: dict[str, str], choice: dict[str, str]
+) -> None:
     answer = await site.http.post(f"{site.url}/demo/authorize", data={**asked, **choice}, follow_redirects=False)
     assert answer.status_code == 400
     assert "Please enter a name" in answer.text
@@ -383,7 +383,7 @@ async def test_nobody_is_not_signed_in(site: Site, asked: dict[str, str], choice
     assert await site.keys() == []
 
 
-async def test_what_a_client_sends_is_text_on_the_page(site: Site, asked: dict[str, str]) -> None:
+async def test_client_input_is_escaped_on_the_page(site: Site, asked: dict[str, str]) -> None:
     asked["state"] = '"><script>alert(1)</script>'
     answer = await site.http.get(f"{site.url}/demo/authorize", params=asked)
     assert "<script" not in answer.text
@@ -414,7 +414,7 @@ async def test_what_a_client_sends_is_text_on_the_page(site: Site, asked: dict[s
     ],
     ids=str,
 )
-async def test_a_token_endpoint_answers_with_the_words_of_the_protocol(
+async def test_the_token_endpoint_uses_the_error_codes_of_oauth(
     site: Site, form: dict[str, Any], status: int, error: str
 ) -> None:
     answer = await site.http.post(f"{site.url}/demo/token", data={"client_id": "demo", **form})
@@ -423,7 +423,7 @@ async def test_a_token_endpoint_answers_with_the_words_of_the_protocol(
 
 
 @pytest.mark.parametrize("header", [None, "Bearer", "Bearer a.b", "Basic a.b", "Bearer ä", "Bearer a b"])
-async def test_without_an_access_token_nobody_is_known(site: Site, header: str | None) -> None:
+async def test_userinfo_needs_an_access_token(site: Site, header: str | None) -> None:
     headers = {} if header is None else {b"authorization": header.encode()}
     answer = await site.http.get(f"{site.url}/demo/userinfo", headers=headers)
     assert answer.status_code == 401
@@ -462,7 +462,7 @@ async def test_one_click_signs_in_at_any_width(browser: Browser, site: Site, ask
     assert wrong == []
 
 
-async def test_enter_signs_in_under_the_name_that_was_typed(browser: Browser, site: Site) -> None:
+async def test_enter_signs_in_with_the_typed_name(browser: Browser, site: Site) -> None:
     verifier = new_verifier()
     page = await browser.new_page()
     await page.goto(await site.authorize_url(verifier))

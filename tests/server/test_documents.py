@@ -26,7 +26,7 @@ def rows(heading: str) -> dict[str, list[str]]:
     return {cell[0].strip("`"): cell[1:] for cell in cells}
 
 
-def test_the_table_of_settings_is_what_the_code_says() -> None:
+def test_the_table_of_settings_matches_the_code() -> None:
     found = rows("Settings")
     fields = {name: field for name, field in Settings.model_fields.items() if name != "tables"}
     assert list(found) == list(fields)
@@ -37,13 +37,13 @@ def test_the_table_of_settings_is_what_the_code_says() -> None:
         assert default.lower() == said.lower(), name
 
 
-def test_the_table_of_codes_is_what_the_code_says() -> None:
+def test_the_table_of_codes_matches_the_code() -> None:
     assert {code: (int(cells[0]), cells[1]) for code, cells in rows("Errors").items()} == {
         code: (status, sentence) for code, (status, sentence, _) in CODES.items()
     }
 
 
-def test_the_table_of_metrics_is_what_the_code_says() -> None:
+def test_the_table_of_metrics_matches_the_code() -> None:
     found = {name: (cells[0], cells[1], cells[2]) for name, cells in rows("Metrics").items()}
     assert found == {
         name: (kind, ", ".join(f"`{label}`" for label in labels), doc) for name, (kind, labels, doc) in METRICS.items()
@@ -51,7 +51,7 @@ def test_the_table_of_metrics_is_what_the_code_says() -> None:
 
 
 @pytest.mark.parametrize("text", re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
-def test_every_file_that_is_shown_is_read(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_config_example_is_valid(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     name = SECRETS_FILE if "seal_keys" in text else "keystead.toml"
     (tmp_path / name).write_text(text)
@@ -62,7 +62,7 @@ def test_every_file_that_is_shown_is_read(text: str, tmp_path: Path, monkeypatch
         assert value
 
 
-def test_every_flag_that_is_shown_is_one(tmp_path: Path) -> None:
+def test_every_flag_in_the_docs_exists(tmp_path: Path) -> None:
     help_text = run_keystead(tmp_path, "serve", "--help").stdout
     shown = [
         word

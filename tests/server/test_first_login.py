@@ -29,7 +29,7 @@ def test_a_newcomer_logs_in_on_a_fresh_server(tmp_path: Path) -> None:
         )
 
 
-def test_a_login_that_begins_on_localhost_goes_on_under_the_name_of_the_site(tmp_path: Path) -> None:
+def test_a_login_that_begins_on_localhost_continues_on_the_site_origin(tmp_path: Path) -> None:
     with keystead_serving(tmp_path) as server:
         moved = httpx2.get(f"http://localhost:{server.port}/login?x=1")
         assert (moved.status_code, moved.headers["location"]) == (303, f"{server.url}/login?x=1")
@@ -47,7 +47,7 @@ def test_a_login_that_begins_on_localhost_goes_on_under_the_name_of_the_site(tmp
     ],
     ids=["production", "open to other machines", "behind a proxy", "behind a proxy of a confusing name"],
 )
-async def test_nobody_logs_in_as_anybody_where_others_can_reach_it(settings: dict[str, str]) -> None:
+async def test_the_demo_provider_is_off_where_others_can_reach_it(settings: dict[str, str]) -> None:
     app = create_app(
         Settings.model_validate({"kits": ["login"], "store": "memory://", "seal_keys": SEAL_KEYS, **settings})
     )

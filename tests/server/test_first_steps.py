@@ -62,7 +62,7 @@ def test_the_commands_beside_the_example_run_as_printed_where_it_was_run(server:
 
 
 @pytest.mark.usefixtures("reader")
-def test_the_example_leaves_nothing_unknown_in_the_store_of_the_server(server: Keystead) -> None:
+def test_the_example_leaves_no_unknown_keys_in_the_server_store(server: Keystead) -> None:
     python = examples(server)[0].splitlines()[-1].removesuffix("first_steps.py")
     assert run_in_bash(server.folder, f"{python} -m keystead doctor").endswith(": no findings\n")
 

@@ -48,16 +48,16 @@ async def seen(peer: str | None, *headers: tuple[str, str], allow: tuple[str, ..
         ("999.1.1.1", PROXY),
     ],
 )
-async def test_a_trusted_proxy_tells_who_asks(told: str, who: str) -> None:
+async def test_a_trusted_proxy_sets_the_client_address(told: str, who: str) -> None:
     assert await seen(PROXY, ("x-forwarded-for", told)) == (who, "http")
 
 
-async def test_several_lines_are_one_list() -> None:
+async def test_several_header_lines_are_one_list() -> None:
     lines = (("x-forwarded-for", "198.51.100.1"), ("x-forwarded-for", f"{CLIENT}, 10.0.0.9"))
     assert (await seen(PROXY, *lines))[0] == CLIENT
 
 
-async def test_nobody_else_is_believed() -> None:
+async def test_untrusted_proxies_are_ignored() -> None:
     told = (("x-forwarded-for", CLIENT), ("x-forwarded-proto", "https"), ("forwarded", f"for={CLIENT}"))
     for peer in ("198.51.100.7", "11.0.0.1", "2001:db8::1", "", None):
         assert await seen(peer, *told) == (peer, "http")
@@ -66,7 +66,7 @@ async def test_nobody_else_is_believed() -> None:
     assert await seen("fd00::1", *told) == (CLIENT, "https")
 
 
-async def test_the_scheme_is_what_the_last_hop_says() -> None:
+async def test_the_scheme_comes_from_the_last_hop() -> None:
     for values, scheme in (
         (("https",), "https"),
         (("HTTPS",), "https"),

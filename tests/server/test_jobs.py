@@ -67,7 +67,7 @@ def test_of_several_workers_one_runs_a_due_job_and_the_metrics_count_it(tmp_path
     assert (entry.outcome, entry.result) == ("done", {"swept": 1234, "room": "kitchen"})
 
 
-def test_a_server_that_is_stopped_stops_its_job_before_its_kit_and_another_server_goes_on_with_it(
+def test_shutdown_stops_jobs_before_kits_and_another_server_takes_over(
     tmp_path: Path,
 ) -> None:
     url = f"sqlite:///{tmp_path}/app.db"
@@ -85,7 +85,7 @@ def test_a_server_that_is_stopped_stops_its_job_before_its_kit_and_another_serve
         wait_until(lambda: "brood 2" in diary.read_text(), "the other server went on with it")
 
 
-def test_a_server_without_jobs_writes_nothing_of_a_schedule(tmp_path: Path) -> None:
+def test_a_server_without_jobs_writes_no_schedule_keys(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/app.db"
     with notes_serving(tmp_path, url) as server:
         assert httpx2.get(f"{server.url}/readyz", timeout=300).status_code == 200
@@ -97,5 +97,5 @@ def test_a_server_without_jobs_writes_nothing_of_a_schedule(tmp_path: Path) -> N
     assert in_store(url, held) == []
 
 
-def test_which_kits_have_jobs_is_known_before_they_are_opened() -> None:
+def test_kits_with_jobs_are_known_before_they_are_opened() -> None:
     assert kits_with_jobs([notes.KIT, chores.KIT]) == [chores.KIT]

@@ -35,7 +35,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @on_urls("sqlite", "redis")
-def test_production_starts_without_settings_of_kits_and_names_those_that_are_off(
+def test_production_starts_without_kit_settings_and_names_the_kits_that_are_off(
     urls: dict[str, str], tmp_path: Path
 ) -> None:
     settings = {
@@ -65,7 +65,7 @@ def test_production_starts_without_settings_of_kits_and_names_those_that_are_off
     assert counter.text == "0"
 
 
-def test_a_store_without_a_place_for_tables_leaves_off_what_only_lacks_a_database(folder: Path) -> None:
+def test_kits_that_only_lack_a_database_are_off(folder: Path) -> None:
     settings = Settings(mode="production", public_url="https://example.com", store="redis://h", kits="teamwork,widgets")
     running, off = split_kits(settings, load_kits(settings))
     assert (names(running), off) == (["widgets"], {"teamwork": "database"})
@@ -77,7 +77,7 @@ def test_a_store_without_a_place_for_tables_leaves_off_what_only_lacks_a_databas
         require_settings(settings, running)
 
 
-def test_a_kit_is_on_once_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configured_kit_is_on(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(mode="production")
     assert split_kits(settings, [NOTES, OTHER])[1] == {"notes": "NOTES_API_KEY"}
     monkeypatch.setenv("NOTES_API_KEY", "x")
@@ -96,7 +96,7 @@ def test_a_kit_is_on_once_it_is_configured(monkeypatch: pytest.MonkeyPatch) -> N
         ),
     ],
 )
-def test_a_kit_that_is_half_configured_stops_the_start_with_what_is_missing(
+def test_a_partly_configured_kit_stops_startup_with_the_missing_settings(
     folder: Path, text: str, lacking: list[str]
 ) -> None:
     (folder / "keystead.toml").write_text(text)
@@ -108,7 +108,7 @@ def test_a_kit_that_is_half_configured_stops_the_start_with_what_is_missing(
     assert [one.partition(":")[0] for one in raised.value.sentences] == lacking
 
 
-def test_the_command_says_what_is_missing_and_ends(tmp_path: Path) -> None:
+def test_the_command_names_the_missing_extra_and_exits(tmp_path: Path) -> None:
     settings = {"KEYSTEAD_SEAL_KEYS": new_seal_key(), "PATREON_CLIENT_ID": "x", "KEYSTEAD_KITS": "membership,widgets"}
     result = run_keystead(tmp_path, "serve", *PRODUCTION, **settings)
     assert result.returncode == 2
@@ -117,14 +117,14 @@ def test_the_command_says_what_is_missing_and_ends(tmp_path: Path) -> None:
     assert len(rest) == 3
 
 
-def test_half_a_provider_stops_the_start_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partly_configured_provider_stops_startup(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DISCORD_CLIENT_SECRET", "x")
     settings = Settings(mode="production")
     with pytest.raises(WrongSettings, match="discord needs client_id"):
         split_kits(settings, load_kits(settings))
 
 
-def test_whoever_names_kits_of_which_none_is_configured_is_told_what_they_lack() -> None:
+def test_if_no_named_kit_is_configured_the_missing_settings_are_listed() -> None:
     settings = Settings(mode="production", public_url="https://example.com", kits="sharing")
     running, off = split_kits(settings, load_kits(settings))
     assert (names(running), off) == (["sharing"], {})
@@ -132,7 +132,7 @@ def test_whoever_names_kits_of_which_none_is_configured_is_told_what_they_lack()
         require_settings(settings, running)
 
 
-def test_a_kit_may_say_itself_when_it_is_configured(folder: Path) -> None:
+def test_a_kit_can_define_when_it_is_configured(folder: Path) -> None:
     (folder / "keystead.toml").write_text("[notes]\nlongest = 5\n")
     settings = Settings(mode="production")
     strict = replace(NOTES, is_configured=lambda own: own.api_key is not None)
@@ -140,13 +140,13 @@ def test_a_kit_may_say_itself_when_it_is_configured(folder: Path) -> None:
     assert names(split_kits(settings, [NOTES, OTHER])[0]) == ["notes", "other"]
 
 
-def test_a_kit_that_names_nothing_to_turn_it_on_is_never_off() -> None:
+def test_a_kit_without_turned_on_by_is_never_off() -> None:
     running, off = split_kits(Settings(mode="production"), [KIT, OTHER])
     assert (names(running), off) == (["notes", "other"], {})
 
 
 @pytest.mark.anyio
-async def test_development_runs_every_kit_and_says_nothing_of_kits_that_are_off(folder: Path) -> None:
+async def test_development_runs_every_kit(folder: Path) -> None:
     app = create_app(Settings(store="memory://", seal_keys=new_seal_key()))
     assert app.state.off == {}
     assert len(app.state.running) == 6

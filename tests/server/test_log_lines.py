@@ -30,9 +30,7 @@ def raised(error: BaseException, cause: BaseException | None = None) -> BaseExce
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_errors_that_come_from_each_other_are_said_once_each(
-    form: Literal["text", "json"], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_cyclic_error_chains_are_logged_once(form: Literal["text", "json"], capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logs(form, "info", development=True)
     itself = ValueError("itself")
     log_failure(raised(itself, itself))
@@ -43,7 +41,7 @@ def test_errors_that_come_from_each_other_are_said_once_each(
     assert [said.count(f"ValueError: {name}") for name in ("itself", "first", "second")] == [1, 1, 1]
 
 
-def test_a_long_chain_is_cut_and_the_members_of_a_group_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_error_chain_is_cut_and_group_members_are_logged(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logs("text", "info", development=True)
     error: BaseException = ValueError("0")
     for number in range(1, 1_000):

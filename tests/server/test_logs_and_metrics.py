@@ -72,7 +72,7 @@ def test_production_logs_json_a_line_a_request_and_no_secret_in_any(tmp_path: Pa
     assert [secret for secret in (*SECRETS, "secret-of-a-local", key) if secret in server.said] == []
 
 
-def test_text_is_for_people_and_quiet_checks_are_left_out(tmp_path: Path) -> None:
+def test_the_text_log_omits_health_checks(tmp_path: Path) -> None:
     with notes_serving(tmp_path) as server:
         for path in ("/healthz", "/readyz", "/metrics", "/api/notes/worker"):
             httpx2.get(f"{server.url}{path}", timeout=300, headers={"x-request-id": "mine"})
@@ -89,7 +89,7 @@ def numbers(server: Keystead) -> dict[tuple[str, str], float]:
     return {(name, labels): float(value) for name, labels, value in NUMBER.findall(text)}
 
 
-def test_metrics_count_by_template_and_family_and_hold_no_key(notes: Keystead) -> None:
+def test_metrics_are_labelled_by_template_and_family_without_keys(notes: Keystead) -> None:
     ask_with_secrets(notes)
     found = numbers(notes)
     assert found["keystead_requests_total", 'method="GET",route="/api/notes/by-id/{id}",status="404"'] == 1
@@ -102,7 +102,7 @@ def test_metrics_count_by_template_and_family_and_hold_no_key(notes: Keystead) -
     assert [secret for secret in SECRETS if secret in text] == []
 
 
-def test_workers_add_their_numbers_up_and_the_folder_is_gone_in_the_end(tmp_path: Path) -> None:
+def test_metrics_add_up_over_workers_and_their_folder_is_removed(tmp_path: Path) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()
     with notes_serving(tmp_path, None, "--workers", "2", TMPDIR=str(folder)) as server:
@@ -122,14 +122,14 @@ def test_metrics_can_be_switched_off(tmp_path: Path) -> None:
         assert "/metrics" not in httpx2.get(f"{server.url}/openapi.json", timeout=300).json()["paths"]
 
 
-def test_metrics_are_in_the_form_of_prometheus(notes: Keystead) -> None:
+def test_metrics_are_in_the_prometheus_format(notes: Keystead) -> None:
     httpx2.get(f"{notes.url}/docs", timeout=300)
     answer = httpx2.get(f"{notes.url}/metrics", timeout=300)
     assert answer.headers["content-type"].startswith("text/plain; version=")
     assert "# TYPE keystead_requests_total counter" in answer.text
 
 
-def test_calls_of_the_parts_of_kits_are_told_apart_too(tmp_path: Path) -> None:
+def test_calls_of_kit_parts_have_their_own_labels(tmp_path: Path) -> None:
     label = 'family="ScheduleKeys.job",outcome="ok",procedure="ScheduleKeys.rewrite"'
     with keystead_serving(tmp_path) as server:
         wait_until(lambda: ("keystead_store_calls_total", label) in numbers(server), "a job is planned", 300)

@@ -57,7 +57,7 @@ async def test_prepared_steps_are_counted_by_the_family_of_their_first_key(engin
             }
 
 
-async def test_calls_that_were_read_are_counted_by_the_family_of_their_first_key() -> None:
+async def test_parsed_calls_are_counted_by_the_family_of_their_first_key() -> None:
     async with measured("memory://") as (keys, metrics):
         await keys.note("1").set("a text")
         run: Any = keys.hits.store.run  # which takes what was read, too
@@ -69,7 +69,7 @@ async def test_calls_that_were_read_are_counted_by_the_family_of_their_first_key
         assert calls(metrics) == {("Keys.note", "ok"): 2, ("Keys.note", "error"): 1, ("(none)", "ok"): 1}
 
 
-async def test_a_store_that_does_not_answer_is_counted_too() -> None:
+async def test_unavailable_store_calls_are_counted() -> None:
     with servers.redis() as server:
         async with measured(f"{server.url}?timeout=300ms&connect_timeout=200ms") as (keys, metrics):
             limit = FixedWindow(keys.hits, "2/minute")
@@ -79,7 +79,7 @@ async def test_a_store_that_does_not_answer_is_counted_too() -> None:
             assert calls(metrics) == {("Keys.hits", "ok"): 1, ("Keys.hits", "unavailable"): 1}
 
 
-async def test_a_limit_has_a_script_of_its_own_whether_it_is_measured_or_not() -> None:
+async def test_a_limit_has_its_own_script_even_if_it_is_metered() -> None:
     with servers.redis() as server:
         async with measured(server.url) as (keys, _):
             limit = FixedWindow(keys.hits, "9/minute")
@@ -93,7 +93,7 @@ async def test_a_limit_has_a_script_of_its_own_whether_it_is_measured_or_not() -
 @pytest.mark.parametrize(
     "step", [(), ("GET",), "GET n", None, 7, (["GET"], "n"), ("GET", "\ud800"), [("GET", "n")]], ids=repr
 )
-async def test_wrong_steps_are_refused_with_the_same_error(step: Any) -> None:
+async def test_invalid_steps_raise_the_same_error(step: Any) -> None:
     said = []
     async with connect("memory://") as store, measured("memory://") as (keys, _):
         for one in (store, keys.hits.store):

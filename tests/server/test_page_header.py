@@ -46,7 +46,7 @@ def header_of(page: str) -> str:
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_every_page_names_who_is_signed_in(path: str, files: dict[str, str]) -> None:
+async def test_every_page_shows_the_signed_in_user(path: str, files: dict[str, str]) -> None:
     async with serving(KITS, sharing=files) as server:
         ada = await server.sign_in("42", "Ada <b>&amp;</b> Lovelace")
         answer = await ada.get(path, headers=HTML)
@@ -59,7 +59,7 @@ async def test_every_page_names_who_is_signed_in(path: str, files: dict[str, str
 
 
 @pytest.mark.parametrize("path", [one for one in PAGES if one != "/account"])
-async def test_nobody_is_led_to_the_sign_in_and_back(path: str, files: dict[str, str]) -> None:
+async def test_a_signed_out_visitor_is_linked_to_the_sign_in_and_back(path: str, files: dict[str, str]) -> None:
     async with serving(KITS, sharing=files) as server:
         header = header_of((await server.browser().get(path, headers=HTML)).text)
         back = re.search(r'href="/login(\?returnTo=[^"]*)?" data-word="signIn">Sign in</a>', header)
@@ -81,7 +81,7 @@ async def test_a_header_changes_nothing_else_on_a_page(kit: Kit, path: str, file
     assert words[0] == words[1]
 
 
-async def test_an_odd_path_cannot_break_out_of_the_link() -> None:
+async def test_an_odd_path_cannot_inject_into_the_link() -> None:
     async with serving([LOGIN]) as server:
         for path in ('/"><script>alert(1)</script>', "//elsewhere.example", "/%0d%0aset-cookie:x", "/é", "/\\\\x"):
             answer = await server.browser().get(path, headers=HTML)
@@ -98,7 +98,7 @@ async def test_without_the_login_kit_there_is_nothing_to_sign_in_to(files: dict[
         assert "signed-in" not in header_of(page)
 
 
-async def test_while_the_store_is_away_nobody_is_asked_to_sign_in_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_outage_does_not_look_like_signed_out(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving([LOGIN]) as server:
         ada = await server.sign_in()
 
@@ -112,7 +112,7 @@ async def test_while_the_store_is_away_nobody_is_asked_to_sign_in_again(monkeypa
         assert "Ada" not in header_of(answer.text)
 
 
-async def test_programs_are_not_looked_up_before_they_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_json_requests_are_not_identified_before_the_route(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving([LOGIN]) as server:
         ada = await server.sign_in()
         monkeypatch.setattr(server.app.state.kits["login"].sessions, "read", None)
@@ -120,7 +120,7 @@ async def test_programs_are_not_looked_up_before_they_are_asked(monkeypatch: pyt
             assert (await ada.get(path)).status_code == 200
 
 
-async def test_whoever_signs_out_by_the_header_is_nobody_on_the_next_page(files: dict[str, str]) -> None:
+async def test_signing_out_in_the_header_takes_effect_on_the_next_page(files: dict[str, str]) -> None:
     async with serving(KITS, sharing=files) as server:
         ada = await server.sign_in()
         form = {"content-type": "application/x-www-form-urlencoded"}
@@ -132,7 +132,7 @@ async def test_whoever_signs_out_by_the_header_is_nobody_on_the_next_page(files:
 
 
 @pytest.mark.parametrize("path", ["/api/deadlines", "/api/me", "/api/auth/sessions", "/api/auth/me"])
-async def test_where_a_sign_in_helps_the_page_leads_there_and_then_it_does(path: str) -> None:
+async def test_error_pages_link_to_a_sign_in_that_helps(path: str) -> None:
     async with serving([LOGIN, TEAMWORK]) as server:
         refused = await server.browser().get(path, headers=HTML)
         assert refused.status_code == 401
@@ -143,7 +143,7 @@ async def test_where_a_sign_in_helps_the_page_leads_there_and_then_it_does(path:
 
 
 @pytest.mark.parametrize("path", ["/api/quota/status", "/api/patreon/license-status", "/api/sessions/x"])
-async def test_where_a_sign_in_does_not_help_no_page_leads_into_a_dead_end(path: str) -> None:
+async def test_error_pages_link_to_the_sign_in_only_if_it_helps(path: str) -> None:
     async with serving([LOGIN, MEMBERSHIP, SESSIONDATA]) as server:
         for browser in (server.browser(), await server.sign_in()):
             refused = await browser.get(path, headers=HTML)
@@ -172,7 +172,7 @@ OTHER_WORDS = re.compile(r"\b[Ll]og(?:ged|ging|s)?[ -](?:in|out)\b|ログイン|
 ROOT = Path(keystead.__file__).parent
 
 
-def test_pages_and_scripts_have_one_word_for_it() -> None:
+def test_pages_and_scripts_say_sign_in() -> None:
     pages = [
         *ROOT.glob("server/pages/*.html"),
         *ROOT.glob("server/pages/static/*.js"),
@@ -187,7 +187,7 @@ def test_pages_and_scripts_have_one_word_for_it() -> None:
     assert offenders == {}
 
 
-async def test_the_api_has_one_word_for_it(files: dict[str, str]) -> None:
+async def test_the_api_says_sign_in(files: dict[str, str]) -> None:
     async with serving([LOGIN, SHARING, MEMBERSHIP, TEAMWORK, SESSIONDATA], sharing=files) as server:
         document = (await server.browser().get("/openapi.json")).text
         assert OTHER_WORDS.findall(document) == []

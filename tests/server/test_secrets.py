@@ -26,7 +26,7 @@ def test_a_new_key_is_one_that_seals() -> None:
     assert ring.open(ring.seal(b"x", b"about"), b"about") == b"x"
 
 
-def test_a_file_is_made_private_and_only_once(tmp_path: Path) -> None:
+def test_the_secrets_file_is_private_and_created_once(tmp_path: Path) -> None:
     path = tmp_path / SECRETS_FILE
     assert add_seal_key(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -37,7 +37,7 @@ def test_a_file_is_made_private_and_only_once(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_else_is_in_the_file_stays(tmp_path: Path) -> None:
+def test_other_content_of_the_file_stays(tmp_path: Path) -> None:
     path = tmp_path / SECRETS_FILE
     path.write_text('[notes]\napi_key = "x"\n')
     assert add_seal_key(path)
@@ -47,7 +47,7 @@ def test_what_else_is_in_the_file_stays(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_of_many_that_start_at_once_one_makes_the_key(tmp_path: Path) -> None:
+def test_of_many_concurrent_starts_one_creates_the_key(tmp_path: Path) -> None:
     for number in range(20):
         path = tmp_path / str(number) / SECRETS_FILE
         path.parent.mkdir()
@@ -59,7 +59,7 @@ def test_of_many_that_start_at_once_one_makes_the_key(tmp_path: Path) -> None:
         tomllib.loads(path.read_text())
 
 
-def test_development_makes_a_key_says_so_in_one_line_and_uses_it_again(tmp_path: Path) -> None:
+def test_development_creates_a_key_once_with_a_message(tmp_path: Path) -> None:
     with keystead_serving(tmp_path, None, *NOTES, PYTHONPATH=str(ROOT)) as server:
         first, second = server.said.splitlines()
         assert server.stop() == 0
@@ -71,7 +71,7 @@ def test_development_makes_a_key_says_so_in_one_line_and_uses_it_again(tmp_path:
     assert (tmp_path / SECRETS_FILE).read_text() == made
 
 
-def test_two_servers_that_start_at_once_share_one_key(tmp_path: Path) -> None:
+def test_two_concurrent_starts_share_one_key(tmp_path: Path) -> None:
     processes = []
     try:
         for number in range(2):
@@ -89,7 +89,7 @@ def test_two_servers_that_start_at_once_share_one_key(tmp_path: Path) -> None:
             process.wait()
 
 
-def test_production_refuses_to_start_and_says_what_is_missing(tmp_path: Path) -> None:
+def test_production_refuses_to_start_and_lists_the_missing_settings(tmp_path: Path) -> None:
     result = run_keystead(tmp_path, "serve", "--production", *NOTES, PYTHONPATH=str(ROOT))
     assert result.returncode == 2
     assert result.stdout == ""
@@ -99,7 +99,7 @@ def test_production_refuses_to_start_and_says_what_is_missing(tmp_path: Path) ->
     assert not (tmp_path / SECRETS_FILE).exists()
 
 
-def test_production_starts_with_all_it_needs_from_the_environment(tmp_path: Path) -> None:
+def test_production_starts_with_settings_from_the_environment(tmp_path: Path) -> None:
     printed = run_keystead(tmp_path, "secrets", "new").stdout.strip()
     name, _, key = printed.partition("=")
     assert name == "KEYSTEAD_SEAL_KEYS"
@@ -112,7 +112,7 @@ def test_production_starts_with_all_it_needs_from_the_environment(tmp_path: Path
     assert not (tmp_path / SECRETS_FILE).exists()
 
 
-def test_the_printed_line_for_the_file_is_one_that_is_read(tmp_path: Path) -> None:
+def test_the_printed_toml_line_is_valid(tmp_path: Path) -> None:
     printed = run_keystead(tmp_path, "secrets", "new", "--toml").stdout
     KeyRing.from_text(tomllib.loads(printed)["seal_keys"])
     (tmp_path / SECRETS_FILE).write_text(printed)
@@ -122,12 +122,12 @@ def test_the_printed_line_for_the_file_is_one_that_is_read(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("algorithm", ["EdDSA", "RS256", "HS256"])
-def test_the_printed_signing_key_is_one_that_is_read(tmp_path: Path, algorithm: str) -> None:
+def test_the_printed_signing_key_is_valid(tmp_path: Path, algorithm: str) -> None:
     printed = run_keystead(tmp_path, "secrets", "signing", "--algorithm", algorithm).stdout
     assert SigningKeys.from_text(printed).current.algorithm == algorithm
 
 
-def test_development_makes_its_database_for_its_owner_alone(tmp_path: Path) -> None:
+def test_development_creates_a_private_database(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
         with keystead_serving(tmp_path, None, *NOTES, PYTHONPATH=str(ROOT)) as server:

@@ -71,12 +71,12 @@ def assert_one_sentence(result: subprocess.CompletedProcess[str]) -> None:
     assert "Traceback" not in result.stderr
 
 
-def test_without_settings_it_runs_on_an_embedded_database_in_the_current_folder(server: Keystead) -> None:
+def test_without_settings_it_uses_an_embedded_database_in_the_current_folder(server: Keystead) -> None:
     assert get(server, "/healthz").json() == {"status": "ok", "store": "ok"}
     assert (server.folder / "keystead.db").is_file()
 
 
-def test_the_readme_lists_every_file_that_it_leaves(own_server: Keystead) -> None:
+def test_the_readme_lists_every_created_file(own_server: Keystead) -> None:
     rows = re.findall(r"^\| (`.*?) \|", (Path(__file__).parents[2] / "README.md").read_text(), re.MULTILINE)
     listed = {name.rstrip("/") for row in rows for name in re.findall("`(.+?)`", row)}
     get(own_server, "/")
@@ -92,7 +92,7 @@ def test_it_prints_one_line_with_the_address_to_open(own_server: Keystead) -> No
     assert own_server.said.endswith(f"Keystead is running: open {own_server.url} (Ctrl-C stops it)\n")
 
 
-def test_the_start_page_says_what_keystead_is_and_which_store_it_runs_on(server: Keystead) -> None:
+def test_the_start_page_describes_keystead_and_names_the_store(server: Keystead) -> None:
     answer = get(server, "/")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -108,7 +108,7 @@ def what_it_is(page: str) -> str:
     return " ".join(found[1].split())
 
 
-def test_reference_tables_have_a_page_of_their_own(server: Keystead) -> None:
+def test_reference_tables_have_their_own_page(server: Keystead) -> None:
     start, reference = get(server, "/").text, get(server, "/reference").text
     assert "<table" not in start
     assert 'href="/reference"' in start
@@ -117,7 +117,7 @@ def test_reference_tables_have_a_page_of_their_own(server: Keystead) -> None:
     assert [name for name in TABLE if f"<code>{name}" not in reference] == []
 
 
-def test_the_key_documents_of_all_that_writes_are_served_and_linked(server: Keystead) -> None:
+def test_all_key_documents_are_served_and_linked(server: Keystead) -> None:
     start, index = get(server, "/").text, get(server, "/keys").text
     assert get(server, "/keys/").text == index
     assert 'href="/keys"' in start
@@ -129,11 +129,11 @@ def test_the_key_documents_of_all_that_writes_are_served_and_linked(server: Keys
         assert [one.key for one in document(keyspace).families if f"<code>{one.key}</code>" not in page] == []
 
 
-def test_a_key_document_that_is_not_there_is_an_ordinary_404(server: Keystead) -> None:
+def test_a_missing_key_document_is_a_404(server: Keystead) -> None:
     assert get(server, "/keys/none").json()["code"] == "NOT_FOUND"
 
 
-async def test_the_pages_are_there_before_the_store_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_are_served_before_the_store_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     app = create_app(Settings(store="memory://", kits=()))
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1:8700") as client:
@@ -147,20 +147,20 @@ def groups_of_commands(page: str) -> dict[str, str]:
     return dict(re.findall(r'<span class="subject">(.*?)</span>(.*?)</details>', page, re.DOTALL))
 
 
-def test_commands_stand_under_what_they_are_about(server: Keystead) -> None:
+def test_commands_are_grouped_by_subject(server: Keystead) -> None:
     groups = groups_of_commands(get(server, "/reference").text)
     assert set(groups) == {spec.about for spec in TABLE.values()}
     assert [name for name, spec in TABLE.items() if f"<code>{name}" not in groups[spec.about]] == []
 
 
-def test_a_guarantee_without_a_limit_says_so_once(server: Keystead) -> None:
+def test_a_guarantee_without_a_limit_is_shown_once(server: Keystead) -> None:
     page = get(server, "/reference").text
     assert '<span class="value">no limit</span><span class="doc">the longest key</span>' in page
     assert "none:" not in page
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz"])
-def test_head_is_answered_as_get_is_but_without_a_body(server: Keystead, path: str) -> None:
+def test_head_has_the_headers_of_get_without_a_body(server: Keystead, path: str) -> None:
     answer = httpx2.head(f"{server.url}{path}", timeout=300)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == get(server, path).headers["content-type"]
@@ -176,7 +176,7 @@ def test_the_openapi_document_declares_both_answers_of_the_health_check(server: 
 
 
 @pytest.mark.parametrize("path", ["/no-such-page", "/static/no-such-file"])
-def test_a_page_that_is_not_there_is_html_for_a_browser_and_json_for_a_program(server: Keystead, path: str) -> None:
+def test_a_404_is_html_for_a_browser_and_json_for_a_program(server: Keystead, path: str) -> None:
     browser = httpx2.get(f"{server.url}{path}", headers={"accept": "text/html,application/xml;q=0.9,*/*;q=0.8"})
     assert browser.status_code == 404
     assert browser.headers["content-type"] == "text/html; charset=utf-8"
@@ -191,7 +191,7 @@ PAGES = ("/", "/reference", "/keys", "/keys/login")
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/healthz", "/static/pages.css", "/no-such-page"])
-def test_every_answer_carries_the_security_headers(server: Keystead, path: str) -> None:
+def test_every_response_has_the_security_headers(server: Keystead, path: str) -> None:
     headers = get(server, path).headers
     policy = headers["content-security-policy"]
     assert "default-src 'none'" in policy
@@ -211,7 +211,7 @@ def test_every_answer_carries_the_security_headers(server: Keystead, path: str) 
     ],
     ids=["production", "production on this machine alone", "development"],
 )
-async def test_in_production_browsers_are_told_to_come_by_https_alone(settings: dict[str, str], is_told: bool) -> None:
+async def test_production_sends_hsts(settings: dict[str, str], is_told: bool) -> None:
     app = create_app(Settings.model_validate({"store": "memory://", "kits": (), **settings}))
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url=settings["public_url"]) as client:
         for path in ("/healthz", "/no-such-page", "/static/pages.css"):
@@ -227,7 +227,7 @@ def test_only_the_static_folder_is_served(server: Keystead, path: str) -> None:
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_stops_it_well(own_server: Keystead, signum: signal.Signals) -> None:
+def test_a_signal_stops_it_cleanly(own_server: Keystead, signum: signal.Signals) -> None:
     with httpx2.Client() as client:
         client.get(f"{own_server.url}/healthz")  # a connection that is kept open must not hold it back
         assert own_server.stop(signum) == 0
@@ -235,13 +235,13 @@ def test_a_signal_stops_it_well(own_server: Keystead, signum: signal.Signals) ->
     assert "Traceback" not in own_server.said
 
 
-def test_a_client_that_never_finishes_its_request_does_not_keep_it_from_stopping(own_server: Keystead) -> None:
+def test_an_unfinished_request_does_not_prevent_shutdown(own_server: Keystead) -> None:
     with socket.create_connection(("127.0.0.1", own_server.port), timeout=300) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Half-A-He")
         assert own_server.stop() == 0
 
 
-def test_a_store_that_went_away_is_said_and_its_password_is_not(tmp_path: Path) -> None:
+def test_a_store_outage_is_reported_without_the_password(tmp_path: Path) -> None:
     password = "correct-horse-battery"
     with redis_serving(tmp_path, password) as (redis, redis_port):
         store = f"redis://:{password}@127.0.0.1:{redis_port}/0?timeout=1s"
@@ -263,7 +263,7 @@ def test_a_store_that_went_away_is_said_and_its_password_is_not(tmp_path: Path) 
         assert password not in text
 
 
-def test_production_tells_strangers_no_more_of_its_store_than_whether_it_answers(tmp_path: Path) -> None:
+def test_production_hides_the_store_from_the_public(tmp_path: Path) -> None:
     with redis_serving(tmp_path, "correct-horse-battery") as (redis, redis_port):
         store = f"redis://:correct-horse-battery@127.0.0.1:{redis_port}/0?timeout=1s"
         arguments = ("--production", "--public-url", "http://127.0.0.1:1", "--kits", "")
@@ -291,21 +291,21 @@ def test_production_tells_strangers_no_more_of_its_store_than_whether_it_answers
     assert f"127.0.0.1:{redis_port}" in server.said  # whoever runs it is told why
 
 
-def test_a_taken_port_is_one_sentence_and_exit_code_1(server: Keystead, tmp_path: Path) -> None:
+def test_a_port_in_use_is_a_one_line_error_with_exit_code_1(server: Keystead, tmp_path: Path) -> None:
     result = run_keystead(tmp_path, "serve", "--port", str(server.port))
     assert result.returncode == 1
     assert_one_sentence(result)
     assert str(server.port) in result.stderr
 
 
-def test_an_unknown_store_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+def test_an_unknown_store_is_a_one_line_error_with_exit_code_2(tmp_path: Path) -> None:
     result = run_keystead(tmp_path, "serve", "--port", str(free_port()), "--store", "carrier-pigeon://coop")
     assert result.returncode == 2
     assert_one_sentence(result)
     assert "carrier-pigeon" in result.stderr
 
 
-def test_a_store_that_cannot_be_opened_is_one_sentence_and_exit_code_1(tmp_path: Path) -> None:
+def test_an_unreachable_store_is_a_one_line_error_with_exit_code_1(tmp_path: Path) -> None:
     (tmp_path / "notes.db").write_text("these are notes and not a database\n" * 200)
     result = run_keystead(tmp_path, "serve", "--port", str(free_port()), "--store", "sqlite:///notes.db")
     assert result.returncode == 1
@@ -326,7 +326,7 @@ def test_a_store_that_cannot_be_opened_is_one_sentence_and_exit_code_1(tmp_path:
         ),
     ],
 )
-def test_a_wrong_setting_is_one_sentence_that_names_it_and_exit_code_2(
+def test_an_invalid_setting_is_a_one_line_error_with_exit_code_2(
     tmp_path: Path, arguments: tuple[str, ...], settings: dict[str, str], sentence: str
 ) -> None:
     result = run_keystead(tmp_path, "serve", *arguments, **settings)
@@ -336,7 +336,7 @@ def test_a_wrong_setting_is_one_sentence_that_names_it_and_exit_code_2(
 
 
 @pytest.mark.parametrize("arguments", [("--help",), ("serve", "--help")])
-def test_the_help_shows_no_value_behind_a_flag(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+def test_help_shows_no_value_for_flags(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     shown = run_keystead(tmp_path, *arguments).stdout
     assert "--help" in shown
     assert "<bool>" not in shown

@@ -39,7 +39,7 @@ def wrong(**flags: object) -> str:
     return str(raised.value)
 
 
-def test_without_any_settings_the_defaults_hold() -> None:
+def test_defaults_without_any_settings() -> None:
     settings = Settings()
     assert (settings.store, settings.host, settings.port, settings.workers) == (
         "sqlite:///keystead.db",
@@ -55,9 +55,7 @@ def test_without_any_settings_the_defaults_hold() -> None:
     assert settings.logs_as == "text"
 
 
-def test_flags_win_over_the_environment_and_that_over_secrets_and_those_over_the_file(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_precedence_is_flags_environment_secrets_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config(folder, 'port = 8701\nworkers = 2\nhost = "127.0.0.2"\nlog_level = "error"\n')
     monkeypatch.setenv("KEYSTEAD_PORT", "8703")
     monkeypatch.setenv("KEYSTEAD_WORKERS", "4")
@@ -84,20 +82,20 @@ def test_the_tables_of_a_kit_are_merged_setting_by_setting(folder: Path, monkeyp
     assert own.providers["github"].client_id == "hub"
 
 
-def test_the_names_of_a_kits_document_are_read_and_keysteads_own_names_win(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_document_variables_are_read_and_keystead_variables_win(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DISCORD_CLIENT_ID", "document")
     assert Settings().of(KIT).providers["discord"].client_id == "document"
     monkeypatch.setenv("KEYSTEAD_NOTES__PROVIDERS__DISCORD__CLIENT_ID", "own")
     assert Settings().of(KIT).providers["discord"].client_id == "own"
 
 
-def test_an_empty_variable_of_a_document_is_as_good_as_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_variable_counts_as_unset(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config(folder, '[notes.providers.discord]\nclient_id = "file"\n')
     monkeypatch.setenv("DISCORD_CLIENT_ID", "")
     assert Settings().of(KIT).providers["discord"].client_id == "file"
 
 
-def test_lists_are_divided_by_commas_and_stores_stand_by_role(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_are_separated_by_commas_and_stores_are_named_by_role(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEYSTEAD_KITS", "login, myapp.kit:KIT")
     monkeypatch.setenv("KEYSTEAD_FORWARDED_ALLOW", "127.0.0.1,10.0.0.0/8")
     monkeypatch.setenv("KEYSTEAD_STORES__DURABLE", "sqlite:///durable.db")
@@ -111,7 +109,7 @@ def test_lists_are_divided_by_commas_and_stores_stand_by_role(monkeypatch: pytes
     }
 
 
-def test_the_role_default_may_stand_among_the_stores(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_role_default_may_be_among_the_stores(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config(folder, '[stores]\ndefault = "redis://localhost:6379/0"\ndurable = "sqlite:///durable.db"\n')
     assert Settings().store_urls == {"default": "redis://localhost:6379/0", "durable": "sqlite:///durable.db"}
     assert Settings(store="memory://").store == "memory://"  # a flag wins, however it is written below
@@ -119,7 +117,7 @@ def test_the_role_default_may_stand_among_the_stores(folder: Path, monkeypatch: 
     assert Settings().store_urls == {"default": "sqlite:///environment.db", "durable": "sqlite:///durable.db"}
 
 
-def test_the_role_default_is_named_once_in_one_place(folder: Path) -> None:
+def test_the_role_default_cannot_be_set_twice(folder: Path) -> None:
     config(folder, f'store = "redis://:{SECRET}@a"\n[stores]\ndefault = "redis://:{SECRET}@b"\n')
     said = "stores.default in keystead.toml and store in keystead.toml: both set the store of the role default; "
     assert wrong() == f"{said}use one of them"
@@ -127,9 +125,7 @@ def test_the_role_default_is_named_once_in_one_place(folder: Path) -> None:
     assert wrong().startswith("stores.default in keystead.toml: this is not the URL of a store")
 
 
-def test_another_file_is_read_where_one_is_named_and_must_be_there(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_named_config_file_is_read_and_must_exist(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config(folder, "port = 8701\n")
     config(folder, "port = 8702\n", "other.toml")
     monkeypatch.setenv("KEYSTEAD_CONFIG", "other.toml")
@@ -152,7 +148,7 @@ def test_another_file_is_read_where_one_is_named_and_must_be_there(
         ("metrics", "perhaps", "'perhaps' is neither true nor false"),
     ],
 )
-def test_a_wrong_setting_is_said_with_its_name_its_place_and_what_to_write(
+def test_an_invalid_setting_is_reported_with_name_source_and_advice(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, given: str, said: str
 ) -> None:
     config(folder, f'{name} = "{given}"\n')
@@ -161,7 +157,7 @@ def test_a_wrong_setting_is_said_with_its_name_its_place_and_what_to_write(
     assert wrong().startswith(f"KEYSTEAD_{name.upper()}: {said}")
 
 
-def test_all_wrong_settings_are_said_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_invalid_settings_are_reported_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config(folder, 'log_level = "loud"\n')
     monkeypatch.setenv("KEYSTEAD_WORKERS", "many")
     assert wrong(port="x") == (
@@ -185,7 +181,7 @@ def test_a_public_url_is_an_origin(url: str) -> None:
         ("zebra = 1", "zebra in keystead.toml: there is no such setting; docs/server.md lists all of them"),
     ],
 )
-def test_a_key_that_is_no_setting_is_refused_with_the_nearest_one(folder: Path, line: str, said: str) -> None:
+def test_an_unknown_setting_is_refused_with_the_nearest_one(folder: Path, line: str, said: str) -> None:
     config(folder, f"{line}\n")
     assert wrong() == said
 
@@ -207,20 +203,20 @@ def test_a_table_that_belongs_to_no_kit_is_refused(folder: Path) -> None:
         ('[notes]\nlongest = "x"\n', "notes.longest in keystead.toml: this should be a valid integer"),
     ],
 )
-def test_what_is_wrong_in_the_table_of_a_kit_is_said_alike(folder: Path, text: str, said: str) -> None:
+def test_invalid_kit_settings_are_reported_too(folder: Path, text: str, said: str) -> None:
     config(folder, text)
     with pytest.raises(WrongSettings) as raised:
         Settings().of(KIT)
     assert str(raised.value).startswith(said)
 
 
-def test_a_wrong_setting_of_a_kit_names_the_variable_that_it_came_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_setting_of_a_kit_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEYSTEAD_NOTES__LONGEST", "-4")
     with pytest.raises(WrongSettings, match=r"^KEYSTEAD_NOTES__LONGEST: this should be greater than or equal to 1$"):
         Settings().of(KIT)
 
 
-def test_a_slip_in_a_variable_is_said_and_names_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_typo_in_a_variable_is_reported_and_unrelated_variables_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEYSTEAD_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("KEYSTEAD_PORT_8700_TCP", "tcp://10.0.0.1:8700")
     assert Settings().port == 8700
@@ -228,12 +224,12 @@ def test_a_slip_in_a_variable_is_said_and_names_of_others_are_left_alone(monkeyp
     assert wrong() == "KEYSTEAD_WORKRES: there is no such setting; did you mean KEYSTEAD_WORKERS?"
 
 
-def test_a_file_that_is_no_toml_is_one_sentence(folder: Path) -> None:
+def test_invalid_toml_is_a_one_line_error(folder: Path) -> None:
     config(folder, "port = \n")
     assert re.fullmatch(r"keystead.toml is not TOML: .* \(at line 1, column 8\)", wrong())
 
 
-def test_no_secret_is_said_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_never_repeat_a_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config(folder, f'port = "x"\nstores = "redis://:{SECRET}@h"\n[notes]\napi_key = ["{SECRET}"]\n')
     monkeypatch.setenv("KEYSTEAD_SEAL_KEYS", f"a:{SECRET}")
     said = wrong(store="")
@@ -249,7 +245,7 @@ def test_no_secret_is_said_again(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         assert SECRET not in text
 
 
-def test_keys_do_not_belong_into_the_file_that_is_shared(folder: Path) -> None:
+def test_seal_keys_in_the_config_file_are_refused(folder: Path) -> None:
     config(folder, f'seal_keys = "{new_seal_key()}"\n')
     said = wrong()
     assert said.startswith("seal_keys in keystead.toml: this file may be shared")
@@ -282,7 +278,7 @@ def test_secrets_are_beside_the_database_or_in_the_working_directory() -> None:
     assert Settings(secrets_file="elsewhere.toml").secrets_path == Path("elsewhere.toml")
 
 
-def test_production_says_everything_that_is_missing_in_one_go() -> None:
+def test_production_lists_all_missing_settings() -> None:
     with pytest.raises(MissingSettings) as raised:
         require_settings(Settings(mode="production"), [KIT])
     assert [sentence.partition(":")[0] for sentence in raised.value.sentences] == [
@@ -304,7 +300,7 @@ def test_production_says_everything_that_is_missing_in_one_go() -> None:
         ("http://127.0.0.1.example.com", False),
     ],
 )
-def test_production_takes_http_on_this_machine_only(url: str, taken: bool) -> None:
+def test_production_allows_http_on_this_machine_only(url: str, taken: bool) -> None:
     settings = Settings(mode="production", public_url=url)
     if taken:
         require_settings(settings, [])
@@ -336,7 +332,7 @@ def test_production_refuses_a_secrets_file_of_another_user(folder: Path, monkeyp
         require_settings(settings, [KIT])
 
 
-def test_who_owns_the_secrets_is_asked_of_the_file_that_was_read(folder: Path) -> None:
+def test_the_owner_is_checked_on_the_secrets_file_that_was_read(folder: Path) -> None:
     config(folder, f'seal_keys = "{new_seal_key()}"\n[notes]\napi_key = "x"\n', SECRETS_FILE)
     (folder / SECRETS_FILE).chmod(0o644)
     settings = Settings(mode="production", public_url="https://example.com")
@@ -362,7 +358,7 @@ def test_who_owns_the_secrets_is_asked_of_the_file_that_was_read(folder: Path) -
         ),
     ],
 )
-def test_only_secrets_may_stand_in_the_secrets_file(folder: Path, text: str, setting: str, variable: str) -> None:
+def test_the_secrets_file_may_only_contain_secrets(folder: Path, text: str, setting: str, variable: str) -> None:
     config(folder, f"{text}\n", SECRETS_FILE)
     with pytest.raises(WrongSettings) as raised:
         Settings().of(KIT)
@@ -371,12 +367,12 @@ def test_only_secrets_may_stand_in_the_secrets_file(folder: Path, text: str, set
     )
 
 
-def test_the_secrets_file_has_no_way_around_that(folder: Path) -> None:
+def test_the_secrets_file_may_not_have_a_table_named_tables(folder: Path) -> None:
     config(folder, "[tables.notes]\nlongest = 1\n", SECRETS_FILE)
     assert wrong().startswith(f"tables in {SECRETS_FILE}: there is no such setting")
 
 
-def test_several_workers_cannot_share_a_memory() -> None:
+def test_several_workers_cannot_share_a_memory_store() -> None:
     with pytest.raises(WrongSettings, match=r"^workers: 2 workers cannot share a store memory://"):
         refuse_memory_with_workers(Settings(store="memory://", workers=2))
     with pytest.raises(WrongSettings, match="role cache"):
@@ -394,7 +390,7 @@ def test_several_workers_cannot_share_a_memory() -> None:
         ("login,login", "'login' is listed twice"),
     ],
 )
-def test_a_kit_that_is_none_is_one_sentence(kits: str, said: str) -> None:
+def test_an_invalid_kit_is_a_one_line_error(kits: str, said: str) -> None:
     with pytest.raises(WrongSettings) as raised:
         load_kits(Settings(kits=kits))
     assert said in str(raised.value)
@@ -408,19 +404,19 @@ def test_a_size_has_a_unit_or_is_in_bytes(given: object, size: int) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "MB", "-1", 0, "0MB", "1.5MB", True, None, "1XB"])
-def test_what_is_no_size_is_refused(given: object) -> None:
+def test_invalid_sizes_are_refused(given: object) -> None:
     with pytest.raises(ValueError, match="no size"):
         size_bytes(given)
 
 
 @pytest.mark.parametrize(("variable", "near"), [("KEYSTEAD_PROT", "KEYSTEAD_PORT"), ("KEYSTEAD_HSOT", "KEYSTEAD_HOST")])
-def test_letters_that_were_swapped_are_seen(variable: str, near: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_swapped_letters_are_detected(variable: str, near: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "1")
     with pytest.raises(WrongSettings, match=f"{variable}: .*{near}"):
         Settings()
 
 
-def test_a_variable_of_a_kit_that_is_no_setting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_variable_of_a_kit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KEYSTEAD_LOGIN__CAPP", "1")
     with pytest.raises(WrongSettings, match=r"KEYSTEAD_LOGIN__CAPP: .*KEYSTEAD_LOGIN__CAP\?"):
         Settings().of(LOGIN)
@@ -441,11 +437,11 @@ def test_a_variable_of_a_kit_that_is_no_setting_is_refused(monkeypatch: pytest.M
         ("redis+cluster://a:1,b:2", TABLES_FILE),
     ],
 )
-def test_tables_are_beside_the_store_and_in_development_always_somewhere(store: str, database: str) -> None:
+def test_tables_are_beside_the_store_or_in_development_in_a_file(store: str, database: str) -> None:
     assert Settings(store=store).database_url == database
 
 
-def test_where_tables_are_can_be_said_as_every_setting(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_database_setting_has_all_sources(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "keystead.toml").write_text('database = "sqlite:///of-the-file.db"\n')
     assert Settings().database_url == "sqlite:///of-the-file.db"
     monkeypatch.setenv("KEYSTEAD_DATABASE", "postgresql://ann:secret@host/app")
@@ -454,7 +450,7 @@ def test_where_tables_are_can_be_said_as_every_setting(folder: Path, monkeypatch
     assert "secret@" not in repr(Settings())
 
 
-def test_production_wants_to_be_told_where_tables_are_if_the_store_has_no_place_for_them() -> None:
+def test_production_requires_a_database_if_the_store_cannot_hold_tables() -> None:
     from keystead.kits.membership import KIT as MEMBERSHIP
 
     def lacking(**given: str) -> list[str]:

@@ -77,11 +77,11 @@ async def test_input_that_cannot_become_a_key_or_a_value_is_a_bad_request(http: 
     assert (await http.get("/things/00")).json() == {"thing": None}
 
 
-async def test_a_verb_that_is_called_wrongly_is_a_fault_of_the_program(http: httpx2.AsyncClient) -> None:
+async def test_a_wrong_verb_call_is_a_500(http: httpx2.AsyncClient) -> None:
     assert told(await http.get("/things/misuse")) == (500, "INTERNAL")
 
 
-async def test_what_cannot_be_read_is_a_conflict_and_one_line_in_the_log(
+async def test_unreadable_data_is_a_409_and_one_log_line(
     http: httpx2.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, logger="keystead.schema"):

@@ -74,7 +74,7 @@ def interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("keystead.server.server_worker._leave_interrupts_to_the_parent", lambda: None)
 
 
-async def test_a_store_that_is_away_is_tried_again_until_it_opens() -> None:
+async def test_an_unavailable_store_is_retried_until_it_opens() -> None:
     life = Life(StoreUnavailable("It is away."), StoreUnavailable("It is away."), None)
     assert await life.starts() == "lifespan.startup.complete"
     await asyncio.wait_for(life.open.wait(), 20)
@@ -82,7 +82,7 @@ async def test_a_store_that_is_away_is_tried_again_until_it_opens() -> None:
     assert not life.ended.is_set()
 
 
-async def test_what_trying_again_does_not_mend_is_logged_and_ends_the_worker(
+async def test_a_permanent_error_is_logged_and_ends_the_worker(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("keystead"), "propagate", True)
@@ -96,13 +96,13 @@ async def test_what_trying_again_does_not_mend_is_logged_and_ends_the_worker(
     assert await life.stops() == "lifespan.shutdown.complete"
 
 
-async def test_one_that_cannot_start_at_all_says_so_and_is_not_tried_again() -> None:
+async def test_a_worker_that_cannot_start_is_logged_and_not_retried() -> None:
     life = Life(DoesNotFit("It forgets too soon."))
     assert await life.starts() == "lifespan.startup.failed"
     assert life.tried == 1
 
 
-async def test_kits_are_told_at_once_that_the_process_is_to_stop_and_one_that_fails_holds_up_no_other(
+async def test_kits_are_stopped_immediately_and_one_failure_does_not_block_others(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logging.getLogger("keystead"), "propagate", True)

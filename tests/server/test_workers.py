@@ -34,7 +34,7 @@ def ready(server: Keystead) -> int:
         return 0
 
 
-def test_a_worker_that_is_killed_is_replaced_and_requests_go_on(tmp_path: Path) -> None:
+def test_a_killed_worker_is_replaced_and_requests_continue(tmp_path: Path) -> None:
     with notes_serving(tmp_path, None, "--workers", "2") as server:
         wait_until(lambda: len(workers(server)) == 2, "both workers run")
         before = workers(server)
@@ -66,7 +66,7 @@ def test_workers_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None
         assert list(temporary.iterdir()) == []
 
 
-def test_a_request_under_way_ends_before_the_server_does(tmp_path: Path) -> None:
+def test_a_running_request_finishes_before_shutdown(tmp_path: Path) -> None:
     with notes_serving(tmp_path) as server:
         answers: list[httpx2.Response] = []
         client = httpx2.Client(timeout=300)
@@ -82,7 +82,7 @@ def test_a_request_under_way_ends_before_the_server_does(tmp_path: Path) -> None
         client.close()
 
 
-def test_a_request_that_does_not_end_is_not_waited_for_beyond_the_limit(tmp_path: Path) -> None:
+def test_shutdown_does_not_wait_for_a_request_beyond_the_limit(tmp_path: Path) -> None:
     with notes_serving(tmp_path, None, KEYSTEAD_STOP_TIMEOUT="1s") as server:
 
         def ask() -> None:
@@ -99,7 +99,7 @@ def test_a_request_that_does_not_end_is_not_waited_for_beyond_the_limit(tmp_path
         assert server.said.endswith("Keystead has stopped.\n")
 
 
-def test_ctrl_c_in_a_terminal_reaches_all_processes_and_stops_it_well(tmp_path: Path) -> None:
+def test_ctrl_c_reaches_all_processes_and_stops_cleanly(tmp_path: Path) -> None:
     with notes_serving(tmp_path, None, "--workers", "2") as server:
         wait_until(lambda: len(workers(server)) == 2, "both workers run")
         for pid in workers(server):
@@ -109,7 +109,7 @@ def test_ctrl_c_in_a_terminal_reaches_all_processes_and_stops_it_well(tmp_path: 
         assert server.said.endswith("Keystead has stopped.\n")
 
 
-def test_several_workers_on_memory_are_refused_in_one_sentence(tmp_path: Path) -> None:
+def test_several_workers_on_memory_are_a_one_line_error(tmp_path: Path) -> None:
     result = run_keystead(
         tmp_path, "serve", "--port", str(free_port()), "--store", "memory://", "--workers", "2", "--kits", ""
     )
@@ -118,7 +118,7 @@ def test_several_workers_on_memory_are_refused_in_one_sentence(tmp_path: Path) -
     assert "memory://" in result.stderr
 
 
-def test_a_store_that_hangs_is_503_soon_and_is_used_again_when_it_answers(tmp_path: Path) -> None:
+def test_a_hanging_store_is_a_503_and_is_used_again_when_it_answers(tmp_path: Path) -> None:
     with servers.valkey() as valkey:
         url = f"{valkey.url}?timeout=500ms&connect_timeout=500ms"
         with notes_serving(tmp_path, url) as server:
@@ -142,7 +142,7 @@ def test_a_store_that_hangs_is_503_soon_and_is_used_again_when_it_answers(tmp_pa
             assert httpx2.get(f"{server.url}/api/notes/by-id/a", timeout=300).json() == {"ok": True, "text": "b"}
 
 
-def test_each_role_is_asked_and_the_one_that_is_away_is_named(tmp_path: Path) -> None:
+def test_each_role_is_checked_and_an_unavailable_one_is_named(tmp_path: Path) -> None:
     with servers.valkey() as valkey:
         cache = f"cache={valkey.url}?timeout=500ms&connect_timeout=500ms"
         with notes_serving(tmp_path, None, "--store", "sqlite:///notes.db", "--store", cache) as server:
@@ -162,7 +162,7 @@ def test_each_role_is_asked_and_the_one_that_is_away_is_named(tmp_path: Path) ->
             assert "unavailable" in page
 
 
-def test_a_worker_that_starts_while_the_store_is_away_says_503_and_opens_it_later(tmp_path: Path) -> None:
+def test_a_worker_started_during_an_outage_responds_503_and_opens_the_store_later(tmp_path: Path) -> None:
     with (
         servers.valkey() as valkey,
         notes_serving(tmp_path, f"{valkey.url}?timeout=500ms&connect_timeout=500ms") as server,

@@ -45,7 +45,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_server_does_not_run_what_lies_around(folder: Path) -> None:
+def test_the_server_does_not_import_local_modules_over_the_standard_library(folder: Path) -> None:
     with installed_keystead_serving(folder) as server:
         assert httpx2.get(f"{server.url}/metrics", timeout=300).status_code == 200
         assert server.stop() == 0
@@ -61,12 +61,12 @@ def test_a_kit_in_the_working_directory_is_found_and_replaces_nothing_installed(
 
 
 @pytest.mark.parametrize("target", ["login", "mine:MyKeys"])
-def test_a_command_does_not_run_what_lies_around(folder: Path, target: str) -> None:
+def test_a_command_does_not_import_local_modules_over_the_standard_library(folder: Path, target: str) -> None:
     result = run_installed_keystead(folder, "check", target)
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_doctor_does_not_run_what_lies_around(folder: Path) -> None:
+def test_doctor_does_not_import_local_modules_over_the_standard_library(folder: Path) -> None:
     with installed_keystead_serving(folder) as server:
         assert server.stop() == 0
     result = run_installed_keystead(folder, "doctor")

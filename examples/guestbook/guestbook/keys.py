@@ -11,7 +11,7 @@ class Entry(BaseModel):
 
 
 class GuestbookKeys(Keyspace):
-    """What visitors wrote, for 30 days."""
+    """Guestbook entries of the last 30 days."""
 
-    index = SortedSet("guestbook:entries", str, lifetime=never("entries leave it when they expire"), doc="ids by time")
+    index = SortedSet("guestbook:entries", str, lifetime=never("expired entries are pruned"), doc="ids by time")
     entry = Value("guestbook:entry:{id}", Entry, lifetime=after("30d"), listed_in=index, doc="one entry")

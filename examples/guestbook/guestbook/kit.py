@@ -1,4 +1,4 @@
-"""The kit: settings, routes, and what the server has to know of it."""
+"""The kit: settings, routes and `KIT`."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ from keystead.parts.schedule import Job
 class GuestbookSettings(BaseModel):
     """`[guestbook]` in keystead.toml, or `KEYSTEAD_GUESTBOOK__PAGE_SIZE` in the environment."""
 
-    page_size: int = Field(20, ge=1, le=100, description="How many entries a page shows.")
+    page_size: int = Field(20, ge=1, le=100, description="The number of entries on a page.")
 
 
 class Sign(BaseModel):
@@ -26,34 +26,34 @@ class Sign(BaseModel):
     text: str = Field(min_length=1, max_length=500)
 
 
-Serving = Annotated[Guestbook, Depends(service_of("guestbook"))]
+Service = Annotated[Guestbook, Depends(service_of("guestbook"))]
 
 
-async def entries(guestbook: Serving) -> list[Entry]:
+async def entries(guestbook: Service) -> list[Entry]:
     return await guestbook.entries()
 
 
-async def sign(guestbook: Serving, body: Sign) -> Entry:
+async def sign(guestbook: Service, body: Sign) -> Entry:
     await guestbook.sign(body.name, body.text)
     return Entry(name=body.name, text=body.text)
 
 
-async def days(guestbook: Serving) -> dict[str, int]:
+async def days(guestbook: Service) -> dict[str, int]:
     return await guestbook.days()
 
 
-async def page(request: Request, guestbook: Serving) -> HTMLResponse:
+async def page(request: Request, guestbook: Service) -> HTMLResponse:
     site: Site = request.app.state.site
     return HTMLResponse(site.render("guestbook/guestbook.html", entries=await guestbook.entries(), header=""))
 
 
 def router() -> APIRouter:
-    made = APIRouter(tags=["guestbook"])
-    made.add_api_route("/api/guestbook", entries, methods=["GET"], summary="The latest entries")
-    made.add_api_route("/api/guestbook", sign, methods=["POST"], summary="Sign the guestbook")
-    made.add_api_route("/api/guestbook/days", days, methods=["GET"], summary="Entries by day")
-    made.add_api_route("/guestbook", page, methods=["GET"], include_in_schema=False)
-    return made
+    routes = APIRouter(tags=["guestbook"])
+    routes.add_api_route("/api/guestbook", entries, methods=["GET"], summary="The latest entries")
+    routes.add_api_route("/api/guestbook", sign, methods=["POST"], summary="Sign the guestbook")
+    routes.add_api_route("/api/guestbook/days", days, methods=["GET"], summary="Entries by day")
+    routes.add_api_route("/guestbook", page, methods=["GET"], include_in_schema=False)
+    return routes
 
 
 @asynccontextmanager
@@ -63,7 +63,7 @@ async def open_guestbook(keys: GuestbookKeys, settings: GuestbookSettings, site:
 
 KIT = Kit(
     name="guestbook",
-    doc="A guestbook: what visitors wrote in the last 30 days.",
+    doc="A guestbook with the entries of the last 30 days.",
     keyspace=GuestbookKeys,
     settings=GuestbookSettings,
     router=router,

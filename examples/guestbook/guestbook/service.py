@@ -1,4 +1,4 @@
-"""What can be done with the guestbook. It knows no HTTP."""
+"""The operations of the guestbook, without HTTP."""
 
 from datetime import UTC, datetime
 from secrets import token_hex
@@ -25,19 +25,19 @@ class Guestbook:
         await self._tables.write(lambda connection: _count(connection, self._today()))
 
     async def entries(self) -> list[Entry]:
-        """The latest entries, newest first. Those that have expired are not among them."""
+        """The latest entries, newest first, without expired ones."""
         ids = (await self._keys.index().live())[-self._page_size :]
         found = [await self._keys.entry(id).get() for id in reversed(ids)]
         return [entry for entry in found if entry is not None]
 
     async def days(self) -> dict[str, int]:
-        """How many entries each day had."""
+        """The number of entries of each day."""
         return await self._tables.read(
             lambda connection: {row.day: row.entries for row in connection.execute(select(DAYS))}
         )
 
     async def prune(self, run: Run) -> dict[str, int | str]:
-        """The job: take expired entries out of the index."""
+        """The job: remove expired entries from the index."""
         return {"listed": len(await self._keys.index().live())}
 
     def _today(self) -> str:
@@ -45,6 +45,6 @@ class Guestbook:
 
 
 def _count(connection: Connection, day: str) -> None:
-    # Two visitors may be the first of a day at once: one makes the row, and the other waits for it.
+    # Two visitors may be the first of a day at once: one creates the row, and the other waits for it.
     row = locked_row(connection, select(DAYS).where(DAYS.c.day == day), DAYS, {"day": day, "entries": 0})
     connection.execute(update(DAYS).where(DAYS.c.day == day).values(entries=row.entries + 1))

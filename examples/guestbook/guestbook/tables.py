@@ -1,4 +1,4 @@
-"""The table of the guestbook: how many entries there were on each day."""
+"""The table of the guestbook: the number of entries of each day."""
 
 from sqlalchemy import BigInteger, Column, MetaData
 
@@ -10,4 +10,4 @@ DAYS = table(
     Column("day", Name(10), primary_key=True),
     Column("entries", BigInteger, nullable=False),
 )
-GUESTBOOK_TABLES = TableSet("guestbook", (TableChange(1, "makes the table of days", create(DAYS)),))
+GUESTBOOK_TABLES = TableSet("guestbook", (TableChange(1, "creates the table of days", create(DAYS)),))
