@@ -108,7 +108,7 @@ def test_a_partly_configured_kit_stops_startup_with_the_missing_settings(
     assert [one.partition(":")[0] for one in raised.value.sentences] == lacking
 
 
-def test_the_command_names_the_missing_extra_and_exits(tmp_path: Path) -> None:
+def test_serve_lists_the_missing_settings_and_exits(tmp_path: Path) -> None:
     settings = {"KEYSTEAD_SEAL_KEYS": new_seal_key(), "PATREON_CLIENT_ID": "x", "KEYSTEAD_KITS": "membership,widgets"}
     result = run_keystead(tmp_path, "serve", *PRODUCTION, **settings)
     assert result.returncode == 2

@@ -71,7 +71,7 @@ class Life:
 @pytest.fixture(autouse=True)
 def interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker leaves Ctrl-C to its parent; the process of these tests does not."""
-    monkeypatch.setattr("keystead.server.server_worker._leave_interrupts_to_the_parent", lambda: None)
+    monkeypatch.setattr("keystead.server.server_worker._ignore_interrupts", lambda: None)
 
 
 async def test_an_unavailable_store_is_retried_until_it_opens() -> None:

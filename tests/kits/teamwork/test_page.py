@@ -15,7 +15,7 @@ from keystead.kits.kit import Kit
 from keystead.kits.language import language_of
 from keystead.kits.teamwork import KIT, UserSession, teamwork_kit
 from keystead.server import Settings, create_app
-from keystead.server.kit_loading import refuse_missing
+from keystead.server.kit_loading import require_settings
 from keystead.server.settings_errors import MissingSettings
 from tests.parts.sessions.conftest import Clock
 
@@ -136,8 +136,8 @@ async def test_nobody_signs_in_as_whom_they_like_where_others_reach_the_server(t
 def test_production_needs_the_keys_that_seal_since_tokens_are_signed_with_what_comes_of_them() -> None:
     settings = Settings(mode="production", store="sqlite:///office.db", public_url="https://office.example.com")
     with pytest.raises(MissingSettings, match=r"seal_keys: .*keystead secrets new"):
-        refuse_missing(settings, [KIT])
-    refuse_missing(settings.model_copy(update={"seal_keys": SecretStr(RING)}), [KIT])
+        require_settings(settings, [KIT])
+    require_settings(settings.model_copy(update={"seal_keys": SecretStr(RING)}), [KIT])
 
 
 async def test_a_page_of_another_site_signs_nobody_in() -> None:
