@@ -79,9 +79,9 @@ def docs(
                 fail("--check compares a folder: add --out FOLDER", USAGE_ERROR)
             _print(named_keyspaces(targets), form, as_json)
             return 0
-        made = _files(keyspaces(targets), form, out)
+        files = _files(keyspaces(targets), form, out)
         again = shlex.join(["keystead", "docs", *(targets or ()), *_options(form), "--out", str(out)])
-        return _compare(made, form, out, again, as_json) if check else _write(made, form, out, as_json)
+        return _compare(files, form, out, again, as_json) if check else _write(files, form, out, as_json)
 
     run(work)
 
@@ -132,37 +132,37 @@ def _place(keyspace: type[Keyspace]) -> str:
     return f"{keyspace.__module__}:{keyspace.__qualname__}"
 
 
-def _find_leftovers(made: Mapping[Path, str], form: DocumentFormat, out: Path) -> list[Path]:
+def _find_leftovers(files: Mapping[Path, str], form: DocumentFormat, out: Path) -> list[Path]:
     """Generated documents in the folder whose keyspace is gone. Hand-written files are not among them."""
     if not out.is_dir():
         return []
-    others = sorted(set(out.glob(f"*{_WRITERS[form].suffix}")) - set(made))
+    others = sorted(set(out.glob(f"*{_WRITERS[form].suffix}")) - set(files))
     return [path for path in others if is_made(written_files.read(path) or "")]
 
 
-def _write(made: Mapping[Path, str], form: DocumentFormat, out: Path, as_json: bool) -> int:
-    changed, left_over = written_files.write(made), _find_leftovers(made, form, out)
+def _write(files: Mapping[Path, str], form: DocumentFormat, out: Path, as_json: bool) -> int:
+    changed, left_over = written_files.write(files), _find_leftovers(files, form, out)
     if as_json:
-        _print_json({"files": _texts(made), "changed": _texts(changed), "left_over": _texts(left_over)})
+        _print_json({"files": _texts(files), "changed": _texts(changed), "left_over": _texts(left_over)})
         return 0
     for path in changed:
         typer.echo(f"wrote {path}")
     _print_leftovers(left_over)
-    typer.echo(f"{len(made)} files in {out}, {len(changed)} changed")
+    typer.echo(f"{len(files)} files in {out}, {len(changed)} changed")
     return 0
 
 
-def _compare(made: Mapping[Path, str], form: DocumentFormat, out: Path, again: str, as_json: bool) -> int:
-    there = {path: written_files.read(path) for path in made}
-    missing = [path for path, text in there.items() if text is None]
-    stale = [path for path, text in there.items() if text is not None and text != made[path]]
-    left_over = _find_leftovers(made, form, out)
+def _compare(files: Mapping[Path, str], form: DocumentFormat, out: Path, again: str, as_json: bool) -> int:
+    current = {path: written_files.read(path) for path in files}
+    missing = [path for path, text in current.items() if text is None]
+    stale = [path for path, text in current.items() if text is not None and text != files[path]]
+    left_over = _find_leftovers(files, form, out)
     if as_json:
         _print_json(
             {"stale": _texts(stale), "missing": _texts(missing), "left_over": _texts(left_over), "command": again}
         )
     else:
-        _print_compared(stale, missing, left_over, out, again, len(made))
+        _print_compared(stale, missing, left_over, out, again, len(files))
     return FAILED if stale or missing or left_over else 0
 
 

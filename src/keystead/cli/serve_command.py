@@ -130,10 +130,10 @@ def _with_secrets(settings: Settings, running: Sequence[Kit], flags: dict[str, A
         return settings
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        made = add_seal_key(path)
+        is_new = add_seal_key(path)
     except OSError as error:
         fail(f"cannot write {path} ({error.strerror or error}); set secrets_file, or KEYSTEAD_SEAL_KEYS.", FAILED)
-    if made:
+    if is_new:
         typer.echo(f"Created a key that seals secrets, in {path}: keep it private, and out of git.")
     return Settings(**flags)
 

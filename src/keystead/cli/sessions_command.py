@@ -112,21 +112,21 @@ def end_sessions(
     async def work() -> int:
         with stop_on_signals(lambda: "stopped; run it again to end the rest") as pause:
             async with _open_sessions(family, store) as (part, lists):
-                there, ended = await _count(part, lists, user, id), 0
-                if there and not dry_run:
-                    if not confirm(f"End {pluralize(there, 'session')} of {whose}?", yes, pause):
+                total, ended = await _count(part, lists, user, id), 0
+                if total and not dry_run:
+                    if not confirm(f"End {pluralize(total, 'session')} of {whose}?", yes, pause):
                         fail("nothing was ended")
-                    ended = await _end(part, user, id, there)
+                    ended = await _end(part, user, id, total)
                     _security.info("sessions ended by an operator", extra={"event": "operator-end", "count": ended})
         if as_json:
-            typer.echo(json.dumps({"user": user, "id": id, "found": there, "ended": ended}, indent=2))
-        elif not there:
+            typer.echo(json.dumps({"user": user, "id": id, "found": total, "ended": ended}, indent=2))
+        elif not total:
             typer.echo(f"{whose} has no such session" if id else f"there are no sessions of {whose}")
         elif dry_run:
-            typer.echo(f"would end {pluralize(there, 'session')} of {whose}")
+            typer.echo(f"would end {pluralize(total, 'session')} of {whose}")
         else:
             typer.echo(f"ended {pluralize(ended, 'session')} of {whose}")
-        return 0 if there else 1
+        return 0 if total else 1
 
     run(work)
 
@@ -145,7 +145,7 @@ async def _print_users(lists: Bound[Any], as_json: bool) -> None:
         typer.echo("there are no sessions")
 
 
-async def _end(part: Sessions[Any], user: str | None, id: str | None, there: int) -> int:
+async def _end(part: Sessions[Any], user: str | None, id: str | None, total: int) -> int:
     act = operator()
     if user is not None:
         return int(await part.revoke_id(user, id, act)) if id is not None else await part.revoke_all(user, act)
@@ -153,7 +153,7 @@ async def _end(part: Sessions[Any], user: str | None, id: str | None, there: int
     with progress("ending sessions") as show:
         async for _, count in part.revoke_everyone(act):
             ended += count
-            show(ended, max(there, ended), "")
+            show(ended, max(total, ended), "")
     return ended
 
 

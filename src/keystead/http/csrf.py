@@ -34,14 +34,14 @@ def csrf_cookie(secure: bool) -> Cookie:
     return Cookie(FIELD, secure)
 
 
-def csrf_token(kept: str | None) -> str:
+def csrf_token(stored: str | None) -> str:
     """The token of the cookie; a new one if it is missing or malformed."""
-    return kept if kept is not None and _TOKEN.fullmatch(kept) else secrets.token_urlsafe(32)
+    return stored if stored is not None and _TOKEN.fullmatch(stored) else secrets.token_urlsafe(32)
 
 
-def is_csrf_token(given: str | None, kept: str | None) -> bool:
+def is_csrf_token(given: str | None, stored: str | None) -> bool:
     """Whether the token of the request equals that of the cookie. Constant-time comparison."""
-    return given is not None and kept is not None and _TOKEN.fullmatch(given) is not None and same(given, kept)
+    return given is not None and stored is not None and _TOKEN.fullmatch(given) is not None and same(given, stored)
 
 
 def page_origin(headers: Headers) -> str | None:

@@ -143,10 +143,10 @@ class SessionMiddleware:
         rules.refuse_cross_site(headers, (own, *self._trusted_origins), development=self._development)
         if scope["type"] == "websocket":  # a page cannot send a header with it
             return
-        kept, given = cookie.read(cookies), headers.get(rules.HEADER)
-        if given is None and rules.is_csrf_token(kept, kept):  # without a cookie, the body need not be read
+        stored, given = cookie.read(cookies), headers.get(rules.HEADER)
+        if given is None and rules.is_csrf_token(stored, stored):  # without a cookie, the body need not be read
             given = await body.find(headers.get("content-type", ""), self._csrf_body_max_bytes)
-        if not rules.is_csrf_token(given, kept):
+        if not rules.is_csrf_token(given, stored):
             raise rules.csrf_refusal(cookie if self._development else None) if not body.is_cut else _body_too_large()
 
 
