@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from keystead.cli.flags import Command, CommandGroup
+from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import Json, Stores, check_roles, open_keyspaces, open_stores, run
 from keystead.kits.sessiondata import SessionDataKeys
 from keystead.parts.apikeys import ApiKeys, id_of
@@ -46,7 +46,7 @@ def issue_key(
             issued = await _part(SessionDataKeys(stores["default"], **others)).issue(user, name)
         _security.info("API key issued by an operator", extra={"event": "apikey-issued", "id": issued.id})
         if as_json:
-            typer.echo(json.dumps(issued._asdict(), indent=2))
+            print_json(issued._asdict())
         else:
             typer.echo(issued.token)
             typer.echo(f"It is shown only once. To revoke it: keystead apikeys revoke {issued.id}", err=True)
@@ -68,7 +68,7 @@ def list_keys(store: Stores = None, as_json: Json = False) -> None:
         async with _open_keys(store) as part:
             found = await part.list()
         if as_json:
-            typer.echo(json.dumps([asdict(one) for one in found], indent=2, ensure_ascii=False))
+            print_json([asdict(one) for one in found])
         elif not found:
             typer.echo("there are no API keys")
         else:

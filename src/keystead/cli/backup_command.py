@@ -12,17 +12,15 @@ import typer
 from keystead import connect
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize
+from keystead.cli.formatting import pluralize, print_json
 from keystead.cli.interrupts import stop_on_signals
-from keystead.cli.keyspace_arguments import Json, run
+from keystead.cli.keyspace_arguments import Json, require_database, run
 from keystead.cli.priority import lower_priority
 from keystead.cli.transfers import (
     Display,
     Match,
     StoreUrl,
-    print_json,
     print_problem,
-    require_database,
     store_url,
     with_timeout,
 )

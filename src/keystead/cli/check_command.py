@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from keystead.cli.exit import FAILED
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize
+from keystead.cli.formatting import pluralize, print_json
 from keystead.cli.keyspace_arguments import NAMED, Json, Targets, keyspaces, open_stores, run, source_location
 from keystead.errors import BadDeclaration
 from keystead.schema import Keyspace
@@ -114,7 +113,7 @@ def _print_json(
         "findings": [finding.as_json() for finding in findings],
         "procedures": [asdict(one) for one in procedures],
     }
-    typer.echo(json.dumps(report, indent=2, ensure_ascii=False))
+    print_json(report)
 
 
 def _print(declared: Sequence[type[Keyspace]], findings: Sequence[Finding], procedures: Sequence[_Procedure]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize
+from keystead.cli.formatting import pluralize, print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, Keys, Stores, find_family, keyspaces, open_keyspaces, run
 from keystead.errors import BadKey
@@ -75,7 +74,7 @@ def delete(
                 else:
                     fail("nothing was deleted")
         if as_json:
-            typer.echo(json.dumps(_as_json(key.key, plan, existed, deleted), indent=2, ensure_ascii=False))
+            print_json(_as_json(key.key, plan, existed, deleted))
         elif not existed:
             typer.echo(f"there is no {key.key}", err=True)
         elif deleted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -14,6 +13,7 @@ import typer
 from keystead.cli import written_files
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
+from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import NAMED, Json, Targets, keyspaces, named_keyspaces, run
 from keystead.schema import Keyspace
 from keystead.schema.docs import document, html, html_index, in_words, is_made, markdown, markdown_index
@@ -92,7 +92,7 @@ def _options(form: DocumentFormat) -> list[str]:
 
 def _print(found: Sequence[type[Keyspace]], form: DocumentFormat, as_json: bool) -> None:
     if as_json:
-        _print_json([document(one).as_json() for one in found])
+        print_json([document(one).as_json() for one in found])
     elif len(found) == 1:
         typer.echo(_WRITERS[form].page(found[0]), nl=False)
     else:
@@ -143,7 +143,7 @@ def _find_leftovers(files: Mapping[Path, str], form: DocumentFormat, out: Path) 
 def _write(files: Mapping[Path, str], form: DocumentFormat, out: Path, as_json: bool) -> int:
     changed, left_over = written_files.write(files), _find_leftovers(files, form, out)
     if as_json:
-        _print_json({"files": _texts(files), "changed": _texts(changed), "left_over": _texts(left_over)})
+        print_json({"files": _texts(files), "changed": _texts(changed), "left_over": _texts(left_over)})
         return 0
     for path in changed:
         typer.echo(f"wrote {path}")
@@ -158,7 +158,7 @@ def _compare(files: Mapping[Path, str], form: DocumentFormat, out: Path, again: 
     stale = [path for path, text in current.items() if text is not None and text != files[path]]
     left_over = _find_leftovers(files, form, out)
     if as_json:
-        _print_json(
+        print_json(
             {"stale": _texts(stale), "missing": _texts(missing), "left_over": _texts(left_over), "command": again}
         )
     else:
@@ -187,7 +187,3 @@ def _print_leftovers(paths: Sequence[Path]) -> None:
 
 def _texts(paths: Any) -> list[str]:
     return [str(path) for path in paths]
-
-
-def _print_json(data: object) -> None:
-    typer.echo(json.dumps(data, indent=2, ensure_ascii=False))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -17,7 +16,7 @@ from rich.text import Text
 from keystead.cli.confirmation import confirm
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize
+from keystead.cli.formatting import pluralize, print_json
 from keystead.cli.interrupts import PauseSignals, stop_on_signals
 from keystead.cli.keyspace_arguments import (
     Json,
@@ -129,7 +128,7 @@ def doctor(
                             **options,
                         )
         if as_json:
-            typer.echo(json.dumps(report.as_json() | plan, indent=2, ensure_ascii=False))
+            print_json(report.as_json() | plan)
         else:
             _print(report, fix)
         return FAILED if report.left else 0
@@ -243,7 +242,7 @@ async def _restore(key: str, stores: Sequence[str] | None, as_json: bool) -> int
         else:
             fail(f"no key {key!r} was set aside in the last {KEPT}")
     if as_json:
-        typer.echo(json.dumps({"restored": copy.key, "kind": copy.kind, "store": one.url}, ensure_ascii=False))
+        print_json({"restored": copy.key, "kind": copy.kind, "store": one.url})
     else:
         typer.echo(f"restored {copy.key} in {one.url}, unchanged. The doctor may find it again.")
     return 0

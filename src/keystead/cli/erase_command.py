@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +13,7 @@ import typer
 from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.delete_command import DryRun, Yes
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
-from keystead.cli.formatting import pluralize
+from keystead.cli.formatting import pluralize, print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, Keys, Stores, keyspaces, open_keyspaces, run
 from keystead.cli.operator import audit_of, operator
@@ -80,7 +79,7 @@ def erase(
                     erased, deleted = await _erase_all(bound_keys, tables, subjects, plan)
         if as_json:
             result = {**_as_json(plan, erased), "known_as": subjects[1:], "rows": rows, "erased_rows": deleted}
-            typer.echo(json.dumps(result, indent=2, ensure_ascii=False))
+            print_json(result)
         elif erased is not None:
             _print_erased(erased, deleted or {})
         return FAILED if plan.notes or (erased is not None and erased.left) else 0

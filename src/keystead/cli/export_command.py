@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from keystead.cli import written_files
+from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import Json, Targets, named_keyspaces, run
 from keystead.schema import Keyspace
 from keystead.schema.export import json_schema, typescript
@@ -65,7 +66,7 @@ def export(
         if out is not None:
             _write(text, out, as_json)
         elif as_json and form is not ExportFormat.JSON_SCHEMA:
-            typer.echo(json.dumps({form.value: text}, indent=2, ensure_ascii=False))
+            print_json({form.value: text})
         else:
             typer.echo(text, nl=False)
         return 0
@@ -76,6 +77,6 @@ def export(
 def _write(text: str, out: Path, as_json: bool) -> None:
     changed = bool(written_files.write({out: text}))
     if as_json:
-        typer.echo(json.dumps({"file": str(out), "changed": changed}, indent=2))
+        print_json({"file": str(out), "changed": changed})
     else:
         typer.echo(f"wrote {out}" if changed else f"{out} is up to date")

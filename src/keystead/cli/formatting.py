@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+import typer
+
 
 def pluralize(count: int, one: str, many: str = "") -> str:
     """`1 key`, `1,000 keys`"""
@@ -11,5 +13,9 @@ def pluralize(count: int, one: str, many: str = "") -> str:
 
 def json_text(data: Any, indent: int | None = None) -> str:
     """JSON with terminal control characters escaped, because people read it too."""
-    text = json.dumps(data, indent=indent, ensure_ascii=False)
+    text = json.dumps(data, indent=indent, ensure_ascii=False, default=str)
     return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
+def print_json(data: Any) -> None:
+    typer.echo(json_text(data, indent=2))

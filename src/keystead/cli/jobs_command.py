@@ -15,15 +15,14 @@ from rich.text import Text
 
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import Command, CommandGroup
-from keystead.cli.formatting import json_text, pluralize
+from keystead.cli.formatting import pluralize, print_json
 from keystead.cli.interrupts import stop_on_signals
-from keystead.cli.keyspace_arguments import Json, Stores, check_stores, run, store_urls
+from keystead.cli.keyspace_arguments import Json, Stores, check_stores, run, settings_for
 from keystead.errors import shown
 from keystead.parts.sanitize import visible
 from keystead.parts.schedule import Busy, Job, JobNow, RunEntry, Schedule, ScheduleKeys
 from keystead.schema.doctor.deadlines import roughly
 from keystead.schema.times import moment
-from keystead.server import Settings
 
 _KITS_HELP = """The kits whose jobs to use, separated by commas; one of your own as myapp.kit:KIT.
 [dim]\\[env: KEYSTEAD_KITS; default: all that have routes][/dim]"""
@@ -59,7 +58,7 @@ def list_jobs(store: Stores = None, kits: Kits = None, as_json: Json = False) ->
         async with _open_schedule(store, kits) as (schedule, _):
             found = await schedule.list()
         if as_json:
-            _print_json([_job_as_json(one) for one in found])
+            print_json([_job_as_json(one) for one in found])
         elif found:
             _print(_job_table(found))
         else:
@@ -94,7 +93,7 @@ def history(
             found = [(one, entry) for one in wanted for entry in await schedule.history(one, limit)]
         found.sort(key=lambda pair: pair[1].began_ms, reverse=True)
         if as_json:
-            _print_json([{"job": one, **_entry_as_json(entry)} for one, entry in found])
+            print_json([{"job": one, **_entry_as_json(entry)} for one, entry in found])
         elif found:
             _print(_history_table(found))
         else:
@@ -127,7 +126,7 @@ def run_job(
         if isinstance(outcome, Busy):
             _fail_busy(name, outcome, as_json)
         if as_json:
-            _print_json({"job": name, **_entry_as_json(outcome)})
+            print_json({"job": name, **_entry_as_json(outcome)})
         else:
             typer.echo(f"{name}: {_in_one_line(outcome)}")
         return 0 if outcome.outcome == "done" else FAILED
@@ -143,7 +142,7 @@ async def _open_schedule(stores: Sequence[str] | None, kits: str | None) -> Asyn
     from keystead.server.kit_loading import load_kits, open_kit_tables, open_kits, open_stores, split_kits
     from keystead.server.scheduled_jobs import jobs_of, kits_with_jobs, schedule_keys
 
-    settings = Settings(**_flags(stores, kits))
+    settings = settings_for(stores, kits=kits)
     running, _ = split_kits(settings, load_kits(settings))
     check_stores(stores, [ScheduleKeys, *(kit.keyspace for kit in running)])
     site, running = site_of(settings), kits_with_jobs(running)
@@ -156,14 +155,6 @@ async def _open_schedule(stores: Sequence[str] | None, kits: str | None) -> Asyn
         yield Schedule(schedule_keys(by_role, site.now_ms), found), [job.name for job in found]
 
 
-def _flags(stores: Sequence[str] | None, kits: str | None) -> dict[str, Any]:
-    flags: dict[str, Any] = {"kits": kits}
-    if stores:
-        urls = store_urls(stores)
-        flags |= {"store": urls.pop("default"), "stores": urls or None}
-    return flags
-
-
 def _check_name(name: str, names: Sequence[str]) -> str:
     if name not in names:
         fail(f"there is no job {name!r}; the jobs are: {', '.join(names) or 'none'}", USAGE_ERROR)
@@ -172,7 +163,7 @@ def _check_name(name: str, names: Sequence[str]) -> str:
 
 def _fail_busy(name: str, busy: Busy, as_json: bool) -> NoReturn:
     if as_json:
-        _print_json({"job": name, "running": _busy_as_json(busy)})
+        print_json({"job": name, "running": _busy_as_json(busy)})
         raise typer.Exit(FAILED)
     since = "" if busy.since_ms is None else f", since {_utc(busy.since_ms)}"
     fail(f"{name} is already running{since}, in {shown(busy.by)}; nothing was started")
@@ -263,10 +254,6 @@ def _local(job: Job, ms: int) -> str:
 
 
 # --- for programs ------------------------------------------------------------------------------------------
-
-
-def _print_json(data: object) -> None:
-    typer.echo(json_text(data, indent=2))
 
 
 def _iso(ms: int) -> str:

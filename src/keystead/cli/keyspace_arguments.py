@@ -175,6 +175,14 @@ def store_urls(stores: Sequence[str] | None) -> dict[str, str]:
     return urls
 
 
+def settings_for(stores: Sequence[str] | None, **flags: Any) -> Settings:
+    """The settings, with these stores in place of the configured ones."""
+    if stores:
+        urls = store_urls(stores)
+        flags |= {"store": urls.pop("default"), "stores": urls or None}
+    return Settings(**flags)
+
+
 def _urls_of(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]] | None) -> dict[str, str]:
     """URLs by role. Without explicit stores, only the roles that these keyspaces use."""
     urls = store_urls(stores)
@@ -204,13 +212,18 @@ def is_missing(url: str) -> bool:
     return url.startswith("sqlite:///") and not Path(path).exists()
 
 
+def require_database(url: str, advice: str = "name another with --store URL") -> None:
+    """Exit with code 2 if a database file to read does not exist: it was mistyped."""
+    if is_missing(url):
+        path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
+        fail(f"there is no database {path}; {advice}", USAGE_ERROR)
+
+
 def check_stores(stores: Sequence[str] | None, classes: Sequence[type[Keyspace]]) -> None:
     """Exit with code 2 for a missing database file or an unknown role: in a command that reads, both are typos."""
     urls = _urls_of(stores, classes)
     for url in urls.values():
-        if is_missing(url):
-            path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
-            fail(f"there is no database {path}; name another with --store URL", USAGE_ERROR)
+        require_database(url)
     check_roles(stores, classes)
 
 

@@ -15,8 +15,8 @@ import typer
 
 from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import Command, CommandGroup
-from keystead.cli.formatting import json_text
-from keystead.cli.keyspace_arguments import Json, Stores, check_stores, run, store_urls
+from keystead.cli.formatting import print_json
+from keystead.cli.keyspace_arguments import Json, Stores, check_stores, run, settings_for
 from keystead.kits import COMMANDS, ROUTED
 from keystead.kits.kit_command import KitCommand, Shown
 from keystead.parts.sanitize import visible
@@ -121,11 +121,7 @@ async def _open_service(name: str, reference: str, stores: Sequence[str] | None)
     from keystead.server.app import site_of
     from keystead.server.kit_loading import has_tables, load_kit, needs_seal, open_kit_tables, open_kits, open_stores
 
-    flags: dict[str, Any] = {}
-    if stores:
-        urls = store_urls(stores)
-        flags = {"store": urls.pop("default"), "stores": urls or None}
-    settings = Settings(**flags)
+    settings = settings_for(stores)
     kits = [load_kit(reference)]
     check_stores(stores, kits[0].keyspaces)
     if needs_seal(kits) and settings.ring is None:
@@ -146,7 +142,7 @@ async def _open_service(name: str, reference: str, stores: Sequence[str] | None)
 
 def _print(shown: Shown, as_json: bool) -> None:
     if as_json:
-        typer.echo(json_text(shown.data, indent=2))
+        print_json(shown.data)
         return
     for line in shown.text.splitlines():
         typer.echo(visible(line, _LONGEST_LINE))

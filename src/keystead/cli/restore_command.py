@@ -12,9 +12,9 @@ from keystead import connect
 from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize
+from keystead.cli.formatting import pluralize, print_json
 from keystead.cli.interrupts import stop_on_signals
-from keystead.cli.keyspace_arguments import Json, is_missing, run
+from keystead.cli.keyspace_arguments import Json, is_missing, require_database, run
 from keystead.cli.priority import lower_priority
 from keystead.cli.private_files import private_files
 from keystead.cli.transfers import (
@@ -22,8 +22,6 @@ from keystead.cli.transfers import (
     StoreUrl,
     Yes,
     print_counts,
-    print_json,
-    require_database,
     store_url,
     with_timeout,
 )

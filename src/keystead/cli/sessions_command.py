@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -15,7 +14,7 @@ from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.delete_command import DryRun, Yes
 from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import Command, CommandGroup
-from keystead.cli.formatting import pluralize
+from keystead.cli.formatting import pluralize, print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, Stores, named_keyspaces, open_keyspaces, run
 from keystead.cli.operator import audit_of, operator
@@ -67,7 +66,7 @@ def list_sessions(
                 return 0
             found = await part.list_for(user)
         if as_json:
-            typer.echo(json.dumps([_as_json(one) for one in found], indent=2))
+            print_json([_as_json(one) for one in found])
         elif not found:
             typer.echo(f"{user} has no sessions; `keystead sessions list` lists the users who have")
         else:
@@ -119,7 +118,7 @@ def end_sessions(
                     ended = await _end(part, user, id, total)
                     _security.info("sessions ended by an operator", extra={"event": "operator-end", "count": ended})
         if as_json:
-            typer.echo(json.dumps({"user": user, "id": id, "found": total, "ended": ended}, indent=2))
+            print_json({"user": user, "id": id, "found": total, "ended": ended})
         elif not total:
             typer.echo(f"{whose} has no such session" if id else f"there are no sessions of {whose}")
         elif dry_run:
@@ -140,7 +139,7 @@ async def _print_users(lists: Bound[Any], as_json: bool) -> None:
         if not as_json:
             typer.echo(f"{user}  {pluralize(count, 'session')}")
     if as_json:
-        typer.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        print_json(found)
     elif not found:
         typer.echo("there are no sessions")
 

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from keystead.cli.delete_command import key_of, values_of
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
-from keystead.cli.formatting import pluralize
+from keystead.cli.formatting import pluralize, print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import (
     Json,
@@ -98,7 +98,7 @@ def show(
                 known = other_keyspaces(classes) if wanted is None else ()
                 found = await survey(bound_keys, wanted, samples, known=known, on_progress=on_progress)
         if as_json:
-            typer.echo(json.dumps(found.as_json(), indent=2, ensure_ascii=False, default=str))
+            print_json(found.as_json())
         else:
             _print(found, wanted is not None)
         return 0
@@ -124,7 +124,7 @@ def _show_one(
                 exists = bool(await key.exists())
         if as_json:
             listed = [asdict(step) for step in _listings(plan)]
-            typer.echo(json.dumps(found.as_json() | {"listed": listed}, indent=2, ensure_ascii=False, default=str))
+            print_json(found.as_json() | {"listed": listed})
         else:
             _print_one(found, plan)
         if not exists:

@@ -8,9 +8,8 @@ import typer
 
 from keystead import connect
 from keystead.cli.flags import NO_VALUE, Command, CommandGroup
-from keystead.cli.formatting import json_text
+from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import Json, Stores, run, store_urls
-from keystead.server import Settings
 from keystead.stores.database.database_schema import SchemaUpgrade
 from keystead.stores.database.database_store import DatabaseStore
 
@@ -39,16 +38,15 @@ def upgrade_store(store: Stores = None, dry_run: DryRun = False, as_json: Json =
     """
 
     async def work() -> int:
-        urls = store_urls(store) if store else Settings().store_urls
         upgrades: list[dict[str, Any]] = []
-        for url in dict.fromkeys(urls.values()):
+        for url in dict.fromkeys(store_urls(store).values()):
             opened = connect(url)
             plan = await opened.upgrade(dry_run=dry_run) if isinstance(opened, DatabaseStore) else None
             upgrades.append(_as_json(opened.url, plan, done=not dry_run))
             if not as_json:
                 _print_plan(opened.url, plan, dry_run)
         if as_json:
-            typer.echo(json_text(upgrades, indent=2))
+            print_json(upgrades)
         return 0
 
     run(work)

@@ -12,7 +12,7 @@ import typer
 
 from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE, Command, CommandGroup
-from keystead.cli.formatting import json_text
+from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import Json, run, store_urls
 from keystead.kits import KITS, TABLES
 from keystead.parts.tables import Tables, TableSet, TableUpgrade, open_tables, url_beside
@@ -53,7 +53,7 @@ def upgrade_tables(database: Database = None, dry_run: DryRun = False, as_json: 
         opened = open_tables(url, *_sets(TABLES))
         plans = await opened.upgrade(dry_run=dry_run)
         if as_json:
-            typer.echo(json_text([_as_json(opened.url, plan, done=not dry_run) for plan in plans], indent=2))
+            print_json([_as_json(opened.url, plan, done=not dry_run) for plan in plans])
         else:
             _print_plans(opened.url, plans, dry_run)
         return 0

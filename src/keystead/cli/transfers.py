@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Final, Self
 from urllib.parse import parse_qsl
 
 import typer
@@ -14,8 +14,6 @@ from rich.text import Text
 
 from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import json_text
-from keystead.cli.keyspace_arguments import is_missing
 from keystead.cli.progress_bar import Show, progress
 from keystead.server import Settings
 from keystead.stores.transfer.transfer_progress import TransferProgress
@@ -54,16 +52,6 @@ def with_timeout(url: str) -> str:
     if "timeout" in dict(parse_qsl(query, keep_blank_values=True)):
         return url
     return f"{url}{'&' if query else '' if url.endswith('?') else '?'}timeout={_TIMEOUT}"
-
-
-def require_database(url: str, advice: str = "name another with --store URL") -> None:
-    """Exit with code 2 if a database file to read does not exist: it was mistyped."""
-    if is_missing(url):
-        fail(f"there is no database {url.removeprefix('sqlite:///')}; {advice}", USAGE_ERROR)
-
-
-def print_json(data: Mapping[str, Any]) -> None:
-    typer.echo(json_text(data, indent=2))
 
 
 def print_counts(counts: Iterable[tuple[int, str]]) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -58,30 +58,27 @@ class Metrics:
 
     def __init__(self, mode: str) -> None:
         self._registry = CollectorRegistry()
-        self._requests = Counter(*self._arguments_of("keystead_requests_total"), registry=self._registry)
-        self._seconds = Histogram(
-            *self._arguments_of("keystead_request_seconds"), registry=self._registry, buckets=_SECONDS
-        )
-        self._in_flight = Gauge(
-            *self._arguments_of("keystead_requests_in_flight"), registry=self._registry, multiprocess_mode="livesum"
-        )
-        self._calls = Counter(*self._arguments_of("keystead_store_calls_total"), registry=self._registry)
-        self._call_seconds = Histogram(
-            *self._arguments_of("keystead_store_call_seconds"), registry=self._registry, buckets=_SECONDS
-        )
+        self._requests = self._counter("keystead_requests_total")
+        self._seconds = self._histogram("keystead_request_seconds")
+        self._in_flight = self._gauge("keystead_requests_in_flight", "livesum")
+        self._calls = self._counter("keystead_store_calls_total")
+        self._call_seconds = self._histogram("keystead_store_call_seconds")
         self._by_family: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
-        self._events = Counter(*self._arguments_of("keystead_kit_events_total"), registry=self._registry)
-        self._runs = Counter(*self._arguments_of("keystead_job_runs_total"), registry=self._registry)
-        info = Gauge(*self._arguments_of("keystead_info"), registry=self._registry, multiprocess_mode="max")
-        info.labels(keystead.__version__, mode).set(1)
+        self._events = self._counter("keystead_kit_events_total")
+        self._runs = self._counter("keystead_job_runs_total")
+        self._gauge("keystead_info", "max").labels(keystead.__version__, mode).set(1)
         self._folder = os.environ.get(FOLDER_VARIABLE)
         if self._folder and os.name == "posix":
             _forget_dead_workers(Path(self._folder))
 
-    @staticmethod
-    def _arguments_of(name: str) -> tuple[str, str, tuple[str, ...]]:
-        _, labels, doc = METRICS[name]
-        return name, doc, labels
+    def _counter(self, name: str) -> Counter:
+        return Counter(*_arguments_of(name), registry=self._registry)
+
+    def _histogram(self, name: str) -> Histogram:
+        return Histogram(*_arguments_of(name), registry=self._registry, buckets=_SECONDS)
+
+    def _gauge(self, name: str, mode: Literal["livesum", "max"]) -> Gauge:
+        return Gauge(*_arguments_of(name), registry=self._registry, multiprocess_mode=mode)
 
     def began(self) -> None:
         self._in_flight.inc()
@@ -113,6 +110,11 @@ class Metrics:
         together = CollectorRegistry()
         multiprocess.MultiProcessCollector(together, self._folder)  # type: ignore[no-untyped-call]
         return generate_latest(together)
+
+
+def _arguments_of(name: str) -> tuple[str, str, tuple[str, ...]]:
+    _, labels, doc = METRICS[name]
+    return name, doc, labels
 
 
 def _forget_dead_workers(folder: Path) -> None:
