@@ -1,4 +1,4 @@
-"""What the tests of the commands share."""
+"""Fixtures for the tests of commands."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,5 +26,5 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def full(program: Program) -> dict[bytes, Any]:
-    """The store of the program, with some of everything in it."""
+    """The store of the program, with keys of all kinds."""
     return fill(program.url)

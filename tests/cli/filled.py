@@ -1,4 +1,4 @@
-"""Stores full of everything, and what is in them; for commands that move all of it."""
+"""Stores with keys of all kinds, for commands that move them."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ MANY = 4_000
 
 
 class Process(Protocol):
-    """A command that runs, by whichever way it was started."""
+    """A running command."""
 
     def poll(self) -> int | None: ...
 
@@ -29,7 +29,7 @@ def held(url: str) -> dict[bytes, Any]:
 
 
 def fill(url: str, keys: int = 0, size: int = 1_500) -> dict[bytes, Any]:
-    """Some of everything, and so many sessions of this size that do not compress; returns what is there then."""
+    """Write keys of all kinds, and this many incompressible sessions of this size. Returns all contents."""
 
     async def write() -> dict[bytes, Any]:
         async with connect(url) as store:
@@ -48,12 +48,12 @@ def fill(url: str, keys: int = 0, size: int = 1_500) -> dict[bytes, Any]:
 
 
 def other(program: Program) -> str:
-    """A database that is not there yet."""
+    """A database that does not exist yet."""
     return f"sqlite:///{program.folder}/other.db"
 
 
 def restores(url: str, process: Process, *, noted: bool = False) -> None:
-    """Wait until some keys are in the store, and some are not; `noted`: and a restore has noted them there."""
+    """Wait until some keys are in the store; with `noted`, until the restore has recorded some."""
 
     async def is_on_its_way(store: Store) -> bool:
         [count] = await store.run([("DBSIZE",)])

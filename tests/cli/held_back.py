@@ -1,4 +1,4 @@
-"""A server that stops answering in the midst of a command, whoever is faster: a proxy counts the bytes."""
+"""A server that stops answering during a command, after a number of bytes counted by a proxy."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ IMPATIENT = "?timeout=1s&connect_timeout=500ms"  # one behind it gives up
 
 
 class HeldBack:
-    """The server of a URL through a proxy, in a thread of its own."""
+    """A server behind a proxy, which runs in a thread."""
 
     def __init__(self, proxy: Proxy, loop: asyncio.AbstractEventLoop) -> None:
         self._proxy = proxy

@@ -1,4 +1,4 @@
-"""A program of a user's own for the tests of commands that work on a store, and the commands run on it."""
+"""A user program for the tests of commands that work on a store."""
 
 import asyncio
 import json
@@ -86,13 +86,13 @@ class Program:
 
 
 def output(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """The JSON that a command printed, and nothing else."""
+    """The JSON output of a command without errors."""
     assert result.stderr == ""
     found: dict[str, Any] = json.loads(result.stdout)
     return found
 
 
-def assert_one_sentence(result: subprocess.CompletedProcess[str], code: int, *said: str) -> None:
+def assert_one_line_error(result: subprocess.CompletedProcess[str], code: int, *said: str) -> None:
     assert result.returncode == code, result
     assert result.stdout == ""
     assert result.stderr.startswith("keystead: ")

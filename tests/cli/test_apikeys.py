@@ -1,4 +1,4 @@
-"""`keystead apikeys` as an operator meets it."""
+"""`keystead apikeys`, end to end."""
 
 from typing import Any
 

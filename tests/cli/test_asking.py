@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: questions, Ctrl-C, narrow windows, odd keys, mistyped stores."""
+"""Commands at a terminal: confirmation, Ctrl-C, narrow windows, odd keys, mistyped stores."""
 
 import os
 import pty
@@ -18,7 +18,7 @@ KEYS = ("--keys", "myapp.keys")
 
 
 class Terminal:
-    """A command at a terminal of its own."""
+    """A command in a pseudo-terminal."""
 
     def __init__(self, program: Program, *arguments: str, columns: int = 80) -> None:
         self._ours, theirs = pty.openpty()

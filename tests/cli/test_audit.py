@@ -1,4 +1,4 @@
-"""`keystead audit` as an operator meets it."""
+"""`keystead audit`, end to end."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ import pytest
 from keystead import Keyspace, Log, Store, connect, never
 from keystead.parts.audit import Audit, AuditEntry
 from tests import forking, servers
-from tests.cli.program import Program, assert_one_sentence
+from tests.cli.program import Program, assert_one_line_error
 from tests.serving import environment
 
 SOURCE = '''
@@ -36,7 +36,7 @@ class PlainKeys(Keyspace):
 
 
 class AuditedKeys(Keyspace):
-    """The same, for the tests themselves."""
+    """The same keyspace, for the tests."""
 
     links = Log("audit:links", AuditEntry, keep=5000, lifetime=never("a test"))
     team = Log("audit:team:{team}", AuditEntry, keep=5000, lifetime=never("a test"))
@@ -210,7 +210,7 @@ def test_without_a_name_it_reads_the_kits(program: Program) -> None:
     ],
 )
 def test_usage_errors_are_one_line(audited: Program, arguments: tuple[str, ...], said: str) -> None:
-    assert_one_sentence(audited.keystead("audit", *arguments), 2, said)
+    assert_one_line_error(audited.keystead("audit", *arguments), 2, said)
 
 
 @contextmanager
@@ -232,7 +232,7 @@ def following(folder: Path, url: str, *arguments: str) -> Iterator[subprocess.Po
 
 
 def line_of(process: subprocess.Popen[str]) -> str:
-    """The next line that it prints. The time limit of the test ends a wait that is in vain."""
+    """The next output line. The time limit of the test ends a wait in vain."""
     assert process.stdout is not None
     return process.stdout.readline()
 

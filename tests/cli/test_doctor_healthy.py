@@ -1,4 +1,4 @@
-"""A store that only the server has written is healthy, whichever kit is named: `doctor --fix` changes nothing in it."""
+"""A store written only by the server is healthy: `doctor --fix` changes nothing, whichever kit is named."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`keystead erase` erases one person: a subject names its identity space, and nobody goes who has the same number."""
+"""`keystead erase` erases only the person of the named identity space, not others with the same number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keystead.kits.teamwork import UserSession
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from keystead.parts.tables import open_tables
-from tests.cli.program import Program, assert_one_sentence, output
+from tests.cli.program import Program, assert_one_line_error, output
 from tests.real_servers import redis_server
 from tests.servers import Server
 
@@ -43,7 +43,7 @@ def settings(request: pytest.FixtureRequest, program: Program) -> dict[str, str]
 
 
 def fill(program: Program, settings: dict[str, str]) -> int:
-    """Each of them; and the number in teamwork of who signs in as 42."""
+    """Write each of them. Returns the teamwork id of the user who signs in as 42."""
 
     async def write() -> int:
         async with open_tables(settings["KEYSTEAD_DATABASE"], MEMBERSHIP_TABLES, TEAMWORK_TABLES) as tables:
@@ -77,9 +77,9 @@ def test_a_bare_number_is_refused_with_the_possible_subjects(program: Program, s
     before = held(program, settings)
     refused = program.keystead("erase", "user:42", "--yes", **settings)
     choices = " or ".join(f"{space}:42" for space in SPACES)
-    assert_one_sentence(refused, 2, "'user:42' names no identity space that is here", f"write {choices}")
+    assert_one_line_error(refused, 2, "'user:42' names no identity space that is here", f"write {choices}")
     for wrong in ("42", "login:", ":42", ""):
-        assert_one_sentence(program.keystead("erase", wrong, "--yes", **settings), 2, choices)
+        assert_one_line_error(program.keystead("erase", wrong, "--yes", **settings), 2, choices)
     assert held(program, settings) == before
 
 
@@ -114,7 +114,7 @@ def test_a_signed_in_user_is_erased_in_teamwork_too(program: Program, settings: 
 def test_an_interrupted_erasure_is_in_the_audit_log(
     program: Program, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Run again it may find nothing to erase, and would not be noted any more."""
+    """A second run may find nothing to erase, and would write no entry."""
     fill(program, settings)
 
     async def interrupted(*_: object, **__: object) -> None:

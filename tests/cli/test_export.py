@@ -1,4 +1,4 @@
-"""`keystead export` as a user meets it: a real process, and a program of the user's own."""
+"""`keystead export`, end to end, on a user program."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""`keystead sessions` as an operator meets it."""
+"""`keystead sessions`, end to end."""
 
 import getpass
 import json
@@ -12,7 +12,7 @@ from keystead.kits.login import LoginKeys, Session
 from keystead.parts.outbox import OutboxKeys
 from keystead.parts.sessions import Gone, Sessions
 from keystead.schema import KeyRing
-from tests.cli.program import SEAL_KEYS, Program, assert_one_sentence, output
+from tests.cli.program import SEAL_KEYS, Program, assert_one_line_error, output
 
 RING = KeyRing.from_text(SEAL_KEYS)
 
@@ -23,7 +23,7 @@ def sessions_of(store: Store) -> Sessions[Session]:
 
 
 def logged_in(program: Program, *users: str) -> list[str]:
-    """The tokens of one session for each of these."""
+    """Sign in each of these users. Returns the tokens."""
 
     async def work(store: Store) -> list[str]:
         part = sessions_of(store)
@@ -39,7 +39,7 @@ def logged_in(program: Program, *users: str) -> list[str]:
 
 
 def ends(program: Program, tokens: list[str]) -> list[str | None]:
-    """For each token: why its session is gone; None: it is alive."""
+    """Why the session of each token is gone; None if it is alive."""
 
     async def work(store: Store) -> list[str | None]:
         found = [await sessions_of(store).read(token) for token in tokens]
@@ -114,11 +114,11 @@ def test_without_sessions_to_end_the_exit_code_is_1(program: Program) -> None:
     ],
 )
 def test_usage_errors_are_one_line(program: Program, arguments: tuple[str, ...], said: str) -> None:
-    assert_one_sentence(keystead(program, *arguments), 2, said)
+    assert_one_line_error(keystead(program, *arguments), 2, said)
 
 
 def noted(program: Program) -> list[dict[str, Any]]:
-    """The entries of the audit log that operators made, as `keystead audit` shows them."""
+    """The audit log entries of operators, from `keystead audit`."""
     found = program.keystead("audit", "login", "--json", KEYSTEAD_SEAL_KEYS=SEAL_KEYS)
     return [one for one in map(json.loads, found.stdout.splitlines()) if one["who"].startswith("operator:")]
 

@@ -1,6 +1,4 @@
-"""`keystead show` and `keystead delete` for whoever runs widgets: what the scripts of the document did, on the store
-that `keystead serve` uses by itself, with no flag but the name of the service.
-"""
+"""`keystead show` and `keystead delete` for operators of widgets, on the default store, with only the name of the service."""
 
 import asyncio
 import json
@@ -21,12 +19,12 @@ SERVICES = {VISIT: "counter", LIKE: "like", RANKING: "ranking", BBS: "bbs"}
 
 
 def keystead(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a command without the keys that seal webhooks: whoever looks and deletes need not have them."""
+    """Run a command without the sealing keys: show and delete do not need them."""
     return forking.run(arguments, folder, environment())
 
 
 async def filled(folder: Path) -> str:
-    """One widget of each service for each of two pages; the id of those of the first."""
+    """Create a widget of each service for two pages. Returns the ids of the first page."""
     async with running(f"sqlite:///{folder}/keystead.db") as site:
         ids: set[str] = set()
         for url in (PAGE, KEPT):
@@ -53,7 +51,7 @@ async def held(folder: Path) -> list[str]:
 
 
 async def _keys(store: Store) -> list[str]:
-    """The keys, but for those of the server itself, and for marks that go by themselves within a minute."""
+    """The keys, without those of the server itself and marks that expire within a minute."""
     keys = [key.decode() async for page in store.scan() for key in page]
     is_mark = re.compile(r"schedule:|widgets:requests:|bbs:[\w-]+:post|ranking:[\w-]+:submit")
     return sorted(key for key in keys if not is_mark.match(key))
@@ -61,7 +59,7 @@ async def _keys(store: Store) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the server ran. Each test deletes another service of the first page."""
+    """The folder of the server. Each test deletes another service of the first page."""
     return tmp_path_factory.mktemp("widgets")
 
 

@@ -1,4 +1,4 @@
-"""A real server whose six kits are used as people use them, so that its store holds what the server itself writes."""
+"""A real server whose six kits were used, so that its store holds what the server writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _APP = "http://127.0.0.1:49152/callback"
 
 @contextmanager
 def used_server(folder: Path, url: str) -> Iterator[Keystead]:
-    """The server, after each of its kits was used. Webhooks and Slack messages wait, because nobody takes them."""
+    """The server, after each of its kits was used. Webhooks and Slack messages stay queued."""
     with keystead_serving(folder, url, **SETTINGS) as server, httpx2.Client(base_url=server.url, timeout=300) as http:
         _use_widgets(http)
         _use_sharing(http)
@@ -65,7 +65,7 @@ def _use_sharing(http: httpx2.Client) -> None:
 
 
 def _log_in(http: httpx2.Client) -> None:
-    """With the demo provider, on two devices; one of them logs out."""
+    """Log in with the demo provider on two devices, and log out on one."""
     for leaves in (True, False):
         with httpx2.Client(base_url=http.base_url, timeout=300) as browser:
             start = browser.get("/api/auth/demo/start?returnTo=/login", headers={"accept": "text/html"})

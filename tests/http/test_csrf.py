@@ -1,4 +1,4 @@
-"""The rules against forged requests: one set of them, for kits, server and middleware."""
+"""The CSRF rules for kits, server and middleware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One application in three frameworks, with the middleware: what the tests serve as `tests.integrations.apps:make`."""
+"""One application in three frameworks, with the middleware, served as `tests.integrations.apps:make`."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ Asked = LitestarRequest[Any, Any, Any]
 
 
 def said(session: Session) -> Answer:
-    """Everything that a handler can read of a session."""
+    """All readable attributes of a session."""
     data = session.data
     return {
         "signed_in": bool(session),
@@ -54,7 +54,7 @@ def said(session: Session) -> Answer:
 
 
 class Gate:
-    """Holds a request in the middle of its handler until the test lets it go on."""
+    """Pauses a request in its handler until the test resumes it."""
 
     def __init__(self) -> None:
         self.waiting = 0
@@ -127,7 +127,7 @@ async def private(session: Session, body: Answer) -> Answer:
 
 
 async def caught(session: Session, body: Answer) -> Answer:
-    """Needs the store, and can do without."""
+    """Uses the store, and handles an outage."""
     try:
         await session.update(theme="dark")
     except Exception as error:
@@ -157,7 +157,7 @@ async def static(request: Request) -> Response:
 
 
 async def cached(request: Request) -> Response:
-    """Says that it may be kept, and with `?csrf` sets a cookie."""
+    """Sets a cacheable Cache-Control, and with `?csrf` a cookie."""
     if "csrf" in request.query_params:
         assert session_of(request, Visit).csrf_token
     return JSONResponse(said(session_of(request, Visit)), headers={"cache-control": "private, max-age=5"})
@@ -168,7 +168,7 @@ async def echo(request: Request) -> Response:
 
 
 async def streamed(request: Request) -> Response:
-    """Tries to sign in when the answer has begun."""
+    """Tries to sign in after the response has begun."""
     session = session_of(request, Visit)
 
     async def parts() -> Any:
@@ -182,7 +182,7 @@ async def streamed(request: Request) -> Response:
 
 
 async def late(request: Request) -> Response:
-    """Looks at the session when the answer has begun."""
+    """Reads the session after the response has begun."""
     session = session_of(request, Visit)
 
     async def parts() -> Any:
@@ -208,7 +208,7 @@ async def open_gate(request: Request) -> Response:
 
 
 async def socket(websocket: WebSocket) -> None:
-    """Says who is there, and once more after each message."""
+    """Sends the user, and again after each message."""
     session = session_of(websocket, Visit)
     await websocket.accept()
     await websocket.send_json({"user": session.user})
@@ -319,7 +319,7 @@ def litestar(**options: Any) -> Any:
 
 
 def bare(**options: Any) -> Any:
-    """An application that knows http and nothing else; it says by which store it lives, and how it was opened."""
+    """An application that supports only http; it returns its store and how that was opened."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         assert scope["type"] == "http"
@@ -332,7 +332,7 @@ def bare(**options: Any) -> Any:
 
 
 def make() -> Any:
-    """The application that the environment asks for."""
+    """The application selected by the environment."""
     logging.basicConfig(level=logging.DEBUG, format="%(name)s %(levelname)s %(message)s %(exc_info)s")
     options = json.loads(os.environ["TEST_OPTIONS"])
     policy = Policy(**options.pop("policy", {}))

@@ -1,4 +1,4 @@
-"""Applications behind BearerMiddleware, each made by `make` as the environment says. A worker opens one store."""
+"""Applications behind BearerMiddleware, created by `make` according to the environment. A worker opens one store."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from keystead.parts.jwt import Access, AccessTokens, RevokedTokens, SigningKeys
 
 
 class User(BaseModel):
-    """Who a user is, for each request."""
+    """The user of a request."""
 
     name: str
 
 
 class BearerKeys(Keyspace):
-    """What the processes share."""
+    """The keys shared by all processes."""
 
     revoked = Value("jwt:blacklist:{jti}", str, lifetime=until("expires_at"), role="durable", doc="a revoked token")
     since = Value("jwt:since:{sub}", int, lifetime=after("2h"), role="durable", doc="when all of a user ended")
@@ -40,7 +40,7 @@ class BearerKeys(Keyspace):
 
 
 class Opened:
-    """What a worker has while it runs."""
+    """The state of a worker."""
 
     admission: Admission[User]
 
@@ -128,7 +128,7 @@ def litestar(opened: Opened, **options: Any) -> Any:
 
 
 def make() -> Any:
-    """The application that the environment asks for."""
+    """The application selected by the environment."""
     options = json.loads(os.environ["TEST_OPTIONS"])
     opened = Opened(options.pop("store"), options.pop("keys"))
     return globals()[os.environ["TEST_APP"]](opened, **options)

@@ -1,4 +1,4 @@
-"""Real applications by a real server, on SQLite and on a real Redis."""
+"""Real applications on a real server, with SQLite and a real Redis."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +41,6 @@ def browser(served: Served) -> Iterator[Browser]:
 
 @pytest.fixture
 def other(served: Served) -> Iterator[Browser]:
-    """Another device of whoever uses it."""
+    """Another device."""
     with Browser(served) as browser:
         yield browser

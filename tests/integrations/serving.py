@@ -1,4 +1,4 @@
-"""Serves an application by a real server, and a browser that keeps cookies by the rules of RFC 6265bis."""
+"""Serves an application with a real server, and a browser with cookies as in RFC 6265bis."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def serving(
     module: str = "tests.integrations.apps",
     **options: Any,
 ) -> Iterator[Served]:
-    """An application that a module makes, with one worker."""
+    """The application of a module, with one worker."""
     port = free_port()
     output = folder / f"{app}-{port}.txt"
     flags = {
@@ -74,7 +74,7 @@ def serving(
 
 
 class Browser:
-    """Sends its cookies, keeps those that it is given, and says where its pages come from."""
+    """Sends and stores cookies, and sets the Origin header."""
 
     def __init__(self, served: Served) -> None:
         self.cookies: dict[str, str] = {}

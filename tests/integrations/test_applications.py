@@ -1,4 +1,4 @@
-"""The middleware in each framework, with and without a lifespan, on a store that comes and goes."""
+"""The middleware in each framework, with and without a lifespan, and during store outages."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def test_a_session_begins_changes_and_ends_in_each_framework(
 def test_an_application_without_lifespan_has_sessions_and_ends_cleanly(
     server: str, lifespan: str, tmp_path: Path
 ) -> None:
-    """Without a start to open the store at, the first requests do: all of them at one moment, and it is opened once."""
+    """Without a lifespan, the first requests open the store: concurrently, and only once."""
     store = f"sqlite:///{tmp_path / 'sessions.db'}"
     with serving(tmp_path, "bare", server=server, lifespan=lifespan, store=store) as served:
         browsers = [Browser(served) for _ in range(6)]
@@ -113,7 +113,7 @@ def test_a_store_outage_during_a_request_is_a_503(framework: str, tmp_path: Path
 
 
 class Socket:
-    """As much of a WebSocket as these tests need: text frames of less than 126 bytes."""
+    """A minimal WebSocket client: text frames of less than 126 bytes."""
 
     def __init__(self, served: Served, cookie: str, origin: str) -> None:
         self._socket = socket.create_connection(("127.0.0.1", served.port), timeout=300)
@@ -182,7 +182,7 @@ def test_in_development_cookies_work_over_plain_http(tmp_path: Path) -> None:
 
 
 class Called:
-    """An application that was called with a request, and what it answered."""
+    """An application called with one request, and its response."""
 
     def __init__(self) -> None:
         self.sent: list[Any] = []

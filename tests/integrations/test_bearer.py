@@ -1,4 +1,4 @@
-"""Bearer tokens in front of real applications, by real servers: what one process ends is over in all of them."""
+"""Bearer tokens with real applications and servers: a revocation takes effect in all processes."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_only_admitted_requests_reach_the_application(tmp_path: Path) -> None:
 
 
 async def test_a_refused_websocket_is_closed_before_it_is_accepted() -> None:
-    """Its close is what a server makes a 403 of, with a code for whoever speaks WebSocket."""
+    """The close becomes a 403, with a WebSocket close code."""
     async with connect("memory://") as store:
         own = App({"default": store})
         reached: list[str] = []

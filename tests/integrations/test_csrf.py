@@ -1,4 +1,4 @@
-"""Requests that change something must show that a page of this site made them."""
+"""CSRF protection of the middleware."""
 
 import json
 import secrets
@@ -166,7 +166,7 @@ def test_a_cookie_with_a_similar_name_is_not_the_token(browser: Browser) -> None
 
 
 class Sent:
-    """A request whose body arrives in just these messages, and what the application received of it."""
+    """A request whose body arrives in these messages, and what the application received."""
 
     def __init__(self, messages: Iterable[dict[str, Any]], content_type: str = FORM) -> None:
         self.received: list[dict[str, Any]] = []

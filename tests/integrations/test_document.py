@@ -1,4 +1,4 @@
-"""The example of docs/middleware.md, saved as it stands and served by a real server."""
+"""The example of docs/middleware.md, served by a real server."""
 
 import os
 import re

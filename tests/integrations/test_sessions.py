@@ -1,4 +1,4 @@
-"""What the middleware promises of sessions, held by a real server on SQLite and on Redis."""
+"""The promises of the session middleware, on a real server with SQLite and Redis."""
 
 import re
 import uuid
@@ -25,12 +25,12 @@ ATTRIBUTES = "Path=/; HttpOnly; Secure; SameSite=Lax"
 
 @pytest.fixture
 def user() -> str:
-    """A user whom no other test knows."""
+    """A new user."""
     return f"ann-{uuid.uuid4()}"
 
 
 def held(browser: Browser, doing: Callable[[], Any]) -> tuple[ThreadPoolExecutor, Future[Any]]:
-    """Start a request, and come back when its handler waits at the gate."""
+    """Start a request, and return when its handler waits at the gate."""
     pool = ThreadPoolExecutor(1)
     with browser.copy() as watcher:
         future = pool.submit(doing)
@@ -55,7 +55,7 @@ def test_a_login_is_known_to_the_next_request(browser: Browser, user: str) -> No
 
 @pytest.mark.parametrize("apart", ["; ", "\r\ncookie: "], ids=["in one header", "in two headers"])
 def test_two_different_session_cookies_count_as_none(browser: Browser, user: str, apart: str) -> None:
-    """A browser has one `__Host-` cookie of a name: whoever sends two got past that, and chooses neither."""
+    """Browsers send one `__Host-` cookie of a name: two are a sign of an attack, and neither is used."""
     browser.login(user)
     own = f"__Host-sid={browser.token}"
     assert browser.get("/me", cookie=f"{own}; {own}").json()["signed_in"]

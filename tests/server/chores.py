@@ -1,4 +1,4 @@
-"""A small kit for the tests of jobs: one that ends, one that fails, one that goes on for ever."""
+"""A small kit for the tests of jobs: one succeeds, one fails, one never ends."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ class ChoresSettings(BaseModel):
 
 
 class Chores:
-    """Each chore leaves a line in the diary."""
+    """Each chore writes a line to the diary."""
 
     def __init__(self, diary: Path) -> None:
         self._diary = diary

@@ -1,4 +1,4 @@
-"""A server that runs the kit of these tests, started once for each module."""
+"""A server with the kit of these tests, started once per module."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager

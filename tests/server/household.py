@@ -1,4 +1,4 @@
-"""A small kit for the tests of commands that kits bring."""
+"""A small kit for the tests of kit commands."""
 
 from __future__ import annotations
 

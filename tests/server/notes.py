@@ -1,4 +1,4 @@
-"""A small kit for the tests of the server: notes that are sealed, and routes that go wrong in every way."""
+"""A small kit for the tests of the server: sealed notes, and routes that fail in every way."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What every answer has in common: the shape of errors, HEAD and OPTIONS, health of kit routes, limits, request ids."""
+"""Common to all responses: the shape of errors, HEAD and OPTIONS, health of kit routes, limits, request ids."""
 
 import socket
 import threading
@@ -34,7 +34,7 @@ def error(answer: httpx2.Response) -> tuple[int, str]:
 
 
 def raw_answer(server: Keystead, request: bytes) -> bytes:
-    """What is answered to these bytes, until the server closes or has said all."""
+    """The response to these bytes, until the server closes or it is complete."""
     with socket.create_connection(("127.0.0.1", server.port), timeout=300) as raw:
         raw.sendall(request)
         return raw.makefile("rb").read()
@@ -201,14 +201,14 @@ def test_only_get_with_that_parameter_is_a_health_check(notes: Keystead) -> None
 
 @pytest.fixture(scope="module")
 def tight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
-    """It takes no large bodies."""
+    """A server with a small body limit."""
     with notes_serving(tmp_path_factory.mktemp("tight"), None, KEYSTEAD_MAX_BODY="10kB") as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
-    """It gives up whatever takes long, so nobody asks it for anything else: a busy machine takes long for all."""
+    """A server with a short request timeout, for tests of that only: on a busy machine everything is slow."""
     with notes_serving(tmp_path_factory.mktemp("impatient"), None, KEYSTEAD_REQUEST_TIMEOUT="300ms") as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""A body that is too large is refused by its stated length, however that is written."""
+"""The body limit by Content-Length, in any notation."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from keystead.server.middleware.body_limit import BodyLimit
 
 
 async def status_of(length: bytes, path: str = "/") -> int:
-    """What is answered to a request that states this length, and has no body."""
+    """The response to a request with this Content-Length and no body."""
     sent: list[Message] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""Clients that connect and then say nothing: they cost others nothing, and are sent away."""
+"""Silent clients: they do not affect others, and are disconnected."""
 
 import resource
 import socket
@@ -16,7 +16,7 @@ SILENT = 1_100  # more than Granian takes by itself
 
 @contextmanager
 def files_limited_to(number: int) -> Iterator[None]:
-    """How many files this process and those that it starts may open, unless they raise it."""
+    """The soft limit of open files of this process and its children."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
     try:

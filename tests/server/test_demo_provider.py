@@ -1,4 +1,4 @@
-"""The demo provider: as strict as a real one to programs, and one click for a person."""
+"""The demo provider: as strict as a real one for programs, and one click for users."""
 
 import asyncio
 import socket
@@ -44,7 +44,7 @@ def site_of(public_url: str, internal_url: str, *, development: bool = True) -> 
 
 
 def application(store: Store, public_url: str) -> FastAPI:
-    """A server that has only the demo provider, and a page for its callback."""
+    """A server with only the demo provider, and a callback page."""
 
     def store_of(request: Request) -> Store:
         open_store: Store = request.app.state.store
@@ -77,13 +77,13 @@ async def serving(store: Store, listening: socket.socket, public_url: str) -> As
 
 
 def listener() -> tuple[socket.socket, str]:
-    """A socket that listens already, so that a request made at once only waits."""
+    """A listening socket, so that an early request only waits."""
     listening = socket.create_server(("127.0.0.1", 0))
     return listening, f"http://127.0.0.1:{listening.getsockname()[1]}"
 
 
 class Site:
-    """Two servers on one store: browsers come to the first, and programs may ask either."""
+    """Two servers on one store: browsers use the first, programs either."""
 
     def __init__(self, url: str, other_url: str, store: Store, http: httpx2.AsyncClient) -> None:
         self.url = url
@@ -136,7 +136,7 @@ def hidden_fields(page: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
-    """Started once: to stop a server takes longer than most of these tests."""
+    """Started once: stopping a server takes longer than most of these tests."""
     url = f"sqlite:///{tmp_path_factory.mktemp('demo')}/demo.db"
     (first, first_url), (second, second_url) = listener(), listener()
     async with (
@@ -151,7 +151,7 @@ async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sit
 
 @pytest.fixture
 async def site(running: Site) -> Site:
-    """The servers, with nothing in their store."""
+    """The servers, with an empty store."""
     if keys := await running.keys("*"):
         await running.store.run([("DEL", *keys)])
     return running
@@ -442,7 +442,7 @@ def test_production_refuses_to_load_it(make: Callable[[kit.Site], object]) -> No
 
 
 async def opened(browser: Browser, site: Site, asked: dict[str, str], width: int) -> tuple[Page, list[str]]:
-    """The page, and a list of all that goes wrong on it."""
+    """The page, and a list of its errors."""
     page = await browser.new_page(viewport={"width": width, "height": 844})
     wrong: list[str] = []
     page.on("console", lambda message: wrong.append(message.text))

@@ -1,4 +1,4 @@
-"""What docs/server.md says is what the code does."""
+"""docs/server.md matches the code."""
 
 import re
 import shlex
@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
 
 
 def rows(heading: str) -> dict[str, list[str]]:
-    """The rows of the first table under a heading, by what stands in backticks in their first cell."""
+    """The rows of the first table under a heading, by the code span in their first cell."""
     _, _, rest = PAGE.partition(f"## {heading}\n")
     table = re.search(r"((?:^\|.*\n)+)", rest, re.MULTILINE)
     assert table, heading

@@ -1,4 +1,4 @@
-"""A newcomer logs in on a fresh server, with no account anywhere; in production nobody can."""
+"""A new user logs in on a fresh server without an account, in development only."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The first example of the start page, run as printed in a shell that knows nothing of Keystead."""
+"""The first example of the start page, run as printed in a plain shell."""
 
 import html
 import re
@@ -27,7 +27,7 @@ def examples(server: Keystead) -> list[str]:
 
 
 def run_in_bash(folder: Path, script: str) -> str:
-    """Run it as in a new terminal: no environment is activated, and no setting is there. Any failure ends it."""
+    """Run it as in a new terminal, without an activated environment or settings. Any failure ends it."""
     folder.mkdir(exist_ok=True)
     plain = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
     ran = subprocess.run(
@@ -47,7 +47,7 @@ def run_in_bash(folder: Path, script: str) -> str:
 
 @pytest.fixture(scope="module")
 def reader(server: Keystead, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty folder in which somebody has run the example."""
+    """A folder in which the example was run."""
     folder = tmp_path_factory.mktemp("reader")
     assert run_in_bash(folder, examples(server)[0]) == "{'laptop'}\n"
     return folder
@@ -72,7 +72,7 @@ def test_the_example_declares_a_keyspace(server: Keystead) -> None:
 
 
 def environment_like_this_one(folder: Path) -> Path:
-    """The Python of a new virtual environment in this folder, which has the packages of this one."""
+    """The Python of a new virtual environment with the same packages."""
     venv.create(folder)
     [packages] = folder.glob("lib/python*/site-packages")
     (packages / "same.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")

@@ -1,4 +1,4 @@
-"""Who asks, behind proxies: only what trusted hops say is believed."""
+"""Client addresses behind proxies: only trusted hops are believed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The jobs of kits: every worker looks, one of them runs, and a stop of the server is a stop of its jobs."""
+"""Jobs of kits: one of the workers runs each job, and shutdown stops them."""
 
 import asyncio
 import re
@@ -30,7 +30,7 @@ def in_store(url: str, work: Callable[[Store], Awaitable[Any]]) -> Any:
 
 
 def make_due(url: str, *names: str) -> None:
-    """A moment of these jobs came while no server was there."""
+    """Make these jobs due while no server runs."""
 
     async def write(store: Store) -> None:
         for name in names:

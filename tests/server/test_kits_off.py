@@ -1,4 +1,4 @@
-"""Production starts with the kits that are configured: the others are off, and named with what turns them on."""
+"""Production starts with the configured kits; the others are off, and listed with the settings that turn them on."""
 
 from dataclasses import replace
 from pathlib import Path

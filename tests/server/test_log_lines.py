@@ -1,4 +1,4 @@
-"""How a record becomes a line: errors that come from each other, and events for programs that watch the log."""
+"""Log formatting: error chains, and fields of security events."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ SECURITY = logging.getLogger("keystead.security")
 
 @pytest.fixture(autouse=True)
 def logs() -> Iterator[None]:
-    """What the tests set up is taken back."""
+    """Restore the loggers."""
     root = logging.getLogger("keystead")
     before = root.handlers, root.level, root.propagate
     yield

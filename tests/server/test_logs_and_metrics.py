@@ -1,4 +1,4 @@
-"""What is written down about requests, and what is not."""
+"""What is logged and measured about requests, and what is not."""
 
 import json
 import re
@@ -15,7 +15,7 @@ NUMBER = re.compile(r"^(\w+)(?:\{(.*)\})? ([0-9.e+-]+)$", re.MULTILINE)
 
 
 def ask_with_secrets(server: Keystead) -> None:
-    """Ask for everything, with a secret in every place."""
+    """Send requests with a secret in every place."""
     headers = {"cookie": "sid=secret-of-a-cookie", "authorization": "Bearer secret-of-a-header"}
     for method, path in (
         ("GET", "/secret-of-a-path?x=secret-of-a-query"),

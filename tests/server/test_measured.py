@@ -1,4 +1,4 @@
-"""What a store is asked is counted by family, and asked as it would be without that."""
+"""Store metrics: calls are counted by family, and pass unchanged."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""The OpenAPI document against the server that it describes: each operation is tried with what it takes, and more."""
+"""The OpenAPI document is tested against the server, with valid and invalid input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The header of pages: who is signed in, by the server itself, on its own pages and on those that say what is wrong."""
+"""The page header shows the signed-in user, also on the server's own pages and error pages."""
 
 from __future__ import annotations
 

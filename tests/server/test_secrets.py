@@ -1,4 +1,4 @@
-"""The secrets file: private, made once, and never by halves."""
+"""The secrets file: private, created once, written atomically."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Where settings come from, which of them win, and what is said of a wrong one."""
+"""Sources of settings, their precedence, and errors."""
 
 import os
 import re

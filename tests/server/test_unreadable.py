@@ -1,4 +1,4 @@
-"""What a user's own kit need not think of: input that fits no key is 400, and what cannot be read is 409."""
+"""Third-party kits: invalid input is a 400, and unreadable data a 409."""
 
 import logging
 from collections.abc import AsyncIterator

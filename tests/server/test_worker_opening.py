@@ -1,4 +1,4 @@
-"""A worker that could not open at first: it goes on trying where that may help, and ends with a word where not."""
+"""A worker that cannot open its store: it retries temporary errors, and exits with a message on others."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ async def nullcontext_of_an_application() -> AsyncIterator[None]:
 
 
 class Life:
-    """What a server says to a worker, and what it is told."""
+    """The lifespan messages between a server and a worker."""
 
     def __init__(self, *outcomes: Exception | None) -> None:
         self.outcomes = list(outcomes)
@@ -70,7 +70,7 @@ class Life:
 
 @pytest.fixture(autouse=True)
 def interrupts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker leaves Ctrl-C to its parent; the process of these tests does not."""
+    """Workers ignore Ctrl-C; the process of these tests must not."""
     monkeypatch.setattr("keystead.server.server_worker._ignore_interrupts", lambda: None)
 
 

@@ -1,4 +1,4 @@
-"""Several processes: replaced when they die, stopped when they should, gone when their parent is."""
+"""Worker processes: replaced when they die, stopped with the server, and gone when their parent is killed."""
 
 import os
 import signal
@@ -10,12 +10,12 @@ import httpx2
 
 from tests import servers
 from tests.server.conftest import notes_serving
-from tests.server.test_serve import assert_one_sentence, run_keystead
+from tests.server.test_serve import assert_one_line_error, run_keystead
 from tests.serving import STOP_SECONDS, Keystead, free_port, listens, wait_until
 
 
 def workers(server: Keystead) -> set[int]:
-    """The processes that the parent has started and that still run."""
+    """The running worker processes."""
     children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
     return {int(pid) for pid in children if runs(int(pid))}
 
@@ -114,7 +114,7 @@ def test_several_workers_on_memory_are_a_one_line_error(tmp_path: Path) -> None:
         tmp_path, "serve", "--port", str(free_port()), "--store", "memory://", "--workers", "2", "--kits", ""
     )
     assert result.returncode == 2
-    assert_one_sentence(result)
+    assert_one_line_error(result)
     assert "memory://" in result.stderr
 
 

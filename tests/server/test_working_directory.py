@@ -1,4 +1,4 @@
-"""What lies in the working directory runs only where somebody has named it."""
+"""Modules in the working directory are imported only if they are named."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ KIT = Kit(name="mine", doc="Mine.", keyspace=MyKeys, settings=MySettings, router
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with modules of names that Keystead and the libraries under it import."""
+    """A folder with modules that shadow imports of Keystead and its libraries."""
     for name in ("prometheus_client", "joserfc", "queue", "idna", "mimetypes"):
         (tmp_path / f"{name}.py").write_text(TRAP)
     (tmp_path / "mine.py").write_text(KIT)
