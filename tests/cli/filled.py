@@ -20,7 +20,7 @@ class Process(Protocol):
     def communicate(self) -> tuple[str, str]: ...
 
 
-def held(url: str) -> dict[bytes, Any]:
+def contents_of(url: str) -> dict[bytes, Any]:
     async def look() -> dict[bytes, Any]:
         async with connect(url) as store:
             return await contents(store)
@@ -52,7 +52,7 @@ def other(program: Program) -> str:
     return f"sqlite:///{program.folder}/other.db"
 
 
-def restores(url: str, process: Process, *, noted: bool = False) -> None:
+def wait_for_keys(url: str, process: Process, *, noted: bool = False) -> None:
     """Wait until some keys are in the store; with `noted`, until the restore has recorded some."""
 
     async def is_on_its_way(store: Store) -> bool:

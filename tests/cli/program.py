@@ -56,21 +56,21 @@ class Program:
     def store(self, work: Callable[[Store], Awaitable[Any]]) -> Any:
         """Do something with the store itself."""
 
-        async def opened() -> Any:
+        async def open_and_work() -> Any:
             async with connect(self.url) as store:
                 return await work(store)
 
-        return asyncio.run(opened())
+        return asyncio.run(open_and_work())
 
     def write(self, *commands: tuple[Any, ...]) -> list[Any]:
         replies: list[Any] = self.store(lambda store: store.run(commands))
         return replies
 
-    def held(self) -> set[str]:
-        async def scanned(store: Store) -> set[str]:
+    def stored_keys(self) -> set[str]:
+        async def scan(store: Store) -> set[str]:
             return {key.decode() async for page in store.scan() for key in page}
 
-        found: set[str] = self.store(scanned)
+        found: set[str] = self.store(scan)
         return found
 
     def fill(self, uid: str = "u1") -> None:

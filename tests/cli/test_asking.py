@@ -64,7 +64,7 @@ class Terminal:
             select.select([], [], [], 0.01)
         assert seen == 5
 
-    def ends(self) -> int:
+    def wait(self) -> int:
         deadline = time.monotonic() + 30
         while self._process.poll() is None and time.monotonic() < deadline:
             if select.select([self._ours], [], [], 0.05)[0]:
@@ -80,13 +80,13 @@ class Terminal:
 @pytest.mark.parametrize("command", [("delete", "session", "u1a"), ("erase", "user:u1")], ids=["delete", "erase"])
 def test_ctrl_c_at_the_confirmation_deletes_nothing(program: Program, command: tuple[str, ...]) -> None:
     program.fill()
-    before = program.held()
+    before = program.stored_keys()
     terminal = Terminal(program, *command, *KEYS)
     terminal.until("[y/N]")
     terminal.signal(signal.SIGINT)
-    assert terminal.ends() == 130
+    assert terminal.wait() == 130
     assert "nothing was deleted" in terminal.said
-    assert program.held() == before
+    assert program.stored_keys() == before
 
 
 def test_yes_at_the_confirmation_deletes(program: Program) -> None:
@@ -94,14 +94,14 @@ def test_yes_at_the_confirmation_deletes(program: Program) -> None:
     terminal = Terminal(program, "delete", "session", "u1a", *KEYS)
     terminal.until("[y/N]")
     terminal.type("y\n")
-    assert terminal.ends() == 0
-    assert "sess:u1a" not in program.held()
+    assert terminal.wait() == 0
+    assert "sess:u1a" not in program.stored_keys()
 
 
 def test_a_narrow_window_still_names_every_family(program: Program) -> None:
     program.fill()
     terminal = Terminal(program, "show", *KEYS, columns=60)
-    assert terminal.ends() == 0
+    assert terminal.wait() == 0
     for name in ("sessions", "session", "daily", "account", "sess:{sid}"):
         assert name in terminal.said
 
@@ -135,17 +135,17 @@ def test_the_doctor_asks_before_it_sets_aside_much_of_a_family(program: Program,
     terminal.until("Set aside 1 of 1 key (AppKeys.account)? [y/N]:")
     assert "unreadable, 1 finding in AppKeys.account: set aside" in terminal.said
     terminal.type(answer)
-    assert terminal.ends() == left
-    assert ("account:u1" in program.held()) is bool(left)
+    assert terminal.wait() == left
+    assert ("account:u1" in program.stored_keys()) is bool(left)
 
 
 def test_a_repair_must_name_its_keyspaces(program: Program) -> None:
     program.fill()
-    before = program.held()
+    before = program.stored_keys()
     result = program.keystead("doctor", "--fix")
     assert result.returncode == 2
     assert "name their keyspaces" in result.stderr
-    assert program.held() == before
+    assert program.stored_keys() == before
 
 
 def test_kits_names_all_kits(tmp_path: Path) -> None:

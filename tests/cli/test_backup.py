@@ -17,7 +17,7 @@ from keystead.cli.transfers import with_timeout
 from keystead.stores.backup import BackupFile, Restored, backup, restore
 from keystead.stores.backup.file import BLOCK_BYTES
 from tests import servers
-from tests.cli.filled import MANY, fill, held, other, restores
+from tests.cli.filled import MANY, contents_of, fill, other, wait_for_keys
 from tests.cli.held_back import IMPATIENT, PATIENT, held_back
 from tests.cli.program import SEALED, Program, assert_one_line_error, output
 from tests.cli.test_asking import Terminal
@@ -44,7 +44,7 @@ def restore_into(url: str, program: Program) -> None:
     asyncio.run(write())
 
 
-def started(program: Program, *arguments: str) -> subprocess.Popen[str]:
+def start_command(program: Program, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         keystead_command(*arguments),
         cwd=program.folder,
@@ -69,7 +69,7 @@ def test_a_backup_is_restored_into_another_store(program: Program, full: dict[by
     result = program.keystead("restore", "keys.backup", "--store", other(program), "--yes")
     assert (result.returncode, result.stderr) == (0, "")
     assert f"restored 16 keys into {other(program)}\n" in result.stdout
-    assert held(other(program)) == full
+    assert contents_of(other(program)) == full
     made = Path(other(program).removeprefix("sqlite:///"))
     assert stat.S_IMODE((program.folder / made).stat().st_mode) == 0o600
     result = program.keystead("restore", "keys.backup", "--store", other(program), "--verify")
@@ -96,14 +96,14 @@ def test_json_output_is_complete(program: Program, full: dict[bytes, Any]) -> No
     }
     compared = output(program.keystead("restore", "keys.backup", "--verify", "--json"))
     assert (compared["equal"], compared["differences"]) == (6, 0)
-    assert held(other(program)) == {key: one for key, one in full.items() if key.startswith(b"s")}
+    assert contents_of(other(program)) == {key: one for key, one in full.items() if key.startswith(b"s")}
 
 
 def test_sealed_values_stay_sealed_and_need_no_keys(program: Program) -> None:
     program.write(("SET", "account:u1", SEALED))
     assert program.keystead("backup", "keys.backup").returncode == 0
     assert program.keystead("restore", "keys.backup", "--store", other(program), "--yes").returncode == 0
-    assert held(other(program)) == {b"account:u1": (b"string", -1, SEALED)}
+    assert contents_of(other(program)) == {b"account:u1": (b"string", -1, SEALED)}
 
 
 def test_only_its_owner_may_read_the_file_and_no_password_is_in_it(program: Program) -> None:
@@ -134,16 +134,16 @@ def test_existing_keys_are_refused_skipped_or_replaced(program: Program, full: d
     program.write(("SET", "hash", "mine"), ("DEL", "set"))
     again = ("restore", "keys.backup", "--yes")
     assert_one_line_error(program.keystead(*again), 1, "15 of the 16 keys", "--if-there skip", "--if-there replace")
-    assert b"set" not in held(program.url)
+    assert b"set" not in contents_of(program.url)
     skipped = output(program.keystead(*again, "--if-there", "skip", "--json"))
     assert (skipped["restored"], skipped["skipped"]) == (1, 15)
-    assert held(program.url) == {**full, b"hash": (b"string", -1, b"mine")}
+    assert contents_of(program.url) == {**full, b"hash": (b"string", -1, b"mine")}
     verified = program.keystead("restore", "keys.backup", "--verify")
     assert verified.returncode == 1
     assert "1 of another kind" in verified.stdout
     assert "other kind: hash" in verified.stdout
     assert output(program.keystead(*again, "--if-there", "replace", "--json"))["restored"] == 16
-    assert held(program.url) == full
+    assert contents_of(program.url) == full
 
 
 def test_a_dry_run_prints_the_result_and_creates_nothing(program: Program, full: dict[bytes, Any]) -> None:
@@ -155,7 +155,7 @@ def test_a_dry_run_prints_the_result_and_creates_nothing(program: Program, full:
     assert not (program.folder / "other.db").exists()
     for how, said in (("skip", "would restore 0 keys"), ("replace", "would be replaced"), ("refuse", "--if-there")):
         assert said in program.keystead("restore", "keys.backup", "--dry-run", "--if-there", how).stdout
-    assert held(program.url) == full
+    assert contents_of(program.url) == full
 
 
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("n\n", 1), (None, 130)], ids=["yes", "no", "Ctrl-C"])
@@ -169,14 +169,14 @@ def test_at_a_terminal_it_asks_for_confirmation(
         terminal.signal(signal.SIGINT)
     else:
         terminal.type(answer)
-    assert terminal.ends() == code
+    assert terminal.wait() == code
     assert ("nothing was restored" in terminal.said) == (code != 0)
-    assert held(other(program)) == (full if code == 0 else {})
+    assert contents_of(other(program)) == (full if code == 0 else {})
 
 
 def test_at_a_terminal_a_progress_bar_is_shown(program: Program, full: dict[bytes, Any]) -> None:
     terminal = Terminal(program, "backup", "keys.backup")
-    assert terminal.ends() == 0
+    assert terminal.wait() == 0
     assert "saving" in terminal.said
     assert "saved 16 keys" in terminal.said
 
@@ -217,7 +217,7 @@ def test_a_damaged_file_is_refused_and_nothing_is_written(
     said = "was cut short" if change == "cut" else "was altered"
     result = program.keystead("restore", "keys.backup", "--store", other(program), "--yes")
     assert_one_line_error(result, 1, "keys.backup is damaged", said, "Nothing was restored")
-    assert held(other(program)) == {}
+    assert contents_of(other(program)) == {}
 
 
 # --- what is not kept ---------------------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def test_a_key_that_could_never_be_restored_is_left_out_with_exit_code_1(program
         "left out 1 key that could never be restored:\n  far has a deadline before 1970 or after the year 9999\n"
     )
     restore_into(program.url, program)
-    assert held(program.url) == {b"good": (b"string", -1, b"x")}
+    assert contents_of(program.url) == {b"good": (b"string", -1, b"x")}
 
 
 def test_a_restore_with_missing_keys_at_the_end_fails(
@@ -267,14 +267,16 @@ def test_transfers_have_a_long_timeout_unless_the_url_sets_one(url: str, waits: 
 # --- interruptions ------------------------------------------------------------------------------------------
 
 
-def part_has(program: Program, size: int) -> bool:
+def part_is_larger_than(program: Program, size: int) -> bool:
     part = program.folder / "keys.backup.part"
     return part.exists() and part.stat().st_size > size
 
 
-def saves(program: Program, process: subprocess.Popen[str]) -> None:
+def wait_for_blocks(program: Program, process: subprocess.Popen[str]) -> None:
     """Wait until some blocks are in the file."""
-    wait_until(lambda: part_has(program, 5 * BLOCK_BYTES // 2) or process.poll() is not None, "keys are saved", 60)
+    wait_until(
+        lambda: part_is_larger_than(program, 5 * BLOCK_BYTES // 2) or process.poll() is not None, "keys are saved", 60
+    )
     assert process.poll() is None, process.communicate()
 
 
@@ -287,8 +289,8 @@ def test_a_killed_backup_resumes_and_is_complete(
     with held_back(server) as proxy:
         proxy.slowly()
         again = ("backup", "keys.backup", "--store", proxy.url + PATIENT)
-        with started(program, *again) as process:
-            saves(program, process)
+        with start_command(program, *again) as process:
+            wait_for_blocks(program, process)
             process.send_signal(signum)
             out, error = process.communicate(timeout=300)
         proxy.resume()
@@ -300,9 +302,9 @@ def test_a_killed_backup_resumes_and_is_complete(
         saved = output(program.keystead(*again, "--resume", "--json"))
     assert saved["keys"] == len(expected)
     assert 0 < saved["kept"] < len(expected)
-    assert not part_has(program, -1)
+    assert not part_is_larger_than(program, -1)
     restore_into(other(program), program)
-    assert held(other(program)) == expected
+    assert contents_of(other(program)) == expected
 
 
 @pytest.mark.everyday("valkey-9--9")
@@ -319,20 +321,20 @@ def test_a_killed_restore_resumes_and_is_complete(
         target = other(program) if to == "sqlite" else server.url
         proxy.slowly()
         again = ("restore", "keys.backup", "--store", target if to == "sqlite" else proxy.url + PATIENT, "--yes")
-        with started(program, *again) as process:
-            restores(target, process, noted=True)
+        with start_command(program, *again) as process:
+            wait_for_keys(target, process, noted=True)
             process.send_signal(signum)
             out, error = process.communicate(timeout=300)
         proxy.resume()
         assert (process.returncode, out) == (code, "")
         if signum == signal.SIGINT:
             assert error == "keystead: stopped; the restored keys stay, and --resume continues\n"
-        assert 0 < len(held(target)) < len(expected)
+        assert 0 < len(contents_of(target)) < len(expected)
         assert_one_line_error(program.keystead(*again), 1, "was interrupted", "--resume")
         done = output(program.keystead(*again, "--resume", "--json"))
     assert done["restored"] == done["keys"] == len(expected)
     assert 0 < done["resumed_at"] < len(expected)
-    assert held(target) == expected
+    assert contents_of(target) == expected
 
 
 def test_a_store_outage_in_a_backup_is_a_one_line_error_and_it_resumes(program: Program, server: Server) -> None:
@@ -358,10 +360,10 @@ def test_a_store_outage_in_a_restore_is_a_one_line_error_and_it_resumes(program:
         ended = program.keystead(*again)
         assert_one_line_error(ended, 1, "--resume continues")
         assert "did not answer" in ended.stderr or "no connection to" in ended.stderr
-        assert 0 < len(held(server.url)) < len(expected)
+        assert 0 < len(contents_of(server.url)) < len(expected)
         proxy.resume()
         assert program.keystead(*again, "--resume").returncode == 0
-    assert held(server.url) == expected
+    assert contents_of(server.url) == expected
 
 
 async def _put(url: str, key: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from keystead import connect
 from tests import forking, servers
-from tests.cli.filled import fill, held, other, restores
+from tests.cli.filled import contents_of, fill, other, wait_for_keys
 from tests.cli.held_back import IMPATIENT, PATIENT, held_back
 from tests.cli.program import Program, assert_one_line_error, output
 from tests.cli.test_asking import Terminal
@@ -43,7 +43,7 @@ class Running:
         wait_until(lambda: words in self.communicate()[1] or self.poll() is not None, words, 60)
         assert words in self.communicate()[1], self.communicate()
 
-    def ends(self, signum: int | None = None) -> subprocess.CompletedProcess[str]:
+    def finish(self, signum: int | None = None) -> subprocess.CompletedProcess[str]:
         if signum is not None:
             self.command.send_signal(signum)
         code = self.command.wait(300)
@@ -59,7 +59,7 @@ def progress_files(program: Program) -> list[str]:
 
 def copied_to(url: str) -> dict[bytes, Any]:
     """The contents, without the key of the copy itself."""
-    return {key: one for key, one in held(url).items() if not key.startswith(b"keystead:copy:")}
+    return {key: one for key, one in contents_of(url).items() if not key.startswith(b"keystead:copy:")}
 
 
 def run(url: str, *commands: tuple[Any, ...]) -> list[Any]:
@@ -78,7 +78,7 @@ def test_a_copy_is_complete_and_names_its_progress_file(program: Program, full: 
     assert (result.returncode, result.stderr) == (0, "")
     assert f"copied 16 keys of {program.url} into {other(program)}\n" in result.stdout
     assert re.search(r"  written: 16 in [\d.]+ s, [\d,]+ keys a second\n  compared: 16 equal, no diff", result.stdout)
-    assert copied_to(other(program)) == held(program.url) == full
+    assert copied_to(other(program)) == contents_of(program.url) == full
     assert stat.S_IMODE((program.folder / "other.db").stat().st_mode) == 0o600
     [noted] = progress_files(program)
     assert f"  progress is in {noted}: keep it" in result.stdout
@@ -150,7 +150,7 @@ def test_at_a_terminal_it_asks_for_confirmation(
         terminal.signal(signal.SIGINT)
     else:
         terminal.type(answer)
-    assert terminal.ends() == code
+    assert terminal.wait() == code
     assert ("nothing was copied" in terminal.said) == (code != 0)
     assert len(copied_to(other(program))) == (17 if code == 0 else 1)
     assert len(progress_files(program)) == (1 if code == 0 else 0)
@@ -207,8 +207,8 @@ def test_a_killed_copy_resumes_with_the_same_command(
         proxy.after_requests(400_000)
         again = ("copy", program.url, target if to == "sqlite" else proxy.url + PATIENT, "--yes")
         running = Running(program, *again)
-        restores(target, running)
-        ended = running.ends(signum)
+        wait_for_keys(target, running)
+        ended = running.finish(signum)
         proxy.resume()
         assert (ended.returncode, ended.stdout) == (code, "")
         if signum == signal.SIGTERM:
@@ -250,7 +250,7 @@ def test_a_second_copy_deletes_what_was_deleted_since(program: Program, full: di
     assert (result.returncode, result.stderr) == (0, "")
     assert "  2 deleted in the first store since they were copied, and now in the second too\n" in result.stdout
     assert "compared: 14 equal, no differences" in result.stdout
-    assert copied_to(other(program)) == {**held(program.url), b"theirs": (b"string", -1, b"1")}
+    assert copied_to(other(program)) == {**contents_of(program.url), b"theirs": (b"string", -1, b"1")}
 
 
 def test_a_second_copy_that_cannot_know_what_was_deleted_is_refused(program: Program, full: dict[bytes, Any]) -> None:
@@ -278,12 +278,12 @@ def test_a_migration_follows_changes_until_it_is_stopped(
     wait_until(lambda: server.ask("SCARD", "set") == 4, "the change arrives", 30)
     server.ask("DEL", "string")  # a logout, by the application that has moved
     program.write(("SET", "string", "alive?"), ("SET", "last", "1"))
-    ended = running.ends(signal.SIGINT)
+    ended = running.finish(signal.SIGINT)
     assert ended.returncode == 0, ended
     assert re.fullmatch(r"in step: \d+ of 16 keys changed in the last pass \(.* s\)\n", ended.stderr)
     copied = output(subprocess.CompletedProcess([], 0, ended.stdout, ""))
     assert (copied["whole"], copied["deleted_there"], copied["deleted"]) == (True, 1, 1)
-    expected = held(program.url)
+    expected = contents_of(program.url)
     del expected[b"string"]
     assert copied_to(server.url) == expected
 
@@ -294,7 +294,7 @@ def test_at_a_terminal_one_line_shows_that_both_are_in_step_and_sigterm_finishes
     terminal = Terminal(program, "copy", program.url, other(program), "--follow", "--yes", columns=200)
     terminal.until("in step: 0 of 16 keys changed in the last pass (")
     os.kill(terminal._process.pid, signal.SIGTERM)
-    assert terminal.ends() == 0
+    assert terminal.wait() == 0
     assert "compared: 16 equal, no differences" in terminal.said
     assert copied_to(other(program)) == full
 
@@ -304,8 +304,8 @@ def test_stopped_before_it_is_in_step_it_resumes_later(program: Program, server:
     with held_back(server) as proxy:
         proxy.after_requests(400_000)
         running = Running(program, "copy", program.url, proxy.url + PATIENT, "--follow", "--yes")
-        restores(server.url, running)
-        ended = running.ends(signal.SIGINT)
+        wait_for_keys(server.url, running)
+        ended = running.finish(signal.SIGINT)
         proxy.resume()
         assert (ended.returncode, ended.stdout) == (130, "")
         assert "run the same command again to continue" in ended.stderr

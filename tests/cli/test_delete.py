@@ -15,13 +15,13 @@ KEYS = ("--keys", "myapp.keys")
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(program: Program) -> None:
     program.fill()
-    before = program.held()
+    before = program.stored_keys()
     result = program.keystead("delete", "session", "u1a", *KEYS, "--dry-run")
     assert (result.returncode, result.stderr) == (0, "")
     assert "delete sess:u1a" in result.stdout
     assert "delete lock:u1a" in result.stdout
     assert "take out u1a of user:u1:sessions" in result.stdout
-    assert program.held() == before
+    assert program.stored_keys() == before
 
 
 def test_with_yes_it_deletes_the_key_and_its_related_keys(program: Program) -> None:
@@ -31,14 +31,14 @@ def test_with_yes_it_deletes_the_key_and_its_related_keys(program: Program) -> N
     assert result.returncode == 0
     assert (found["key"], found["existed"], found["deleted"]) == ("sess:u1a", True, True)
     assert {step["key"] for step in found["plan"]} == {"sess:u1a", "lock:u1a", "user:u1:sessions"}
-    assert program.held() == {"sess:u1b", "user:u1:sessions", "visits:u1:2026-02-23"}
+    assert program.stored_keys() == {"sess:u1b", "user:u1:sessions", "visits:u1:2026-02-23"}
     assert program.write(("SMEMBERS", "user:u1:sessions")) == [{b"u1b"}]
 
 
 def test_values_are_parsed_by_their_placeholders(program: Program) -> None:
     program.fill()
     assert program.keystead("delete", "daily", "u1", "2026-02-23", *KEYS, "--yes").returncode == 0
-    assert "visits:u1:2026-02-23" not in program.held()
+    assert "visits:u1:2026-02-23" not in program.stored_keys()
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_a_missing_key_is_reported(program: Program) -> None:
 
 def test_without_a_terminal_it_requires_yes_or_dry_run(program: Program) -> None:
     program.fill()
-    before = program.held()
+    before = program.stored_keys()
     assert_one_line_error(program.keystead("delete", "session", "u1a", *KEYS), 2, "--yes", "--dry-run")
-    assert program.held() == before
+    assert program.stored_keys() == before
 
 
 @pytest.mark.parametrize(("answer", "code", "is_deleted"), [("y\n", 0, True), ("n\n", 1, False)])
@@ -88,7 +88,7 @@ def test_on_a_terminal_it_asks_for_confirmation(program: Program, answer: str, c
     assert process.returncode == code
     assert "Delete 2 keys? [y/N]" in error
     assert "delete sess:u1a" in out
-    assert ("sess:u1a" not in program.held()) is is_deleted
+    assert ("sess:u1a" not in program.stored_keys()) is is_deleted
 
 
 def test_help_has_examples(program: Program) -> None:

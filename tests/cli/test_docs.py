@@ -39,7 +39,7 @@ def docs(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return forking.run(("docs", *arguments), folder, environment())
 
 
-def printed(result: subprocess.CompletedProcess[str]) -> str:
+def stdout_of(result: subprocess.CompletedProcess[str]) -> str:
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout
 
@@ -57,7 +57,7 @@ def assert_usage_error(result: subprocess.CompletedProcess[str], *said: str) -> 
 
 
 def test_one_keyspace_is_printed_as_markdown(folder: Path) -> None:
-    text = printed(docs(folder, "myapp.keys:AppKeys"))
+    text = stdout_of(docs(folder, "myapp.keys:AppKeys"))
     assert text.startswith("<!-- Made by `keystead docs` from myapp.keys:AppKeys.")
     assert "\n# App keys\n\nUsers.\n" in text
     assert "| [`user:{uid}`](#user)<br>who the user is | Value | default | string | 30 days | " in text
@@ -66,18 +66,18 @@ def test_one_keyspace_is_printed_as_markdown(folder: Path) -> None:
 
 
 def test_one_keyspace_is_printed_as_html(folder: Path) -> None:
-    text = printed(docs(folder, "myapp.keys:AppKeys", "--format", "html"))
+    text = stdout_of(docs(folder, "myapp.keys:AppKeys", "--format", "html"))
     assert text.startswith("<!doctype html>\n")
     assert "<code>user:{uid}</code>" in text
 
 
 def test_the_printed_document_equals_the_file(folder: Path) -> None:
-    printed(docs(folder, "myapp.keys", "--out", "keys"))
-    assert (folder / "keys" / "app-keys.md").read_text() == printed(docs(folder, "myapp.keys:AppKeys"))
+    stdout_of(docs(folder, "myapp.keys", "--out", "keys"))
+    assert (folder / "keys" / "app-keys.md").read_text() == stdout_of(docs(folder, "myapp.keys:AppKeys"))
 
 
 def test_the_same_data_is_printed_as_json(folder: Path) -> None:
-    [found] = json.loads(printed(docs(folder, "myapp.keys:AppKeys", "--json")))
+    [found] = json.loads(stdout_of(docs(folder, "myapp.keys:AppKeys", "--json")))
     assert (found["name"], found["title"], found["doc"]) == ("AppKeys", "App keys", "Users.")
     assert found["edges"] == [{"start": "user", "says": "owns", "end": "count"}]
     user, count = found["families"]
@@ -90,7 +90,7 @@ def test_the_same_data_is_printed_as_json(folder: Path) -> None:
 
 
 def test_several_keyspaces_are_printed_as_json_too(folder: Path) -> None:
-    found = json.loads(printed(docs(folder, "myapp.keys", "--json")))
+    found = json.loads(stdout_of(docs(folder, "myapp.keys", "--json")))
     assert [one["name"] for one in found] == ["AppKeys", "TokenKeys"]
 
 
@@ -100,7 +100,7 @@ def test_several_keyspaces_need_a_folder(folder: Path) -> None:
 
 def test_a_folder_gets_a_file_for_each_keyspace_and_an_index(folder: Path) -> None:
     result = docs(folder, "myapp.keys", "--out", "docs/keys")
-    assert printed(result).splitlines() == [
+    assert stdout_of(result).splitlines() == [
         "wrote docs/keys/app-keys.md",
         "wrote docs/keys/token-keys.md",
         "wrote docs/keys/README.md",
@@ -113,45 +113,45 @@ def test_a_folder_gets_a_file_for_each_keyspace_and_an_index(folder: Path) -> No
 
 
 def test_the_same_in_html(folder: Path) -> None:
-    printed(docs(folder, "myapp.keys", "--out", "site", "--format", "html"))
+    stdout_of(docs(folder, "myapp.keys", "--out", "site", "--format", "html"))
     assert files(folder / "site") == ["app-keys.html", "index.html", "token-keys.html"]
     assert 'href="token-keys.html#token"' in (folder / "site" / "index.html").read_text()
 
 
 def test_files_that_are_up_to_date_are_not_written_again(folder: Path) -> None:
-    printed(docs(folder, "myapp.keys", "--out", "keys"))
+    stdout_of(docs(folder, "myapp.keys", "--out", "keys"))
     before = (folder / "keys" / "app-keys.md").stat().st_mtime_ns
-    assert printed(docs(folder, "myapp.keys", "--out", "keys")) == "3 files in keys, 0 changed\n"
+    assert stdout_of(docs(folder, "myapp.keys", "--out", "keys")) == "3 files in keys, 0 changed\n"
     assert (folder / "keys" / "app-keys.md").stat().st_mtime_ns == before
 
 
 def test_written_files_are_listed_as_json(folder: Path) -> None:
-    told = json.loads(printed(docs(folder, "myapp.keys:AppKeys", "--out", "keys", "--json")))
+    told = json.loads(stdout_of(docs(folder, "myapp.keys:AppKeys", "--out", "keys", "--json")))
     names = ["keys/app-keys.md", "keys/README.md"]
     assert told == {"files": names, "changed": names, "left_over": []}
 
 
 def test_without_a_name_it_exports_the_kits_and_the_server(folder: Path) -> None:
-    printed(docs(folder, "--out", "keys"))
+    stdout_of(docs(folder, "--out", "keys"))
     assert files(folder / "keys") == sorted([*(f"{kit}.md" for kit in NAMED), "README.md"])
-    assert printed(docs(folder, "login")) == (folder / "keys" / "login.md").read_text()
+    assert stdout_of(docs(folder, "login")) == (folder / "keys" / "login.md").read_text()
 
 
 def test_the_check_passes_after_a_write(folder: Path) -> None:
-    printed(docs(folder, "myapp.keys", "--out", "keys"))
-    assert printed(docs(folder, "myapp.keys", "--out", "keys", "--check")) == "3 files in keys are up to date\n"
+    stdout_of(docs(folder, "myapp.keys", "--out", "keys"))
+    assert stdout_of(docs(folder, "myapp.keys", "--out", "keys", "--check")) == "3 files in keys are up to date\n"
 
 
 def test_the_check_ignores_line_endings(folder: Path) -> None:
-    printed(docs(folder, "myapp.keys", "--out", "keys"))
+    stdout_of(docs(folder, "myapp.keys", "--out", "keys"))
     for path in (folder / "keys").iterdir():
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
-    printed(docs(folder, "myapp.keys", "--out", "keys", "--check"))
+    stdout_of(docs(folder, "myapp.keys", "--out", "keys", "--check"))
 
 
 def stale_folder(folder: Path) -> dict[str, bytes]:
     """A folder with a stale, a missing, a left-over and a hand-written document."""
-    printed(docs(folder, "myapp.keys", "--out", "keys"))
+    stdout_of(docs(folder, "myapp.keys", "--out", "keys"))
     keys = folder / "keys"
     (folder / "myapp" / "keys.py").write_text(PROGRAM.replace("30d", "31d"))
     (keys / "token-keys.md").rename(keys / "gone-keys.md")
@@ -176,9 +176,9 @@ def test_the_suggested_command_fixes_the_folder(folder: Path) -> None:
     stale_folder(folder)
     said = docs(folder, "myapp.keys", "--out", "keys", "--check").stdout
     command = next(line for line in said.splitlines() if line.startswith("Run: ")).removeprefix("Run: keystead docs ")
-    assert "left over: keys/gone-keys.md" in printed(docs(folder, *command.split()))
+    assert "left over: keys/gone-keys.md" in stdout_of(docs(folder, *command.split()))
     (folder / "keys" / "gone-keys.md").unlink()
-    printed(docs(folder, "myapp.keys", "--out", "keys", "--check"))
+    stdout_of(docs(folder, "myapp.keys", "--out", "keys", "--check"))
     assert (folder / "keys" / "notes.md").read_text() == "# Notes\n"
 
 
@@ -239,7 +239,7 @@ def test_an_unknown_name_or_format_is_a_usage_error(folder: Path) -> None:
 
 
 def test_help_has_examples(folder: Path) -> None:
-    said = printed(docs(folder, "--help"))
+    said = stdout_of(docs(folder, "--help"))
     for example in (
         "keystead docs myapp.keys:AppKeys",
         "keystead docs myapp.keys --format html > keys.html",
@@ -250,5 +250,5 @@ def test_help_has_examples(folder: Path) -> None:
 
 
 def test_no_store_is_touched(folder: Path) -> None:
-    printed(docs(folder, "myapp.keys:AppKeys"))
+    stdout_of(docs(folder, "myapp.keys:AppKeys"))
     assert files(folder) == ["myapp"]

@@ -60,7 +60,7 @@ def test_fix_repairs_and_a_second_run_is_clean(program: Program) -> None:
     assert "orphan  lock:u1a repaired" in result.stdout
     assert result.stdout.endswith("4 findings, 4 repaired, 0 left\n")
     assert program.keystead("doctor", "myapp.keys", "--json").returncode == 0
-    assert program.held() == {
+    assert program.stored_keys() == {
         "sess:u1b", "user:u1:sessions", "visits:u1:2026-02-23", "keystead:quarantine:visits%3Au1%3A2026-02-24"
     }  # fmt: skip
 
@@ -75,7 +75,7 @@ def test_setting_aside_more_than_one_percent_needs_yes(program: Program) -> None
         "1 of 7 keys (unknown). Everything else is repaired\n"
     )
     assert "3 findings, 1 repaired, 2 left" in refused.stdout
-    assert {"visits:u1:2026-02-24", "tmp:1"} <= program.held()
+    assert {"visits:u1:2026-02-24", "tmp:1"} <= program.stored_keys()
     told = json.loads(program.keystead("doctor", "myapp.keys", "--fix", "--json").stdout)
     assert told["plan"]["needs_yes"] == [
         {"family": "AppKeys.daily", "count": 1, "total": 2, "what": "key", "repair": "set aside"}
@@ -96,31 +96,31 @@ def test_deleting_more_than_one_percent_needs_yes_and_a_whole_family_is_never_de
         "keystead: not deleted without --yes, because it is more than 1 % of a family: 1 of 2 keys (AppKeys.lock). "
         "Everything else is repaired\n"
     )
-    assert "lock:gone" in program.held()
+    assert "lock:gone" in program.stored_keys()
     program.write(("DEL", "lock:u1a"), *[("SET", f"lock:{number}", "x", "PX", 3_600_000) for number in range(10)])
-    before = program.held()
+    before = program.stored_keys()
     astray = program.keystead("doctor", "myapp.keys", "--fix", "--yes")
     assert astray.returncode == 1
     assert "orphan, 11 findings in AppKeys.lock: leave alone: no key of this family has its owner" in astray.stdout
-    assert program.held() == before
+    assert program.stored_keys() == before
 
 
 @pytest.mark.parametrize("fix", [(), ("--fix", "--yes")])
 def test_wrong_seal_keys_stop_the_doctor_and_nothing_is_repaired(program: Program, fix: tuple[str, ...]) -> None:
     program.fill()
     program.write(("SET", "account:u1", SEALED), ("SET", "account:u2", SEALED), ("DEL", "sess:u1a"))
-    before = program.held()
+    before = program.stored_keys()
     result = program.keystead("doctor", "myapp.keys", *fix, KEYSTEAD_SEAL_KEYS=SEAL_KEYS)
     assert_one_line_error(result, 2, "2 of AppKeys.account", "KEYSTEAD_SEAL_KEYS", "nothing was repaired")
-    assert program.held() == before
+    assert program.stored_keys() == before
 
 
 def test_unknown_keys_are_left_alone_unless_requested(program: Program) -> None:
     program.write(("SET", "tmp:1", "x"))
     assert program.keystead("doctor", "myapp.keys", "--fix").returncode == 1
-    assert program.held() == {"tmp:1"}
+    assert program.stored_keys() == {"tmp:1"}
     assert program.keystead("doctor", "myapp.keys", "--fix", "--set-aside-unknown", "--yes").returncode == 0
-    assert program.held() == {"keystead:quarantine:tmp%3A1"}
+    assert program.stored_keys() == {"keystead:quarantine:tmp%3A1"}
     assert_one_line_error(program.keystead("doctor", "myapp.keys", "--set-aside-unknown"), 2, "--fix")
 
 
@@ -182,7 +182,7 @@ def test_usage_errors_are_one_line(program: Program, arguments: tuple[str, ...],
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_stop_it_with_a_message(program: Program, signum: signal.Signals, code: int) -> None:
     program.fill()
-    healthy = program.held()
+    healthy = program.stored_keys()
     program.write(*[("SET", f"lock:{number}", "x") for number in range(MANY)])
     with subprocess.Popen(
         forking.command("doctor", "myapp.keys", "--fix", "--yes", "--json"),
@@ -205,7 +205,7 @@ def test_signals_stop_it_with_a_message(program: Program, signum: signal.Signals
     assert len(error.splitlines()) == 1
     result = program.keystead("doctor", "myapp.keys", "--fix", "--yes")
     assert result.returncode == 0
-    assert program.held() == healthy
+    assert program.stored_keys() == healthy
 
 
 def test_help_has_examples(program: Program) -> None:

@@ -10,18 +10,18 @@ KEYS = ("--keys", "myapp.keys")
 def test_a_dry_run_shows_the_plan_and_changes_nothing(program: Program) -> None:
     program.fill("u1")
     program.fill("u2")
-    before = program.held()
+    before = program.stored_keys()
     result = program.keystead("erase", "user:u1", *KEYS, "--dry-run")
     assert (result.returncode, result.stderr) == (0, "")
     assert "delete sess:u1a" in result.stdout
     assert "delete visits:u1:2026-02-23" in result.stdout
     assert "u2" not in result.stdout
-    assert program.held() == before
+    assert program.stored_keys() == before
 
 
 def test_with_yes_only_the_subject_is_erased(program: Program) -> None:
     program.fill("u2")
-    others = program.held()
+    others = program.stored_keys()
     program.fill("u1")
     program.write(("SET", "account:u1", SEALED))
     result = program.keystead("erase", "user:u1", *KEYS, "--yes", "--json")
@@ -29,7 +29,7 @@ def test_with_yes_only_the_subject_is_erased(program: Program) -> None:
     assert result.returncode == 0
     assert found["keys"] == 6
     assert found["erased"]["left"] == 0
-    assert program.held() == others
+    assert program.stored_keys() == others
 
 
 def test_unreadable_keys_are_reported_with_exit_code_1(program: Program) -> None:
@@ -38,7 +38,7 @@ def test_unreadable_keys_are_reported_with_exit_code_1(program: Program) -> None
     result = program.keystead("erase", "user:u1", *KEYS, "--yes", KEYSTEAD_SEAL_KEYS=SEAL_KEYS)
     assert result.returncode == 1
     assert "AppKeys.session that cannot be read" in result.stderr
-    assert program.held() == {"sess:bad"}
+    assert program.stored_keys() == {"sess:bad"}
 
 
 def test_nothing_to_erase_is_reported(program: Program) -> None:
@@ -53,9 +53,9 @@ def test_an_undeclared_subject_is_a_one_line_error(program: Program, subject: st
 
 def test_without_a_terminal_it_requires_yes_or_dry_run(program: Program) -> None:
     program.fill()
-    before = program.held()
+    before = program.stored_keys()
     assert_one_line_error(program.keystead("erase", "user:u1", *KEYS), 2, "--yes", "--dry-run")
-    assert program.held() == before
+    assert program.stored_keys() == before
 
 
 def test_help_has_examples(program: Program) -> None:

@@ -39,7 +39,7 @@ def fill(url: str, *users: str) -> None:
     asyncio.run(write())
 
 
-def counted(url: str, user: str) -> dict[str, int]:
+def count_rows(url: str, user: str) -> dict[str, int]:
     async def count() -> dict[str, int]:
         async with open_tables(url, MEMBERSHIP_TABLES) as tables:
             return await tables.count_of(f"membership:{user}")
@@ -67,7 +67,7 @@ def test_a_dry_run_shows_the_rows_and_deletes_none(program: Program, beside: str
     assert f"delete 1 row of the table {PROFILES}\n" in result.stdout
     told = output(program.keystead("erase", "membership:123", *KEYS, "--dry-run", "--json"))
     assert (told["rows"][EVENTS], told["rows"][PROFILES], told["erased_rows"]) == (1, 1, None)
-    assert counted(beside, "123") == told["rows"]
+    assert count_rows(beside, "123") == told["rows"]
 
 
 def test_with_yes_only_keys_and_rows_of_the_user_are_erased(program: Program, beside: str) -> None:
@@ -77,9 +77,9 @@ def test_with_yes_only_keys_and_rows_of_the_user_are_erased(program: Program, be
     assert result.returncode == 0, result.stderr
     assert f"  {EVENTS}: 1 row\n" in result.stdout
     assert result.stdout.endswith("erased membership:123: 1 key and 3 rows, and the keys they own\n")
-    assert counted(beside, "123") == {}
-    assert sum(counted(beside, "124").values()) == 3
-    assert program.held() == {"usertoken:124"}
+    assert count_rows(beside, "123") == {}
+    assert sum(count_rows(beside, "124").values()) == 3
+    assert program.stored_keys() == {"usertoken:124"}
     again = program.keystead("erase", "membership:123", *KEYS, "--yes")
     assert (again.returncode, again.stdout) == (0, "there is no data of membership:123\n")
 
@@ -104,14 +104,14 @@ def test_a_row_cached_by_a_concurrent_request_is_erased_too(
 
     monkeypatch.setattr(Tables, "erase", erase_after_a_request)
     erase("teamwork:42", keys=["teamwork"], store=[program.url], database=beside, yes=True)
-    assert program.held() == set()
+    assert program.stored_keys() == set()
 
 
 def test_rows_without_keys_are_erased_too_and_reported_as_json(program: Program, beside: str) -> None:
     fill(beside, "123")
     told = output(program.keystead("erase", "membership:123", *KEYS, "--yes", "--json"))
     assert (told["keys"], sum(told["rows"].values()), told["erased_rows"]) == (0, 3, told["rows"])
-    assert counted(beside, "123") == {}
+    assert count_rows(beside, "123") == {}
 
 
 def test_without_tables_there_are_no_rows_and_none_are_created(program: Program) -> None:
@@ -134,8 +134,8 @@ def test_a_named_database_is_searched_and_no_tables_are_created_in_it(program: P
     fill(database_url, "123", "124")
     done = output(program.keystead("erase", "membership:123", *KEYS, "--yes", "--json", KEYSTEAD_DATABASE=database_url))
     assert sum(done["erased_rows"].values()) == 3
-    assert counted(database_url, "123") == {}
-    assert sum(counted(database_url, "124").values()) == 3
+    assert count_rows(database_url, "123") == {}
+    assert sum(count_rows(database_url, "124").values()) == 3
 
 
 def test_a_missing_or_unreachable_database_is_a_one_line_error_and_deletes_nothing(program: Program) -> None:
@@ -146,7 +146,7 @@ def test_a_missing_or_unreachable_database_is_a_one_line_error_and_deletes_nothi
         away = program.keystead("erase", "membership:123", *KEYS, "--yes", "--database", url)
         assert_one_line_error(away, 1, "127.0.0.1:1")
         assert "secret" not in away.stderr
-    assert program.held() == {"usertoken:123"}
+    assert program.stored_keys() == {"usertoken:123"}
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -172,4 +172,4 @@ def test_a_user_of_another_space_has_no_rows(program: Program, beside: str) -> N
     fill(beside, "123")
     result = program.keystead("erase", f"membership:{'x' * 200}", *KEYS, "--yes")
     assert (result.returncode, result.stderr) == (0, "")
-    assert sum(counted(beside, "123").values()) == 3
+    assert sum(count_rows(beside, "123").values()) == 3

@@ -43,23 +43,23 @@ def export(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return forking.run(("export", *arguments), folder, environment())
 
 
-def printed(result: subprocess.CompletedProcess[str]) -> str:
+def stdout_of(result: subprocess.CompletedProcess[str]) -> str:
     assert (result.returncode, result.stderr) == (0, "")
     return result.stdout
 
 
 def test_json_schema_is_printed(folder: Path) -> None:
-    text = printed(export(folder, "myapp.keys"))
+    text = stdout_of(export(folder, "myapp.keys"))
     found = json.loads(text)
     assert found["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert list(found["keyspaces"]) == ["AppKeys", "TokenKeys"]
     assert found["keyspaces"]["AppKeys"]["families"]["user"]["value"] == {"$ref": "#/$defs/User"}
     assert found["$defs"]["User"]["required"] == ["name", "mail"]
-    assert printed(export(folder, "myapp.keys", "--json")) == text
+    assert stdout_of(export(folder, "myapp.keys", "--json")) == text
 
 
 def test_typescript_is_printed(folder: Path) -> None:
-    text = printed(export(folder, "myapp.keys:AppKeys", "--format", "typescript"))
+    text = stdout_of(export(folder, "myapp.keys:AppKeys", "--format", "typescript"))
     assert "export interface User {\n  name: string;\n  mail: string | null;\n}\n" in text
     assert "export type CountKey = `count:${string}`;" in text
     assert "TokenKey" not in text
@@ -67,25 +67,25 @@ def test_typescript_is_printed(folder: Path) -> None:
 
 
 def test_typescript_is_printed_as_json(folder: Path) -> None:
-    text = printed(export(folder, "myapp.keys:AppKeys", "--format", "typescript"))
-    assert json.loads(printed(export(folder, "myapp.keys:AppKeys", "--format", "typescript", "--json"))) == {
+    text = stdout_of(export(folder, "myapp.keys:AppKeys", "--format", "typescript"))
+    assert json.loads(stdout_of(export(folder, "myapp.keys:AppKeys", "--format", "typescript", "--json"))) == {
         "typescript": text
     }
 
 
 def test_a_file_is_written_with_its_folder_and_only_if_it_changes(folder: Path) -> None:
     command = ("myapp.keys", "--format", "typescript", "--out", "web/src/keys.ts")
-    assert printed(export(folder, *command)) == "wrote web/src/keys.ts\n"
+    assert stdout_of(export(folder, *command)) == "wrote web/src/keys.ts\n"
     written = (folder / "web" / "src" / "keys.ts").read_bytes()
-    assert written.decode() == printed(export(folder, "myapp.keys", "--format", "typescript"))
+    assert written.decode() == stdout_of(export(folder, "myapp.keys", "--format", "typescript"))
     assert b"\r" not in written
-    assert printed(export(folder, *command)) == "web/src/keys.ts is up to date\n"
-    assert json.loads(printed(export(folder, *command, "--json"))) == {"file": "web/src/keys.ts", "changed": False}
+    assert stdout_of(export(folder, *command)) == "web/src/keys.ts is up to date\n"
+    assert json.loads(stdout_of(export(folder, *command, "--json"))) == {"file": "web/src/keys.ts", "changed": False}
 
 
 @pytest.mark.parametrize("form", ["json-schema", "typescript"])
 def test_without_a_name_it_exports_the_kits_and_the_server(folder: Path, form: str) -> None:
-    assert printed(export(folder, "--format", form)) == printed(export(folder, *NAMED, "--format", form))
+    assert stdout_of(export(folder, "--format", form)) == stdout_of(export(folder, *NAMED, "--format", form))
 
 
 def test_an_unwritable_file_is_a_one_line_error(folder: Path) -> None:
@@ -103,7 +103,7 @@ def test_an_unknown_name_or_format_is_a_usage_error(folder: Path) -> None:
 
 
 def test_help_has_examples(folder: Path) -> None:
-    said = printed(export(folder, "--help"))
+    said = stdout_of(export(folder, "--help"))
     assert "keystead export myapp.keys --format typescript --out web/src/keys.ts" in said
     assert "2^53" in said
     assert "<bool>" not in said

@@ -47,7 +47,7 @@ class House:
     def jobs(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return forking.run(("jobs", arguments[0], *KITS, *arguments[1:]), self.folder, self.environment)
 
-    def told(self, *arguments: str) -> Any:
+    def json_output(self, *arguments: str) -> Any:
         """What a command says to programs."""
         return json.loads(self.jobs(*arguments, "--json").stdout)
 
@@ -99,13 +99,13 @@ def test_a_run_happens_here_and_its_result_is_in_the_history(house: House) -> No
 
 
 def test_json_output_is_complete(house: House) -> None:
-    ran = house.told("run", "chores.sweep")
+    ran = house.json_output("run", "chores.sweep")
     assert (ran["job"], ran["outcome"], ran["number"], ran["by_hand"]) == ("chores.sweep", "done", 1, True)
     assert ran["result"] == {"swept": 1234, "room": "kitchen"}
-    assert house.told("history", "chores.sweep") == [ran]
-    house.told("run", "chores.sweep")
-    assert [one["number"] for one in house.told("history", "--limit", "1")] == [2]
-    sweep, drop, brood = house.told("list")
+    assert house.json_output("history", "chores.sweep") == [ran]
+    house.json_output("run", "chores.sweep")
+    assert [one["number"] for one in house.json_output("history", "--limit", "1")] == [2]
+    sweep, drop, brood = house.json_output("list")
     assert (sweep["cron"], sweep["zone"], sweep["missed"], sweep["lease"]) == (
         "30 2 * * *",
         "Europe/Berlin",
@@ -124,7 +124,7 @@ def test_a_run_that_fails_is_exit_code_1_and_only_the_log_has_its_text(house: Ho
     assert re.fullmatch(r"chores\.drop: failed after \d+\.\d s: RuntimeError\n", result.stdout)
     assert "RuntimeError: secret-of-a-message" in result.stderr  # the log
     assert "secret-of-a-message" not in house.jobs("history").stdout
-    assert "secret-of-a-message" not in json.dumps(house.told("history"))
+    assert "secret-of-a-message" not in json.dumps(house.json_output("history"))
 
 
 def test_a_running_job_is_reported_and_not_started_again(house: House) -> None:
@@ -136,7 +136,7 @@ def test_a_running_job_is_reported_and_not_started_again(house: House) -> None:
         assert told.returncode == 1
         assert f"/{process.pid}/" in json.loads(told.stdout)["running"]["by"]
         assert "running" in house.jobs("list").stdout
-        assert house.told("list")[2]["running"]["since"].endswith("Z")
+        assert house.json_output("list")[2]["running"]["since"].endswith("Z")
     assert (house.folder / "diary.txt").read_text().count("brood") == 1
 
 
@@ -148,7 +148,7 @@ def test_a_run_that_is_stopped_is_cancelled_and_recorded(house: House, signum: s
         out, err = process.communicate(timeout=300)
         assert (process.returncode, out, err) == (128 + signum, "", "keystead: stopped; chores.brood was cancelled\n")
     assert "interrupted" in (house.folder / "diary.txt").read_text()
-    assert [one["outcome"] for one in house.told("history", "chores.brood")] == ["stopped"]
+    assert [one["outcome"] for one in house.json_output("history", "chores.brood")] == ["stopped"]
 
 
 @pytest.mark.parametrize("command", ["run", "history"])
@@ -170,7 +170,7 @@ def test_kits_without_jobs_are_reported(house: House) -> None:
 
 
 def test_the_doctor_knows_the_keys_of_the_schedule_and_of_the_demo_provider(house: House) -> None:
-    house.told("run", "chores.sweep")
+    house.json_output("run", "chores.sweep")
 
     async def sign_in() -> None:
         from keystead.demo.demo_keys import DemoCode, DemoKeys
@@ -185,7 +185,7 @@ def test_the_doctor_knows_the_keys_of_the_schedule_and_of_the_demo_provider(hous
 
 
 def test_terminal_control_characters_in_the_history_are_escaped(house: House) -> None:
-    house.told("run", "chores.sweep")
+    house.json_output("run", "chores.sweep")
     entry = {"number": 2, "due_ms": 1, "began_ms": 1, "ended_ms": 2, "outcome": "done", "by": "\x1b[2J"}
     house.write(
         ("XADD", "schedule:history:chores.sweep", "*", "data", json.dumps(entry | {"result": {"last": "\x9b31m"}}))
@@ -194,16 +194,16 @@ def test_terminal_control_characters_in_the_history_are_escaped(house: House) ->
         result = house.jobs(*arguments)
         assert (result.returncode, result.stderr) == (0, "")
         assert result.stdout.replace("\n", "").isprintable()
-    assert house.told("history")[1]["result"] == {"last": "\x9b31m"}
+    assert house.json_output("history")[1]["result"] == {"last": "\x9b31m"}
 
 
 def test_an_unreadable_job_is_listed_with_its_problem_and_hides_no_other(house: House) -> None:
-    house.told("run", "chores.sweep")
+    house.json_output("run", "chores.sweep")
     house.write(("SET", "schedule:job:chores.drop", "not JSON"))
     result = house.jobs("list")
     assert (result.returncode, result.stderr) == (0, "")
     for part in ("chores.sweep", "chores.drop", "not known", "run keystead doctor", "none yet"):
         assert part in result.stdout
-    sweep, drop, brood = house.told("list")
+    sweep, drop, brood = house.json_output("list")
     assert (sweep["trouble"], drop["next"], brood["trouble"]) == (None, None, None)
     assert "schedule:job:chores.drop" in drop["trouble"]

@@ -22,7 +22,7 @@ def sessions_of(store: Store) -> Sessions[Session]:
     return Sessions(keys.session, successors=keys.session_successor, ends=keys.session_end)
 
 
-def logged_in(program: Program, *users: str) -> list[str]:
+def sign_in(program: Program, *users: str) -> list[str]:
     """Sign in each of these users. Returns the tokens."""
 
     async def work(store: Store) -> list[str]:
@@ -38,7 +38,7 @@ def logged_in(program: Program, *users: str) -> list[str]:
     return tokens
 
 
-def ends(program: Program, tokens: list[str]) -> list[str | None]:
+def end_reasons(program: Program, tokens: list[str]) -> list[str | None]:
     """Why the session of each token is gone; None if it is alive."""
 
     async def work(store: Store) -> list[str | None]:
@@ -54,7 +54,7 @@ def keystead(program: Program, *arguments: str) -> Any:
 
 
 def test_a_listing_shows_the_sessions_of_one_user_and_no_secret(program: Program) -> None:
-    tokens = logged_in(program, "ann", "ann", "bob")
+    tokens = sign_in(program, "ann", "ann", "bob")
     found = keystead(program, "list", "ann", "--json")
     assert len(output(found)) == 2
     assert "s3cret" not in found.stdout
@@ -65,41 +65,41 @@ def test_a_listing_shows_the_sessions_of_one_user_and_no_secret(program: Program
 
 def test_without_a_user_it_lists_users_with_sessions(program: Program) -> None:
     assert keystead(program, "list").stdout == "there are no sessions\n"
-    logged_in(program, "ann", "ann", "bob")
+    sign_in(program, "ann", "ann", "bob")
     assert sorted(keystead(program, "list").stdout.splitlines()) == ["ann  2 sessions", "bob  1 session"]
     users: Any = output(keystead(program, "list", "--json"))
     assert {one["user"]: one["sessions"] for one in users} == {"ann": 2, "bob": 1}
 
 
 def test_only_the_sessions_of_the_user_end(program: Program) -> None:
-    tokens = logged_in(program, "ann", "ann", "bob")
+    tokens = sign_in(program, "ann", "ann", "bob")
     result = keystead(program, "end", "ann", "--yes")
     assert (result.returncode, result.stdout) == (0, "ended 2 sessions of ann\n")
-    assert ends(program, tokens) == ["revoked", "revoked", None]
+    assert end_reasons(program, tokens) == ["revoked", "revoked", None]
 
 
 def test_one_session_ends_by_its_id(program: Program) -> None:
-    tokens = logged_in(program, "ann", "ann")
+    tokens = sign_in(program, "ann", "ann")
     listed: Any = output(keystead(program, "list", "ann", "--json"))
     result = keystead(program, "end", "ann", "--id", listed[0]["id"], "--yes", "--json")
     assert output(result) == {"user": "ann", "id": listed[0]["id"], "found": 1, "ended": 1}
-    assert sorted(map(str, ends(program, tokens))) == ["None", "revoked"]
+    assert sorted(map(str, end_reasons(program, tokens))) == ["None", "revoked"]
 
 
 def test_the_sessions_of_all_users_end(program: Program) -> None:
-    tokens = logged_in(program, "ann", "bob", "bob")
+    tokens = sign_in(program, "ann", "bob", "bob")
     assert keystead(program, "end", "--everyone", "--dry-run").stdout == "would end 3 sessions of all users\n"
-    assert ends(program, tokens) == [None, None, None]
+    assert end_reasons(program, tokens) == [None, None, None]
     result = keystead(program, "end", "--everyone", "--yes")
     assert (result.returncode, result.stdout) == (0, "ended 3 sessions of all users\n")
-    assert ends(program, tokens) == ["revoked"] * 3
+    assert end_reasons(program, tokens) == ["revoked"] * 3
 
 
 def test_without_sessions_to_end_the_exit_code_is_1(program: Program) -> None:
-    [token] = logged_in(program, "ann")
+    [token] = sign_in(program, "ann")
     assert keystead(program, "end", "bob", "--yes").returncode == 1
     assert keystead(program, "end", "ann", "--id", "A" * 43, "--yes").returncode == 1
-    assert ends(program, [token]) == [None]
+    assert end_reasons(program, [token]) == [None]
 
 
 @pytest.mark.parametrize(
@@ -117,20 +117,20 @@ def test_usage_errors_are_one_line(program: Program, arguments: tuple[str, ...],
     assert_one_line_error(keystead(program, *arguments), 2, said)
 
 
-def noted(program: Program) -> list[dict[str, Any]]:
+def operator_entries(program: Program) -> list[dict[str, Any]]:
     """The audit log entries of operators, from `keystead audit`."""
     found = program.keystead("audit", "login", "--json", KEYSTEAD_SEAL_KEYS=SEAL_KEYS)
     return [one for one in map(json.loads, found.stdout.splitlines()) if one["who"].startswith("operator:")]
 
 
 def test_sessions_ended_by_an_operator_are_in_the_audit_log(program: Program) -> None:
-    logged_in(program, "ann", "ann", "bob", "cid")
+    sign_in(program, "ann", "ann", "bob", "cid")
     listed: Any = output(keystead(program, "list", "ann", "--json"))
     keystead(program, "end", "ann", "--id", listed[0]["id"], "--yes")
     keystead(program, "end", "ann", "--yes")
     keystead(program, "end", "--everyone", "--dry-run")  # which ends nothing
     keystead(program, "end", "--everyone", "--yes")
-    found = noted(program)
+    found = operator_entries(program)
     assert [(one["event"], one.get("what")) for one in found] == [
         ("session-revoked", listed[0]["id"]),
         ("all-sessions-revoked", "login:ann"),
@@ -142,7 +142,7 @@ def test_sessions_ended_by_an_operator_are_in_the_audit_log(program: Program) ->
 
 
 def test_sessions_ended_by_an_operator_are_revoked_at_the_provider(program: Program) -> None:
-    logged_in(program, "ann", "bob")
+    sign_in(program, "ann", "bob")
     keystead(program, "end", "--everyone", "--yes")
 
     async def waiting(store: Store) -> list[str]:
@@ -155,7 +155,7 @@ def test_sessions_ended_by_an_operator_are_revoked_at_the_provider(program: Prog
 
 
 def test_without_the_seal_keys_sessions_still_end(program: Program) -> None:
-    tokens = logged_in(program, "ann", "bob")
+    tokens = sign_in(program, "ann", "bob")
     result = program.keystead("sessions", "end", "--everyone", "--yes")
     assert result.returncode == 0, result.stderr
-    assert ends(program, tokens) == ["revoked", "revoked"]
+    assert end_reasons(program, tokens) == ["revoked", "revoked"]

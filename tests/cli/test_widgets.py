@@ -1,4 +1,4 @@
-"""`keystead show` and `keystead delete` for operators of widgets, on the default store, with only the name of the service."""
+"""`keystead show` and `keystead delete` for operators of widgets: the default store, and only the name of a service."""
 
 import asyncio
 import json
