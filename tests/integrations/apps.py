@@ -36,7 +36,7 @@ Signed = Annotated[Session, Depends(require_session(Visit))]
 Asked = LitestarRequest[Any, Any, Any]
 
 
-def said(session: Session) -> Answer:
+def describe_session(session: Session) -> Answer:
     """All readable attributes of a session."""
     data = session.data
     return {
@@ -73,18 +73,18 @@ async def login(session: Session, body: Answer) -> Answer:
         await session.start(Visit(uid=body["user"], name=body["user"].title()))
     except CapReached:
         return {"refused": True}
-    return said(session)
+    return describe_session(session)
 
 
 async def me(session: Session, body: Answer) -> Answer:
-    return said(session)
+    return describe_session(session)
 
 
 async def update(session: Session, body: Answer) -> Answer:
     fields = {name: value for name, value in body.items() if name not in ("csrf", "gated")}
     if body.get("gated"):
         await gate.passed()
-    return {"updated": await session.update(**fields) is not None, **said(session)}
+    return {"updated": await session.update(**fields) is not None, **describe_session(session)}
 
 
 async def count(session: Session, body: Answer) -> Answer:
@@ -95,11 +95,11 @@ async def count(session: Session, body: Answer) -> Answer:
 async def rotate(session: Session, body: Answer) -> Answer:
     if body.get("gated"):
         await gate.passed()
-    return {"rotated": await session.rotate(), **said(session)}
+    return {"rotated": await session.rotate(), **describe_session(session)}
 
 
 async def logout(session: Session, body: Answer) -> Answer:
-    return {"ended": await session.end(), **said(session)}
+    return {"ended": await session.end(), **describe_session(session)}
 
 
 async def end_one(session: Session, body: Answer) -> Answer:
@@ -160,7 +160,7 @@ async def cached(request: Request) -> Response:
     """Sets a cacheable Cache-Control, and with `?csrf` a cookie."""
     if "csrf" in request.query_params:
         assert session_of(request, Visit).csrf_token
-    return JSONResponse(said(session_of(request, Visit)), headers={"cache-control": "private, max-age=5"})
+    return JSONResponse(describe_session(session_of(request, Visit)), headers={"cache-control": "private, max-age=5"})
 
 
 async def echo(request: Request) -> Response:
@@ -269,7 +269,7 @@ def fastapi(**options: Any) -> Any:
 
     @app.get("/me")
     async def read(request: Request) -> Answer:
-        return said(session_of(request, Visit))
+        return describe_session(session_of(request, Visit))
 
     @app.get("/private")
     def private_thread(session: Signed) -> Answer:  # in a thread, where nothing can be awaited
@@ -297,7 +297,7 @@ def litestar(**options: Any) -> Any:
 
     @get("/me")
     async def read(request: Asked) -> Answer:
-        return said(request.state.session)
+        return describe_session(request.state.session)
 
     @get("/private")
     async def private_route(request: Asked) -> Answer:
@@ -323,7 +323,7 @@ def bare(**options: Any) -> Any:
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         assert scope["type"] == "http"
-        body = json.dumps(said(scope["state"]["session"])).encode()
+        body = json.dumps(describe_session(scope["state"]["session"])).encode()
         length = str(len(body)).encode()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
         await send({"type": "http.response.body", "body": body})

@@ -23,17 +23,17 @@ KEYS = f"k1:{SigningKeys.new_key('EdDSA')}"
 INVALID = 'Bearer realm="api", error="invalid_token", error_description="The token is invalid, expired or revoked."'
 
 
-def asked(served: Served, path: str, token: str | None = None, method: str = "GET") -> httpx2.Response:
+def send_request(served: Served, path: str, token: str | None = None, method: str = "GET") -> httpx2.Response:
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
     return httpx2.request(method, f"{served.url}{path}", headers=headers, timeout=300)
 
 
-def logged_in(served: Served, user: int) -> str:
-    token: str = asked(served, f"/login?user={user}", method="POST").json()["token"]
+def log_in(served: Served, user: int) -> str:
+    token: str = send_request(served, f"/login?user={user}", method="POST").json()["token"]
     return token
 
 
-def refused(answer: httpx2.Response) -> bool:
+def is_refused(answer: httpx2.Response) -> bool:
     return (answer.status_code, answer.headers.get("www-authenticate")) == (401, INVALID)
 
 
@@ -47,47 +47,47 @@ def test_a_token_revoked_at_one_server_is_refused_at_the_other_even_after_a_rest
             store = f"{redis.url}?timeout=1s&connect_timeout=300ms"
         one = ends.enter_context(serving(tmp_path, "starlette", module=MODULE, store=store, keys=KEYS))
         other = ends.enter_context(serving(tmp_path, "litestar", module=MODULE, store=store, keys=KEYS))
-        first, second, third = logged_in(one, 42), logged_in(other, 42), logged_in(one, 7)
-        assert asked(other, "/me", first).json() == {"user": "user 42", "sub": "42"}
-        assert asked(one, "/logout", first, "POST").json() == {"ended": True}
-        assert refused(asked(other, "/me", first))
-        assert asked(other, "/me", second).status_code == 200
-        assert asked(one, "/logout-all", second, "POST").json() == {"ended": True}
-        assert refused(asked(other, "/me", second))
-        assert refused(asked(one, "/logout", second, "POST"))
-        assert asked(one, "/me", logged_in(one, 42)).status_code == 200  # the next login
+        first, second, third = log_in(one, 42), log_in(other, 42), log_in(one, 7)
+        assert send_request(other, "/me", first).json() == {"user": "user 42", "sub": "42"}
+        assert send_request(one, "/logout", first, "POST").json() == {"ended": True}
+        assert is_refused(send_request(other, "/me", first))
+        assert send_request(other, "/me", second).status_code == 200
+        assert send_request(one, "/logout-all", second, "POST").json() == {"ended": True}
+        assert is_refused(send_request(other, "/me", second))
+        assert is_refused(send_request(one, "/logout", second, "POST"))
+        assert send_request(one, "/me", log_in(one, 42)).status_code == 200  # the next login
         if redis is not None:
             redis.kill()
             began = time.monotonic()  # generous: each call fails within its own time limit
-            away = asked(other, "/me", third)
+            away = send_request(other, "/me", third)
             assert (away.status_code, away.json()["code"]) == (503, "STORE_UNAVAILABLE")
             assert away.headers["retry-after"] == "1"
             assert "www-authenticate" not in away.headers
-            assert refused(asked(other, "/me", "made.up.token"))  # for that nobody is asked
+            assert is_refused(send_request(other, "/me", "made.up.token"))  # for that nobody is asked
             assert time.monotonic() - began < 20
             redis.restart()
-            wait_until(lambda: asked(other, "/me", third).status_code == 200, "the store is back")
+            wait_until(lambda: send_request(other, "/me", third).status_code == 200, "the store is back")
         else:
             other = ends.enter_context(serving(tmp_path, "litestar", module=MODULE, store=store, keys=KEYS))
         for token in (first, second):
-            assert refused(asked(other, "/me", token))
+            assert is_refused(send_request(other, "/me", token))
 
 
 def test_only_admitted_requests_reach_the_application(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/kept.db"
     with serving(tmp_path, "starlette", module=MODULE, store=store, keys=KEYS, required=False) as served:
-        token = logged_in(served, 42)
-        assert asked(served, "/me").json() == {"user": None}
-        assert refused(asked(served, "/me", f"{token}x"))  # a token that does not count is none in no case
-        assert "no user was admitted here" in asked(served, "/login/unseen", token).json()["error"]
-        assert asked(served, "/login-as").json() == {"reached": True}
-        in_the_address = asked(served, f"/me?access_token={token}")
+        token = log_in(served, 42)
+        assert send_request(served, "/me").json() == {"user": None}
+        assert is_refused(send_request(served, "/me", f"{token}x"))  # a token that does not count is none in no case
+        assert "no user was admitted here" in send_request(served, "/login/unseen", token).json()["error"]
+        assert send_request(served, "/login-as").json() == {"reached": True}
+        in_the_address = send_request(served, f"/me?access_token={token}")
         assert in_the_address.json() == {"user": None}
         two = httpx2.get(f"{served.url}/me", headers=[("authorization", f"Bearer {token}")] * 2)
         assert two.status_code == 400
         assert token not in served.said
     with serving(tmp_path, "starlette", module=MODULE, store=store, keys=KEYS, realm="team") as served:
-        nothing = asked(served, "/me")
+        nothing = send_request(served, "/me")
         assert nothing.status_code == 401
         assert nothing.json() == {
             "ok": False,
@@ -96,8 +96,8 @@ def test_only_admitted_requests_reach_the_application(tmp_path: Path) -> None:
         }
         assert nothing.headers["www-authenticate"] == 'Bearer realm="team"'
         assert nothing.headers["cache-control"] == "no-store"
-        assert asked(served, "/login-as").status_code == 401  # it is not below /login
-        assert asked(served, "/login/unseen").status_code == 200
+        assert send_request(served, "/login-as").status_code == 401  # it is not below /login
+        assert send_request(served, "/login/unseen").status_code == 200
 
 
 async def test_a_refused_websocket_is_closed_before_it_is_accepted() -> None:

@@ -29,7 +29,7 @@ def user() -> str:
     return f"ann-{uuid.uuid4()}"
 
 
-def held(browser: Browser, doing: Callable[[], Any]) -> tuple[ThreadPoolExecutor, Future[Any]]:
+def start_held_request(browser: Browser, doing: Callable[[], Any]) -> tuple[ThreadPoolExecutor, Future[Any]]:
     """Start a request, and return when its handler waits at the gate."""
     pool = ThreadPoolExecutor(1)
     with browser.copy() as watcher:
@@ -212,7 +212,7 @@ def test_concurrent_rotations_leave_exactly_one_session(browser: Browser, user: 
 def test_concurrent_changes_of_different_fields_are_kept(browser: Browser, user: str) -> None:
     browser.login(user)
     with browser.copy() as tab:
-        pool, slow = held(browser, lambda: tab.post("/update", {"theme": "dark", "gated": True}, "PATCH"))
+        pool, slow = start_held_request(browser, lambda: tab.post("/update", {"theme": "dark", "gated": True}, "PATCH"))
         assert browser.post("/update", {"language": "ja"}, "PATCH").json()["updated"] is True
         browser.get("/static/open-gate")
         assert slow.result().json()["updated"] is True
@@ -239,7 +239,7 @@ def test_a_logout_is_not_undone_by_a_request_in_flight(
 ) -> None:
     browser.login(user)
     with browser.copy() as tab:
-        pool, slow = held(browser, lambda: tab.post(path, {"gated": True}, method))
+        pool, slow = start_held_request(browser, lambda: tab.post(path, {"gated": True}, method))
         token = browser.token or ""
         browser.post(way_out)
         browser.get("/static/open-gate")
@@ -257,7 +257,7 @@ def test_a_logout_is_not_undone_by_a_request_in_flight(
 def test_a_late_response_does_not_delete_the_cookie_of_a_newer_login(browser: Browser, user: str) -> None:
     browser.login(user)
     with browser.copy() as tab:
-        pool, slow = held(browser, lambda: tab.post("/update", {"theme": "dark", "gated": True}, "PATCH"))
+        pool, slow = start_held_request(browser, lambda: tab.post("/update", {"theme": "dark", "gated": True}, "PATCH"))
         browser.login(user)
         browser.get("/static/open-gate")
         assert slow.result().json()["updated"] is False

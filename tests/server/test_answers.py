@@ -285,7 +285,7 @@ def test_a_valid_request_id_is_kept_and_others_are_replaced(notes: Keystead) -> 
 # --- proxies ---------------------------------------------------------------------------------------------------------
 
 
-def seen(server: Keystead, **headers: str) -> tuple[str, str]:
+def client_and_scheme(server: Keystead, **headers: str) -> tuple[str, str]:
     own = ask(
         server, "GET", "/api/notes/site", headers={name.replace("_", "-"): text for name, text in headers.items()}
     )
@@ -293,16 +293,19 @@ def seen(server: Keystead, **headers: str) -> tuple[str, str]:
 
 
 def test_forwarded_headers_are_ignored_without_forwarded_allow(notes: Keystead) -> None:
-    assert seen(notes, x_forwarded_for="1.2.3.4", x_forwarded_proto="https") == ("127.0.0.1", "http")
+    assert client_and_scheme(notes, x_forwarded_for="1.2.3.4", x_forwarded_proto="https") == ("127.0.0.1", "http")
 
 
 def test_a_trusted_proxy_is_believed_but_not_addresses_forged_by_the_client(tmp_path: Path) -> None:
     with notes_serving(tmp_path, None, KEYSTEAD_FORWARDED_ALLOW="127.0.0.1,10.0.0.0/8") as server:
-        assert seen(server, x_forwarded_for="1.2.3.4", x_forwarded_proto="https") == ("1.2.3.4", "https")
-        assert seen(server, x_forwarded_for="6.6.6.6, 1.2.3.4, 10.1.1.1") == ("1.2.3.4", "http")
-        assert seen(server, x_forwarded_for="[2001:db8::1]:443") == ("2001:db8::1", "http")
-        assert seen(server, x_forwarded_for="nonsense", x_forwarded_proto="gopher") == ("127.0.0.1", "http")
-        assert seen(server, x_forwarded_for="nonsense, 10.0.0.2") == ("10.0.0.2", "http")
+        assert client_and_scheme(server, x_forwarded_for="1.2.3.4", x_forwarded_proto="https") == ("1.2.3.4", "https")
+        assert client_and_scheme(server, x_forwarded_for="6.6.6.6, 1.2.3.4, 10.1.1.1") == ("1.2.3.4", "http")
+        assert client_and_scheme(server, x_forwarded_for="[2001:db8::1]:443") == ("2001:db8::1", "http")
+        assert client_and_scheme(server, x_forwarded_for="nonsense", x_forwarded_proto="gopher") == (
+            "127.0.0.1",
+            "http",
+        )
+        assert client_and_scheme(server, x_forwarded_for="nonsense, 10.0.0.2") == ("10.0.0.2", "http")
 
 
 class _Sent(BaseModel):

@@ -25,7 +25,7 @@ def files_limited_to(number: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def connected(port: int) -> socket.socket:
+def connect_to(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=300)
 
 
@@ -35,7 +35,7 @@ def test_silent_connections_do_not_block_others(tmp_path: Path) -> None:
             server = stack.enter_context(notes_serving(tmp_path))
         stack.enter_context(files_limited_to(SILENT + 512))
         for _ in range(SILENT):
-            stack.enter_context(connected(server.port))
+            stack.enter_context(connect_to(server.port))
         assert httpx2.get(f"{server.url}/healthz", timeout=5).status_code == 200
 
 
@@ -52,7 +52,7 @@ def test_silent_connections_do_not_block_others(tmp_path: Path) -> None:
 def test_a_connection_without_a_request_is_closed(tmp_path: Path, sent: bytes, answers: int) -> None:
     with (
         notes_serving(tmp_path, None, KEYSTEAD_HEADER_TIMEOUT="300ms") as server,
-        connected(server.port) as raw,
+        connect_to(server.port) as raw,
     ):
         raw.sendall(sent)
         said = raw.makefile("rb").read()  # until it is closed, or the socket's own time is over
@@ -60,7 +60,7 @@ def test_a_connection_without_a_request_is_closed(tmp_path: Path, sent: bytes, a
 
 
 def test_sequential_requests_share_a_connection(tmp_path: Path) -> None:
-    with notes_serving(tmp_path) as server, connected(server.port) as raw, raw.makefile("rb") as answers:
+    with notes_serving(tmp_path) as server, connect_to(server.port) as raw, raw.makefile("rb") as answers:
         for _ in range(3):
             raw.sendall(b"HEAD /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
             assert answers.readline() == b"HTTP/1.1 200 OK\r\n"

@@ -10,7 +10,9 @@ from keystead.server.middleware.forwarded import Forwarded
 PROXY, CLIENT = "10.0.0.1", "203.0.113.9"
 
 
-async def seen(peer: str | None, *headers: tuple[str, str], allow: tuple[str, ...] = ("10.0.0.0/8", "fd00::/8")) -> Any:
+async def client_and_scheme(
+    peer: str | None, *headers: tuple[str, str], allow: tuple[str, ...] = ("10.0.0.0/8", "fd00::/8")
+) -> Any:
     """The client and the scheme that the application sees."""
     found: dict[str, Any] = {}
 
@@ -49,21 +51,21 @@ async def seen(peer: str | None, *headers: tuple[str, str], allow: tuple[str, ..
     ],
 )
 async def test_a_trusted_proxy_sets_the_client_address(told: str, who: str) -> None:
-    assert await seen(PROXY, ("x-forwarded-for", told)) == (who, "http")
+    assert await client_and_scheme(PROXY, ("x-forwarded-for", told)) == (who, "http")
 
 
 async def test_several_header_lines_are_one_list() -> None:
     lines = (("x-forwarded-for", "198.51.100.1"), ("x-forwarded-for", f"{CLIENT}, 10.0.0.9"))
-    assert (await seen(PROXY, *lines))[0] == CLIENT
+    assert (await client_and_scheme(PROXY, *lines))[0] == CLIENT
 
 
 async def test_untrusted_proxies_are_ignored() -> None:
     told = (("x-forwarded-for", CLIENT), ("x-forwarded-proto", "https"), ("forwarded", f"for={CLIENT}"))
     for peer in ("198.51.100.7", "11.0.0.1", "2001:db8::1", "", None):
-        assert await seen(peer, *told) == (peer, "http")
-    assert await seen(PROXY, *told, allow=()) == (PROXY, "http")
-    assert await seen("::ffff:10.0.0.1", *told) == (CLIENT, "https")
-    assert await seen("fd00::1", *told) == (CLIENT, "https")
+        assert await client_and_scheme(peer, *told) == (peer, "http")
+    assert await client_and_scheme(PROXY, *told, allow=()) == (PROXY, "http")
+    assert await client_and_scheme("::ffff:10.0.0.1", *told) == (CLIENT, "https")
+    assert await client_and_scheme("fd00::1", *told) == (CLIENT, "https")
 
 
 async def test_the_scheme_comes_from_the_last_hop() -> None:
@@ -76,4 +78,4 @@ async def test_the_scheme_comes_from_the_last_hop() -> None:
         (("",), "http"),
     ):
         lines = [("x-forwarded-proto", value) for value in values]
-        assert await seen(PROXY, *lines) == (PROXY, scheme)
+        assert await client_and_scheme(PROXY, *lines) == (PROXY, scheme)

@@ -22,11 +22,11 @@ CRON = {"chores.sweep": ("30 2 * * *", "Europe/Berlin"), "chores.brood": ("0 0 1
 
 
 def in_store(url: str, work: Callable[[Store], Awaitable[Any]]) -> Any:
-    async def opened() -> Any:
+    async def open_and_work() -> Any:
         async with connect(url) as store:
             return await work(store)
 
-    return asyncio.run(opened())
+    return asyncio.run(open_and_work())
 
 
 def make_due(url: str, *names: str) -> None:
@@ -56,11 +56,11 @@ def test_of_several_workers_one_runs_a_due_job_and_the_metrics_count_it(tmp_path
     with keystead_serving(tmp_path, url, *CHORES, "--workers", "3", PYTHONPATH=str(ROOT)) as server:
         wait_until(lambda: bool(history(url, "chores.sweep")), "the job was run")
 
-        def counted() -> str:
+        def metrics_page() -> str:
             return httpx2.get(f"{server.url}/metrics", timeout=300).text
 
         line = re.compile(r'^keystead_job_runs_total\{job="chores.sweep",outcome="done"\} 1\.0$', re.MULTILINE)
-        wait_until(lambda: line.search(counted()) is not None, "it was counted")
+        wait_until(lambda: line.search(metrics_page()) is not None, "it was counted")
         assert server.stop() == 0
     assert [line.split()[:2] for line in diary.read_text().splitlines()] == [["sweep", "1"]]
     [entry] = history(url, "chores.sweep")

@@ -21,7 +21,7 @@ def logs() -> Iterator[None]:
     root.handlers, root.level, root.propagate = before
 
 
-def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:
+def raise_and_catch(error: BaseException, cause: BaseException | None = None) -> BaseException:
     try:
         raise error from cause
     except BaseException as caught:
@@ -33,10 +33,10 @@ def raised(error: BaseException, cause: BaseException | None = None) -> BaseExce
 def test_cyclic_error_chains_are_logged_once(form: Literal["text", "json"], capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logs(form, "info", development=True)
     itself = ValueError("itself")
-    log_failure(raised(itself, itself))
+    log_failure(raise_and_catch(itself, itself))
     first, second = ValueError("first"), ValueError("second")
     second.__cause__ = first
-    log_failure(raised(first, second))
+    log_failure(raise_and_catch(first, second))
     said = capsys.readouterr().err
     assert [said.count(f"ValueError: {name}") for name in ("itself", "first", "second")] == [1, 1, 1]
 
@@ -45,12 +45,12 @@ def test_a_long_error_chain_is_cut_and_group_members_are_logged(capsys: pytest.C
     set_up_logs("text", "info", development=True)
     error: BaseException = ValueError("0")
     for number in range(1, 1_000):
-        error = raised(ValueError(str(number)), error)
+        error = raise_and_catch(ValueError(str(number)), error)
     log_failure(error)
     said = capsys.readouterr().err
     assert "ValueError: 999" in said
     assert said.count("caused by") < 100
-    log_failure(raised(ExceptionGroup("several", [KeyError("left"), OSError("right")])))
+    log_failure(raise_and_catch(ExceptionGroup("several", [KeyError("left"), OSError("right")])))
     said = capsys.readouterr().err
     assert "KeyError: 'left'" in said
     assert "OSError: right" in said

@@ -23,7 +23,7 @@ class Keys(Keyspace):
 
 
 @asynccontextmanager
-async def measured(url: str) -> AsyncIterator[tuple[Keys, Metrics]]:
+async def open_metered_keys(url: str) -> AsyncIterator[tuple[Keys, Metrics]]:
     metrics = Metrics("test")
     async with MeteredStore(connect(url), metrics) as store:
         keys = Keys(store)
@@ -43,7 +43,7 @@ def calls(metrics: Metrics) -> dict[tuple[str, str], float]:
 @pytest.mark.parametrize("engine", ["memory", "redis"])
 async def test_prepared_steps_are_counted_by_the_family_of_their_first_key(engine: str) -> None:
     with servers.redis() as server:
-        async with measured("memory://" if engine == "memory" else server.url) as (keys, metrics):
+        async with open_metered_keys("memory://" if engine == "memory" else server.url) as (keys, metrics):
             fixed, window = FixedWindow(keys.hits, "2/minute"), SlidingWindow(keys.log, "2/minute")
             assert [bool(await fixed.hit("ann")) for _ in range(3)] == [True, True, False]
             assert await window.hit("ann")  # which asks for the time first
@@ -58,7 +58,7 @@ async def test_prepared_steps_are_counted_by_the_family_of_their_first_key(engin
 
 
 async def test_parsed_calls_are_counted_by_the_family_of_their_first_key() -> None:
-    async with measured("memory://") as (keys, metrics):
+    async with open_metered_keys("memory://") as (keys, metrics):
         await keys.note("1").set("a text")
         run: Any = keys.hits.store.run  # which takes what was read, too
         [_, held, _] = await run([read(("TIME",)), read(("GET", b"note:1")), read(("INCRBY", b"hits:ann", 1))])
@@ -71,7 +71,7 @@ async def test_parsed_calls_are_counted_by_the_family_of_their_first_key() -> No
 
 async def test_unavailable_store_calls_are_counted() -> None:
     with servers.redis() as server:
-        async with measured(f"{server.url}?timeout=300ms&connect_timeout=200ms") as (keys, metrics):
+        async with open_metered_keys(f"{server.url}?timeout=300ms&connect_timeout=200ms") as (keys, metrics):
             limit = FixedWindow(keys.hits, "2/minute")
             assert await limit.hit("ann")
             server.kill()
@@ -81,7 +81,7 @@ async def test_unavailable_store_calls_are_counted() -> None:
 
 async def test_a_limit_has_its_own_script_even_if_it_is_metered() -> None:
     with servers.redis() as server:
-        async with measured(server.url) as (keys, _):
+        async with open_metered_keys(server.url) as (keys, _):
             limit = FixedWindow(keys.hits, "9/minute")
             for _ in range(2):
                 assert await limit.hit("ann")
@@ -95,7 +95,7 @@ async def test_a_limit_has_its_own_script_even_if_it_is_metered() -> None:
 )
 async def test_invalid_steps_raise_the_same_error(step: Any) -> None:
     said = []
-    async with connect("memory://") as store, measured("memory://") as (keys, _):
+    async with connect("memory://") as store, open_metered_keys("memory://") as (keys, _):
         for one in (store, keys.hits.store):
             with pytest.raises(CommandError) as caught:
                 await one.atomically([step])

@@ -98,11 +98,11 @@ def test_the_start_page_describes_keystead_and_names_the_store(server: Keystead)
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert keystead.__version__ in answer.text
     assert "sqlite:///keystead.db" in answer.text
-    assert len(re.findall(r"\.(?:\s|$)", what_it_is(answer.text))) == 1
-    assert what_it_is(answer.text).startswith("Keystead is ")
+    assert len(re.findall(r"\.(?:\s|$)", description_on(answer.text))) == 1
+    assert description_on(answer.text).startswith("Keystead is ")
 
 
-def what_it_is(page: str) -> str:
+def description_on(page: str) -> str:
     found = re.search(r'<p class="what">(.*?)</p>', page, re.DOTALL)
     assert found
     return " ".join(found[1].split())

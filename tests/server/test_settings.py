@@ -33,7 +33,7 @@ def config(folder: Path, text: str, name: str = "keystead.toml") -> None:
     (folder / name).write_text(text)
 
 
-def wrong(**flags: object) -> str:
+def settings_error(**flags: object) -> str:
     with pytest.raises(WrongSettings) as raised:
         Settings(**flags)
     return str(raised.value)
@@ -120,9 +120,9 @@ def test_the_role_default_may_be_among_the_stores(folder: Path, monkeypatch: pyt
 def test_the_role_default_cannot_be_set_twice(folder: Path) -> None:
     config(folder, f'store = "redis://:{SECRET}@a"\n[stores]\ndefault = "redis://:{SECRET}@b"\n')
     said = "stores.default in keystead.toml and store in keystead.toml: both set the store of the role default; "
-    assert wrong() == f"{said}use one of them"
+    assert settings_error() == f"{said}use one of them"
     config(folder, '[stores]\ndefault = ""\n')
-    assert wrong().startswith("stores.default in keystead.toml: this is not the URL of a store")
+    assert settings_error().startswith("stores.default in keystead.toml: this is not the URL of a store")
 
 
 def test_a_named_config_file_is_read_and_must_exist(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_a_named_config_file_is_read_and_must_exist(folder: Path, monkeypatch: p
     monkeypatch.setenv("KEYSTEAD_CONFIG", "other.toml")
     assert Settings().port == 8702
     monkeypatch.setenv("KEYSTEAD_CONFIG", "none.toml")
-    assert wrong() == "none.toml: cannot be read (No such file or directory)"
+    assert settings_error() == "none.toml: cannot be read (No such file or directory)"
 
 
 @pytest.mark.parametrize(
@@ -152,15 +152,15 @@ def test_an_invalid_setting_is_reported_with_name_source_and_advice(
     folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, given: str, said: str
 ) -> None:
     config(folder, f'{name} = "{given}"\n')
-    assert wrong().startswith(f"{name} in keystead.toml: {said}")
+    assert settings_error().startswith(f"{name} in keystead.toml: {said}")
     monkeypatch.setenv(f"KEYSTEAD_{name.upper()}", given)
-    assert wrong().startswith(f"KEYSTEAD_{name.upper()}: {said}")
+    assert settings_error().startswith(f"KEYSTEAD_{name.upper()}: {said}")
 
 
 def test_all_invalid_settings_are_reported_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config(folder, 'log_level = "loud"\n')
     monkeypatch.setenv("KEYSTEAD_WORKERS", "many")
-    assert wrong(port="x") == (
+    assert settings_error(port="x") == (
         "--port: 'x' is not a number from 1 to 65535; KEYSTEAD_WORKERS: 'many' is not a number from 1 to 256; "
         "log_level in keystead.toml: 'loud' is none of debug, info, warning and error"
     )
@@ -170,8 +170,8 @@ def test_all_invalid_settings_are_reported_together(folder: Path, monkeypatch: p
     "url", ["example.net", "ftp://example.com", "https://example.com/app", "https://a:b@example.com", "https://e.com?x"]
 )
 def test_a_public_url_is_an_origin(url: str) -> None:
-    assert wrong(public_url=url).startswith("--public-url: write where browsers reach this server")
-    assert url not in wrong(public_url=url)
+    assert settings_error(public_url=url).startswith("--public-url: write where browsers reach this server")
+    assert url not in settings_error(public_url=url)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_public_url_is_an_origin(url: str) -> None:
 )
 def test_an_unknown_setting_is_refused_with_the_nearest_one(folder: Path, line: str, said: str) -> None:
     config(folder, f"{line}\n")
-    assert wrong() == said
+    assert settings_error() == said
 
 
 def test_a_table_that_belongs_to_no_kit_is_refused(folder: Path) -> None:
@@ -221,18 +221,18 @@ def test_a_typo_in_a_variable_is_reported_and_unrelated_variables_are_ignored(mo
     monkeypatch.setenv("KEYSTEAD_PORT_8700_TCP", "tcp://10.0.0.1:8700")
     assert Settings().port == 8700
     monkeypatch.setenv("KEYSTEAD_WORKRES", "2")
-    assert wrong() == "KEYSTEAD_WORKRES: there is no such setting; did you mean KEYSTEAD_WORKERS?"
+    assert settings_error() == "KEYSTEAD_WORKRES: there is no such setting; did you mean KEYSTEAD_WORKERS?"
 
 
 def test_invalid_toml_is_a_one_line_error(folder: Path) -> None:
     config(folder, "port = \n")
-    assert re.fullmatch(r"keystead.toml is not TOML: .* \(at line 1, column 8\)", wrong())
+    assert re.fullmatch(r"keystead.toml is not TOML: .* \(at line 1, column 8\)", settings_error())
 
 
 def test_messages_never_repeat_a_secret(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config(folder, f'port = "x"\nstores = "redis://:{SECRET}@h"\n[notes]\napi_key = ["{SECRET}"]\n')
     monkeypatch.setenv("KEYSTEAD_SEAL_KEYS", f"a:{SECRET}")
-    said = wrong(store="")
+    said = settings_error(store="")
     assert "KEYSTEAD_SEAL_KEYS: the seal key after 'a'" in said or "seal key 'a'" in said
     assert SECRET not in said
     config(folder, f'[notes]\napi_key = ["{SECRET}"]\n')
@@ -247,7 +247,7 @@ def test_messages_never_repeat_a_secret(folder: Path, monkeypatch: pytest.Monkey
 
 def test_seal_keys_in_the_config_file_are_refused(folder: Path) -> None:
     config(folder, f'seal_keys = "{new_seal_key()}"\n')
-    said = wrong()
+    said = settings_error()
     assert said.startswith("seal_keys in keystead.toml: this file may be shared")
 
 
@@ -369,7 +369,7 @@ def test_the_secrets_file_may_only_contain_secrets(folder: Path, text: str, sett
 
 def test_the_secrets_file_may_not_have_a_table_named_tables(folder: Path) -> None:
     config(folder, "[tables.notes]\nlongest = 1\n", SECRETS_FILE)
-    assert wrong().startswith(f"tables in {SECRETS_FILE}: there is no such setting")
+    assert settings_error().startswith(f"tables in {SECRETS_FILE}: there is no such setting")
 
 
 def test_several_workers_cannot_share_a_memory_store() -> None:

@@ -45,11 +45,11 @@ def router() -> APIRouter:
 
 
 @asynccontextmanager
-async def opened(keys: ThingKeys, settings: ThingSettings, site: Site) -> AsyncIterator[ThingKeys]:
+async def service(keys: ThingKeys, settings: ThingSettings, site: Site) -> AsyncIterator[ThingKeys]:
     yield keys
 
 
-KIT = Kit("things", "Things.", ThingKeys, ThingSettings, router, opened)
+KIT = Kit("things", "Things.", ThingKeys, ThingSettings, router, service)
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ async def http() -> AsyncIterator[httpx2.AsyncClient]:
             yield client
 
 
-def told(answer: httpx2.Response) -> tuple[int, str]:
+def error_of(answer: httpx2.Response) -> tuple[int, str]:
     body = answer.json()
     assert body["ok"] is False
     assert body["error"]
@@ -70,15 +70,15 @@ def told(answer: httpx2.Response) -> tuple[int, str]:
 
 
 async def test_input_that_cannot_become_a_key_or_a_value_is_a_bad_request(http: httpx2.AsyncClient) -> None:
-    assert told(await http.get("/things/not-hex")) == (400, "BAD_REQUEST")
+    assert error_of(await http.get("/things/not-hex")) == (400, "BAD_REQUEST")
     half = b'{"thing": "\\ud800"}'
-    assert told(await http.put("/things/00", content=half)) == (400, "BAD_REQUEST")
-    assert told(await http.put("/things/00", json={"thing": 7})) == (400, "BAD_REQUEST")
+    assert error_of(await http.put("/things/00", content=half)) == (400, "BAD_REQUEST")
+    assert error_of(await http.put("/things/00", json={"thing": 7})) == (400, "BAD_REQUEST")
     assert (await http.get("/things/00")).json() == {"thing": None}
 
 
 async def test_a_wrong_verb_call_is_a_500(http: httpx2.AsyncClient) -> None:
-    assert told(await http.get("/things/misuse")) == (500, "INTERNAL")
+    assert error_of(await http.get("/things/misuse")) == (500, "INTERNAL")
 
 
 async def test_unreadable_data_is_a_409_and_one_log_line(
@@ -86,6 +86,6 @@ async def test_unreadable_data_is_a_409_and_one_log_line(
 ) -> None:
     with caplog.at_level(logging.WARNING, logger="keystead.schema"):
         for id in ("aa", "bb"):
-            assert told(await http.get(f"/things/{id}")) == (409, "UNREADABLE")
+            assert error_of(await http.get(f"/things/{id}")) == (409, "UNREADABLE")
     lines = [record.getMessage() for record in caplog.records if record.name == "keystead.schema"]
     assert [line.split(" ")[0] for line in lines] == ["ThingKeys.thing", "ThingKeys.thing"]

@@ -17,10 +17,10 @@ from tests.serving import STOP_SECONDS, Keystead, free_port, listens, wait_until
 def workers(server: Keystead) -> set[int]:
     """The running worker processes."""
     children = Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text().split()
-    return {int(pid) for pid in children if runs(int(pid))}
+    return {int(pid) for pid in children if is_running(int(pid))}
 
 
-def runs(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -62,7 +62,7 @@ def test_workers_do_not_outlive_a_parent_that_was_killed(tmp_path: Path) -> None
         left = workers(server)
         server.process.kill()
         server.process.wait()
-        wait_until(lambda: not any(map(runs, left)) and not listens(server.port), "the workers are gone")
+        wait_until(lambda: not any(map(is_running, left)) and not listens(server.port), "the workers are gone")
         assert list(temporary.iterdir()) == []
 
 

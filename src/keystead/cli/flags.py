@@ -13,7 +13,7 @@ class Command(TyperCommand):
         super().__init__(*args, **options)
         for param in self.params:
             if isinstance(param, TyperArgument):
-                param.display_type_rich = lambda **_: ""  # type: ignore[assignment, method-assign]
+                param.display_type_rich = _no_type  # type: ignore[assignment, method-assign]
 
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _without_value(super().get_help_option(ctx))
@@ -22,6 +22,10 @@ class Command(TyperCommand):
 class CommandGroup(TyperGroup):
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _without_value(super().get_help_option(ctx))
+
+
+def _no_type(**_: Any) -> str:
+    return ""
 
 
 def _without_value(option: Any) -> TyperOption | None:
