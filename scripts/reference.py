@@ -1,6 +1,6 @@
-"""Generates docs/commands.md, docs/errors.md and docs/findings.md from the code, and tables in other pages.
+"""Writes docs/commands.md, docs/errors.md and docs/findings.md from the code, and tables into other pages.
 
-`--check` only reports stale pages.
+`--check` only says if they are stale.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def commands() -> str:
     lines = [
         "# Commands",
         "",
-        "All store commands, with the meaning of Redis 7. This page is generated from the table in",
+        "Every command a store takes, with Redis 7's meaning. This page is made from the table in",
         "`keystead.stores.commands` by `scripts/reference.py`.",
         "",
     ]
@@ -36,7 +36,7 @@ def commands() -> str:
             lines.append(f"| `{usage}` | {spec.summary} | {'writes' if spec.writes else 'reads'} |")
         lines.append("")
     lines += [
-        "A lifetime of zero or less is an error everywhere, even for `EXPIRE`: use `DEL` to delete a key. `SCAN`",
+        "A lifetime of zero or less is an error everywhere, also for `EXPIRE`: to remove a key, write `DEL`. `SCAN`",
         "works on one server only; `store.scan` works everywhere.",
         "",
     ]
@@ -47,7 +47,7 @@ def error_list() -> str:
     lines = [
         "# Errors",
         "",
-        "All Keystead errors, with the `code` that never changes. This page is generated from `keystead.errors` by",
+        "Every error of Keystead, with the `code` that never changes. This page is made from `keystead.errors` by",
         "`scripts/reference.py`.",
         "",
         "| code | class | is a | meaning |",
