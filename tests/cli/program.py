@@ -92,7 +92,7 @@ def output(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return found
 
 
-def assert_one_line_error(result: subprocess.CompletedProcess[str], code: int, *said: str) -> None:
+def assert_one_sentence(result: subprocess.CompletedProcess[str], code: int, *said: str) -> None:
     assert result.returncode == code, result
     assert result.stdout == ""
     assert result.stderr.startswith("keystead: ")

@@ -14,7 +14,7 @@ import pytest
 from keystead import Keyspace, Log, Store, connect, never
 from keystead.parts.audit import Audit, AuditEntry
 from tests import forking, servers
-from tests.cli.program import Program, assert_one_line_error
+from tests.cli.program import Program, assert_one_sentence
 from tests.serving import environment
 
 SOURCE = '''
@@ -210,7 +210,7 @@ def test_without_a_name_it_reads_the_kits(program: Program) -> None:
     ],
 )
 def test_usage_errors_are_one_line(audited: Program, arguments: tuple[str, ...], said: str) -> None:
-    assert_one_line_error(audited.keystead("audit", *arguments), 2, said)
+    assert_one_sentence(audited.keystead("audit", *arguments), 2, said)
 
 
 @contextmanager

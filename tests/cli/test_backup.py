@@ -19,7 +19,7 @@ from keystead.stores.backup.file import BLOCK_BYTES
 from tests import servers
 from tests.cli.filled import MANY, contents_of, fill, other, wait_for_keys
 from tests.cli.held_back import IMPATIENT, PATIENT, held_back
-from tests.cli.program import SEALED, Program, assert_one_line_error, output
+from tests.cli.program import SEALED, Program, assert_one_sentence, output
 from tests.cli.test_asking import Terminal
 from tests.servers import Server
 from tests.serving import environment, keystead_command, wait_until
@@ -124,16 +124,16 @@ def test_only_its_owner_may_read_the_file_and_no_password_is_in_it(program: Prog
 
 def test_an_existing_file_is_only_overwritten_with_a_flag(program: Program, full: dict[bytes, Any]) -> None:
     assert program.keystead("backup", "keys.backup", "--match", "hash").returncode == 0
-    assert_one_line_error(program.keystead("backup", "keys.backup"), 1, "keys.backup is there already", "--overwrite")
+    assert_one_sentence(program.keystead("backup", "keys.backup"), 1, "keys.backup is there already", "--overwrite")
     assert output(program.keystead("backup", "keys.backup", "--overwrite", "--json"))["keys"] == 16
-    assert_one_line_error(program.keystead("backup", "keys.backup", "--overwrite", "--resume"), 2, "one of them")
+    assert_one_sentence(program.keystead("backup", "keys.backup", "--overwrite", "--resume"), 2, "one of them")
 
 
 def test_existing_keys_are_refused_skipped_or_replaced(program: Program, full: dict[bytes, Any]) -> None:
     save(program)
     program.write(("SET", "hash", "mine"), ("DEL", "set"))
     again = ("restore", "keys.backup", "--yes")
-    assert_one_line_error(program.keystead(*again), 1, "15 of the 16 keys", "--if-there skip", "--if-there replace")
+    assert_one_sentence(program.keystead(*again), 1, "15 of the 16 keys", "--if-there skip", "--if-there replace")
     assert b"set" not in contents_of(program.url)
     skipped = output(program.keystead(*again, "--if-there", "skip", "--json"))
     assert (skipped["restored"], skipped["skipped"]) == (1, 15)
@@ -198,7 +198,7 @@ def test_at_a_terminal_a_progress_bar_is_shown(program: Program, full: dict[byte
 )
 def test_usage_errors_are_one_line(program: Program, arguments: tuple[str, ...], code: int, said: str) -> None:
     save(program)
-    assert_one_line_error(program.keystead(*arguments), code, said)
+    assert_one_sentence(program.keystead(*arguments), code, said)
     assert not (program.folder / "nowhere.db").exists()
 
 
@@ -216,7 +216,7 @@ def test_a_damaged_file_is_refused_and_nothing_is_written(
     file.write_bytes(data)
     said = "was cut short" if change == "cut" else "was altered"
     result = program.keystead("restore", "keys.backup", "--store", other(program), "--yes")
-    assert_one_line_error(result, 1, "keys.backup is damaged", said, "Nothing was restored")
+    assert_one_sentence(result, 1, "keys.backup is damaged", said, "Nothing was restored")
     assert contents_of(other(program)) == {}
 
 
@@ -298,7 +298,7 @@ def test_a_killed_backup_resumes_and_is_complete(
         if signum != signal.SIGKILL:
             assert error == "keystead: stopped; the keys saved so far are in keys.backup.part; --resume continues\n"
         assert not (program.folder / "keys.backup").exists()
-        assert_one_line_error(program.keystead(*again), 1, "--resume", "--overwrite")
+        assert_one_sentence(program.keystead(*again), 1, "--resume", "--overwrite")
         saved = output(program.keystead(*again, "--resume", "--json"))
     assert saved["keys"] == len(expected)
     assert 0 < saved["kept"] < len(expected)
@@ -330,7 +330,7 @@ def test_a_killed_restore_resumes_and_is_complete(
         if signum == signal.SIGINT:
             assert error == "keystead: stopped; the restored keys stay, and --resume continues\n"
         assert 0 < len(contents_of(target)) < len(expected)
-        assert_one_line_error(program.keystead(*again), 1, "was interrupted", "--resume")
+        assert_one_sentence(program.keystead(*again), 1, "was interrupted", "--resume")
         done = output(program.keystead(*again, "--resume", "--json"))
     assert done["restored"] == done["keys"] == len(expected)
     assert 0 < done["resumed_at"] < len(expected)
@@ -343,7 +343,7 @@ def test_a_store_outage_in_a_backup_is_a_one_line_error_and_it_resumes(program: 
         proxy.after_replies(5 * BLOCK_BYTES)
         again = ("backup", "keys.backup", "--store", proxy.url + IMPATIENT)
         ended = program.keystead(*again)
-        assert_one_line_error(ended, 1, "--resume continues")
+        assert_one_sentence(ended, 1, "--resume continues")
         assert "did not answer" in ended.stderr or "no connection to" in ended.stderr
         proxy.resume()
         saved = output(program.keystead(*again, "--resume", "--json"))
@@ -358,7 +358,7 @@ def test_a_store_outage_in_a_restore_is_a_one_line_error_and_it_resumes(program:
         proxy.after_requests(3_000_000)
         again = ("restore", "keys.backup", "--store", proxy.url + IMPATIENT, "--yes")
         ended = program.keystead(*again)
-        assert_one_line_error(ended, 1, "--resume continues")
+        assert_one_sentence(ended, 1, "--resume continues")
         assert "did not answer" in ended.stderr or "no connection to" in ended.stderr
         assert 0 < len(contents_of(server.url)) < len(expected)
         proxy.resume()
@@ -385,7 +385,7 @@ def test_a_backup_has_one_store_and_names_the_others(program: Program, full: dic
     assert saved.returncode == 0
     assert saved.stderr == ""
     assert saved.stdout.startswith("saved 1 key ")
-    assert_one_line_error(
+    assert_one_sentence(
         program.keystead("backup", "x.backup", "--store", "durible"), 2, "'durible'", "the roles are: default, durable"
     )
 

@@ -58,7 +58,7 @@ def report(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return found
 
 
-def assert_usage_error(result: subprocess.CompletedProcess[str], *said: str) -> None:
+def assert_asked_wrongly(result: subprocess.CompletedProcess[str], *said: str) -> None:
     assert result.returncode == 2
     assert result.stdout == ""
     assert result.stderr.startswith("keystead: ")
@@ -185,22 +185,22 @@ def test_cluster_reports_what_changes_across_slots(folder: Path) -> None:
 
 
 def test_an_unknown_module_is_a_one_line_error(folder: Path) -> None:
-    assert_usage_error(check(folder, "myapp.keyz"), "'myapp.keyz'", "myapp.keys:AppKeys")
+    assert_asked_wrongly(check(folder, "myapp.keyz"), "'myapp.keyz'", "myapp.keys:AppKeys")
 
 
 def test_an_unknown_keyspace_is_a_one_line_error_that_lists_the_others(folder: Path) -> None:
     declare(folder, GOOD)
-    assert_usage_error(check(folder, "myapp.keys:ApKeys"), "'ApKeys'", "AppKeys, MoreKeys")
+    assert_asked_wrongly(check(folder, "myapp.keys:ApKeys"), "'ApKeys'", "AppKeys, MoreKeys")
 
 
 def test_a_module_without_keyspaces_is_a_one_line_error(folder: Path) -> None:
     declare(folder, "X = 1\n")
-    assert_usage_error(check(folder, "myapp.keys"), "myapp.keys declares no keyspace")
+    assert_asked_wrongly(check(folder, "myapp.keys"), "myapp.keys declares no keyspace")
 
 
 def test_a_syntax_error_is_a_one_line_error_with_its_line(folder: Path) -> None:
     declare(folder, "X = 1\nclass AppKeys(\n")
-    assert_usage_error(check(folder, "myapp.keys"), "myapp.keys cannot be imported", "myapp/keys.py:2", "SyntaxError")
+    assert_asked_wrongly(check(folder, "myapp.keys"), "myapp.keys cannot be imported", "myapp/keys.py:2", "SyntaxError")
 
 
 @pytest.mark.parametrize(
@@ -215,12 +215,12 @@ def test_a_syntax_error_is_a_one_line_error_with_its_line(folder: Path) -> None:
 )
 def test_a_module_that_fails_to_import_is_a_one_line_error_with_its_line(folder: Path, line: str, error: str) -> None:
     declare(folder, f"X = 1\n\n{line}\n")
-    assert_usage_error(check(folder, "myapp.keys"), "myapp.keys cannot be imported", "myapp/keys.py:3", error)
+    assert_asked_wrongly(check(folder, "myapp.keys"), "myapp.keys cannot be imported", "myapp/keys.py:3", error)
 
 
 def test_an_invalid_url_is_a_one_line_error(folder: Path) -> None:
     declare(folder, GOOD)
-    assert_usage_error(check(folder, "myapp.keys", "--store", "rediss"), "a store URL has a scheme")
+    assert_asked_wrongly(check(folder, "myapp.keys", "--store", "rediss"), "a store URL has a scheme")
 
 
 def test_an_unreachable_store_is_a_one_line_error_with_exit_code_1(folder: Path) -> None:

@@ -15,7 +15,7 @@ from keystead import connect
 from tests import forking, servers
 from tests.cli.filled import contents_of, fill, other, wait_for_keys
 from tests.cli.held_back import IMPATIENT, PATIENT, held_back
-from tests.cli.program import Program, assert_one_line_error, output
+from tests.cli.program import Program, assert_one_sentence, output
 from tests.cli.test_asking import Terminal
 from tests.servers import Server
 from tests.serving import environment, wait_until
@@ -100,7 +100,7 @@ def test_a_role_of_the_settings_names_its_store(program: Program, full: dict[byt
     (program.folder / "keystead.toml").write_text('[stores]\ndurable = "sqlite:///durable.db"\n')
     assert program.keystead("copy", "default", "durable", "--yes").returncode == 0
     assert copied_to(f"sqlite:///{program.folder}/durable.db") == full
-    assert_one_line_error(program.keystead("copy", "default", "cache", "--yes"), 2, "'cache'", "default, durable")
+    assert_one_sentence(program.keystead("copy", "default", "cache", "--yes"), 2, "'cache'", "default, durable")
 
 
 def test_no_password_is_shown_or_saved(program: Program, full: dict[bytes, Any]) -> None:
@@ -175,7 +175,7 @@ def test_at_a_terminal_it_asks_for_confirmation(
 )
 def test_usage_errors_are_one_line(program: Program, arguments: tuple[str, ...], code: int, said: str) -> None:
     named = [one.format(own=program.url, other=other(program)) for one in arguments]
-    assert_one_line_error(program.keystead("copy", *named), code, said)
+    assert_one_sentence(program.keystead("copy", *named), code, said)
     assert not (program.folder / "nowhere.db").exists()
     assert progress_files(program) == []
 
@@ -183,10 +183,8 @@ def test_usage_errors_are_one_line(program: Program, arguments: tuple[str, ...],
 def test_a_store_that_cannot_list_its_keys_is_refused(program: Program) -> None:
     with servers.memcached() as memcached:
         result = program.keystead("copy", memcached.url, other(program), "--yes")
-        assert_one_line_error(result, 1, memcached.url, "cannot list its keys")
-        assert_one_line_error(
-            program.keystead("backup", "a.backup", "--store", memcached.url), 1, "cannot list its keys"
-        )
+        assert_one_sentence(result, 1, memcached.url, "cannot list its keys")
+        assert_one_sentence(program.keystead("backup", "a.backup", "--store", memcached.url), 1, "cannot list its keys")
     assert [path.name for path in program.folder.glob("a.backup*")] == []
 
 
@@ -228,7 +226,7 @@ def test_a_store_outage_is_a_one_line_error_and_the_copy_resumes(program: Progra
         expected = fill(server.url if side == "from" else source, MANY, 100)
         (proxy.after_replies if side == "from" else proxy.after_requests)(400_000)
         ended = program.keystead("copy", source, target, "--yes")
-        assert_one_line_error(ended, 1, "the copied keys stay; run the same command again to continue")
+        assert_one_sentence(ended, 1, "the copied keys stay; run the same command again to continue")
         proxy.resume()
         assert program.keystead("copy", source, target, "--yes").returncode == 0
         assert copied_to(target if side == "from" else server.url) == expected
@@ -260,7 +258,7 @@ def test_a_second_copy_that_cannot_know_what_was_deleted_is_refused(program: Pro
     program.write(("DEL", "hash"))
     for option in ("--overwrite", "--no-verify"):
         result = program.keystead("copy", program.url, other(program), "--yes", option)
-        assert_one_line_error(result, 1, noted, "knows which keys", "--progress", "--start-over")
+        assert_one_sentence(result, 1, noted, "knows which keys", "--progress", "--start-over")
     assert progress_files(program) == []
     over = output(program.keystead("copy", program.url, other(program), "--yes", "--start-over", "--json"))
     assert (over["equal"], over["written"], over["whole"]) == (15, 0, True)

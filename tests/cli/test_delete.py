@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests import forking
-from tests.cli.program import Program, assert_one_line_error, output
+from tests.cli.program import Program, assert_one_sentence, output
 from tests.serving import environment
 
 KEYS = ("--keys", "myapp.keys")
@@ -52,7 +52,7 @@ def test_values_are_parsed_by_their_placeholders(program: Program) -> None:
     ],
 )
 def test_values_that_do_not_fit_are_a_one_line_error(program: Program, arguments: tuple[str, ...], said: str) -> None:
-    assert_one_line_error(program.keystead("delete", *arguments, *KEYS, "--yes"), 2, said)
+    assert_one_sentence(program.keystead("delete", *arguments, *KEYS, "--yes"), 2, said)
 
 
 def test_a_missing_key_is_reported(program: Program) -> None:
@@ -64,7 +64,7 @@ def test_a_missing_key_is_reported(program: Program) -> None:
 def test_without_a_terminal_it_requires_yes_or_dry_run(program: Program) -> None:
     program.fill()
     before = program.stored_keys()
-    assert_one_line_error(program.keystead("delete", "session", "u1a", *KEYS), 2, "--yes", "--dry-run")
+    assert_one_sentence(program.keystead("delete", "session", "u1a", *KEYS), 2, "--yes", "--dry-run")
     assert program.stored_keys() == before
 
 

@@ -48,7 +48,7 @@ def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def assert_usage_error(result: subprocess.CompletedProcess[str], *said: str) -> None:
+def assert_asked_wrongly(result: subprocess.CompletedProcess[str], *said: str) -> None:
     assert result.returncode == 2
     assert result.stdout == ""
     assert result.stderr.startswith("keystead: ")
@@ -95,7 +95,7 @@ def test_several_keyspaces_are_printed_as_json_too(folder: Path) -> None:
 
 
 def test_several_keyspaces_need_a_folder(folder: Path) -> None:
-    assert_usage_error(docs(folder, "myapp.keys"), "myapp.keys:AppKeys, myapp.keys:TokenKeys", "--out FOLDER")
+    assert_asked_wrongly(docs(folder, "myapp.keys"), "myapp.keys:AppKeys, myapp.keys:TokenKeys", "--out FOLDER")
 
 
 def test_a_folder_gets_a_file_for_each_keyspace_and_an_index(folder: Path) -> None:
@@ -207,13 +207,13 @@ def test_the_check_of_a_missing_folder_names_every_file(folder: Path) -> None:
 
 
 def test_the_check_needs_a_folder(folder: Path) -> None:
-    assert_usage_error(docs(folder, "myapp.keys:AppKeys", "--check"), "--out FOLDER")
+    assert_asked_wrongly(docs(folder, "myapp.keys:AppKeys", "--check"), "--out FOLDER")
 
 
 def test_two_keyspaces_that_would_have_the_same_file_are_refused(folder: Path) -> None:
     (folder / "myapp" / "more.py").write_text(PROGRAM)
     result = docs(folder, "myapp.keys:AppKeys", "myapp.more:AppKeys", "--out", "keys")
-    assert_usage_error(result, "keys/app-keys.md", "myapp.keys:AppKeys", "myapp.more:AppKeys", "two folders")
+    assert_asked_wrongly(result, "keys/app-keys.md", "myapp.keys:AppKeys", "myapp.more:AppKeys", "two folders")
     assert not (folder / "keys").exists()
 
 
@@ -228,11 +228,11 @@ def test_an_unwritable_folder_is_a_one_line_error(folder: Path) -> None:
 
 def test_an_invalid_declaration_is_a_one_line_error(folder: Path) -> None:
     (folder / "myapp" / "keys.py").write_text(PROGRAM.replace('owns="count"', 'owns="nothing"'))
-    assert_usage_error(docs(folder, "myapp.keys:AppKeys"), "AppKeys.user", "'nothing'")
+    assert_asked_wrongly(docs(folder, "myapp.keys:AppKeys"), "AppKeys.user", "'nothing'")
 
 
 def test_an_unknown_name_or_format_is_a_usage_error(folder: Path) -> None:
-    assert_usage_error(docs(folder, "myapp.nothing"), "myapp.nothing")
+    assert_asked_wrongly(docs(folder, "myapp.nothing"), "myapp.nothing")
     result = docs(folder, "myapp.keys:AppKeys", "--format", "pdf")
     assert result.returncode == 2
     assert "markdown" in result.stderr

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests import forking
-from tests.cli.program import SEAL_KEYS, SEALED, Program, assert_one_line_error, output
+from tests.cli.program import SEAL_KEYS, SEALED, Program, assert_one_sentence, output
 from tests.serving import environment, wait_until
 
 MANY = 2_000
@@ -111,7 +111,7 @@ def test_wrong_seal_keys_stop_the_doctor_and_nothing_is_repaired(program: Progra
     program.write(("SET", "account:u1", SEALED), ("SET", "account:u2", SEALED), ("DEL", "sess:u1a"))
     before = program.stored_keys()
     result = program.keystead("doctor", "myapp.keys", *fix, KEYSTEAD_SEAL_KEYS=SEAL_KEYS)
-    assert_one_line_error(result, 2, "2 of AppKeys.account", "KEYSTEAD_SEAL_KEYS", "nothing was repaired")
+    assert_one_sentence(result, 2, "2 of AppKeys.account", "KEYSTEAD_SEAL_KEYS", "nothing was repaired")
     assert program.stored_keys() == before
 
 
@@ -121,7 +121,7 @@ def test_unknown_keys_are_left_alone_unless_requested(program: Program) -> None:
     assert program.stored_keys() == {"tmp:1"}
     assert program.keystead("doctor", "myapp.keys", "--fix", "--set-aside-unknown", "--yes").returncode == 0
     assert program.stored_keys() == {"keystead:quarantine:tmp%3A1"}
-    assert_one_line_error(program.keystead("doctor", "myapp.keys", "--set-aside-unknown"), 2, "--fix")
+    assert_one_sentence(program.keystead("doctor", "myapp.keys", "--set-aside-unknown"), 2, "--fix")
 
 
 def test_a_key_that_was_set_aside_is_restored(program: Program) -> None:
@@ -132,7 +132,7 @@ def test_a_key_that_was_set_aside_is_restored(program: Program) -> None:
     assert (result.returncode, result.stderr) == (0, "")
     assert "restored account:u1 in " in result.stdout
     assert program.write(("GET", "account:u1")) == [b"x"]
-    assert_one_line_error(program.keystead("doctor", "--restore", "account:u1"), 1, "no key 'account:u1' was set aside")
+    assert_one_sentence(program.keystead("doctor", "--restore", "account:u1"), 1, "no key 'account:u1' was set aside")
     program.keystead("doctor", "myapp.keys", "--fix", "--yes")
     assert output(program.keystead("doctor", "--restore", "account:u1", "--json"))["restored"] == "account:u1"
 
@@ -141,9 +141,7 @@ def test_an_existing_key_is_not_overwritten_by_a_restore(program: Program) -> No
     program.write(("SET", "account:u1", "x"))
     program.keystead("doctor", "myapp.keys", "--fix", "--yes")
     program.write(("SET", "account:u1", "new"))
-    assert_one_line_error(
-        program.keystead("doctor", "--restore", "account:u1"), 1, "there is a key 'account:u1' by now"
-    )
+    assert_one_sentence(program.keystead("doctor", "--restore", "account:u1"), 1, "there is a key 'account:u1' by now")
 
 
 def test_it_can_be_limited_to_families(program: Program) -> None:
@@ -153,9 +151,7 @@ def test_it_can_be_limited_to_families(program: Program) -> None:
     assert found["codes"] == {"no-deadline": {"count": 1, "fixed": 0, "families": {"AppKeys.lock": 1}}}
     two = program.keystead("doctor", "myapp.keys", "--family", "lock", "--family", "AppKeys.session", "--json")
     assert output(two)["findings"] == 2
-    assert_one_line_error(
-        program.keystead("doctor", "myapp.keys", "--family", "locks"), 2, "there is no family 'locks'"
-    )
+    assert_one_sentence(program.keystead("doctor", "myapp.keys", "--family", "locks"), 2, "there is no family 'locks'")
 
 
 def test_sealed_values_need_no_keys(program: Program) -> None:
@@ -175,7 +171,7 @@ def test_sealed_values_need_no_keys(program: Program) -> None:
     ],
 )
 def test_usage_errors_are_one_line(program: Program, arguments: tuple[str, ...], said: str) -> None:
-    assert_one_line_error(program.keystead("doctor", *arguments), 2, said)
+    assert_one_sentence(program.keystead("doctor", *arguments), 2, said)
 
 
 @pytest.mark.everyday("2")

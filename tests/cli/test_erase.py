@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cli.program import SEAL_KEYS, SEALED, Program, assert_one_line_error, output
+from tests.cli.program import SEAL_KEYS, SEALED, Program, assert_one_sentence, output
 
 KEYS = ("--keys", "myapp.keys")
 
@@ -48,13 +48,13 @@ def test_nothing_to_erase_is_reported(program: Program) -> None:
 
 @pytest.mark.parametrize("subject", ["u1", "team:1"])
 def test_an_undeclared_subject_is_a_one_line_error(program: Program, subject: str) -> None:
-    assert_one_line_error(program.keystead("erase", subject, *KEYS, "--yes"), 2, "user:")
+    assert_one_sentence(program.keystead("erase", subject, *KEYS, "--yes"), 2, "user:")
 
 
 def test_without_a_terminal_it_requires_yes_or_dry_run(program: Program) -> None:
     program.fill()
     before = program.stored_keys()
-    assert_one_line_error(program.keystead("erase", "user:u1", *KEYS), 2, "--yes", "--dry-run")
+    assert_one_sentence(program.keystead("erase", "user:u1", *KEYS), 2, "--yes", "--dry-run")
     assert program.stored_keys() == before
 
 

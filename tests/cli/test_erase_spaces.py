@@ -15,7 +15,7 @@ from keystead.kits.teamwork import UserSession
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from keystead.parts.tables import open_tables
-from tests.cli.program import Program, assert_one_line_error, output
+from tests.cli.program import Program, assert_one_sentence, output
 from tests.real_servers import redis_server
 from tests.servers import Server
 
@@ -77,9 +77,9 @@ def test_a_bare_number_is_refused_with_the_possible_subjects(program: Program, s
     before = held(program, settings)
     refused = program.keystead("erase", "user:42", "--yes", **settings)
     choices = " or ".join(f"{space}:42" for space in SPACES)
-    assert_one_line_error(refused, 2, "'user:42' names no identity space that is here", f"write {choices}")
+    assert_one_sentence(refused, 2, "'user:42' names no identity space that is here", f"write {choices}")
     for wrong in ("42", "login:", ":42", ""):
-        assert_one_line_error(program.keystead("erase", wrong, "--yes", **settings), 2, choices)
+        assert_one_sentence(program.keystead("erase", wrong, "--yes", **settings), 2, choices)
     assert held(program, settings) == before
 
 

@@ -16,7 +16,7 @@ from keystead.kits.teamwork import TeamworkKeys, UserSession
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from keystead.parts.tables import Tables, open_tables
-from tests.cli.program import Program, assert_one_line_error, output
+from tests.cli.program import Program, assert_one_sentence, output
 from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
 from tests.real_servers import redis_server
 from tests.servers import Server
@@ -141,10 +141,10 @@ def test_a_named_database_is_searched_and_no_tables_are_created_in_it(program: P
 def test_a_missing_or_unreachable_database_is_a_one_line_error_and_deletes_nothing(program: Program) -> None:
     program.write(("SET", "usertoken:123", "{}", "PX", 60_000))
     missing = program.keystead("erase", "membership:123", *KEYS, "--yes", "--database", "sqlite:///typo.db")
-    assert_one_line_error(missing, 2, "there is no database typo.db", "--database URL")
+    assert_one_sentence(missing, 2, "there is no database typo.db", "--database URL")
     for url in ("postgresql://ann:secret@127.0.0.1:1/app", "mysql://ann:secret@127.0.0.1:1/app"):
         away = program.keystead("erase", "membership:123", *KEYS, "--yes", "--database", url)
-        assert_one_line_error(away, 1, "127.0.0.1:1")
+        assert_one_sentence(away, 1, "127.0.0.1:1")
         assert "secret" not in away.stderr
     assert program.stored_keys() == {"usertoken:123"}
 

@@ -14,7 +14,7 @@ import pytest
 
 from keystead import connect
 from tests import forking
-from tests.cli.program import assert_one_line_error
+from tests.cli.program import assert_one_sentence
 from tests.serving import environment, keystead_command, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -129,7 +129,7 @@ def test_a_run_that_fails_is_exit_code_1_and_only_the_log_has_its_text(house: Ho
 
 def test_a_running_job_is_reported_and_not_started_again(house: House) -> None:
     with house.brooding() as process:
-        assert_one_line_error(
+        assert_one_sentence(
             house.jobs("run", "chores.brood"), 1, "chores.brood is already running, since", str(process.pid)
         )
         told = house.jobs("run", "chores.brood", "--json")
@@ -154,13 +154,13 @@ def test_a_run_that_is_stopped_is_cancelled_and_recorded(house: House, signum: s
 @pytest.mark.parametrize("command", ["run", "history"])
 def test_an_unknown_job_is_a_one_line_error(house: House, command: str) -> None:
     result = house.jobs(command, "chores.cook")
-    assert_one_line_error(result, 2, "no job 'chores.cook'", "chores.sweep, chores.drop, chores.brood")
+    assert_one_sentence(result, 2, "no job 'chores.cook'", "chores.sweep, chores.drop, chores.brood")
 
 
 def test_a_missing_database_is_a_one_line_error_and_not_created(house: House) -> None:
     for arguments in (("list",), ("history",), ("run", "chores.sweep")):
         result = house.jobs(*arguments, "--store", "sqlite:///typo.db")
-        assert_one_line_error(result, 2, "there is no database typo.db")
+        assert_one_sentence(result, 2, "there is no database typo.db")
     assert not (house.folder / "typo.db").exists()
 
 

@@ -11,7 +11,7 @@ import pytest
 from keystead import connect
 from keystead.kits import COMMANDS, ROUTED
 from tests import forking
-from tests.cli.program import SEAL_KEYS, assert_one_line_error
+from tests.cli.program import SEAL_KEYS, assert_one_sentence
 from tests.serving import environment
 
 ROOT = Path(__file__).parents[2]
@@ -67,20 +67,20 @@ def test_help_shows_the_kit_and_its_commands(house: House) -> None:
 
 
 def test_usage_errors_are_one_line(house: House) -> None:
-    assert_one_line_error(house.keystead("household", "add-rooms", "x", "--count", "0"), 1)
+    assert_one_sentence(house.keystead("household", "add-rooms", "x", "--count", "0"), 1)
     assert house.keystead("household", "sell").returncode == 2
     assert house.keystead("nothing").returncode == 2
 
 
 def test_a_command_refuses_a_missing_store(tmp_path: Path) -> None:
-    assert_one_line_error(House(tmp_path).keystead("household", "burn"), 2)
+    assert_one_sentence(House(tmp_path).keystead("household", "burn"), 2)
     assert not (tmp_path / "house.db").exists()
 
 
 def test_invalid_settings_are_reported_and_do_not_hide_the_help(tmp_path: Path) -> None:
     wrong = House(tmp_path, "tests.server.nowhere:KIT").make()
     assert wrong.keystead("--help").returncode == 0
-    assert_one_line_error(wrong.keystead("household", "burn"), 2)
+    assert_one_sentence(wrong.keystead("household", "burn"), 2)
 
 
 def test_a_third_party_kit_replaces_the_built_in_kit_of_the_same_name(house: House) -> None:
@@ -92,7 +92,7 @@ def test_a_third_party_kit_replaces_the_built_in_kit_of_the_same_name(house: Hou
     )
     house.kits = "office:KIT"
     said = house.keystead("teamwork", "create-team", "x", seal=True)
-    assert_one_line_error(said, 1, "kept by another application")
+    assert_one_sentence(said, 1, "kept by another application")
 
 
 def test_terminal_control_characters_are_escaped(house: House) -> None:

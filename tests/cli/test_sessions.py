@@ -12,7 +12,7 @@ from keystead.kits.login import LoginKeys, Session
 from keystead.parts.outbox import OutboxKeys
 from keystead.parts.sessions import Gone, Sessions
 from keystead.schema import KeyRing
-from tests.cli.program import SEAL_KEYS, Program, assert_one_line_error, output
+from tests.cli.program import SEAL_KEYS, Program, assert_one_sentence, output
 
 RING = KeyRing.from_text(SEAL_KEYS)
 
@@ -114,7 +114,7 @@ def test_without_sessions_to_end_the_exit_code_is_1(program: Program) -> None:
     ],
 )
 def test_usage_errors_are_one_line(program: Program, arguments: tuple[str, ...], said: str) -> None:
-    assert_one_line_error(keystead(program, *arguments), 2, said)
+    assert_one_sentence(keystead(program, *arguments), 2, said)
 
 
 def operator_entries(program: Program) -> list[dict[str, Any]]:

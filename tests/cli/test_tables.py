@@ -5,7 +5,7 @@ from typing import Any
 
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
-from tests.cli.program import Program, assert_one_line_error, output
+from tests.cli.program import Program, assert_one_sentence, output
 
 VERSIONS = {one.name: one.version for one in (MEMBERSHIP_TABLES, TEAMWORK_TABLES)}
 
@@ -50,5 +50,5 @@ def test_the_setting_names_the_database_and_a_flag_wins(program: Program) -> Non
     assert program.keystead("tables", "upgrade", *flag, **setting).returncode == 0
     assert {file.name for file in program.folder.glob("*.db")} == {"app.db", "setting.db", "flag.db"}
     wrong = program.keystead("tables", "upgrade", KEYSTEAD_DATABASE="redis://ann:secret@127.0.0.1/0")
-    assert_one_line_error(wrong, 2)
+    assert_one_sentence(wrong, 2)
     assert "secret" not in wrong.stderr

@@ -64,7 +64,7 @@ def run_installed_keystead(folder: Path, *arguments: str) -> subprocess.Complete
     )
 
 
-def assert_one_line_error(result: subprocess.CompletedProcess[str]) -> None:
+def assert_one_sentence(result: subprocess.CompletedProcess[str]) -> None:
     assert result.stdout == ""
     assert result.stderr.startswith("keystead: ")
     assert len(result.stderr.strip().splitlines()) == 1
@@ -294,14 +294,14 @@ def test_production_hides_the_store_from_the_public(tmp_path: Path) -> None:
 def test_a_port_in_use_is_a_one_line_error_with_exit_code_1(server: Keystead, tmp_path: Path) -> None:
     result = run_keystead(tmp_path, "serve", "--port", str(server.port))
     assert result.returncode == 1
-    assert_one_line_error(result)
+    assert_one_sentence(result)
     assert str(server.port) in result.stderr
 
 
 def test_an_unknown_store_is_a_one_line_error_with_exit_code_2(tmp_path: Path) -> None:
     result = run_keystead(tmp_path, "serve", "--port", str(free_port()), "--store", "carrier-pigeon://coop")
     assert result.returncode == 2
-    assert_one_line_error(result)
+    assert_one_sentence(result)
     assert "carrier-pigeon" in result.stderr
 
 
@@ -309,7 +309,7 @@ def test_an_unreachable_store_is_a_one_line_error_with_exit_code_1(tmp_path: Pat
     (tmp_path / "notes.db").write_text("these are notes and not a database\n" * 200)
     result = run_keystead(tmp_path, "serve", "--port", str(free_port()), "--store", "sqlite:///notes.db")
     assert result.returncode == 1
-    assert_one_line_error(result)
+    assert_one_sentence(result)
     assert "notes.db" in result.stderr
 
 
@@ -331,7 +331,7 @@ def test_an_invalid_setting_is_a_one_line_error_with_exit_code_2(
 ) -> None:
     result = run_keystead(tmp_path, "serve", *arguments, **settings)
     assert result.returncode == 2
-    assert_one_line_error(result)
+    assert_one_sentence(result)
     assert result.stderr == f"keystead: {sentence}\n"
 
 

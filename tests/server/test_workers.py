@@ -10,7 +10,7 @@ import httpx2
 
 from tests import servers
 from tests.server.conftest import notes_serving
-from tests.server.test_serve import assert_one_line_error, run_keystead
+from tests.server.test_serve import assert_one_sentence, run_keystead
 from tests.serving import STOP_SECONDS, Keystead, free_port, listens, wait_until
 
 
@@ -114,7 +114,7 @@ def test_several_workers_on_memory_are_a_one_line_error(tmp_path: Path) -> None:
         tmp_path, "serve", "--port", str(free_port()), "--store", "memory://", "--workers", "2", "--kits", ""
     )
     assert result.returncode == 2
-    assert_one_line_error(result)
+    assert_one_sentence(result)
     assert "memory://" in result.stderr
 
 

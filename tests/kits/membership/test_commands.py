@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from tests import forking
-from tests.cli.program import assert_one_line_error
+from tests.cli.program import assert_one_sentence
 from tests.every_store import on_urls
 from tests.serving import Keystead, environment, keystead_serving
 
@@ -61,7 +61,7 @@ def test_an_operator_counts_grants_reads_and_revokes_beside_a_running_server(
         ):
             ended = operator.runs(*wrong)
             assert ended.returncode in (1, 2), wrong
-            assert_one_line_error(ended, ended.returncode)
+            assert_one_sentence(ended, ended.returncode)
         assert operator.runs("record-usage", "4711", "e", "-5").returncode == 2
 
 
@@ -119,7 +119,7 @@ def _promotions(operator: Operator) -> None:
 def test_a_command_without_a_store_says_so_in_one_sentence(tmp_path: Path) -> None:
     ended = forking.run(("membership", "status", "4711"), tmp_path, environment({}))
     assert ended.returncode == 2
-    assert_one_line_error(ended, ended.returncode)
+    assert_one_sentence(ended, ended.returncode)
 
 
 @pytest.fixture(autouse=True)
