@@ -198,7 +198,7 @@ class _Copy:
                 display.line(f"in step: {changed} ({took_s:,.1f} s)")
 
         def on_trouble(error: StoreUnavailable) -> None:
-            display.line(f"out of step: {error}; retrying")
+            display.line(f"out of step: {error}; trying again")
 
         return await copy_and_follow(source, target, self.stop, on_pass=on_pass, on_trouble=on_trouble, **self.options)
 
