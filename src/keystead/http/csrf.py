@@ -73,7 +73,7 @@ def is_cross_site(headers: Headers, origins: Collection[str]) -> bool:
 def refuse_cross_site(headers: Headers, origins: Collection[str], *, development: bool = False) -> None:
     """Raises Refusal for a request from another site (rule 1). In development it names the expected header."""
     if is_cross_site(headers, origins):
-        hint = f" The header Origin (or Referer) must name {' or '.join(origins)}." if development else ""
+        hint = f" The header Origin (or Referer) must name {' or '.join(origins)}." if development and origins else ""
         raise Refusal(403, "CSRF", f"The request comes from another site.{hint}")
 
 
