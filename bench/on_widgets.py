@@ -123,7 +123,9 @@ async def _throughput(effort: Effort, progress: Progress, *, quick: bool) -> lis
         await widget_keys.fill_counters(widgets, counters, _no_progress)
         apps = {"keystead": redis.url, "fastapi": plain.url, "fastapi-redis": plain.url}
         starting = [
-            stack.enter_async_context(serving.serve_app("bench.widget_apps:make", _environment(app, url), first))
+            stack.enter_async_context(
+                serving.serve_app("bench.widget_apps:make", {"BENCH_APP": app, "BENCH_REDIS": url}, first)
+            )
             for app, url in apps.items()
         ]
         ports = dict(zip(apps, [await one for one in starting], strict=True))
@@ -150,10 +152,6 @@ async def _throughput(effort: Effort, progress: Progress, *, quick: bool) -> lis
         *(Row("widgets, http", f"requests, {name}", 1 / statistics.median(took), "a second")
           for name, took in times.items()),
     ]  # fmt: skip
-
-
-def _environment(app: str, redis_url: str) -> dict[str, str]:
-    return {"BENCH_APP": app, "BENCH_REDIS": redis_url}
 
 
 def _ratio_row(times: dict[str, list[float]], ours: str, theirs: str) -> Row:

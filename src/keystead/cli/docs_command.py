@@ -80,14 +80,11 @@ def docs(
             _print(named_keyspaces(targets), form, as_json)
             return 0
         files = _files(keyspaces(targets), form, out)
-        again = shlex.join(["keystead", "docs", *(targets or ()), *_options(form), "--out", str(out)])
+        options = [] if form is DocumentFormat.MARKDOWN else ["--format", form.value]
+        again = shlex.join(["keystead", "docs", *(targets or ()), *options, "--out", str(out)])
         return _compare(files, form, out, again, as_json) if check else _write(files, form, out, as_json)
 
     run(work)
-
-
-def _options(form: DocumentFormat) -> list[str]:
-    return [] if form is DocumentFormat.MARKDOWN else ["--format", form.value]
 
 
 def _print(found: Sequence[type[Keyspace]], form: DocumentFormat, as_json: bool) -> None:

@@ -114,7 +114,8 @@ def doctor(
                     fail(str(WrongSealKey(report.locked)), USAGE_ERROR)
                 if fix and report.findings:
                     excess = report.excess(unknown=set_aside_unknown)
-                    plan = {"plan": _plan_as_json(report, excess)}
+                    needs_yes = [asdict(one) for one in excess]
+                    plan = {"plan": {"codes": report.as_json()["codes"], "needs_yes": needs_yes}}
                     if not as_json:
                         _print_plan(report, set_aside_unknown)
                     confirmed_all = _confirm_excess(excess, yes, pause, quiet=as_json)
@@ -227,10 +228,6 @@ def _confirm_excess(excess: Sequence[Excess], yes: bool, pause: PauseSignals, *,
 def _share(one: Excess) -> str:
     whole = "unknown" if not one.family else one.family
     return f"{one.count:,} of {pluralize(one.total, one.what, 'entries' if one.what == 'entry' else 'keys')} ({whole})"
-
-
-def _plan_as_json(plan: Report, excess: Sequence[Excess]) -> dict[str, Any]:
-    return {"codes": plan.as_json()["codes"], "needs_yes": [asdict(one) for one in excess]}
 
 
 async def _restore(key: str, stores: Sequence[str] | None, as_json: bool) -> int:

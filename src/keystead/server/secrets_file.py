@@ -46,7 +46,7 @@ def add_seal_key(path: Path) -> bool:
     with _lock_and_read(path) as held:
         if "seal_keys" in tomllib.loads(held):
             return False
-        _replace(path, _seal_line() + held)
+        _write_temporary(path, _seal_line() + held).replace(path)
         return True
 
 
@@ -83,10 +83,6 @@ def _create(path: Path) -> bool:
     finally:
         temporary.unlink()
     return True
-
-
-def _replace(path: Path, text: str) -> None:
-    _write_temporary(path, text).replace(path)
 
 
 def _write_temporary(path: Path, text: str) -> Path:
