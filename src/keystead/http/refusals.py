@@ -29,6 +29,7 @@ CODES: Final = {
     "TOO_LARGE": (413, "The body of the request is too large.", "That was too large."),
     "INTERNAL": (500, "Something went wrong here.", "Something went wrong."),
     "CONTENDED": (503, "Too many changed the same thing at once; try again.", "Please try again."),
+    "OVERLOADED": (503, "Too many requests are under way; try again in a moment.", "Please try again in a moment."),
     "STORE_UNAVAILABLE": (503, "The store does not answer; try again in a moment.", "Please try again in a moment."),
     "TIMEOUT": (504, "This took too long and was given up.", "That took too long."),
 }

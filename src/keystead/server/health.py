@@ -111,7 +111,9 @@ async def problems(state: Any, roles: list[str]) -> dict[str, str | None]:
     """
     stores: Mapping[str, Store] = state.stores
     asked = {id(stores[role]): stores[role] for role in roles if role in stores}
-    found = dict(zip(asked, await asyncio.gather(*map(_problem_of, asked.values())), strict=True))
+    work = [_problem_of(store) for store in asked.values()]
+    answers = [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
+    found = dict(zip(asked, answers, strict=True))
     told = {role: found[id(stores[role])] if role in stores else NOT_OPEN for role in roles}
     if state.settings.development:
         return told

@@ -24,6 +24,7 @@ from prometheus_client import (
 )
 
 import keystead
+from keystead.stores.near_reads import NearReads
 
 FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -40,6 +41,11 @@ METRICS: Final = {
         "Calls of kits to their stores, with the procedure if one made it; the outcome is ok, unavailable or error.",
     ),
     "keystead_store_call_seconds": ("histogram", ("family", "procedure"), "How long calls to stores took."),
+    "keystead_near_reads_total": (
+        "counter",
+        ("outcome",),
+        "Near reads; the outcome is hit, from a copy in the process, or miss.",
+    ),
     "keystead_kit_events_total": (
         "counter",
         ("kit", "event", "outcome"),
@@ -70,7 +76,13 @@ class Metrics:
         self._call_seconds = Histogram(
             *self._arguments_of("keystead_store_call_seconds"), registry=self._registry, buckets=_SECONDS
         )
+        # To find a metric by its labels takes longest, so each is looked up once. Labels are few, so these stay small.
+        self._by_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._by_family: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
+        self._by_event: dict[tuple[str, str, str], Counter] = {}
+        near = Counter(*self._arguments_of("keystead_near_reads_total"), registry=self._registry)
+        self._near_hits, self._near_misses = near.labels("hit"), near.labels("miss")
+        self._near_reads: dict[int, tuple[NearReads, int, int]] = {}  # with the numbers that are counted already
         self._events = Counter(*self._arguments_of("keystead_kit_events_total"), registry=self._registry)
         self._runs = Counter(*self._arguments_of("keystead_job_runs_total"), registry=self._registry)
         info = Gauge(*self._arguments_of("keystead_info"), registry=self._registry, multiprocess_mode="max")
@@ -89,26 +101,44 @@ class Metrics:
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         self._in_flight.dec()
-        self._requests.labels(route, method, str(status)).inc()
-        self._seconds.labels(route, method).observe(seconds)
+        found = self._by_route.get((route, method, status))
+        if found is None:
+            found = self._requests.labels(route, method, str(status)), self._seconds.labels(route, method)
+            self._by_route[route, method, status] = found
+        requests, request_seconds = found
+        requests.inc()
+        request_seconds.observe(seconds)
 
     def called(self, family: str, procedure: str, outcome: str, seconds: float) -> None:
         found = self._by_family.get((family, procedure, outcome))
-        if found is None:  # every call of a store comes by here, and to find them by their labels takes longest
+        if found is None:
             found = self._calls.labels(family, procedure, outcome), self._call_seconds.labels(family, procedure)
             self._by_family[family, procedure, outcome] = found
         calls, call_seconds = found
         calls.inc()
         call_seconds.observe(seconds)
 
+    def count_near(self, near: NearReads) -> None:
+        """Add the near reads since the last time. They take a microsecond each, so they are not counted one by one."""
+        _, hits, misses = self._near_reads.get(id(near), (near, 0, 0))
+        if near.hits != hits or near.misses != misses:
+            self._near_hits.inc(near.hits - hits)
+            self._near_misses.inc(near.misses - misses)
+        self._near_reads[id(near)] = near, near.hits, near.misses
+
     def happened(self, kit: str, event: str, outcome: str) -> None:
-        self._events.labels(kit, event, outcome).inc()
+        found = self._by_event.get((kit, event, outcome))
+        if found is None:
+            found = self._by_event[kit, event, outcome] = self._events.labels(kit, event, outcome)
+        found.inc()
 
     def ran(self, job: str, outcome: str) -> None:
         self._runs.labels(job, outcome).inc()
 
     def page(self) -> bytes:
         """What `/metrics` answers: the numbers of all workers."""
+        for near, _, _ in list(self._near_reads.values()):
+            self.count_near(near)
         if not self._folder:
             return generate_latest(self._registry)
         together = CollectorRegistry()

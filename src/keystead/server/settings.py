@@ -88,6 +88,12 @@ class Settings(BaseModel):
     )
     max_body: int = Field("1MB", description="The largest body of a request, such as `500kB` or `2MB`.")  # type: ignore[assignment]
     request_timeout: int = Field("30s", description="How long a request may take, such as `500ms` or `30s`.")  # type: ignore[assignment]
+    requests_at_once: int = Field(
+        1000,
+        ge=0,
+        description="Requests that a worker answers at a time; more get 503 with `Retry-After`. Streams, uploads and "
+        "downloads do not count. 0: no limit.",
+    )
     header_timeout: int = Field(  # type: ignore[assignment]
         "10s",
         description="How long a connection may wait with the next request, or take to send its headers, such as `10s`.",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import re
@@ -39,6 +38,7 @@ from keystead.kits.sessiondata.words import said
 from keystead.kits.visit import Visit
 from keystead.parts.limit import LimitReached
 from keystead.parts.sizes import size_bytes
+from keystead.schema.in_one_turn import in_one_turn
 from keystead.schema.unreadable import log_unreadable
 
 _security = logging.getLogger("keystead.security")
@@ -312,7 +312,7 @@ async def _who(visit: Visit, opened: Open, asked: Asked) -> int:
 async def _by_key(data: SessionData, token: str, address: str) -> int:
     """The user of an API key. One round trip a store."""
     # Both are asked at the same time. Who has guessed too often is told so, whether this guess is right or not.
-    _, key = await asyncio.gather(data.limit.refuse_reached("guesses", address), data.api_keys.of(token))
+    _, key = await in_one_turn(data.limit.refuse_reached("guesses", address), data.api_keys.of(token))
     if key is None:
         _security.info("sessiondata: an API key that is none", extra={"event": "unknown-api-key", "client": address})
         await data.limit.count("guesses", address)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from keystead.errors import BadKey
 from keystead.parts.sessions.session_token import TOKEN_MAX_LENGTH, named_by
+from keystead.schema.repeated_reads import Repeated
 
 MAX_CACHED = 4096
 
 # The user, the session id, and a call that reads the record and whether the user's list has the id.
-SessionQuery: TypeAlias = tuple[str, str, Callable[[], Awaitable[Any]]]
+SessionQuery: TypeAlias = tuple[str, str, Repeated]
 
 
 class SessionQueries:
@@ -22,7 +23,7 @@ class SessionQueries:
     the store is read each time.
     """
 
-    def __init__(self, build: Callable[[str, str], Callable[[], Awaitable[Any]]]) -> None:
+    def __init__(self, build: Callable[[str, str], Repeated]) -> None:
         self._build = build  # takes the user and the session id
         self._cached: dict[bytes, SessionQuery] = {}
 

@@ -59,7 +59,7 @@ class LoginVisit(Visit):
 
     messages = MESSAGES
 
-    def __init__(self, request: Request, login: Annotated[Login, Depends(service_of("login"))]) -> None:
+    def __init__(self, request: Request, login: Login) -> None:
         super().__init__(request, login.site)
         secure = login.site.secure
         self.login = login
@@ -89,5 +89,9 @@ class LoginVisit(Visit):
         await self.login.limit.count(name, self.address)
 
 
-Visiting = Annotated[LoginVisit, Depends()]
+async def _visit(request: Request, login: Annotated[Login, Depends(service_of("login"))]) -> LoginVisit:
+    return LoginVisit(request, login)  # from a coroutine: FastAPI calls anything else in another thread
+
+
+Visiting = Annotated[LoginVisit, Depends(_visit)]
 ProviderName = Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$", description="discord, github, google, …")]

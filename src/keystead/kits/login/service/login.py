@@ -23,6 +23,7 @@ from keystead.parts.audit import Audit
 from keystead.parts.limit import NamedLimits
 from keystead.parts.oauth import Client
 from keystead.parts.sessions import Act, Gone, Live, Sessions
+from keystead.schema.in_one_turn import in_one_turn
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import moment
 
@@ -89,7 +90,7 @@ class Login:
         named = self.tokens.named(access_token)
         if named is None:
             return None
-        live, counts = await asyncio.gather(self._read_id(named.user, named.session), self.tokens.counts(named))
+        live, counts = await in_one_turn(self._read_id(named.user, named.session), self.tokens.counts(named))
         if not live or not counts:
             raise token_refused()
         return live

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Final
 
 from fastapi import Depends, Header, Request
-from fastapi.responses import Response
-from fastapi.routing import APIRoute
 
 from keystead.http.bearer import parse_bearer, www_authenticate
 from keystead.http.rate_limits import client_address
@@ -43,22 +42,15 @@ Serving = Annotated[Members, Depends(service_of("membership"))]
 Authorization = Annotated[str | None, Header(description="Bearer, and the token")]
 
 
-class MembershipRoute(APIRoute):
-    """A route of this kit: whatever goes wrong in it, the answer has `error_code` beside `code`, and what the service
-    notes in the log names the address of whoever asked."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def handled(request: Request) -> Response:
-            request.scope[CODE_ALIAS] = "error_code"
-            asking = ASKING.set(client_address(request))
-            try:
-                return await handle(request)
-            finally:
-                ASKING.reset(asking)
-
-        return handled
+@contextmanager
+def request_context(request: Request) -> Iterator[None]:
+    """Errors of this kit carry `error_code` beside `code`, and what the service logs names the client's address."""
+    request.scope[CODE_ALIAS] = "error_code"
+    asking = ASKING.set(client_address(request))
+    try:
+        yield
+    finally:
+        ASKING.reset(asking)
 
 
 def refusal_of(error: Exception, renamed: Mapping[str, str] | None = None, **more: object) -> Refusal | None:

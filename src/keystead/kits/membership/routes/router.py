@@ -27,7 +27,7 @@ from keystead.kits.membership.routes.bodies import (
 )
 from keystead.kits.membership.routes.programs import add_program_routes
 from keystead.kits.membership.routes.public import SIGN_INS, WEBHOOKS
-from keystead.kits.membership.routes.request import MembershipRoute, refusal_of
+from keystead.kits.membership.routes.request import refusal_of, request_context
 from keystead.kits.membership.service import TRY_PATH, MembershipSettings, missing, open_members
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 
@@ -36,7 +36,7 @@ _CRASH_REPORT_MAX_BYTES: Final = 1024 * 1024  # of a crash report with its logs
 
 def router() -> APIRouter:
     """All routes of the kit."""
-    routes = KitRouter("membership", refusal_of, MembershipRoute)
+    routes = KitRouter("membership", refusal_of, request_context)
     add = routes.add
     for path in ("/api/auth/callback", "/api/patreon/exchange"):
         add(

@@ -91,7 +91,7 @@ class SharingVisit(Visit):
     messages = MESSAGES
     script = SCRIPT
 
-    def __init__(self, request: Request, sharing: Annotated[Sharing, Depends(service_of("sharing"))]) -> None:
+    def __init__(self, request: Request, sharing: Sharing) -> None:
         super().__init__(request, sharing.site)
         self.sharing = sharing
 
@@ -162,7 +162,11 @@ class SharingVisit(Visit):
         }
 
 
-Visiting = Annotated[SharingVisit, Depends()]
+async def _visit(request: Request, sharing: Annotated[Sharing, Depends(service_of("sharing"))]) -> SharingVisit:
+    return SharingVisit(request, sharing)  # from a coroutine: FastAPI calls anything else in another thread
+
+
+Visiting = Annotated[SharingVisit, Depends(_visit)]
 TokenQuery = Annotated[str | None, Query(description="The token of the link, short or long.")]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -21,6 +20,7 @@ from keystead.kits.widgets.service.refused import WidgetRefused, wrong
 from keystead.kits.widgets.service.services import UNSET
 from keystead.kits.widgets.service.totals import TotalsService
 from keystead.schema import Bound, Done, Operation, Steps, procedure
+from keystead.schema.in_one_turn import in_one_turn
 from keystead.schema.key import Key
 from keystead.schema.kinds import CounterKey, Seen, SetKey, ValueKey
 from keystead.schema.times import moment
@@ -79,7 +79,7 @@ class Counters(TotalsService[CounterRecord]):
                 done, past = await visit, known
             else:
                 # Both leave in one turn, so that it is one round trip also where the days before are not known yet.
-                done, past = await asyncio.gather(visit, self._past(id, day))
+                done, past = await in_one_turn(visit, self._past(id, day))
             limit = None  # it is counted
             if done.stopped == "counter_total" and (told is None or told >= LARGEST):
                 return (await self.get(id)).model_copy(update={"duplicate": False})
@@ -137,9 +137,11 @@ class Counters(TotalsService[CounterRecord]):
         checked_id(id)
         now_ms = self.site.now_ms()
         day = self._calendar.day(now_ms)
-        (record, [now]), past = await asyncio.gather(
-            self._read(id, visitor, lambda: [self._now(id, day)]), self._past(id, day)
-        )
+        read, known = self._read(id, visitor, lambda: [self._now(id, day)]), self._known_past(id, day)
+        if known is not None:
+            (record, [now]), past = await read, known
+        else:
+            (record, [now]), past = await in_one_turn(read, self._past(id, day))
         past = await self._past_of(record, past)
         self._remember(record, past, now_ms)
         return _data(record, _now(now), past)

@@ -30,6 +30,7 @@ from keystead.kits.widgets.service.refused import WidgetRefused, unknown
 from keystead.kits.widgets.service.settings import WidgetSettings
 from keystead.parts.limit import NamedLimits, client_of
 from keystead.schema import Bound, Done, Operation, Steps, attempts, procedure
+from keystead.schema.in_one_turn import in_one_turn
 from keystead.schema.kinds import CounterKey, Seen, ValueKey
 from keystead.schema.slots import one_step
 
@@ -158,7 +159,7 @@ class Records(Generic[R]):
         else:
             # Both leave in one turn, so it is one round trip; and as neighbours, the count first: of many that come at
             # once, each is measured by those before it and not by all of them.
-            _, done = await asyncio.gather(counting.count, step([counting.within, record.holds(seen)]))
+            _, done = await in_one_turn(counting.count, step([counting.within, record.holds(seen)]))
             if done.stopped == "requests":
                 raise counting.reached
         if done.stopped == self.name:
@@ -184,7 +185,7 @@ class Records(Generic[R]):
             if counting is None:
                 results = await read
             else:
-                count, results = await asyncio.gather(counting.count, read)
+                count, results = await in_one_turn(counting.count, read)
                 if count > counting.limit:
                     raise counting.reached
         except Unreadable:

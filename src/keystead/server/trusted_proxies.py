@@ -6,38 +6,41 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 
-class Forwarded:
-    """Believes `X-Forwarded-For` and `X-Forwarded-Proto` of the addresses and networks that are allowed, of no others.
+class TrustedProxies:
+    """Believes `X-Forwarded-For` and `X-Forwarded-Proto` of the allowed addresses and networks only.
 
-    Of several addresses the last one that is not itself an allowed proxy is the client: those before it are the
-    client's own words.
+    Of several addresses, the client is the last one that is not an allowed proxy: the client itself may have sent those
+    before it.
     """
 
-    def __init__(self, app: ASGIApp, allow: Sequence[str]) -> None:
-        self._app = app
+    def __init__(self, allow: Sequence[str]) -> None:
         self._allow = [ip_network(one, strict=False) for one in allow]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._allow and scope["type"] == "http" and self._is_allowed(_address((scope.get("client") or ("",))[0])):
-            headers = Headers(scope=scope)
-            # The last one is the proxy's, also where it adds a line of its own to the one that the client sent.
-            scheme = ",".join(headers.getlist("x-forwarded-proto")).rpartition(",")[2].strip().lower()
-            if scheme in ("http", "https"):
-                scope["scheme"] = scheme
-            client = self._client(headers.getlist("x-forwarded-for"))
-            if client is not None:
-                scope["client"] = (str(client), 0)
-        await self._app(scope, receive, send)
+    def __bool__(self) -> bool:
+        return bool(self._allow)
+
+    def apply(self, scope: Scope) -> None:
+        """Set `client` and `scheme` of a request that a trusted proxy sent."""
+        if not self._is_allowed(_address((scope.get("client") or ("",))[0])):
+            return
+        headers = Headers(scope=scope)
+        # The last value is the proxy's own, also where it added a line to one that the client sent.
+        scheme = ",".join(headers.getlist("x-forwarded-proto")).rpartition(",")[2].strip().lower()
+        if scheme in ("http", "https"):
+            scope["scheme"] = scheme
+        client = self._client(headers.getlist("x-forwarded-for"))
+        if client is not None:
+            scope["client"] = (str(client), 0)
 
     def _client(self, headers: Sequence[str]) -> IPv4Address | IPv6Address | None:
         found = None
         for text in reversed(",".join(headers).split(",")):
             address = _address(text.strip())
             if address is None:
-                return found  # what stands before something unreadable cannot be trusted
+                return found  # nothing before an unreadable value can be trusted
             found = address
             if not self._is_allowed(address):
                 return found
