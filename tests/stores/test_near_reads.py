@@ -17,7 +17,7 @@ from keystead.errors import BadDeclaration, StoreUnavailable
 from keystead.stores.commands import read
 from keystead.stores.near_reads import COPY_MAX_BYTES, MAX_BYTES, Copies, Copy, NearRead, NearReads
 from tests import servers
-from tests.servers import Server
+from tests.servers import Cluster, Server
 from tests.stores.redis.proxy import Proxy
 from tests.stores.redis.waits import until
 
@@ -92,7 +92,7 @@ async def opened(url: str) -> AsyncIterator[Keys]:
         yield Keys(store)
 
 
-@pytest.fixture(params=["sqlite", "memory", "redis"])
+@pytest.fixture(params=["sqlite", "memory", "redis", "cluster"])
 async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Keys, Keys]]:
     """The same keys, opened twice: as by two processes, where the store can be shared."""
     if request.param == "memory":
@@ -101,11 +101,21 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     else:
         url = f"sqlite:///{tmp_path}/near.db"
         if request.param == "redis":
-            server = request.getfixturevalue("shared_valkey")
+            server: Server = request.getfixturevalue("shared_valkey")
             server.ask("FLUSHALL")
             url = server.url
+        elif request.param == "cluster":
+            cluster: Cluster = request.getfixturevalue("shared_cluster")
+            cluster.flush()
+            url = cluster.url
         async with opened(url) as first, opened(url) as second:
             yield first, second
+
+
+@pytest.fixture(scope="module")
+def shared_cluster() -> Iterator[Cluster]:
+    with servers.cluster() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +142,7 @@ async def test_a_process_reads_its_own_writes_at_once(pair: tuple[Keys, Keys]) -
         if n % 3 == 0:
             await keys.name("a").set(str(n))
         elif n % 3 == 1:
-            await keys.atomically(keys.far("b").set("x"), keys.name("a").set(str(n)))
+            await keys.atomically(keys.name("a").exists().required(), keys.name("a").set(str(n)))
         else:
             await keys.name("a").change(lambda old, n=n: str(n))  # type: ignore[misc]
         assert await keys.name("a").get() == str(n)
@@ -198,7 +208,14 @@ async def test_a_copy_does_not_outlive_its_key(pair: tuple[Keys, Keys]) -> None:
 
 async def test_what_is_not_there_is_known_too_and_seen_when_it_comes(pair: tuple[Keys, Keys]) -> None:
     keys, other = pair
+    await other.name("nobody").set("somebody else")
     await warm(keys, "nobody")
+    await other.name("nobody").delete()
+
+    async def is_gone() -> bool:
+        return await keys.name("nobody").get() is None
+
+    await eventually(is_gone)
     assert await keys.name("nobody").get() is None
     await other.name("nobody").set("somebody")
 

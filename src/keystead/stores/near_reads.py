@@ -6,6 +6,7 @@ changes, when it expires, or when the store can no longer tell whether it change
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
@@ -17,6 +18,7 @@ MAX_BYTES: Final = 32 * 1024 * 1024  # of all copies of a store; the least recen
 COPY_MAX_BYTES: Final = MAX_BYTES // 64
 _OVERHEAD_BYTES: Final = 400  # of one copy, beside its keys and replies
 _PTTL: Final = TABLE["PTTL"]
+_MISSING: Final = -2  # the reply of PTTL for a key that does not exist
 
 Identity: TypeAlias = tuple[str | bytes, ...]
 
@@ -45,11 +47,12 @@ class NearRead:
         """
         return [*self.calls, *(Call(_PTTL, [key], None) for key in self.keys)]
 
-    def split(self, replies: list[Reply]) -> tuple[list[Reply], int | None]:
-        """The replies of the reads, and in how many ms the first of the keys expires; None: none does."""
+    def split(self, replies: list[Reply]) -> tuple[list[Reply], float, bool]:
+        """The replies of the reads, in how many ms the first of the keys expires, and whether all of them exist."""
         count = len(self.calls)
-        lifetimes = [left for left in replies[count:] if left >= 0]
-        return replies[:count], min(lifetimes, default=None)
+        lifetimes = replies[count:]
+        expires_in_ms = min((left for left in lifetimes if left >= 0), default=math.inf)
+        return replies[:count], expires_in_ms, _MISSING not in lifetimes
 
 
 class Copy:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Iterable
-from typing import Any, Final
+from collections.abc import Awaitable, Collection, Coroutine, Iterable
+from typing import Any, Final, Protocol, TypeVar
 
 from keystead.errors import StoreError, StoreRefused
 from keystead.stores.commands import Reply
@@ -22,18 +22,39 @@ from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, 
 from keystead.stores.redis.redis_link import Greet, Locate, dial, refusal
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 
+T = TypeVar("T")
+
 _CACHE_NEXT: Final = pack_command((b"CLIENT", b"CACHING", b"YES"))
-_PING: Final = pack_command((b"PING",))
 _EARLY: Final = 0.5  # of the bound: then the server is asked again, before a read has to wait for it
 _PAUSE_S: Final = 0.1  # before connecting again
 _REFUSED_PAUSE_S: Final = 30.0  # the server does not let this user track keys
 
 
-class RedisNearReads(NearReads):
-    """`run` reads without copies, while there is no connection for them."""
+class _Dropping(Protocol):
+    def drop(self, keys: Iterable[bytes]) -> None: ...
 
-    def __init__(self, settings: RedisSettings, locate: Locate, greet: Greet, run: ReadNow) -> None:
+
+async def dropping(near: _Dropping, keys: Collection[bytes], work: Coroutine[Any, Any, T]) -> T:
+    """A write of this process: once it is acknowledged, no near read here is from before it."""
+    near.drop(keys)
+    try:
+        return await work
+    finally:
+        near.drop(keys)
+
+
+class RedisNearReads(NearReads):
+    """The copies of what one server holds.
+
+    run             reads without copies, while there is no connection for them
+    keeps_missing   whether it is kept, too, that a key does not exist
+    """
+
+    def __init__(
+        self, settings: RedisSettings, locate: Locate, greet: Greet, run: ReadNow, *, keeps_missing: bool = True
+    ) -> None:
         super().__init__()
+        self.keeps_missing = keeps_missing
         self._settings = settings
         self._locate = locate
         self._greet = greet
@@ -103,7 +124,7 @@ class RedisNearReads(NearReads):
             return self._fill(read)
         age = now - connection.answered_at
         if age > bound_s * _EARLY:
-            asked = self._ask(connection, now)
+            asked = self._ask(connection, now, copy.keys[0])
             if age > bound_s:
                 return self._wait(asked, read, bound_s)
         self.hits += 1
@@ -122,11 +143,18 @@ class RedisNearReads(NearReads):
         self.hits += 1
         return copy.replies
 
-    def _ask(self, connection: RedisConnection, now: float) -> asyncio.Future[list[Any]]:
+    def _ask(self, connection: RedisConnection, now: float, key: bytes) -> asyncio.Future[list[Any]]:
+        """Ask whether the server still answers: about a key, since a node of a cluster that has lost its slots, or the
+        others, would answer a PING."""
         if self._asked is None or self._asked.done():
-            self._asked = connection.send(_PING, 1, now)
+            request = pack_command((b"EXISTS", key))
+            self._asked = connection.send(request, 1, now, lambda replies: self._check(connection, replies[0]))
             self._asked.add_done_callback(_ignore_error)
         return self._asked
+
+    def _check(self, connection: RedisConnection, reply: Any) -> None:
+        if isinstance(reply, ReplyError):
+            connection.close(f"{connection.address} cannot be asked: {reply}")
 
     async def _fill(self, read: NearRead) -> list[Reply]:
         self.misses += 1
@@ -166,9 +194,15 @@ class RedisNearReads(NearReads):
                 fill.is_current = False
             self.copies.drop((key,))
 
+    def drop_all(self) -> None:
+        self.drop([*self._filling, *self.copies.keys])
+
     def _hear(self, pushed: list[Any]) -> None:
         if pushed and pushed[0] == b"invalidate":
-            self.drop([*self._filling, *self.copies.keys] if pushed[1] is None else pushed[1])  # None: all, by FLUSHALL
+            if pushed[1] is None:  # by FLUSHALL
+                self.drop_all()
+            else:
+                self.drop(pushed[1])
 
 
 class _Fill:
@@ -192,8 +226,9 @@ class _Fill:
         if any(isinstance(reply, ReplyError) for reply in replies):
             return
         reads = len(self.read.calls)
-        self.replies, left_ms = self.read.split([*replies[1 : 2 * reads : 2], *replies[2 * reads :]])
-        self._near.keep(self, self.replies, math.inf if left_ms is None else self.sent_at + left_ms / 1000)
+        self.replies, expires_in_ms, exist = self.read.split([*replies[1 : 2 * reads : 2], *replies[2 * reads :]])
+        if exist or self._near.keeps_missing:
+            self._near.keep(self, self.replies, self.sent_at + expires_in_ms / 1000)
 
 
 def _ignore_error(asked: asyncio.Future[list[Any]]) -> None:

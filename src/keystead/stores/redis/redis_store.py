@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from _thread import get_ident
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
@@ -26,7 +26,7 @@ from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledScript, CompiledSteps, compile_steps, shape_of
 from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, call, pack_command
 from keystead.stores.redis.redis_link import RedisLink, dial, refusal, sign_in
-from keystead.stores.redis.redis_near_reads import RedisNearReads
+from keystead.stores.redis.redis_near_reads import RedisNearReads, dropping
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 from keystead.stores.redis.reply_shapes import SHAPES, error_of, is_transient
 from keystead.stores.redis.subscription import Listener, subscription
@@ -138,7 +138,7 @@ class RedisStore(Store):
         if not calls:
             return []
         if self._near is not None and (written := [key for one in calls if one.spec.writes for key in one.keys]):
-            return await self._dropping(self._near, written, super().run(given))
+            return await dropping(self._near, written, super().run(given))
         now, payload = self._loop.time(), pack(calls)
         try:
             replies = await connection.send(payload, len(calls), now)
@@ -163,22 +163,13 @@ class RedisStore(Store):
             return await super().atomically(steps)
         self._check_loop()
         work = self._run_compiled(compiled, found[1], lambda: steps)
-        return await (work if self._near is None else self._dropping(self._near, found[1], work))
+        return await (work if self._near is None else dropping(self._near, found[1], work))
 
     @property
     def near(self) -> NearReads | None:
         if self._near is None and self._link is not None:
             self._near = RedisNearReads(self._settings, self._locate, self._greet, self.run)
         return self._near
-
-    @staticmethod
-    async def _dropping(near: RedisNearReads, keys: Collection[bytes], work: Coroutine[Any, Any, T]) -> T:
-        """A write of this process: once it is acknowledged, no near read here is from before it."""
-        near.drop(keys)
-        try:
-            return await work
-        finally:
-            near.drop(keys)
 
     def prepared(
         self, make: Callable[..., Sequence[Step]], arguments: int
@@ -192,7 +183,7 @@ class RedisStore(Store):
             if not compiled.fits(given):
                 return await self.atomically(make(*given))
             work = self._run_compiled(compiled, given, lambda: make(*given))
-            return await (work if self._near is None else self._dropping(self._near, given, work))
+            return await (work if self._near is None else dropping(self._near, given, work))
 
         return run_steps
 
@@ -275,7 +266,7 @@ class RedisStore(Store):
         work = run_script(self._link, Script(steps), self._loop.time() + self._settings.timeout)
         if self._near is None:
             return await work
-        return await self._dropping(self._near, [key for step in steps for key in step.call.keys], work)
+        return await dropping(self._near, [key for step in steps for key in step.call.keys], work)
 
     async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
         found: list[WholeKey] = []

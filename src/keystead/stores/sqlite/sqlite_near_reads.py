@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sqlite3
 from collections.abc import Awaitable, Callable
 
@@ -34,9 +33,9 @@ class SqliteNearReads(NearReads):
         self.misses += 1
         # The version first: if a commit comes between, the copy is newer than its version says, and never used.
         version, began_ms = self._current(), self._now_ms()
-        replies, left_ms = read.split(await self._run(read.with_lifetimes))
+        replies, expires_in_ms, _ = read.split(await self._run(read.with_lifetimes))
         if version is not None:
-            self.copies.add(Copy(read, replies, math.inf if left_ms is None else began_ms + left_ms, version))
+            self.copies.add(Copy(read, replies, began_ms + expires_in_ms, version))
         return replies
 
     def _current(self) -> tuple[int, int] | None:
