@@ -38,6 +38,7 @@ class Subject(StrEnum):
     notices = "notices"
     procedures = "procedures"
     install = "install"
+    web = "web"
     all = "all"
 
 
@@ -45,6 +46,12 @@ async def _notices(folder: Path, progress: Progress, quick: bool, keys: int | No
     from bench import on_notices
 
     return await on_notices.run(folder, progress, quick=quick)
+
+
+async def _web(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+    from bench import on_web
+
+    return await on_web.run(folder, QUICK if quick else FULL, progress, quick=quick)
 
 
 async def _install(folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
@@ -162,6 +169,7 @@ RUNS: dict[Subject, Callable[[Path, Progress, bool, int | None], Awaitable[list[
     Subject.notices: _notices,
     Subject.procedures: _procedures,
     Subject.install: _install,
+    Subject.web: _web,
 }
 
 
@@ -204,6 +212,7 @@ def main(
     membership: validate of the membership kit beside the same by hand, and its round trips.
     procedures: two commands and a guard, beside a script that redis-py calls and a transaction by hand.
     install: packages, size and import time of the core, of the extra asgi and of the server.
+    web: requests beside routes written by hand, sessions, near reads, too much load; where the time goes.
     sessiondata: session data in PostgreSQL, MariaDB and SQLite, beside Django's sessions and a plain upsert.
 
     Contenders take turns, and each round gives one ratio; shown is the median of these ratios.
