@@ -30,6 +30,8 @@ FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
+NO_ROUTE: Final = "(refused)"  # the label of requests that were refused before a route was looked for
+
 # Name, kind, labels and meaning of each: the list in docs/server.md is held to this one.
 METRICS: Final = {
     "keystead_requests_total": ("counter", ("route", "method", "status"), "Requests that were answered."),
@@ -108,6 +110,14 @@ class Metrics:
         requests, request_seconds = found
         requests.inc()
         request_seconds.observe(seconds)
+
+    def refused(self, method: str, status: int) -> None:
+        """A request that was refused before anything was done for it."""
+        found = self._by_route.get((NO_ROUTE, method, status))
+        if found is None:
+            found = self._requests.labels(NO_ROUTE, method, str(status)), self._seconds.labels(NO_ROUTE, method)
+            self._by_route[NO_ROUTE, method, status] = found
+        found[0].inc()
 
     def called(self, family: str, procedure: str, outcome: str, seconds: float) -> None:
         found = self._by_family.get((family, procedure, outcome))

@@ -8,6 +8,7 @@ writes the metrics and the access log: all in one place, each piece once.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
 import secrets
@@ -25,7 +26,7 @@ from keystead.http.accept import prefers_html
 from keystead.http.refusals import Refusal, code_of, refusal_with
 from keystead.kits.identity import identify
 from keystead.server.error_responses import TooLarge, error_response, respond_to_error
-from keystead.server.logs import ACCESS, log_failure, log_request
+from keystead.server.logs import ACCESS, log_failure, log_overload, log_request
 from keystead.server.response_headers import HSTS, SECURITY_HEADERS, Cors, DefaultHeaders, Header
 from keystead.server.route_table import asks_for_health, method_of, template_of
 from keystead.server.trusted_proxies import TrustedProxies
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # requested every few seconds by machines
 _DIGITS_MAX: Final = 18  # of a Content-Length; longer than any body
+_LOG_REFUSED_EVERY_S: Final = 1.0
 _CLIENT_LEFT: Final = 499  # the status in the log where nothing was answered
 
 
@@ -81,12 +83,42 @@ class RequestLayer:
         self.headers = DefaultHeaders(security)
         self.cors = Cors(shared or {}, security, _continue)
         self.under_way = 0
+        self._refusal = refusal_with("OVERLOADED")
+        body = json.dumps(self._refusal.body(), separators=(",", ":")).encode()
+        given = {"content-type": "application/json", "content-length": str(len(body)), **self._refusal.headers}
+        headers = [(name.encode(), value.encode()) for name, value in {**security, **given}.items()]
+        self._refused_start = {"type": "http.response.start", "status": self._refusal.status, "headers": headers}
+        self._refused_body = {"type": "http.response.body", "body": body}
+        self._refused = 0  # since it was logged
+        self._refused_logged_at = -_LOG_REFUSED_EVERY_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if 0 < self.limits.at_once <= self.under_way and self._is_refused(scope):
+            await self._refuse(scope, send)
+            return
         await _Exchange(self, scope, receive, send).run()
+
+    def _is_refused(self, scope: Scope) -> bool:
+        # A client that asks for a stream of events waits for it anyway, and many come at once after a restart.
+        return scope["path"] not in _PROBES and (b"accept", b"text/event-stream") not in scope["headers"]
+
+    async def _refuse(self, scope: Scope, send: Send) -> None:
+        """Refuse a request without doing anything else for it: else it would cost the others their time.
+
+        The metrics count it, and the log says once a second how many there were.
+        """
+        if self.metrics is not None:
+            self.metrics.refused(method_of(scope), self._refusal.status)
+        self._refused += 1
+        now = time.monotonic()
+        if now - self._refused_logged_at >= _LOG_REFUSED_EVERY_S:
+            log_overload(self._refused, self.limits.at_once)
+            self._refused, self._refused_logged_at = 0, now
+        await send(self._refused_start)
+        await send(self._refused_body)
 
 
 class _Exchange:
@@ -122,9 +154,8 @@ class _Exchange:
         scope.setdefault("state", {})["request_id"] = self._request_id.decode()
         if layer.metrics is not None:
             layer.metrics.began()
-        # A client that asks for a stream of events waits for it anyway, and many come at once after a restart.
-        self._is_counted = self._given.get(b"accept") != b"text/event-stream"
-        layer.under_way += self._is_counted
+        layer.under_way += 1
+        self._is_counted = True
         try:
             if layer.proxies:
                 layer.proxies.apply(scope)
@@ -177,9 +208,6 @@ class _Exchange:
             # Routes answer it as GET. One for which looking differs from using can tell them apart.
             scope["method"], scope["extensions"], scope["keystead.head"] = "GET", {}, True
             self._is_head = True
-        if self._is_counted and 0 < layer.limits.at_once < layer.under_way and scope["path"] not in _PROBES:
-            await self._refuse(refusal_with("OVERLOADED"), send)
-            return
         if layer.bodies:
             self._max_body = layer.bodies.get(scope["path"].lower(), self._max_body)
         if self._states_too_much():
