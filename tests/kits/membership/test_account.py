@@ -207,7 +207,7 @@ async def test_a_code_gives_its_bonus_once_and_its_promotion_until_it_ends(visit
     assert (status["has_promotion"], status["expired"], status["promotion"]["code_masked"]) == (True, False, masked)
     clock.pass_ms(29 * DAY_MS)
     assert (await get(visit, "/api/promotion/status", token)).json()["expired"] is False
-    await visit.members.changed("123")
+    await visit.members.invalidate_membership("123")
     clock.pass_ms(DAY_MS)
     token = await visit.sign_in()
     status = (await get(visit, "/api/promotion/status", token)).json()

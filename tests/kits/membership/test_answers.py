@@ -117,7 +117,7 @@ async def test_what_waiting_does_not_help_has_no_retry_after(
     """In development, with neither a client nor a stand-in: the server that runs this has no demo provider."""
     own = {"client_id": "", "client_secret": None, "webhook_secret": None}
     async with visiting(patreon, now_ms=clock, own=own, **settings_of) as visit:
-        visit.members.stand_in = visit.members.provider.stand_in = None
+        visit.members.provider.stand_in = None
         sign_in = {"code": "code-123", "redirect_uri": REDIRECT}
         for told, code in (
             (await visit.http.post("/api/auth/callback", json=sign_in), "CONFIG_ERROR"),

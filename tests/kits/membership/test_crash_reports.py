@@ -9,7 +9,7 @@ import pytest
 
 from keystead.kits.membership import Members, MembershipRefused
 from keystead.kits.membership.commands import crash_reports
-from keystead.kits.membership.service.crash_reports import CUT, LOGS_MOST, crash_report_of
+from keystead.kits.membership.service.crash_reports import CUT, LOGS_MOST, parse_crash_report
 from tests.kits.membership.conftest import Books, here
 
 
@@ -26,16 +26,16 @@ def report(**more: Any) -> dict[str, Any]:
 
 def test_only_what_the_user_agreed_to_send_is_kept() -> None:
     full = report(system_info={"cpu": 8}, logs="a line")
-    kept = crash_report_of(full)
+    kept = parse_crash_report(full)
     assert (kept.system_info, kept.logs) == (None, None)
-    kept = crash_report_of(full | {"include_system_info": True, "include_logs": True})
+    kept = parse_crash_report(full | {"include_system_info": True, "include_logs": True})
     assert (kept.system_info, kept.logs) == ('{"cpu": 8}', "a line")
 
 
 def test_long_logs_are_cut_and_say_so() -> None:
-    just = crash_report_of(report(include_logs=True, logs="x" * LOGS_MOST))
+    just = parse_crash_report(report(include_logs=True, logs="x" * LOGS_MOST))
     assert just.logs == "x" * LOGS_MOST
-    over = crash_report_of(report(include_logs=True, logs="x" * (LOGS_MOST + 1)))
+    over = parse_crash_report(report(include_logs=True, logs="x" * (LOGS_MOST + 1)))
     assert over.logs == "x" * LOGS_MOST + CUT
 
 
@@ -44,7 +44,7 @@ def test_a_report_that_lacks_something_is_refused_by_name(name: str) -> None:
     told = report()
     del told[name]
     with pytest.raises(MembershipRefused, match=name):
-        crash_report_of(told)
+        parse_crash_report(told)
 
 
 @here

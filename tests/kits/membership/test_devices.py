@@ -31,11 +31,11 @@ async def test_fifty_sign_ins_at_once_leave_one_session_that_works(members: Memb
     assert found.count(True) == 1
     held = await members.keys.user_token("123").get()
     assert held is not None
-    named = members.devices.named(tokens[found.index(True)])
-    assert named is not None
-    assert held.session_tokens == [named.session]
+    session = members.devices.parse_token(tokens[found.index(True)])
+    assert session is not None
+    assert held.session_tokens == [session.id]
     sessions = [key async for key in members.keys.session.scan()]
-    assert [key.key for key in sessions] == [members.keys.session(named.session).key]
+    assert [key.key for key in sessions] == [members.keys.session(session.id).key]
 
 
 @on_all
@@ -74,11 +74,11 @@ async def test_a_session_that_nothing_names_does_not_work_and_is_cleaned_up(
 ) -> None:
     """As after a crash between the two steps of a sign-in on a cluster."""
     token = await signed_in(members)
-    named = members.devices.named(token)
-    assert named is not None
+    session = members.devices.parse_token(token)
+    assert session is not None
     await keys.user_token("123").change(lambda held: held.model_copy(update={"session_tokens": []}))
     assert not await works(members, token)
-    assert not await keys.session(named.session).exists()
+    assert not await keys.session(session.id).exists()
 
 
 @here

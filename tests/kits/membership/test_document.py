@@ -64,7 +64,7 @@ async def test_each_row_exists_after_what_writes_it_and_none_after_a_logout(memb
     assert members.webhooks is not None
     await members.crash_reports.hit("203.0.113.7")
     await members.webhooks.hit("webhook:203.0.113.7")
-    session = str(who.named.session)
+    session = str(who.session.id)
     month = month_of(members.keys.now_ms())
     [chain] = [key for key in await rows(store) if key.startswith("refresh:")]
     [window] = [key for key in await rows(store) if key.startswith("ratelimit:")]
@@ -111,13 +111,13 @@ async def test_what_is_there_only_for_a_moment_has_its_row_too_and_goes_with_a_l
     token = await signed_in(members)
     who = await members.entitled(token)
     clock.pass_ms(2_592_000_000 - 60_000)  # the provider's tokens are about to expire
-    await members.changed("123")
+    await members.invalidate_membership("123")
     tell = patreon.server.holds("/token")
     asking = asyncio.create_task(members.entitled(token))
     await patreon.server.until_asked("/token", 2)
     moment = {
         "membership:123:mark": 15,
-        f"auth:{who.named.session}:mark": 20,
+        f"auth:{who.session.id}:mark": 20,
         "renewing:123": 20,
     }
     assert set(moment) <= await rows(store)
@@ -155,15 +155,15 @@ async def test_renewed_tokens_of_the_provider_do_not_make_a_session_live_longer(
     members: Members, store: Store, clock: Clock
 ) -> None:
     token = await signed_in(members)
-    named = members.devices.named(token)
-    assert named is not None
-    for key in (str(named.session), "usertoken:123"):
+    session = members.devices.parse_token(token)
+    assert session is not None
+    for key in (str(session.id), "usertoken:123"):
         await store.run([("PEXPIRE", key, 100_000)])  # as when it is about to end
     clock.pass_ms(2_592_000_000 - 60_000)
     await members.sync(token)
-    renewed = await members.keys.session(named.session).get()
+    renewed = await members.keys.session(session.id).get()
     assert renewed is not None
     assert renewed.access_token == "access-123-2"
-    for key in (str(named.session), "usertoken:123"):
+    for key in (str(session.id), "usertoken:123"):
         [left_ms] = await store.run([("PTTL", key)])
         assert 0 < left_ms <= 100_000, key

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from keystead.errors import BadValue
 from keystead.kits.membership.models import Plan
 from keystead.kits.membership.service.ledger import MONTHLY_TOKENS, Ledger, month_of
-from keystead.kits.membership.service.ledger_records import CrashReport, Recorded, Usage
+from keystead.kits.membership.service.ledger_records import CrashReport, RecordedUsage, Usage
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 from keystead.parts.tables import open_tables
 from tests import forking
@@ -69,12 +69,12 @@ async def test_20_first_sights_at_once_make_one_profile(ledger: Ledger) -> None:
 async def test_the_quota_is_used_first_then_the_oldest_bonus_and_the_rest_is_beyond(ledger: Ledger) -> None:
     await ledger.grant_bonus("42", "younger", 30, "promotion", NOW_MS + 1)
     await ledger.grant_bonus("42", "older", 20, "welcome", NOW_MS)
-    assert await ledger.record_usage("42", "Pro", "e1", 90, NOW_MS) == Recorded(True, MONTH, 90, 0, 0)
-    assert await ledger.record_usage("42", "Pro", "e2", 35, NOW_MS) == Recorded(True, MONTH, 10, 25, 0)
+    assert await ledger.record_usage("42", "Pro", "e1", 90, NOW_MS) == RecordedUsage(True, MONTH, 90, 0, 0)
+    assert await ledger.record_usage("42", "Pro", "e2", 35, NOW_MS) == RecordedUsage(True, MONTH, 10, 25, 0)
     assert [(one.id, one.used) for one in await ledger.bonuses("42")] == [("older", 20), ("younger", 5)]
     status = await ledger.status("42", "Pro", NOW_MS)
     assert (status.tokens_used, status.tokens_limit, status.is_exceeded, status.bonus_left) == (100, 100, True, 25)
-    assert await ledger.record_usage("42", "Pro", "e3", 40, NOW_MS) == Recorded(True, MONTH, 0, 25, 15)
+    assert await ledger.record_usage("42", "Pro", "e3", 40, NOW_MS) == RecordedUsage(True, MONTH, 0, 25, 15)
     status = await ledger.status("42", "Pro", NOW_MS)
     assert (status.tokens_used, status.is_exceeded, status.has_bonus_tokens) == (115, True, False)
     assert await ledger.usage("42", MONTH) == Usage(MONTH, 115, 50)
@@ -84,7 +84,7 @@ async def test_the_quota_is_used_first_then_the_oldest_bonus_and_the_rest_is_bey
 async def test_an_event_that_is_told_again_counts_once_and_is_answered_as_before(ledger: Ledger) -> None:
     first = await ledger.record_usage("42", "Pro", "e1", 60, NOW_MS)
     again = await ledger.record_usage("42", "Pro", "e1", 99, NOW_MS + 5)
-    assert (first.is_new, again) == (True, Recorded(False, MONTH, 60, 0, 0))
+    assert (first.is_new, again) == (True, RecordedUsage(False, MONTH, 60, 0, 0))
     told = await asyncio.gather(*(ledger.record_usage("42", "Pro", "e2", 7, NOW_MS) for _ in range(20)))
     assert sum(one.is_new for one in told) == 1
     assert await ledger.usage("42", MONTH) == Usage(MONTH, 67, 0)
@@ -111,14 +111,14 @@ async def test_a_month_begins_at_midnight_in_utc(ledger: Ledger) -> None:
 async def test_a_better_plan_in_mid_month_gives_what_it_promises(ledger: Ledger) -> None:
     await ledger.grant_bonus("42", "b", 50, "welcome", NOW_MS)
     await ledger.record_usage("42", "Pro", "e1", 130, NOW_MS)
-    assert await ledger.record_usage("42", "Premium", "e2", 100, NOW_MS) == Recorded(True, MONTH, 100, 0, 0)
+    assert await ledger.record_usage("42", "Premium", "e2", 100, NOW_MS) == RecordedUsage(True, MONTH, 100, 0, 0)
 
 
 @on_databases("memory")
 async def test_a_free_member_lives_on_bonuses(ledger: Ledger) -> None:
     assert (await ledger.status("42", "Free", NOW_MS)).is_exceeded
     await ledger.grant_bonus("42", "b", 25, "welcome", NOW_MS)
-    assert await ledger.record_usage("42", "Free", "e1", 20, NOW_MS) == Recorded(True, MONTH, 0, 20, 0)
+    assert await ledger.record_usage("42", "Free", "e1", 20, NOW_MS) == RecordedUsage(True, MONTH, 0, 20, 0)
     assert (await ledger.status("42", "Free", NOW_MS)).bonus_left == 5
 
 
@@ -192,7 +192,7 @@ def test_whatever_is_used_is_paid_by_quota_bonus_or_noted_as_beyond(
 async def test_records_of_uses_are_forgotten_by_age_and_the_sums_stay(ledger: Ledger) -> None:
     for at in range(5):
         await ledger.record_usage("42", "Pro", f"e{at}", 10, NOW_MS + at)
-    assert [await ledger.forget_usage_events(NOW_MS + 3, most=2) for _ in range(3)] == [2, 1, 0]
+    assert [await ledger.delete_usage_events(NOW_MS + 3, most=2) for _ in range(3)] == [2, 1, 0]
     assert (await ledger.usage("42", MONTH)).tokens_used == 50
     assert not (await ledger.record_usage("42", "Pro", "e4", 10, NOW_MS)).is_new
 
@@ -261,22 +261,22 @@ async def test_a_crash_report_is_kept_once(ledger: Ledger) -> None:
     assert kept is not None
     assert kept.logs == "x\ufffd" * 60_000 + "😀"
     assert await ledger.find_crash_report(other.report_id) == other
-    assert [await ledger.forget_crash_reports(NOW_MS + 1) for _ in range(2)] == [1, 0]
+    assert [await ledger.delete_crash_reports(NOW_MS + 1) for _ in range(2)] == [1, 0]
     assert await ledger.find_crash_report(report.report_id) is None
     assert await ledger.find_crash_report(other.report_id) == other
 
 
 @on_databases()
 async def test_a_plan_change_is_noted_once_and_an_old_event_turns_nothing_back(ledger: Ledger) -> None:
-    first = await ledger.note_plan_change("42", "w1", "Pro", "webhook", NOW_MS)
+    first = await ledger.record_plan_change("42", "w1", "Pro", "webhook", NOW_MS)
     assert (first.is_new, first.is_change, first.old_plan, first.new_plan) == (True, True, "Free", "Pro")
-    same = await ledger.note_plan_change("42", "w2", "Pro", "webhook", NOW_MS)
+    same = await ledger.record_plan_change("42", "w2", "Pro", "webhook", NOW_MS)
     assert (same.is_new, same.is_change) == (True, False)
-    ended = await ledger.note_plan_change("42", "w3", "Free", "webhook", NOW_MS)
+    ended = await ledger.record_plan_change("42", "w3", "Free", "webhook", NOW_MS)
     assert (ended.old_plan, ended.new_plan) == ("Pro", "Free")
     for old in ("w1", "w2"):
-        assert not (await ledger.note_plan_change("42", old, "Pro", "webhook", NOW_MS)).is_new
-    assert (await ledger.note_plan_change("42", "w4", "Premium", "webhook", NOW_MS)).old_plan == "Free"
+        assert not (await ledger.record_plan_change("42", old, "Pro", "webhook", NOW_MS)).is_new
+    assert (await ledger.record_plan_change("42", "w4", "Premium", "webhook", NOW_MS)).old_plan == "Free"
 
 
 @on_databases()
@@ -284,7 +284,7 @@ async def test_erasing_a_user_leaves_nothing_of_them_and_all_of_others(ledger: L
     for user in ("42", "43"):
         await ledger.grant_bonus(user, "b", 5, "welcome", NOW_MS)
         await ledger.record_usage(user, "Pro", "e1", 7, NOW_MS)
-        await ledger.note_plan_change(user, "w1", "Pro", "webhook", NOW_MS)
+        await ledger.record_plan_change(user, "w1", "Pro", "webhook", NOW_MS)
     gone = await ledger.profile_of("42", NOW_MS)
     assert await ledger.erase("42")
     assert not await ledger.erase("42")

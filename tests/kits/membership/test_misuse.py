@@ -84,7 +84,7 @@ async def test_a_reuse_is_noted_with_its_user_and_its_chain(visit: Visit, caplog
 @on_servers
 async def test_a_reuse_is_noticed_while_the_provider_is_away(visit: Visit, patreon: FakePatreon) -> None:
     _, access, old = await stolen(visit)
-    await visit.members.changed("123")
+    await visit.members.invalidate_membership("123")
     patreon.says(answer({}, 500))
     assert (await visit.refresh(old)).json()["error_code"] == "INVALID_REFRESH_TOKEN"
     patreon.says(None)

@@ -15,7 +15,7 @@ import pytest
 
 from keystead.kits.membership import Members
 from keystead.kits.membership.keys import MembershipKeys
-from keystead.kits.membership.service.ledger_records import ToldPlan
+from keystead.kits.membership.service.ledger_records import PlanAsOf
 from tests.kits.membership.conftest import FakePatreon, on_all, on_servers, refusal
 from tests.kits.membership.test_quota import changes_to
 from tests.kits.membership.visiting import Visit, bearer, signature, visiting
@@ -149,7 +149,7 @@ async def test_no_bonus_is_spent_for_a_plan_that_cannot_be_asked(
 ) -> None:
     await visit.sign_in()
     await program.post("bonus", user_id="123", bonus_id="summer", tokens=500)
-    await visit.members.changed("123")
+    await visit.members.invalidate_membership("123")
     patreon.says(answer({}, 500))
     told = await program.post("usage", user_id="123", event_id="e1", tokens=10)
     assert (told.status_code, told.json()["error_code"]) == (503, "PROVIDER_UNAVAILABLE")
@@ -278,12 +278,12 @@ async def test_a_plan_that_was_read_before_a_webhook_is_not_put_back_after_it(
     visit: Visit, program: Program, patreon: FakePatreon, clock: Clock
 ) -> None:
     ledger = visit.members.ledger
-    read = ToldPlan("Ultimate", clock())
+    read = PlanAsOf("Ultimate", clock())
     clock.pass_ms(1000)
     await changes_to(visit, patreon, 0)
     await ledger.profile_of("123", clock(), plan=read)  # as tokens are issued that were asked for before it
     assert (await program.get("status", user_id="123")).json()["plan"] == "Free"
-    await ledger.profile_of("123", clock(), plan=ToldPlan("Pro", clock()))
+    await ledger.profile_of("123", clock(), plan=PlanAsOf("Pro", clock()))
     assert (await program.get("status", user_id="123")).json()["plan"] == "Pro"
 
 

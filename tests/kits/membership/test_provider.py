@@ -14,8 +14,8 @@ from pydantic import SecretStr
 from keystead import Store
 from keystead.kits.membership import Members, MembershipRefused
 from keystead.kits.membership.service import LIMITS
-from keystead.kits.membership.service.patreon import parsed
-from keystead.kits.membership.service.webhook import told_in
+from keystead.kits.membership.service.patreon import parse_membership
+from keystead.kits.membership.service.webhook import parse_webhook
 from tests.kits.membership.conftest import (
     REDIRECT,
     SECRET,
@@ -78,14 +78,14 @@ async def test_trouble_at_the_provider_signs_nobody_out(members: Members, patreo
     for _ in range(3):  # what it said last
         assert (await members.validate(token)).membership.plan == "Pro"
     assert patreon.questions == before + 1
-    await members.changed("123")  # now there is nothing that it said last
+    await members.invalidate_membership("123")  # now there is nothing that it said last
     with pytest.raises(MembershipRefused) as caught:
         await members.validate(token)
     assert caught.value.reason == "PROVIDER_UNAVAILABLE"
     assert caught.value.retry_after_s is not None
     assert caught.value.retry_after_s >= 5
     patreon.says(None)
-    await members.changed("123")
+    await members.invalidate_membership("123")
     assert await works(members, token)
 
 
@@ -93,7 +93,7 @@ async def test_trouble_at_the_provider_signs_nobody_out(members: Members, patreo
 async def test_a_pause_that_the_provider_asks_for_is_kept(members: Members, patreon: FakePatreon) -> None:
     token = await signed_in(members)
     patreon.says(answer({}, 429, "retry-after: 90\r\n"))
-    await members.changed("123")
+    await members.invalidate_membership("123")
     with pytest.raises(MembershipRefused) as caught:
         await members.validate(token)
     assert caught.value.retry_after_s == 90
@@ -216,7 +216,7 @@ def test_without_a_secret_no_webhook_is_believed(secrets: list[SecretStr]) -> No
     body = told(500)
     for signature in (None, hmac.new(b"", body, "md5").hexdigest()):
         with pytest.raises(MembershipRefused) as caught:
-            told_in(body, signature, "members:pledge:update", secrets)
+            parse_webhook(body, signature, "members:pledge:update", secrets)
         assert caught.value.reason == "WEBHOOK_NOT_CONFIGURED"
 
 
@@ -242,9 +242,9 @@ async def test_who_asks_past_the_cache_again_and_again_is_held_and_stays_signed_
 @here
 async def test_tiers_of_other_campaigns_count_only_where_no_campaign_is_named(members: Members) -> None:
     other = identity(cents=900, campaign="c2")
-    assert parsed(other, None, "patreon").plan == "Ultimate"
-    assert parsed(other, "c1", "patreon").plan == "Free"
-    assert parsed(other, "c2", "patreon").plan == "Ultimate"
+    assert parse_membership(other, None, "patreon").plan == "Ultimate"
+    assert parse_membership(other, "c1", "patreon").plan == "Free"
+    assert parse_membership(other, "c2", "patreon").plan == "Ultimate"
 
 
 @here

@@ -38,7 +38,7 @@ async def test_a_token_that_the_provider_refuses_does_not_end_a_sign_in_that_cam
     members: Members, patreon: FakePatreon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = await signed_in(members)
-    withdrawn, new = members.loader.end_withdrawn, ""
+    withdrawn, new = members.loader.end_revoked_sessions, ""
 
     async def later(*given: Any) -> None:
         nonlocal new
@@ -46,7 +46,7 @@ async def test_a_token_that_the_provider_refuses_does_not_end_a_sign_in_that_cam
         new = await signed_in(members)
         await withdrawn(*given)
 
-    monkeypatch.setattr(members.loader, "end_withdrawn", later)
+    monkeypatch.setattr(members.loader, "end_revoked_sessions", later)
     patreon.says(answer({}, 401))
     assert await refusal(members.sync(old)) == "PATREON_TOKEN_EXPIRED"
     assert await works(members, new)
@@ -91,7 +91,7 @@ async def test_a_refresh_under_way_does_not_survive_the_end_of_all_sessions(
 ) -> None:
     token = await signed_in(members)
     pair = await members.token_pairs.issue(token)
-    await members.changed("123")
+    await members.invalidate_membership("123")
     tell = patreon.holds()
     asked = patreon.questions
     refreshing = asyncio.create_task(refusal(members.token_pairs.refresh(pair.refresh_token)))
@@ -108,7 +108,7 @@ async def test_a_refresh_under_way_does_not_survive_the_end_of_all_sessions(
 async def test_a_webhook_during_a_load_is_not_undone_by_it(members: Members, patreon: FakePatreon) -> None:
     """The provider was asked before the change, and answers after it with what was so before."""
     token = await signed_in(members)
-    await members.changed("123")
+    await members.invalidate_membership("123")
     tell = patreon.holds()
     asked = patreon.questions
     waiting = asyncio.create_task(members.validate(token))
@@ -191,7 +191,7 @@ async def test_a_made_up_token_of_a_user_ends_nothing_of_theirs(
 ) -> None:
     token = await signed_in(members)
     made_up = "A" * 43 + "." + token.partition(".")[2]
-    assert members.devices.named(made_up) is not None
+    assert members.devices.parse_token(made_up) is not None
     assert await members.logout(made_up) is False
     assert await refusal(members.logout_all(made_up)) == "SESSION_INVALID"
     assert await works(members, token)

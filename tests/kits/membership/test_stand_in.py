@@ -19,7 +19,7 @@ from keystead.demo.demo_patreon import identity_of, pledge_event
 from keystead.demo.demo_service import AMOUNTS, PEOPLE
 from keystead.kits.membership import KIT
 from keystead.kits.membership.service import LIMITS
-from keystead.kits.membership.service.patreon import parsed
+from keystead.kits.membership.service.patreon import parse_membership
 from keystead.parts.oauth import challenge_of, new_verifier
 from keystead.server import Settings, create_app
 from keystead.server.app import site_of
@@ -118,7 +118,7 @@ async def test_who_signs_in_has_the_plan_that_they_pay_for(http: httpx2.AsyncCli
 @pytest.mark.parametrize("cents", AMOUNTS)
 def test_the_identity_is_one_that_the_kit_can_read(cents: int) -> None:
     december = 1_797_552_000_000  # 2026-12-18
-    read = parsed(identity_of(PEOPLE[0], cents, december), None, "patreon")
+    read = parse_membership(identity_of(PEOPLE[0], cents, december), None, "patreon")
     assert (read.user_id, read.pledge_amount_cents, read.entitled_amount_cents) == ("demo-ada", cents, cents)
     assert read.next_charge_date == ("2027-01-01" if cents else None)
     assert read.tier_id == (f"tier-{cents}" if cents else None)

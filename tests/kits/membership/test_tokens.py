@@ -8,7 +8,7 @@ import pytest
 
 from keystead import Store
 from keystead.kits.membership import Members
-from keystead.kits.membership.service import Named
+from keystead.kits.membership.service import SessionRef
 from tests.kits.membership.conftest import Books, FakePatreon, here, on_all, refusal, rows, signed_in
 from tests.parts.oauth.stand_in import answer
 from tests.parts.sessions.conftest import Clock
@@ -82,11 +82,11 @@ async def test_a_refresh_token_is_not_used_up_while_the_provider_is_away(
     members: Members, patreon: FakePatreon, clock: Clock
 ) -> None:
     pair = await members.token_pairs.issue(await signed_in(members))
-    await members.changed("123")
+    await members.invalidate_membership("123")
     patreon.says(answer({}, 500))
     assert await refusal(members.token_pairs.refresh(pair.refresh_token)) == "PROVIDER_UNAVAILABLE"
     patreon.says(None)
-    await members.changed("123")
+    await members.invalidate_membership("123")
     clock.pass_ms(3_600_000)
     assert (await members.token_pairs.refresh(pair.refresh_token)).refresh_token != pair.refresh_token
 
@@ -106,13 +106,13 @@ async def test_tokens_that_are_made_while_a_logout_deletes_the_session_are_not_l
 ) -> None:
     """The logout has looked which tokens the session has; then it gets others; then its row goes."""
     token = await signed_in(members)
-    named = members.devices.named(token)
-    assert named is not None
+    session = members.devices.parse_token(token)
+    assert session is not None
     counts = members.is_current
 
-    async def meanwhile(asked: Named) -> bool | None:
+    async def meanwhile(asked: SessionRef) -> bool | None:
         await members.keys.user_token("123").delete()
-        await members.keys.session(named.session).delete()
+        await members.keys.session(session.id).delete()
         return await counts(asked)
 
     monkeypatch.setattr(members, "is_current", meanwhile)

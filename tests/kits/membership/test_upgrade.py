@@ -7,7 +7,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, insert
 
 from keystead.kits.membership.service import Ledger
-from keystead.kits.membership.service.promotions import Promotions, Redeemed
+from keystead.kits.membership.service.promotions import Promotions, Redemption
 from keystead.kits.membership.service.tables import BONUS_TOKENS, LICENSE_HISTORY, MEMBERSHIP_TABLES, PROFILES
 from keystead.parts.tables import TableSet, open_tables
 from tests.every_database import database_url, on_databases
@@ -54,7 +54,7 @@ async def test_members_of_the_version_before_keep_their_plan_and_their_bonuses(d
         assert (await ledger.plan_of("123"), await ledger.plan_of("124")) == ("Ultimate", None)
         assert (await ledger.status("123", "Ultimate", 0)).bonus_left == 6
         code = (await promotions.make("Pro", 0, lasts_ms=1000)).code
-        assert isinstance(await promotions.redeem("124", code, 1), Redeemed)
+        assert isinstance(await promotions.redeem("124", code, 1), Redemption)
         # Where it was interrupted, as on MySQL, it is run again.
         await tables.write(MEMBERSHIP_TABLES.changes[1].do)
         assert (await ledger.plan_of("123"), await ledger.plan_of("124")) == ("Ultimate", None)

@@ -29,7 +29,7 @@ from keystead.kits.membership.service.account import PromotionStatus
 from keystead.kits.membership.service.consents import CONSENT_TYPES, Consent, ConsentType
 from keystead.kits.membership.service.ledger import MOST_TOKENS
 from keystead.kits.membership.service.ledger_records import Bonus, Status
-from keystead.kits.membership.service.promotions import Redeemed
+from keystead.kits.membership.service.promotions import Redemption
 from keystead.schema.times import deadline_ms, moment
 
 _BONUSES_MOST: Final = 1_000
@@ -287,7 +287,7 @@ async def _consents(members: Serving, authorization: Authorization = None) -> Re
 
 async def _redeem(members: Serving, body: RedeemBody, authorization: Authorization = None) -> Response:
     found = await members.account.redeem(bearer(authorization), body.code)
-    if not isinstance(found, Redeemed):
+    if not isinstance(found, Redemption):
         return json_response(RedeemAnswer(success=False, message=_NOT_REDEEMED[found], error_code=found))
     return json_response(
         RedeemAnswer(

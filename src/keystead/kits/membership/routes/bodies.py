@@ -133,7 +133,7 @@ class QuotaAnswer(BaseModel):
     plan_as_of: int
 
 
-class HeardAnswer(CamelModel):
+class WebhookAnswer(CamelModel):
     success: Literal[True] = True
     event: str
     processed: bool

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse, Response
 
 from keystead.http.refusals import NO_STORE
 from keystead.http.responses import json_response
-from keystead.kits.membership.routes.bodies import CodeBody, HeardAnswer, MembershipAnswer, ProviderRefreshBody, Tier
+from keystead.kits.membership.routes.bodies import CodeBody, MembershipAnswer, ProviderRefreshBody, Tier, WebhookAnswer
 from keystead.kits.membership.routes.request import Authorization, Serving, bearer
 
 
@@ -47,5 +47,5 @@ async def webhook(
     heard = await members.webhook(body, x_patreon_signature, x_patreon_event)
     processed = heard.user is not None
     return json_response(
-        HeardAnswer(event=heard.event, processed=processed, plan_change_recorded=heard.plan_change_recorded)
+        WebhookAnswer(event=heard.event, processed=processed, plan_change_recorded=heard.plan_change_recorded)
     )

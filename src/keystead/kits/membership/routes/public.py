@@ -73,7 +73,7 @@ class _TryVisit(Visit):
 
 async def try_page(request: Request, members: Serving) -> Response:
     """Where a newcomer sees all this work. It is there with a stand-in for the provider only."""
-    stand_in = members.stand_in
+    stand_in = members.provider.stand_in
     if stand_in is None:
         raise Refusal(404, "NOT_FOUND", "There is nothing at this address.")
     visit = _TryVisit(request, members.site)

@@ -13,7 +13,7 @@ from keystead.http.bearer import parse_bearer, www_authenticate
 from keystead.http.rate_limits import client_address
 from keystead.http.refusals import CODE_ALIAS, Refusal, statuses
 from keystead.kits.kit import service_of
-from keystead.kits.membership.service import ASKING, Members, MembershipRefused
+from keystead.kits.membership.service import CLIENT_ADDRESS, Members, MembershipRefused
 
 # The HTTP status of each refusal.
 STATUS: Final = statuses(
@@ -52,11 +52,11 @@ class MembershipRoute(APIRoute):
 
         async def handled(request: Request) -> Response:
             request.scope[CODE_ALIAS] = "error_code"
-            asking = ASKING.set(client_address(request))
+            asking = CLIENT_ADDRESS.set(client_address(request))
             try:
                 return await handle(request)
             finally:
-                ASKING.reset(asking)
+                CLIENT_ADDRESS.reset(asking)
 
         return handled
 

@@ -15,7 +15,6 @@ from keystead.kits.membership.routes.account import add_account_routes
 from keystead.kits.membership.routes.bodies import (
     DoneAnswer,
     HealthAnswer,
-    HeardAnswer,
     LicenseAnswer,
     MembershipAnswer,
     ProviderTokensAnswer,
@@ -24,6 +23,7 @@ from keystead.kits.membership.routes.bodies import (
     SignedInAnswer,
     TokensAnswer,
     ValidAnswer,
+    WebhookAnswer,
 )
 from keystead.kits.membership.routes.programs import add_program_routes
 from keystead.kits.membership.routes.public import SIGN_INS, WEBHOOKS
@@ -70,7 +70,7 @@ def router() -> APIRouter:
     failed = partial(refusal_of, success=False)
     add("GET /api/quota/status", sessions.quota, "What is left this month", QuotaAnswer, translate=failed)
     add("GET /.well-known/jwks.json", public.jwks, "The keys that sign access tokens")
-    add("POST /webhook", provider.webhook, "What the provider tells", HeardAnswer, dependencies=[WEBHOOKS])
+    add("POST /webhook", provider.webhook, "What the provider tells", WebhookAnswer, dependencies=[WEBHOOKS])
     add("POST /api/crash-report", public.crash_report, "Tell of a crash", DoneAnswer)
     for path, endpoint, summary in (
         ("/oauth/token", provider.oauth_token, "Exchange a code for the provider's own tokens"),
@@ -123,7 +123,7 @@ KIT: Final = Kit(
             "Try it",
             TRY_PATH,
             "Sign in at the demo provider, see what you pay for, and press what an app would.",
-            is_there=lambda members: members.stand_in is not None,
+            is_there=lambda members: members.provider.stand_in is not None,
         ),
     ),
     bodies=lambda settings: {"/api/crash-report": _CRASH_REPORT_MAX_BYTES},

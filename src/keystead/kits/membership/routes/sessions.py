@@ -25,7 +25,7 @@ from keystead.kits.membership.routes.bodies import (
     ValidAnswer,
 )
 from keystead.kits.membership.routes.request import Authorization, Serving, bearer, refusal_of
-from keystead.kits.membership.service import Member, Members, MembershipRefused, SignedIn, TokenPair
+from keystead.kits.membership.service import Member, Members, MembershipRefused, SignInResult, TokenPair
 
 AppSession = Annotated[str | None, Header(alias="x-app-session-id", max_length=128)]
 
@@ -40,7 +40,7 @@ async def validate(members: Serving, body: SessionBody) -> Response:
     member = await members.validate(body.session_token)
     return json_response(
         ValidAnswer(
-            patreon_user_id=member.named.user,
+            patreon_user_id=member.session.user,
             email=member.membership.email,
             full_name=member.membership.full_name,
             session_expires_at=member.expires_at_ms,
@@ -142,11 +142,11 @@ def _plan_fields(member: Member) -> dict[str, Any]:
     }
 
 
-def _sign_in_answer(signed: SignedIn, members: Members) -> SignedInAnswer:
+def _sign_in_answer(signed: SignInResult, members: Members) -> SignedInAnswer:
     member = signed.member
     return SignedInAnswer(
         session_token=signed.token,
-        patreon_user_id=member.named.user,
+        patreon_user_id=member.session.user,
         email=member.membership.email,
         full_name=member.membership.full_name,
         expires_in=max(0, member.expires_at_ms - members.keys.now_ms()) // 1000,
