@@ -83,7 +83,7 @@ def _keys(operator: Operator) -> None:
     issued = operator.runs("issue-key", "a program")
     key = issued.stdout.strip()
     assert key.startswith("ks_")
-    assert "shown once" in issued.stderr
+    assert "shown only once" in issued.stderr
     assert key not in operator.runs("list-keys").stdout
     url = f"{operator.server.url}/api/membership/status?user_id=4711"
     headers = {"authorization": f"Bearer {key}"}

@@ -14,7 +14,7 @@ from keystead.kits.membership.routes.account import MonthlyUsage
 class CodeBody(BaseModel):
     code: str = Field(min_length=1, max_length=4096)
     redirect_uri: str = Field(min_length=1, max_length=2048)
-    code_verifier: str | None = Field(None, max_length=128, description="Of an application that began with PKCE.")
+    code_verifier: str | None = Field(None, max_length=128, description="The PKCE verifier, if PKCE was used.")
 
 
 class SignInBody(CodeBody):
@@ -30,7 +30,7 @@ class SessionBody(BaseModel):
 
 
 class RefreshBody(CamelBody):
-    model_config = ConfigDict(json_schema_extra={"required": ["refreshToken"]})  # one that lacks it has its own answer
+    model_config = ConfigDict(json_schema_extra={"required": ["refreshToken"]})  # if absent: MISSING_REFRESH_TOKEN
 
     refresh_token: str = Field("", max_length=1024)
 
@@ -51,7 +51,7 @@ class SignedInAnswer(BaseModel):
 
 
 class ProviderTokensAnswer(BaseModel):
-    """What the provider answered itself."""
+    """The provider's own response."""
 
     access_token: str
     refresh_token: str | None = None
