@@ -87,7 +87,7 @@ class DemoProvider:
         return code
 
     async def exchange(self, code: str, verifier: str, redirect_uri: str, client: str = CLIENT_ID) -> Issued | None:
-        """Exchange a code for tokens. If a code is used twice, at most one caller gets tokens, and those are revoked."""
+        """Exchange a code for tokens. If a code is used twice, at most one call gets tokens, and those are revoked."""
         grant = self._keys.grant(grant=_grant_of(code))
         request = await self._keys.code(code=digest(code)).consume()
         is_same_client = request is not None and (request.redirect_uri, request.client) == (redirect_uri, client)
