@@ -25,8 +25,8 @@ from keystead.parts.refresh import RefreshTokens, Rotated, RotationRefused
 from tests.kits.conftest import Raw, lifetimes, rows, rows_of, without_seals
 from tests.kits.writes import each_write
 
-# The rows of the document's two tables. It gives a TypeScript interface for the limit of crash reports, and URLs in
-# an HTTP cache for the last three.
+# The rows of the document's two tables. The crash report limit is a TypeScript interface in it, and the last three
+# are URLs in an HTTP cache.
 DOCUMENT = {
     "{sessionToken}": "Value",
     "usertoken:{patreonUserId}": "Value",
@@ -37,8 +37,7 @@ DOCUMENT = {
     "quota:{userId}:{yearMonth}": "Value",
     "auth:{sessionToken}": "Value",
 }
-# What is new: who renews and who loads, what is told while the provider is away, what a logout has to find, and the
-# API keys of programs.
+# New keys: locks and load markers, the stale membership, the refresh token chain of a session, and API keys.
 NEW = {
     "membership:{patreonUserId}:mark": "Value",
     "membership:{patreonUserId}:stale": "Value",
