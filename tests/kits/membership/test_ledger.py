@@ -284,8 +284,8 @@ async def test_erasing_a_user_leaves_nothing_of_them_and_all_of_others(ledger: L
         await ledger.record_usage(user, "Pro", "e1", 7, NOW_MS)
         await ledger.record_plan_change(user, "w1", "Pro", "webhook", NOW_MS)
     gone = await ledger.profile_of("42", NOW_MS)
-    assert await ledger.erase("42")
-    assert not await ledger.erase("42")
+    assert await ledger.tables.erase("membership:42")
+    assert not await ledger.tables.erase("membership:42")
     assert await ledger.find_profile(gone.id) is None
     assert await ledger.usage("42", MONTH) == Usage(MONTH, 0, 0)
     assert await ledger.bonuses("42") == []

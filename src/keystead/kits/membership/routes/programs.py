@@ -18,23 +18,26 @@ from keystead.kits.membership.routes.request import Authorization, Serving, bear
 from keystead.kits.membership.service.ledger import MOST_TOKENS
 from keystead.kits.membership.service.ledger_records import CrashReport
 from keystead.kits.membership.service.programs import LISTED_MAX, SOURCE, Programs, Standing
+from keystead.kits.membership.service.tables import ID_MAX_BYTES, USER_MAX_BYTES, WORD_MAX_BYTES
 
-_USER_MOST: Final = 64
-_ID_MOST: Final = 200
 _HEADLINE_MOST: Final = 500
 
 
 class UsageBody(BaseModel):
-    user_id: str = Field(min_length=1, max_length=_USER_MOST, description="The member's id at Patreon.")
-    event_id: str = Field(min_length=1, max_length=_ID_MOST, description="Each id counts once; reuse it to retry.")
+    user_id: str = Field(min_length=1, max_length=USER_MAX_BYTES, description="The member's id at Patreon.")
+    event_id: str = Field(min_length=1, max_length=ID_MAX_BYTES, description="Each id counts once; reuse it to retry.")
     tokens: int = Field(ge=0, le=MOST_TOKENS, strict=True)
 
 
 class BonusBody(BaseModel):
-    user_id: str = Field(min_length=1, max_length=_USER_MOST, description="The member's id at Patreon.")
-    bonus_id: str = Field(min_length=1, max_length=_ID_MOST, description="Each id is granted once; reuse it to retry.")
+    user_id: str = Field(min_length=1, max_length=USER_MAX_BYTES, description="The member's id at Patreon.")
+    bonus_id: str = Field(
+        min_length=1, max_length=ID_MAX_BYTES, description="Each id is granted once; reuse it to retry."
+    )
     tokens: int = Field(ge=1, le=MOST_TOKENS, strict=True)
-    source: str = Field(SOURCE, min_length=1, max_length=64, description="The reason for the bonus, in a word.")
+    source: str = Field(
+        SOURCE, min_length=1, max_length=WORD_MAX_BYTES, description="The reason for the bonus, in a word."
+    )
 
 
 class StandingAnswer(BaseModel):
@@ -104,7 +107,7 @@ async def _require_api_key(members: Serving, authorization: Authorization = None
 
 
 Program = Annotated[Programs, Depends(_require_api_key)]
-UserId = Annotated[str, Query(min_length=1, max_length=_USER_MOST, description="The member's id at Patreon.")]
+UserId = Annotated[str, Query(min_length=1, max_length=USER_MAX_BYTES, description="The member's id at Patreon.")]
 Limit = Annotated[int, Query(ge=1, le=LISTED_MAX)]
 
 

@@ -37,8 +37,6 @@ from keystead.kits.membership.service.tables import (
     USAGE_EVENTS,
     USER_MAX_BYTES,
     WORD_MAX_BYTES,
-    is_user,
-    rows_of_user,
 )
 from keystead.parts.tables import Tables, insert_new, locked_row
 from keystead.schema.times import moment
@@ -104,18 +102,6 @@ class Ledger:
         found: Plan | None = await self.tables.read(lambda connection: connection.execute(query).scalar())
         return found
 
-    async def erase(self, user: str) -> bool:
-        """Delete all rows of a user. False if there were none. Crash reports are anonymous, and stay."""
-
-        def work(connection: Connection) -> bool:
-            if not is_user(user) or profile_id_of(connection, user, lock=True) is None:
-                return False
-            for table, where in rows_of_user(user):
-                connection.execute(delete(table).where(where))
-            return True
-
-        return await self.tables.write(work)
-
     # --- quota ---------------------------------------------------------------------------------------------
 
     async def record_usage(self, user: str, plan: Plan, event_id: str, tokens: int, at_ms: int) -> RecordedUsage:
@@ -152,7 +138,7 @@ class Ledger:
         """The usage of a user in a month such as `2026-01`; zeros if there is none."""
 
         def work(connection: Connection) -> Usage:
-            profile = profile_id_of(connection, user)
+            profile = _find_profile_id(connection, user)
             return Usage(month, 0, 0) if profile is None else _load_usage(connection, profile, month)
 
         return await self.tables.read(work)
@@ -216,7 +202,7 @@ class Ledger:
             check_tokens(tokens)
 
         def work(connection: Connection) -> dict[str, int]:
-            profile = profile_id_of(connection, user, lock=True)
+            profile = _find_profile_id(connection, user, lock=True)
             synced: dict[str, int] = {}
             if profile is None:
                 return synced
@@ -233,7 +219,7 @@ class Ledger:
         """All bonuses of a user, oldest first, including exhausted ones."""
 
         def work(connection: Connection) -> list[Bonus]:
-            profile = profile_id_of(connection, user)
+            profile = _find_profile_id(connection, user)
             return [] if profile is None else _load_bonuses(connection, profile)
 
         return await self.tables.read(work)
@@ -338,7 +324,7 @@ def lock_profile(connection: Connection, user: str, at_ms: int) -> dict[str, Any
     return dict(locked_row(connection, query, PROFILES, new)._mapping)
 
 
-def profile_id_of(connection: Connection, user: str, *, lock: bool = False) -> UUID | None:
+def _find_profile_id(connection: Connection, user: str, *, lock: bool = False) -> UUID | None:
     query = select(PROFILES.c.id).where(PROFILES.c.patreon_user_id == user)
     found: UUID | None = connection.execute(query.with_for_update() if lock else query).scalar()
     return found

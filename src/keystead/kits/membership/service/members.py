@@ -44,7 +44,7 @@ from keystead.kits.membership.service.settings import LIMITS, MembershipSettings
 from keystead.kits.membership.service.tables import is_user
 from keystead.kits.membership.service.token_pairs import TokenPairs
 from keystead.kits.membership.service.translation import Translation
-from keystead.kits.membership.service.usage import UsageAccounts, month_of
+from keystead.kits.membership.service.usage import UsageAccounts, first_of_month
 from keystead.kits.membership.service.webhook import parse_webhook
 from keystead.parts.apikeys import ApiKeys
 from keystead.parts.cache import Cache, LoadFailed
@@ -428,7 +428,7 @@ class Members:
         now_ms = self.keys.now_ms()
         quota_ms = self.keys.quota.family.lifetime.longest_ms or 0
         # Early in a month, last month's quota may still be cached.
-        for month in {month_of(now_ms), month_of(now_ms - quota_ms)}:
+        for month in {first_of_month(now_ms), first_of_month(now_ms - quota_ms)}:
             await self.quotas.invalidate(self.keys.quota(user, month))
 
     async def crash_report(self, body: dict[str, Any]) -> bool:

@@ -30,7 +30,7 @@ class UsageAccounts:
 
     async def tokens_used(self, who: Entitled) -> int:
         """Tokens used this month, at most 5 minutes old. Usage recorded here counts immediately."""
-        user, month = who.session.user, month_of(self._members.keys.now_ms())
+        user, month = who.session.user, first_of_month(self._members.keys.now_ms())
 
         async def load() -> CachedQuota | None:
             if not await self._members.is_current(who.session):
@@ -49,7 +49,7 @@ class UsageAccounts:
         """As `record_usage`, for a user who need not be signed in."""
         now_ms = self._members.keys.now_ms()
         recorded = await self._members.ledger.record_usage(user, plan, event_id, tokens, now_ms)
-        await self._members.quotas.invalidate(self._members.keys.quota(user, month_of(now_ms)))
+        await self._members.quotas.invalidate(self._members.keys.quota(user, first_of_month(now_ms)))
         if recorded.from_bonus:
             await self.refresh_bonus_flag(user)
         return recorded
@@ -109,5 +109,5 @@ class UsageAccounts:
         return int((start + timedelta(days=32)).replace(day=1).timestamp())
 
 
-def month_of(at_ms: int) -> date:
+def first_of_month(at_ms: int) -> date:
     return moment(at_ms).date().replace(day=1)
