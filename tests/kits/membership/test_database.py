@@ -147,7 +147,7 @@ async def test_usage_events_and_crash_reports_expire_and_monthly_sums_stay(visit
 
 
 async def test_one_run_deletes_more_than_one_batch(visit: Visit, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("keystead.kits.membership.service.members._PORTION", 2)
+    monkeypatch.setattr("keystead.kits.membership.service.members._BATCH", 2)
     for number in range(5):
         await visit.members.ledger.record_usage("123", "Pro", f"e{number}", 1, clock() - 500 * DAY_MS)
     assert (await visit.members._clean_up(Run("membership.clean-up", clock(), 1)))["usage_events"] == 5

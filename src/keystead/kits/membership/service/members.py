@@ -380,7 +380,7 @@ class Members:
         user = None if parsed is None else parsed.user
         if parsed is None or not is_user(user):
             return WebhookResult(event, None, False)
-        # Write the change first, then invalidate: otherwise a load in between would cache the old plan.
+        # Record the change first, then invalidate the caches.
         try:
             change = await self.ledger.record_plan_change(user, parsed.id, parsed.plan, event, self.keys.now_ms())
         except StoreError:
