@@ -35,19 +35,22 @@ class RefreshBody(CamelBody):
     refresh_token: str = Field("", max_length=1024)
 
 
-class SignedInAnswer(BaseModel):
+class PlanAnswer(BaseModel):
+    plan: Plan
+    tier_id: str | None
+    patron_status: str | None
+    next_charge_date: str | None
+    plan_is_stale: bool
+    plan_as_of: int
+
+
+class SignedInAnswer(PlanAnswer):
     session_token: str
     patreon_user_id: str
     email: str
     full_name: str
     expires_in: int
-    plan: Plan
-    tier_id: str | None
-    patron_status: str | None
-    next_charge_date: str | None
     entitled_amount_cents: int | None
-    plan_is_stale: bool
-    plan_as_of: int
 
 
 class ProviderTokensAnswer(BaseModel):
@@ -80,30 +83,18 @@ class HealthAnswer(BaseModel):
     environment: Literal["development", "production"]
 
 
-class ValidAnswer(BaseModel):
+class ValidAnswer(PlanAnswer):
     session_valid: Literal[True] = True
     patreon_user_id: str
     email: str
     full_name: str
-    plan: Plan
-    tier_id: str | None
-    patron_status: str | None
-    next_charge_date: str | None
     session_expires_at: int
-    plan_is_stale: bool
-    plan_as_of: int
 
 
-class LicenseAnswer(BaseModel):
+class LicenseAnswer(PlanAnswer):
     success: Literal[True] = True
     session_valid: Literal[True] = True
     session_expired: Literal[False] = False
-    plan: Plan
-    tier_id: str | None
-    patron_status: str | None
-    next_charge_date: str | None
-    plan_is_stale: bool
-    plan_as_of: int
     error: None = None
     error_code: None = None
 

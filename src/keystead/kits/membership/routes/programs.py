@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Final, Literal
 from uuid import UUID
@@ -162,7 +163,7 @@ async def _crash_reports(programs: Program, limit: Limit = 50, before: UUID | No
 
 async def _crash_report(programs: Program, report_id: UUID) -> Response:
     found = await programs.crash_report(report_id)
-    return json_response(CrashReportAnswer(**{name: getattr(found, name) for name in CrashReport.__dataclass_fields__}))
+    return json_response(CrashReportAnswer(**asdict(found)))
 
 
 def _standing_fields(standing: Standing) -> dict[str, object]:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 from keystead.errors import StoreError
 from keystead.kits.membership.service.consents import Consent, Consents, ConsentType
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
     from keystead.parts.limit import Limits
 
 WELCOME: Final = "welcome"
+_PARTS: Final = ("promotion", "consent", "bonus_tokens", "quota")  # of a sync
 
 _log = logging.getLogger("keystead.membership")
 
 _Consents: TypeAlias = Mapping[ConsentType, Consent]
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -83,27 +85,17 @@ class Account:
             except StoreError as error:
                 _log.warning("membership: welcome bonus not granted: %s", error.code)
                 failed.append("welcome_bonus")
-        reads: dict[str, Awaitable[object]] = {
-            "promotion": self._promotion_status(user, now_ms),
-            "consent": self._consents.latest_of(user),
-            "bonus_tokens": self._members.ledger.bonuses(user),
-            "quota": self._members.usage.status_of(user, who.plan),
-        }
-        results = dict(zip(reads, await asyncio.gather(*reads.values(), return_exceptions=True), strict=True))
-        errors = {name: result for name, result in results.items() if isinstance(result, BaseException)}
-        for failure in errors.values():
-            if not isinstance(failure, StoreError) or len(errors) == len(results):
-                raise failure
-        found = {name: None if name in errors else result for name, result in results.items()}
-        return SyncResult(
-            who,
-            found["promotion"],  # type: ignore[arg-type]  # each has the type of the read under its name
-            found["consent"],  # type: ignore[arg-type]
-            found["bonus_tokens"],  # type: ignore[arg-type]
-            found["quota"],  # type: ignore[arg-type]
-            welcome,
-            (*failed, *errors),
+        errors: dict[str, StoreError] = {}
+        promotion, consents, bonuses, quota = await asyncio.gather(
+            _attempt("promotion", self._promotion_status(user, now_ms), errors),
+            _attempt("consent", self._consents.latest_of(user), errors),
+            _attempt("bonus_tokens", self._members.ledger.bonuses(user), errors),
+            _attempt("quota", self._members.usage.status_of(user, who.plan), errors),
         )
+        if len(errors) == len(_PARTS):
+            raise errors[_PARTS[0]]
+        failed += [name for name in _PARTS if name in errors]
+        return SyncResult(who, promotion, consents, bonuses, quota, welcome, tuple(failed))
 
     # --- consents ------------------------------------------------------------------------------------------
 
@@ -152,3 +144,12 @@ class Account:
         if synced:
             await self._members.usage.refresh_bonus_flag(user)
         return synced
+
+
+async def _attempt(name: str, read: Awaitable[_Part], errors: dict[str, StoreError]) -> _Part | None:
+    """The result of a read; None if the database failed, with its error in `errors`."""
+    try:
+        return await read
+    except StoreError as error:
+        errors[name] = error
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 from sqlalchemy import Connection, func, select
@@ -44,12 +44,11 @@ class Consents:
         Raises BadValue above `CONSENTS_MAX` versions: clients choose the version, so their number must be bounded.
         """
         check_user(user)
-        row = {name: getattr(consent, name) for name in Consent.__dataclass_fields__}
 
         def work(connection: Connection) -> bool:
             profile = lock_profile(connection, user, consent.recorded_at_ms)["id"]
             count = select(func.count()).select_from(CONSENTS).where(CONSENTS.c.profile_id == profile)
-            is_new = insert_new(connection, CONSENTS, {"profile_id": profile, **row})
+            is_new = insert_new(connection, CONSENTS, {"profile_id": profile, **asdict(consent)})
             if is_new and connection.execute(count).scalar_one() > CONSENTS_MAX:
                 raise BadValue(f"a member can accept at most {CONSENTS_MAX} versions")  # rolls the insert back
             return is_new

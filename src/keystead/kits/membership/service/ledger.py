@@ -7,6 +7,7 @@ processes, and those of different members do not wait for each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID, uuid4
@@ -228,10 +229,8 @@ class Ledger:
 
     async def add_crash_report(self, report: CrashReport, at_ms: int) -> bool:
         """Store a report. False if its id is taken; the stored one is not changed."""
-        row = {name: getattr(report, name) for name in report.__dataclass_fields__}
-        return await self.tables.write(
-            lambda connection: insert_new(connection, CRASH_REPORTS, {**row, "received_at_ms": at_ms})
-        )
+        row = {**asdict(report), "received_at_ms": at_ms}
+        return await self.tables.write(lambda connection: insert_new(connection, CRASH_REPORTS, row))
 
     async def find_crash_report(self, report_id: UUID) -> CrashReport | None:
         """The report with this id; None if absent."""

@@ -366,7 +366,7 @@ class Members:
 
     async def record_usage(self, who: Entitled, event_id: str, tokens: int) -> RecordedUsage:
         """See `UsageAccounts.record_usage`."""
-        return await self.usage.record_usage(who, event_id, tokens)
+        return await self.usage.record_usage(who.session.user, who.plan, event_id, tokens)
 
     # --- webhooks and crash reports ------------------------------------------------------------------------
 

@@ -88,7 +88,7 @@ class Programs:
         """Record usage of a member, once per `event_id`. Returns the record and the member's standing after it."""
         check_user(user)
         known = await self._members.usage.plan_of(user)
-        recorded = await self._members.usage.count_usage(user, known.plan, event_id, tokens)
+        recorded = await self._members.usage.record_usage(user, known.plan, event_id, tokens)
         return recorded, await self._build_standing(user, known)
 
     async def grant_bonus(self, user: str, bonus_id: str, tokens: int, source: str = SOURCE) -> tuple[bool, Standing]:

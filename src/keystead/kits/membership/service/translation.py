@@ -113,7 +113,7 @@ class Translation:
             _log.error("membership: no token count in the response of translate_url; check translate_tokens")
             raise MembershipRefused("API_ERROR", "the service did not report the tokens it used", is_retryable=False)
         # The server makes the id: a client that chose it could reuse one and pay nothing.
-        await self._members.usage.record_usage(who, f"translate:{uuid4()}", tokens)
+        await self._members.record_usage(who, f"translate:{uuid4()}", tokens)
         return TranslationResult(answer, tokens, await self._members.usage.status_of(who.session.user, who.plan))
 
     async def _post(self, url: str, body: bytes) -> bytes:

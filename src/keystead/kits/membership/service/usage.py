@@ -41,12 +41,8 @@ class UsageAccounts:
         found = await self._members.quotas.get(self._members.keys.quota(user, month), load)
         return 0 if found is None else found.tokens_used
 
-    async def record_usage(self, who: Entitled, event_id: str, tokens: int) -> RecordedUsage:
-        """Record usage of a signed-in member, once per event id. Invalidates their cached quota."""
-        return await self.count_usage(who.session.user, who.plan, event_id, tokens)
-
-    async def count_usage(self, user: str, plan: Plan, event_id: str, tokens: int) -> RecordedUsage:
-        """As `record_usage`, for a user who need not be signed in."""
+    async def record_usage(self, user: str, plan: Plan, event_id: str, tokens: int) -> RecordedUsage:
+        """Record usage, once per user and event id, and invalidate the cached quota."""
         now_ms = self._members.keys.now_ms()
         recorded = await self._members.ledger.record_usage(user, plan, event_id, tokens, now_ms)
         await self._members.quotas.invalidate(self._members.keys.quota(user, first_of_month(now_ms)))
