@@ -29,14 +29,14 @@ MESSAGES: Final[Messages] = {
         "이 페이지는 스크립트로 동작하는데 여기서는 스크립트가 꺼져 있습니다. 앱이 보내는 내용은 여기에 있습니다:",
     ),
     "signed_in_as": ("You are signed in as {name}", "{name} としてサインインしています", "{name}(으)로 로그인했습니다"),
-    "not_again": (
+    "already_signed_in": (
         "The app asks the demo provider for your plan. You do not have to sign in again.",
         "アプリはデモプロバイダーに支払い状況を尋ねます。もう一度サインインする必要はありません。",
         "앱이 데모 제공자에게 결제 상태를 묻습니다. 다시 로그인할 필요는 없습니다.",
     ),
     "continue_as": ("Continue as {name}", "{name} として続ける", "{name}(으)로 계속"),
-    "somebody_else": ("Sign in as someone else", "別の人としてサインイン", "다른 사람으로 로그인"),
-    "nobody": ("You are not signed in", "誰もサインインしていません", "로그인한 사람이 없습니다"),
+    "someone_else": ("Sign in as someone else", "別の人としてサインイン", "다른 사람으로 로그인"),
+    "not_signed_in": ("You are not signed in", "誰もサインインしていません", "로그인한 사람이 없습니다"),
     "no_password": (
         (
             "There is no password: choose a person, and you return here as that person. Each pays a different amount, "
@@ -71,7 +71,7 @@ MESSAGES: Final[Messages] = {
         "メンバーのデバイスは 1 台です。別のデバイスでサインインすると、このデバイスはサインアウトされます。",
         "회원의 기기는 하나입니다. 다른 기기에서 로그인하면 이 기기는 로그아웃됩니다.",
     ),
-    "asking": ("Requests of an app", "アプリが尋ねること", "앱이 묻는 것"),
+    "requests": ("Requests of an app", "アプリが尋ねること", "앱이 묻는 것"),
     "validate": ("Validate", "検証", "검증"),
     "validate_line": ("Is the session valid?", "セッションは有効ですか?", "세션이 유효한가요?"),
     "sync": ("Sync", "同期", "동기화"),
@@ -88,14 +88,14 @@ MESSAGES: Final[Messages] = {
         "このメンバーのすべてを終了します。",
         "이 회원의 세션을 모두 끝냅니다.",
     ),
-    "press_one": (
+    "press_a_button": (
         "Press a button to see the response, and the command that sends the same request.",
         "ボタンを押すと、応答と、シェルで同じことをするコマンドが表示されます。",
         "버튼을 누르면 응답과 셸에서 같은 일을 하는 명령이 표시됩니다.",
     ),
     "answer": ("Response", "応答", "응답"),
     "from_a_shell": ("The same request from a shell", "シェルで同じことをするには", "셸에서 같은 일을 하려면"),
-    "cut_short": (
+    "shortened": (
         "Tokens are shortened here until you show the session token. Copied text is complete.",
         "セッショントークンを表示するまで、ここではトークンを短く表示します。コピーした内容は省略されません。",
         "세션 토큰을 표시하기 전까지 여기서는 토큰을 줄여서 보여 줍니다. 복사한 내용은 줄이지 않은 전체입니다.",

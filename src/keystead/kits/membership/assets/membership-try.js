@@ -170,7 +170,7 @@ function curl({ method, path, headers = {}, body }) {
 
 function show(answer) {
   last = answer;
-  by("nothing-asked").hidden = true;
+  by("no-response").hidden = true;
   by("answer").hidden = false;
   draw();
 }
@@ -197,8 +197,8 @@ function showProblem(sentence) {
 }
 
 function showNotice(sentence) {
-  by("heard").textContent = sentence ?? "";
-  by("heard").hidden = !sentence;
+  by("notice").textContent = sentence ?? "";
+  by("notice").hidden = !sentence;
 }
 
 const number = new Intl.NumberFormat(document.documentElement.lang);
@@ -307,9 +307,9 @@ by("show").addEventListener("click", () => {
   isShown = !isShown;
   draw();
 });
-for (const button of document.querySelectorAll("[data-asks]")) {
+for (const button of document.querySelectorAll("[data-request]")) {
   button.addEventListener("click", () => {
-    enqueue(() => sendByName(button.dataset.asks));
+    enqueue(() => sendByName(button.dataset.request));
   });
 }
 
