@@ -77,7 +77,8 @@ async def plan_history(members: Members, user: User, limit: Limit = 50) -> Shown
 async def crash_reports(members: Members, limit: Limit = 20) -> Shown:
     """List the newest crash reports, newest first."""
     found = await members.programs.crash_reports(limit)
-    lines, data = [], []
+    lines: list[str] = []
+    data: list[dict[str, object]] = []
     for one in found:
         report = one.report
         headline = report.error_message.strip().partition("\n")[0][:200] or "(no message)"

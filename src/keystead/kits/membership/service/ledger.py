@@ -87,15 +87,17 @@ class Ledger:
             if changes:
                 is_row = PROFILES.c.id == row["id"]
                 connection.execute(update(PROFILES).where(is_row).values(**changes, updated_at_ms=at_ms))
-            return _to_profile({**row, **changes})
+            saved = {**row, **changes}
+            return Profile(*(saved[name] for name in Profile.__dataclass_fields__))
 
         return await self.tables.write(work)
 
     async def find_profile(self, profile_id: UUID) -> Profile | None:
         """The profile with this id (the `sub` of an access token); None if absent."""
-        query = select(PROFILES).where(PROFILES.c.id == profile_id)
-        row = await self.tables.read(lambda connection: connection.execute(query).mappings().first())
-        return None if row is None else _to_profile(row)
+        columns = (PROFILES.c[name] for name in Profile.__dataclass_fields__)
+        query = select(*columns).where(PROFILES.c.id == profile_id)
+        row = await self.tables.read(lambda connection: connection.execute(query).first())
+        return None if row is None else Profile(*row)
 
     async def plan_of(self, user: str) -> Plan | None:
         """The last plan stored for a user, by a webhook or when tokens were issued; None if there is none."""
@@ -327,10 +329,6 @@ def _find_profile_id(connection: Connection, user: str, *, lock: bool = False) -
     query = select(PROFILES.c.id).where(PROFILES.c.patreon_user_id == user)
     found: UUID | None = connection.execute(query.with_for_update() if lock else query).scalar()
     return found
-
-
-def _to_profile(row: Mapping[str, Any]) -> Profile:
-    return Profile(row["id"], row["patreon_user_id"], row["email"], row["full_name"], row["created_at_ms"])
 
 
 def _last_event_ms(connection: Connection, profile: UUID) -> int:
