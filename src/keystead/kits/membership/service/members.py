@@ -104,28 +104,27 @@ class Members:
         self.usage = UsageAccounts(self)
         # These two protect no secret: while the store is down they allow requests, counted per process.
         self.crash_reports = self._limit("crash_report", FixedWindow, keys.crash_report_limit, when_down="allow")
-        self.webhooks = self._limit("webhook", AlignedWindow, keys.rate_limit, when_down="allow")
-        self.sign_ins = self._limit("sign_in", AlignedWindow, keys.rate_limit, when_down="deny")
-        self.syncs = self._limit("sync", AlignedWindow, keys.rate_limit, when_down="deny")
+        self.webhooks = self._limit("webhook", when_down="allow")
+        self.sign_ins, self.syncs = self._limit("sign_in"), self._limit("sync")
         self.account = Account(
             self,
             Promotions(ledger.tables, settings.promotion_prefix),
             Consents(ledger.tables),
-            {
-                name: self._limit(name, AlignedWindow, keys.rate_limit, when_down="deny")
-                for name in ("sync_init", "bonus_sync", "redeem")
-            },
+            {name: self._limit(name) for name in ("sync_init", "bonus_sync", "redeem")},
         )
         self.programs = Programs(self, ApiKeys(keys.api_key, keys.api_keys()))
-        self.translation = Translation(
-            self, settings, patreon.http, self._limit("translate", AlignedWindow, keys.rate_limit, when_down="deny")
-        )
+        self.translation = Translation(self, settings, patreon.http, self._limit("translate"))
 
     def _limit(
-        self, name: str, kind: type[FixedWindow | AlignedWindow], family: Bound[Any], when_down: WhenDown
+        self,
+        name: str,
+        kind: type[FixedWindow | AlignedWindow] = AlignedWindow,
+        family: Bound[Any] | None = None,
+        when_down: WhenDown = "deny",
     ) -> Limits | None:
         most = (LIMITS | self.settings.limits)[name]
-        return kind(family, Rate(most, _MINUTE_MS), when_down=when_down) if most else None
+        counters: Bound[Any] = self.keys.rate_limit if family is None else family
+        return kind(counters, Rate(most, _MINUTE_MS), when_down=when_down) if most else None
 
     @property
     def longest_staleness(self) -> timedelta:
