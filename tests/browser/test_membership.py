@@ -100,7 +100,7 @@ async def test_a_newcomer_signs_in_presses_every_button_and_pays_another_amount(
         assert (await run(await page.locator("#curl").inner_text()))["plan"] == "Ultimate"
 
         await pay(page, "$5", "members:pledge:update")
-        await expect(page.locator("#notice")).to_have_text("The plan is now Premium. It was Ultimate.")
+        await expect(page.locator("#heard")).to_have_text("The plan is now Premium. It was Ultimate.")
         await expect(page.locator("#plan")).to_have_text("Premium")
         await expect(page.locator("#quota-text")).to_contain_text("of 20,000,000")
         await pay(page, "Nothing", "members:pledge:delete")

@@ -197,8 +197,8 @@ function showProblem(sentence) {
 }
 
 function showNotice(sentence) {
-  by("notice").textContent = sentence ?? "";
-  by("notice").hidden = !sentence;
+  by("heard").textContent = sentence ?? "";
+  by("heard").hidden = !sentence;
 }
 
 const number = new Intl.NumberFormat(document.documentElement.lang);
