@@ -434,7 +434,7 @@ async def test_without_an_access_token_nobody_is_known(site: Site, header: str |
     "make", [demo_provider, lambda site: demo_router(site, lambda request: request.app.state.store)]
 )
 def test_production_refuses_to_load_it(make: Callable[[kit.Site], object]) -> None:
-    with pytest.raises(DemoInProduction, match="runs in development only"):
+    with pytest.raises(DemoInProduction, match="runs only in development"):
         make(site_of("https://example.com", "http://127.0.0.1:8700", development=False))
 
 
