@@ -91,7 +91,7 @@ class WidgetKeys(Keyspace):
     source = "Widgets: counter, like, ranking and BBS"
     part_keyspaces = (OutboxKeys, ScheduleKeys)
     changes = (
-        "Deleting a record deletes every key that the document lists for its service, markers and index entry included.",
+        "Deleting a record deletes all keys that the document lists for its service, markers and index entry included.",
         "The pattern `counter:{id}:*`, which the document deletes by, does not match `counter:{id}` itself.",
         "A day ends at midnight, in UTC or in the configured time zone. The document says 23:59:59 without a zone.",
         "A marker always has time left, even in the last second of a day.",
