@@ -51,12 +51,12 @@ def written(default: Any) -> str:
 
 def told(endpoint: Endpoint, action: Action) -> str:
     """The parameters of an action as the guide writes them."""
-    looks = [f"{_names(endpoint, one)}?" for one in action.looks]
+    looks = [f"{_names(endpoint, one)}?" for one in action.view_parameters]
     return ", ".join(["; or ".join(", ".join(_of(endpoint, call)) for call in action.calls), *looks])
 
 
 def _of(endpoint: Endpoint, call: Call) -> list[str]:
-    owner = ["url or id", "token"] if call.is_owners else []
+    owner = ["url or id", "token"] if call.is_by_owner else []
     needs = [_names(endpoint, one) for one in call.needs.split()]
     takes = [f"{_names(endpoint, one)}?" for one in (*call.takes.split(), *call.unused.split())]
     return [*owner, *needs, *takes]
@@ -157,8 +157,8 @@ def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
     said = " ".join(GUIDE.split())
     assert f"at most {checks.LARGEST:,}" in said
     assert f"has {checks.TOKEN_MIN} to {checks.TOKEN_MAX} characters" in said
-    assert f"submits once in {rankings.COOLDOWN_S} seconds" in said
-    assert f"posts once in {boards.COOLDOWN_S} seconds" in said
+    assert f"submits once every {rankings.COOLDOWN_S} seconds" in said
+    assert f"posts once every {boards.COOLDOWN_S} seconds" in said
     assert WidgetSettings().max_repeats + 1 == 5
     assert "a character five times in a row" in said
     for theme in THEMES:

@@ -130,7 +130,7 @@ async def test_a_use_between_any_two_steps_of_the_clean_up_is_not_lost(memory: S
             return await refused(used(visiting, name, id)) == ""
 
         programs: dict[Actor, Any] = {
-            "a": lambda cleaning=cleaning, id=id, before_ms=before_ms: service_of(cleaning, name).end_idle(
+            "a": lambda cleaning=cleaning, id=id, before_ms=before_ms: service_of(cleaning, name).delete_if_idle(
                 id, before_ms
             ),
             "b": visit,

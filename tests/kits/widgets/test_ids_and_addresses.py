@@ -8,7 +8,7 @@ import pytest
 
 from keystead import Store
 from keystead.kits.widgets.service import BatchItem, Owner, Widgets, checks
-from keystead.kits.widgets.service.checks import candidates
+from keystead.kits.widgets.service.checks import candidate_ids
 from tests.kits.widgets.conftest import both
 from tests.kits.widgets.opened import (
     ME,
@@ -101,7 +101,7 @@ async def test_pages_whose_first_digits_are_the_same_have_widgets_of_their_own(
 
 async def test_ids_end_before_they_are_as_long_as_a_key_may_be() -> None:
     for url in (LONGEST, "https://" + "a" * 2000 + ".example/"):
-        ids = candidates(url)
+        ids = candidate_ids(url)
         assert len(ids) == len(set(ids)) == 8
         assert all(len(id) <= 128 for id in ids)
 
@@ -197,10 +197,8 @@ async def test_an_owner_says_which_one_by_its_address_or_its_id(memory: Store) -
     assert (await widgets.likes.get(id)).total == 3
 
 
-async def test_what_is_shown_of_an_unknown_one_is_zero(memory: Store) -> None:
+async def test_an_unknown_widget_is_not_found_and_nothing_is_stored(memory: Store) -> None:
     widgets = service_on(memory)
-    assert await widgets.counters.shown("unknown") == await widgets.likes.shown("unknown") == 0
-    assert await refused(widgets.counters.shown("unknown", "year")) == "VALIDATION_ERROR"
     for name in SERVICES:
         assert await refused(service_of(widgets, name).get("unknown")) == "NOT_FOUND"
         assert await refused(used(widgets, name, "unknown")) == "NOT_FOUND"
@@ -212,7 +210,7 @@ async def test_nobody_takes_the_id_that_another_page_would_have(widgets: Widgets
     """Whoever knows how ids are made could otherwise be there first, and be what that page shows."""
     for name in SERVICES:
         service = service_of(widgets, name)
-        for taken in (*candidates(URL), "some-00000000", "a-b-c0ffee00"):
+        for taken in (*candidate_ids(URL), "some-00000000", "a-b-c0ffee00"):
             with Reason() as reason:
                 await service.create("https://mallory.example/", TOKEN, visitor=ME, id=taken)
             assert (reason.word, reason.more) == ("VALIDATION_ERROR", {"field": "id"})
@@ -222,8 +220,8 @@ async def test_nobody_takes_the_id_that_another_page_would_have(widgets: Widgets
         assert await kept.keys() == set()
     for name in SERVICES:  # it is its own: with the id or without
         service = service_of(widgets, name)
-        assert (await service.create(URL, TOKEN, visitor=ME, id=candidates(URL)[0])).id == candidates(URL)[0]
-        assert (await service.create(URL, TOKEN, visitor=ME)).id == candidates(URL)[0]
+        assert (await service.create(URL, TOKEN, visitor=ME, id=candidate_ids(URL)[0])).id == candidate_ids(URL)[0]
+        assert (await service.create(URL, TOKEN, visitor=ME)).id == candidate_ids(URL)[0]
         await service.delete(owner(), visitor=ME)
 
 
@@ -237,15 +235,15 @@ async def test_whoever_has_such_an_id_already_keeps_it(memory: Store) -> None:
     again = await widgets.counters.create("https://other.example/", TOKEN, visitor=ME, id="example-3641c5f2")
     assert again.id == "example-3641c5f2"
     made = await widgets.counters.create(URL, TOKEN, visitor=ME)
-    assert made.id == candidates(URL)[1]
+    assert made.id == candidate_ids(URL)[1]
 
 
 async def test_a_page_gets_an_id_although_others_have_all_that_it_would_have(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     widgets = service_on(memory)
-    monkeypatch.setattr("keystead.kits.widgets.service.services.is_derived", lambda id: False)  # as it once was
-    for number, taken in enumerate(candidates(URL)):
+    monkeypatch.setattr("keystead.kits.widgets.service.services.is_derived_id", lambda id: False)  # as it once was
+    for number, taken in enumerate(candidate_ids(URL)):
         await widgets.counters.create(f"https://other.example/{number}", TOKEN, visitor=ME, id=taken)
     made = await widgets.counters.create(URL, TOKEN, visitor=ME)
     assert re.fullmatch(r"example-[0-9a-f]{8}", made.id)

@@ -121,7 +121,7 @@ REPAIRS: dict[str, Callable[[Store, str], Awaitable[str]]] = {
 async def test_a_delete_that_dies_at_any_command_is_finished_by_the_next(
     store: Store, name: str, repair: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "_AT_ONCE", 3)  # so that what belongs to it goes in several steps
+    monkeypatch.setattr(services, "_DELETE_BATCH", 3)  # so that a delete takes several steps
     kept, seen = Kept(store), set()
     id = await made(store, name)
     whole = await numbers(store, name, id)
@@ -267,7 +267,8 @@ async def test_what_cannot_be_read_keeps_no_other_from_being_finished(store: Sto
     widgets = service_on(store)
     made = [(await widgets.likes.create(f"{URL}/{number}", TOKEN, visitor=ME)).id for number in range(2)]
     for id in made:
-        record = await widgets.likes.record(id)
+        record = await widgets.likes.find(id)
+        assert record is not None
         await widgets.keys.like(id).set(record.model_copy(update={"ending": "being deleted"}))
         await widgets.keys.ending().add(WidgetName("like", id))
     ending = widgets.keys.ending().key

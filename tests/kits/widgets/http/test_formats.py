@@ -147,7 +147,7 @@ async def test_a_script_that_asks_wrongly_is_told_so_in_text(visitor: Visitor) -
     answer = await visitor.get(VISIT, "display", id="example-a1b2c3d4", format="text", digits="x")
     assert answer.status_code == 400
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    assert answer.text == "digits is a whole number from 1 to 10\n"
+    assert answer.text == "digits must be a whole number from 1 to 10\n"
     gone = await visitor.get(VISIT, "increment", id="nobody-00000000", format="text")
     assert (gone.status_code, gone.headers["cache-control"]) == (404, "no-store")
 

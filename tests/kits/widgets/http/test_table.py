@@ -47,7 +47,7 @@ def test_what_an_action_passes_is_what_its_method_takes(endpoint: Endpoint, call
     for given in (call.parameters, call.required):
         values = dict.fromkeys(endpoint.request.model_fields) | dict.fromkeys(given, "x")
         arguments = call.arguments(SimpleNamespace(**values, model_fields_set=set(given)))
-        assert ("owner" in arguments) == call.is_owners
+        assert ("owner" in arguments) == call.is_by_owner
         inspect.signature(method).bind("self", **arguments, visitor="visitor")
 
 

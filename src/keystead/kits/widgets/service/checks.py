@@ -109,7 +109,7 @@ def refuse_spam(settings: WidgetSettings, field: str, *texts: str) -> None:
     if not settings.allow_links and _LINK.search(folded):
         raise invalid(field, "links are not allowed here")
     if settings.max_repeats and re.search(r"(\S)\1{" + str(settings.max_repeats) + "}", folded):
-        raise invalid(field, f"a character must not be repeated more than {settings.max_repeats} times here")
+        raise invalid(field, f"a character must not occur more than {settings.max_repeats} times in a row here")
     if any(word in folded for word in settings.banned_words):
         raise invalid(field, "this contains a word that is not allowed here")
 

@@ -40,10 +40,10 @@ class WidgetSettings(BaseModel):
     origins: Words = Field(
         ("*",), description="Origins whose pages may use the widgets, such as `https://example.com`; `*`: all."
     )
-    banned_words: Words = Field((), description="Words that names and messages must not contain, in any case.")
+    banned_words: Words = Field((), description="Words that names and messages must not contain; case is ignored.")
     allow_links: bool = Field(False, description="Whether names and messages may contain links.")
     max_repeats: int = Field(
-        4, ge=0, le=1000, description="How often a character may be repeated in a row; 0: no limit."
+        4, ge=0, le=1000, description="How many times a character may occur in a row; 0: no limit."
     )
     default_author: str = Field(
         "Anonymous", min_length=1, max_length=20, description="The author of messages without a name."
