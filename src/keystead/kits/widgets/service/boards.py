@@ -56,6 +56,7 @@ _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 class Boards(Service[BbsRecord]):
     name = "bbs"
     word = "board"
+    record_type = BbsRecord
 
     async def create(
         self,
@@ -79,9 +80,7 @@ class Boards(Service[BbsRecord]):
             icons=list(ICONS) if enable_icons else None,
             selects=list(SELECTS) if enable_selects else None,
         )
-        return await self._create(
-            url, token, visitor, lambda values: BbsRecord(**values, settings=settings), id=id, webhook_url=webhook_url
-        )
+        return await self._create(url, token, visitor, id=id, webhook_url=webhook_url, settings=settings)
 
     async def post(
         self,

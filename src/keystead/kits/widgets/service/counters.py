@@ -35,6 +35,7 @@ _SETTLING_MS: Final = 60_000  # after midnight, when visits of the day before ma
 class Counters(TotalsService[CounterRecord]):
     name = "counter"
     word = "counter"
+    record_type = CounterRecord
 
     def __init__(self, context: ServiceContext) -> None:
         super().__init__(context)
@@ -45,12 +46,7 @@ class Counters(TotalsService[CounterRecord]):
         self, url: Any, token: Any, *, visitor: Visitor, id: Any = None, webhook_url: Any = None
     ) -> Created:
         """Create the counter of a page, or return the existing one if the token is its owner's."""
-        return await self._create(
-            url, token, visitor, self._make_record, id=id, webhook_url=webhook_url, first=self._zero_total
-        )
-
-    def _make_record(self, values: dict[str, Any]) -> CounterRecord:
-        return CounterRecord(**values)
+        return await self._create(url, token, visitor, id=id, webhook_url=webhook_url, first=self._zero_total)
 
     async def increment(self, id: Any, visitor: Visitor) -> CounterData:
         """Count a visit, unless this visitor was already counted today. One round trip if the record is cached.
@@ -176,7 +172,8 @@ class Counters(TotalsService[CounterRecord]):
         if cached is not None:
             return cached
         record = self._cache.get(id)
-        days = await self._read_counters(self.keys.counter_daily, [(id, day.back(back)) for back in range(1, _MONTH)])
+        dates = [day.date - timedelta(days=back) for back in range(1, _MONTH)]
+        days = await self._read_counters(self.keys.counter_daily, [(id, date) for date in dates])
         created = None if record is None else record.value.created
         return PastCounts(days[0], sum(days[: _WEEK - 1]), sum(days), day, created)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -28,9 +28,6 @@ class Day:
         two days have different keys, so a longer life blocks no visit.
         """
         return max(self.ends_ms, now_ms + _MARKER_MIN_MS)
-
-    def back(self, days: int) -> dt.date:
-        return self.date - timedelta(days=days)
 
 
 class Calendar:

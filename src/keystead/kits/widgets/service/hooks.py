@@ -100,10 +100,6 @@ class Hooks:
         }
         return self.outbox.add(service, record.id, payload)
 
-    def drop_events(self, service: ServiceName, id: str) -> list[Operation[Any]]:
-        """The operations that drop all queued events, for the step that deletes a widget."""
-        return self.outbox.drop(service, id)
-
     async def _send(self, message: OutboxMessage) -> None:
         payload = dict(message.payload)
         created = payload.pop("of", None)

@@ -24,6 +24,7 @@ ICONS: Final[tuple[Icon, ...]] = get_args(Icon)
 class Likes(TotalsService[LikeRecord]):
     name = "like"
     word = "like button"
+    record_type = LikeRecord
 
     async def create(
         self, url: Any, token: Any, *, visitor: Visitor, id: Any = None, icon: Any = None, webhook_url: Any = None
@@ -31,17 +32,8 @@ class Likes(TotalsService[LikeRecord]):
         """Create the like button of a page, or return the existing one if the token is its owner's."""
         icon = None if icon is None else _check_icon(icon)
         return await self._create(
-            url,
-            token,
-            visitor,
-            lambda values: LikeRecord(**values, icon=icon),
-            id=id,
-            webhook_url=webhook_url,
-            first=self._zero_total,
+            url, token, visitor, id=id, webhook_url=webhook_url, first=self._zero_total, icon=icon
         )
-
-    def _make_record(self, values: dict[str, Any]) -> LikeRecord:
-        return LikeRecord(**values)
 
     async def toggle(self, id: Any, visitor: Visitor) -> LikeData:
         """Like the page, or unlike it. The total is never below zero. Two round trips, the second one atomic.

@@ -48,6 +48,7 @@ _Scored: TypeAlias = tuple[RankingEntry, float]
 class Rankings(Service[RankingRecord]):
     name = "ranking"
     word = "ranking"
+    record_type = RankingRecord
 
     async def create(
         self,
@@ -64,18 +65,16 @@ class Rankings(Service[RankingRecord]):
     ) -> Created:
         """Create the ranking of a page, or return the existing one if the token is its owner's."""
         most, order = check_number("max", max_entries, 1, MAX_ENTRIES), _check_order(sort_order)
-        meta = RankingMeta(
-            title=_check_title(title),
-            description=_check_description(description),
-        )
+        meta = RankingMeta(title=_check_title(title), description=_check_description(description))
         return await self._create(
             url,
             token,
             visitor,
-            lambda values: RankingRecord(**values, max_entries=most, sort_order=order),
             id=id,
             webhook_url=webhook_url,
             first=lambda new: [self.keys.ranking_meta(new).set(meta)],
+            max_entries=most,
+            sort_order=order,
         )
 
     async def submit(

@@ -152,8 +152,7 @@ class Records(Generic[R]):
         Raises LimitReached.
         """
         counting = None if limit is None else self._limit.counting(limit, visitor.address)
-        if seen.value.webhook is not None:
-            await self._hooks.announce(self.name, seen.value)
+        await self._hooks.announce(self.name, seen.value)
         record = self._records(seen.value.id)
         if counting is None:
             done = await step([record.holds(seen)])

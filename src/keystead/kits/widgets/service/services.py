@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from keystead.errors import BadKey, Unreadable
-from keystead.kits.widgets.models import LAYOUT, Hook, WidgetName, WidgetRecord
+from keystead.kits.widgets.models import LAYOUT, WidgetName, WidgetRecord
 from keystead.kits.widgets.service.checks import (
     candidate_ids,
     check_id,
@@ -55,6 +55,7 @@ UNSET: Final = _Unset()
 class Service(OwnedRecords[R]):
     """One of the services."""
 
+    record_type: type[R]
     records_use: ClassVar[bool] = True  # False: there is no telling whether a widget is idle
 
     def __init__(self, context: ServiceContext) -> None:
@@ -86,28 +87,23 @@ class Service(OwnedRecords[R]):
         url: Any,
         token: Any,
         visitor: Visitor,
-        make: Callable[[dict[str, Any]], R],
         *,
         id: Any = None,
         webhook_url: Any = None,
         first: FirstWrites = lambda id: [],
+        **fields: Any,
     ) -> Created:
+        """Create a widget whose record has these fields."""
         page, secret = check_page_url(url), check_token(token)
         wanted = None if id is None else check_id(id)
         hook = None if webhook_url is None else self._hooks.new(webhook_url)
         await self._limit.count("create", visitor.address)
         owner_token = OwnerToken(secret, visitor)
-        record, is_new = await self._find_or_create(page, owner_token, wanted, make, hook, first)
+        record, is_new = await self._find_or_create(page, owner_token, wanted, first, webhook=hook, **fields)
         return Created(id=record.id, url=page, webhook_secret=hook.secret if hook is not None and is_new else None)
 
     async def _find_or_create(
-        self,
-        url: str,
-        owner_token: OwnerToken,
-        wanted: str | None,
-        make: Callable[[dict[str, Any]], R],
-        hook: Hook | None,
-        first: FirstWrites,
+        self, url: str, owner_token: OwnerToken, wanted: str | None, first: FirstWrites, **fields: Any
     ) -> tuple[R, bool]:
         """The record for a page, and whether it is new. Raises WidgetRefused if somebody else owns it."""
         page_id = self._urls(url)
@@ -122,7 +118,7 @@ class Service(OwnedRecords[R]):
                     return existing.value, False
                 continue
             created = moment(self.site.now_ms())
-            record = make({"id": free_id, "url": url, "created": created, "webhook": hook, "layout": LAYOUT})
+            record = self.record_type(id=free_id, url=url, created=created, layout=LAYOUT, **fields)
             done = await self._add(record, await owner_token.hash(), first, mapped, before)
             if done:
                 self.site.count("widgets", f"{self.name}-created", "ok")
@@ -384,7 +380,7 @@ class Service(OwnedRecords[R]):
             self.index.remove(id),
             *([page_id.holds(mapped), page_id.alone.delete()] if leads_here else []),
             self._records(id).holds(seen),
-            *self._hooks.drop_events(self.name, id),
+            *self._hooks.outbox.drop(self.name, id),
             self._records(id).alone.delete(),
             self.keys.ending().remove(WidgetName(self.name, id)),
         )

@@ -36,9 +36,6 @@ class TotalsService(Service[R]):
         self._totals: Bound[CounterKey] = getattr(self.keys, f"{self.name}_total")
         self._last_uses: Bound[ValueKey[datetime]] = getattr(self.keys, f"{self.name}_last")
 
-    def _make_record(self, values: dict[str, Any]) -> R:
-        raise NotImplementedError
-
     def _zero_total(self, id: str) -> list[Operation[Any]]:
         return [self._totals(id).set(0)]
 
@@ -51,10 +48,7 @@ class TotalsService(Service[R]):
             raise invalid("items", "items must not contain an id or a url twice")
         owner_token = OwnerToken(check_token(token), visitor)
         await self._limit.count("create", visitor.address, by=len(checked))
-        created = [
-            await self._find_or_create(url, owner_token, id, self._make_record, None, self._zero_total)
-            for url, id in checked
-        ]
+        created = [await self._find_or_create(url, owner_token, id, self._zero_total) for url, id in checked]
         return [Created(id=record.id, url=record.url) for record, _ in created]
 
     async def batch_get(self, ids: Sequence[str], *, visitor: Visitor) -> dict[str, int]:

@@ -30,6 +30,7 @@ _AVATAR_DATA = re.compile(r"data:image/(webp|png|jpeg|gif|svg\+xml);base64,[A-Za
 class Welcomes(Service[WelcomeRecord]):
     name = "yokoso"
     word = "welcome card"
+    record_type = WelcomeRecord
     records_use = False  # visitors only look at it
 
     async def create(
@@ -46,15 +47,17 @@ class Welcomes(Service[WelcomeRecord]):
         id: Any = None,
     ) -> Created:
         """Create the welcome card of a page, or return the existing one if the token is its owner's."""
-        content = {
-            "message": _check_message(mode, message),
-            "mode": mode,
-            "name": _check_name(name),
-            "avatar": _check_avatar(avatar),
-            "updated": moment(self.site.now_ms()),
-        }
         return await self._create(
-            url, token, visitor, lambda values: WelcomeRecord(**values, **content), id=id, webhook_url=webhook_url
+            url,
+            token,
+            visitor,
+            id=id,
+            webhook_url=webhook_url,
+            message=_check_message(mode, message),
+            mode=mode,
+            name=_check_name(name),
+            avatar=_check_avatar(avatar),
+            updated=moment(self.site.now_ms()),
         )
 
     async def get(self, id: Any, visitor: Visitor | None = None) -> WelcomeData:
