@@ -40,7 +40,7 @@ async def test_200_parallel_toggles_leave_the_total_equal_to_the_number_of_liker
 
 
 @both
-async def test_a_total_that_its_owner_sets_to_zero_among_toggles_is_never_negative(
+async def test_the_total_is_never_negative_when_the_owner_sets_it_to_zero_among_toggles(
     widgets: Widgets, kept: Kept
 ) -> None:
     id = (await widgets.likes.create(URL, TOKEN, visitor=ME)).id
@@ -91,7 +91,7 @@ async def test_100_parallel_posts_keep_order_and_the_maximum(widgets: Widgets) -
 
 
 @both
-async def test_of_many_who_create_at_once_one_owns_it(widgets: Widgets, kept: Kept) -> None:
+async def test_concurrent_creates_of_one_page_have_one_owner(widgets: Widgets, kept: Kept) -> None:
     tokens = [f"a-token-{one:03}" for one in range(20)]
     told = await asyncio.gather(*(refused(widgets.counters.create(URL, one, visitor=ME)) for one in tokens))
     assert sorted(told) == [""] + ["UNAUTHORIZED"] * 19
@@ -101,7 +101,7 @@ async def test_of_many_who_create_at_once_one_owns_it(widgets: Widgets, kept: Ke
 
 
 @both
-async def test_two_settings_that_are_changed_at_once_are_both_kept(widgets: Widgets) -> None:
+async def test_concurrent_changes_of_two_settings_both_survive(widgets: Widgets) -> None:
     id = (await widgets.rankings.create(URL, TOKEN, visitor=ME)).id
     change = widgets.rankings.update_settings
     await asyncio.gather(
@@ -118,7 +118,7 @@ async def test_two_settings_that_are_changed_at_once_are_both_kept(widgets: Widg
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-async def test_two_services_on_two_connections_count_as_one(store_url: str, store: Store, clock: Clock) -> None:
+async def test_two_services_on_two_connections_share_their_counts(store_url: str, store: Store, clock: Clock) -> None:
     async with connect(store_url) as second:
         one, two = service_on(store, clock), service_on(second, clock)
         counter = (await one.counters.create(URL, TOKEN, visitor=ME)).id
@@ -144,7 +144,7 @@ async def test_two_services_on_two_connections_count_as_one(store_url: str, stor
 
 
 @pytest.mark.parametrize("store_url", ["redis"], indirect=True)
-async def test_two_processes_at_once_count_as_one(store_url: str, store: Store, widgets: Widgets) -> None:
+async def test_two_concurrent_processes_share_their_counts(store_url: str, store: Store, widgets: Widgets) -> None:
     counter = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
     like = (await widgets.likes.create(URL, TOKEN, visitor=ME)).id
     ranking = (await widgets.rankings.create(URL, TOKEN, visitor=ME, max_entries=10, sort_order="asc")).id
@@ -172,9 +172,7 @@ async def test_two_processes_at_once_count_as_one(store_url: str, store: Store, 
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-async def test_a_board_is_in_the_order_of_its_times_though_the_clocks_of_workers_differ(
-    store_url: str, store: Store
-) -> None:
+async def test_messages_are_in_timestamp_order_despite_clock_skew(store_url: str, store: Store) -> None:
     clocks = [Clock() for _ in range(5)]
     for number, clock in enumerate(clocks):
         clock.move(f"{number * 7 + 1}s")

@@ -105,7 +105,7 @@ async def test_a_visitor_counts_once_until_midnight_and_again_after_it(
 
 
 @both
-async def test_a_mark_ends_at_midnight_and_lives_for_a_minute_at_least(store: Store, kept: Kept) -> None:
+async def test_a_marker_expires_at_midnight_but_not_within_a_minute(store: Store, kept: Kept) -> None:
     """On a real store, whose clock is its own: a mark that was made in the last second of a day in a year to come."""
     clock = Clock()
     tomorrow = datetime.now(UTC).date() + timedelta(days=2)
@@ -136,7 +136,7 @@ class Jumping(Clock):
 
 
 @pytest.mark.parametrize("what", ["visit", "like"])
-async def test_midnight_between_any_two_looks_at_the_clock_loses_nothing(memory: Store, what: str) -> None:
+async def test_midnight_during_a_request_loses_no_count(memory: Store, what: str) -> None:
     """It counts on the one day or on the other, once, and what it says of itself agrees."""
     kept = Kept(memory)
     end = begins("Europe/Berlin", date.fromisoformat(AUTUMN) + timedelta(days=1))
@@ -165,9 +165,7 @@ async def test_midnight_between_any_two_looks_at_the_clock_loses_nothing(memory:
 
 @both
 @pytest.mark.parametrize(("zone", "day"), [("Europe/Berlin", SPRING), ("Australia/Lord_Howe", "2040-04-01")])
-async def test_week_and_month_are_the_last_7_and_30_days_across_a_change_of_clocks(
-    store: Store, zone: str, day: str
-) -> None:
+async def test_week_and_month_are_correct_across_a_dst_change(store: Store, zone: str, day: str) -> None:
     clock = Clock()
     widgets = service_on(store, clock, zone=zone)
     first = date.fromisoformat(day) - timedelta(days=20)
@@ -189,7 +187,7 @@ async def test_week_and_month_are_the_last_7_and_30_days_across_a_change_of_cloc
             assert (seen.week, seen.month, seen.total) == (sum(expected[:7]), sum(expected[:30]), sum(expected))
 
 
-async def test_what_an_owner_sets_leaves_the_days_as_they_are(memory: Store) -> None:
+async def test_setting_the_total_keeps_the_daily_counts(memory: Store) -> None:
     clock = Clock()
     widgets = service_on(memory, clock)
     id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
@@ -202,7 +200,7 @@ async def test_what_an_owner_sets_leaves_the_days_as_they_are(memory: Store) -> 
 
 
 @both
-async def test_in_another_zone_the_doctor_finds_nothing_either(store: Store) -> None:
+async def test_the_doctor_finds_nothing_after_a_change_of_time_zone(store: Store) -> None:
     widgets = service_on(store, zone="Pacific/Kiritimati")
     id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
     await widgets.counters.increment(id, ME)
@@ -210,7 +208,7 @@ async def test_in_another_zone_the_doctor_finds_nothing_either(store: Store) -> 
 
 
 @both
-async def test_a_counter_goes_no_further_than_the_largest_number(store: Store) -> None:
+async def test_a_counter_stops_at_the_largest_number(store: Store) -> None:
     widgets = service_on(store)
     id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
     await widgets.counters.set(owner(), 999_999_998, visitor=ME)
@@ -224,7 +222,7 @@ async def test_a_counter_goes_no_further_than_the_largest_number(store: Store) -
 
 
 @both
-async def test_nobody_counts_twice_because_the_clock_of_the_store_is_ahead(store: Store) -> None:
+async def test_no_visitor_counts_twice_if_the_store_clock_is_ahead(store: Store) -> None:
     """To this process it is the last second of a day; to the store, whose clock is its own, the next one has begun."""
     clock = Clock()
     clock.stand_at(ms_of(datetime.now(UTC)) - 5_000)
@@ -237,7 +235,7 @@ async def test_nobody_counts_twice_because_the_clock_of_the_store_is_ahead(store
     assert [(await widgets.likes.toggle(like, ME)).total for _ in range(4)] == [1, 0, 1, 0]
 
 
-async def test_nobody_counts_twice_because_the_seal_keys_were_rotated(memory: Store) -> None:
+async def test_no_visitor_counts_twice_after_seal_key_rotation(memory: Store) -> None:
     old, new = {"2026": b"o" * 32}, {"2027": b"n" * 32}
     first, second = (
         Widgets(WidgetKeys(memory, seal=KeyRing(keys)), settings(), site(Clock()), WebhookSender())
@@ -260,7 +258,7 @@ class Ending(Calendar):
 
 
 @both
-async def test_the_visitors_of_days_before_are_taken_out_once_a_day(store: Store, clock: Clock) -> None:
+async def test_visitors_of_earlier_days_are_pruned_once_a_day(store: Store, clock: Clock) -> None:
     """A page that is visited around midnight has one set for ever, which would name all who ever came."""
     widgets = service_on(store, clock)
     id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id

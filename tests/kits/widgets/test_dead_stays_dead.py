@@ -133,7 +133,7 @@ class Late:
 
 
 @pytest.mark.parametrize("what", BY_OWNERS)
-async def test_what_an_owner_changes_late_is_not_in_the_new_one(any_store: Store, what: str) -> None:
+async def test_a_late_owner_change_does_not_reach_a_recreated_widget(any_store: Store, what: str) -> None:
     name, action = BY_OWNERS[what]
     late, told = Late(any_store, name, action), set()
     async for answer, new, id in late:
@@ -157,9 +157,7 @@ async def test_what_an_owner_changes_late_is_not_in_the_new_one(any_store: Store
 
 
 @pytest.mark.parametrize("what", BY_VISITORS)
-async def test_what_a_visitor_does_late_is_whole_in_the_new_one_or_not_in_it_at_all(
-    any_store: Store, what: str
-) -> None:
+async def test_a_late_visitor_action_is_complete_or_absent_in_a_recreated_widget(any_store: Store, what: str) -> None:
     name, action = BY_VISITORS[what]
     late, counted = Late(any_store, name, action), set()
     async for answer, new, id in late:
@@ -192,7 +190,7 @@ async def test_what_a_visitor_does_late_is_whole_in_the_new_one_or_not_in_it_at_
 
 
 @both
-async def test_a_process_that_knows_a_counter_of_before_shows_none_of_its_days(store: Store, clock: Clock) -> None:
+async def test_a_stale_process_shows_no_daily_counts_of_a_deleted_counter(store: Store, clock: Clock) -> None:
     """Another process has deleted it and made it anew: yesterday's visits were of the old one."""
     one, other = service_on(store, clock), service_on(store, clock)
     id = (await one.counters.create(URL, TOKEN, visitor=ME)).id
@@ -208,7 +206,7 @@ async def test_a_process_that_knows_a_counter_of_before_shows_none_of_its_days(s
     assert (again.total, again.today, again.yesterday, again.week, again.month) == (1, 1, 0, 1, 1)
 
 
-async def test_a_process_that_knows_a_board_of_before_goes_by_its_new_settings(memory: Store) -> None:
+async def test_a_stale_process_uses_the_settings_of_a_recreated_board(memory: Store) -> None:
     one, other = service_on(memory), service_on(memory)
     id = (await one.boards.create(URL, TOKEN, visitor=ME)).id
     await one.boards.get(id)
