@@ -11,7 +11,7 @@ import pytest
 
 from keystead import Store
 from keystead.kits.widgets.service import LIMITS, Owner, Widgets
-from keystead.kits.widgets.service.admin import _fits
+from keystead.kits.widgets.service.admin import _matches
 from keystead.parts.limit import LimitReached
 from keystead.parts.schedule import Run
 from tests.kits.sharing.visiting import Clock
@@ -226,7 +226,7 @@ async def test_a_url_pattern_is_literal_except_for_stars(memory: Store) -> None:
     ],
 )
 def test_a_star_matches_any_text(pattern: str, url: str, fits: bool) -> None:
-    assert _fits(url, pattern) is fits
+    assert _matches(url, pattern) is fits
 
 
 @both

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from keystead import Store
 from keystead.kits.widgets.service import Widgets, WidgetSettings
-from keystead.kits.widgets.service.checks import lines, text
+from keystead.kits.widgets.service.checks import check_text
 from tests.kits.widgets.conftest import both
 from tests.kits.widgets.opened import ME, TOKEN, URL, Kept, Reason, owner, refused, service_on, somebody
 
@@ -149,14 +149,14 @@ async def test_names_are_normalized(widgets: Widgets) -> None:
 @given(st.text(max_size=60))
 def test_accepted_names_are_one_line_of_text(said: str) -> None:
     with Reason() as reason:
-        found = text("name", said, 1, 50)
+        found = check_text("name", said, 1, 50)
     if reason.word:
         return
     assert 1 <= len(found) <= 50
     assert found == found.strip() == unicodedata.normalize("NFC", found)
     assert len(found.splitlines()) == 1
-    assert text("name", found, 1, 50) == found
-    assert lines("message", found, 1, 50) == found
+    assert check_text("name", found, 1, 50) == found
+    assert check_text("message", found, 1, 50, multiline=True) == found
     found.encode()
 
 
