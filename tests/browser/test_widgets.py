@@ -363,7 +363,7 @@ async def test_what_cannot_be_posted_is_said_beside_the_form(
         await board.get_by_role("button", name="Post").click()
         await expect(said).to_have_text("This is too long. Shorten it.")
         await write_message(board, "see https://spam.example")
-        await expect(said).to_have_text("Links are not let through here.")
+        await expect(said).to_have_text("Links are not allowed here.")
         assert await message.input_value() == "see https://spam.example"
         await expect(board.get_by_text("No messages yet.")).to_be_visible()
 
