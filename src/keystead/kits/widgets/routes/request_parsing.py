@@ -136,10 +136,11 @@ def _quote(name: str) -> str:
 
 def find_action(endpoint: Endpoint, name: str | None) -> Action:
     """Raises Refusal, which lists the actions."""
-    if name in endpoint.actions:
-        return endpoint.actions[name]
-    problem = "action is missing" if name is None else "unknown action"
-    raise bad_request(f"{problem}; the actions are {', '.join(endpoint.actions)}", "action")
+    action = None if name is None else endpoint.actions.get(name)
+    if action is None:
+        problem = "action is missing" if name is None else "unknown action"
+        raise bad_request(f"{problem}; the actions are {', '.join(endpoint.actions)}", "action")
+    return action
 
 
 def choose_format(action: Action, raw: RawRequest) -> Format:
