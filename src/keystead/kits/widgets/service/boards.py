@@ -73,14 +73,8 @@ class Boards(Service[BbsRecord]):
         id: Any = None,
     ) -> Created:
         """Create the board of a page, or return the existing one if the token is its owner's."""
-        settings = BbsSettings(
-            title=check_text("title", title, 1, TITLE_MAX),
-            messages_per_page=check_number("messagesPerPage", messages_per_page, 1, PAGE_MAX),
-            max_messages=check_number("max", max_messages, 1, MAX_MESSAGES),
-            icons=list(ICONS) if enable_icons else None,
-            selects=list(SELECTS) if enable_selects else None,
-        )
-        return await self._create(url, token, visitor, id=id, webhook_url=webhook_url, settings=settings)
+        given = _check_settings(title, messages_per_page, max_messages, enable_icons, enable_selects)
+        return await self._create(url, token, visitor, id=id, webhook_url=webhook_url, settings=BbsSettings(**given))
 
     async def post(
         self,
@@ -234,17 +228,7 @@ class Boards(Service[BbsRecord]):
         webhook_url: Any = UNSET,
     ) -> BoardData:
         """Change the given settings in one step. A lower maximum deletes the oldest messages."""
-        update: dict[str, Any] = {}
-        if title is not UNSET:
-            update["title"] = check_text("title", title, 1, TITLE_MAX)
-        if messages_per_page is not UNSET:
-            update["messages_per_page"] = check_number("messagesPerPage", messages_per_page, 1, PAGE_MAX)
-        if max_messages is not UNSET:
-            update["max_messages"] = check_number("max", max_messages, 1, MAX_MESSAGES)
-        if enable_icons is not UNSET:
-            update["icons"] = list(ICONS) if enable_icons else None
-        if enable_selects is not UNSET:
-            update["selects"] = list(SELECTS) if enable_selects else None
+        update = _check_settings(title, messages_per_page, max_messages, enable_icons, enable_selects)
         change = self._hook_change(webhook_url)
 
         async def step(seen: Seen[BbsRecord]) -> Operations:
@@ -375,6 +359,24 @@ class Boards(Service[BbsRecord]):
 
     def _markers(self, id: str) -> tuple[SortedSetKey[str], Bound[ValueKey[Any]]]:
         return self.keys.bbs_posters(id), self.keys.bbs_post
+
+
+def _check_settings(
+    title: Any, messages_per_page: Any, max_messages: Any, enable_icons: Any, enable_selects: Any
+) -> dict[str, Any]:
+    """The settings that are not UNSET. Raises WidgetRefused."""
+    settings: dict[str, Any] = {}
+    if title is not UNSET:
+        settings["title"] = check_text("title", title, 1, TITLE_MAX)
+    if messages_per_page is not UNSET:
+        settings["messages_per_page"] = check_number("messagesPerPage", messages_per_page, 1, PAGE_MAX)
+    if max_messages is not UNSET:
+        settings["max_messages"] = check_number("max", max_messages, 1, MAX_MESSAGES)
+    if enable_icons is not UNSET:
+        settings["icons"] = list(ICONS) if enable_icons else None
+    if enable_selects is not UNSET:
+        settings["selects"] = list(SELECTS) if enable_selects else None
+    return settings
 
 
 def _message_data(message: BbsMessage) -> MessageData:

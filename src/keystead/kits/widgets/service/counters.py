@@ -16,12 +16,12 @@ from keystead.kits.widgets.models import CounterRecord
 from keystead.kits.widgets.service.checks import LARGEST, check_id, check_number
 from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import CounterData, Created, Owner, Visitor
-from keystead.kits.widgets.service.records import CACHE_MAX, Guards, Operations, ServiceContext, tries
+from keystead.kits.widgets.service.records import CACHE_MAX, Guards, ServiceContext, tries
 from keystead.kits.widgets.service.services import UNSET
 from keystead.kits.widgets.service.totals import TotalsService
 from keystead.schema import Bound, Done, Operation, Steps, procedure
 from keystead.schema.key import Key
-from keystead.schema.kinds import CounterKey, Seen, SetKey, ValueKey
+from keystead.schema.kinds import CounterKey, SetKey, ValueKey
 from keystead.schema.times import moment
 
 COUNTER_TYPES: Final = ("total", "today", "yesterday", "week", "month")
@@ -138,12 +138,7 @@ class Counters(TotalsService[CounterRecord]):
 
     async def set(self, owner: Owner, total: Any, *, visitor: Visitor) -> CounterData:
         """Set the total. The daily counts stay."""
-        number = check_number("total", total)
-
-        async def step(seen: Seen[CounterRecord]) -> Operations:
-            return [self.keys.counter_total(seen.value.id).set(number)]
-
-        return await self.get((await self._change(owner, visitor, step)).id)
+        return await self.update_settings(owner, visitor=visitor, total=total)
 
     async def update_settings(
         self, owner: Owner, *, visitor: Visitor, webhook_url: Any = UNSET, total: Any = UNSET
@@ -151,12 +146,7 @@ class Counters(TotalsService[CounterRecord]):
         """Change the given settings in one step."""
         number = None if total is UNSET else check_number("total", total)
         change = self._hook_change(webhook_url)
-
-        async def step(seen: Seen[CounterRecord]) -> Operations:
-            writes: list[Operation[Any]] = [self._write_record(change.apply_to(seen.value))]
-            return writes if number is None else [*writes, self.keys.counter_total(seen.value.id).set(number)]
-
-        data = await self.get((await self._change(owner, visitor, step)).id)
+        data = await self.get(await self._update(owner, visitor, number, change))
         return data.model_copy(update={"webhook_secret": change.secret})
 
     async def _upgrade_steps(self, record: CounterRecord) -> list[Operation[Any]]:

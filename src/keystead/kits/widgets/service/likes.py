@@ -9,7 +9,7 @@ from keystead.kits.widgets.models import Icon, LikeRecord
 from keystead.kits.widgets.service.checks import LARGEST, check_number
 from keystead.kits.widgets.service.days import Day, iso
 from keystead.kits.widgets.service.outcomes import Created, LikeData, Owner, Visitor
-from keystead.kits.widgets.service.records import Guards, Operations, tries
+from keystead.kits.widgets.service.records import Guards, tries
 from keystead.kits.widgets.service.refused import invalid
 from keystead.kits.widgets.service.services import UNSET
 from keystead.kits.widgets.service.totals import TotalsService
@@ -103,26 +103,16 @@ class Likes(TotalsService[LikeRecord]):
 
     async def set(self, owner: Owner, value: Any, *, visitor: Visitor) -> LikeData:
         """Set the total. Visitors who like the page today can still unlike it."""
-        number = check_number("value", value)
-
-        async def step(seen: Seen[LikeRecord]) -> Operations:
-            return [self.keys.like_total(seen.value.id).set(number)]
-
-        return await self.get((await self._change(owner, visitor, step)).id)
+        return await self.update_settings(owner, visitor=visitor, value=value)
 
     async def update_settings(
         self, owner: Owner, *, visitor: Visitor, webhook_url: Any = UNSET, icon: Any = UNSET, value: Any = UNSET
     ) -> LikeData:
         """Change the given settings in one step."""
         number = None if value is UNSET else check_number("value", value)
-        update = {} if icon is UNSET else {"icon": None if icon is None else _check_icon(icon)}
+        fields = {} if icon is UNSET else {"icon": None if icon is None else _check_icon(icon)}
         change = self._hook_change(webhook_url)
-
-        async def step(seen: Seen[LikeRecord]) -> Operations:
-            writes: list[Operation[Any]] = [self._write_record(change.apply_to(seen.value).model_copy(update=update))]
-            return writes if number is None else [*writes, self.keys.like_total(seen.value.id).set(number)]
-
-        data = await self.get((await self._change(owner, visitor, step)).id)
+        data = await self.get(await self._update(owner, visitor, number, change, **fields))
         return data.model_copy(update={"webhook_secret": change.secret})
 
     async def _upgrade_steps(self, record: LikeRecord) -> list[Operation[Any]]:

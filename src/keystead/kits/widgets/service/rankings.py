@@ -64,8 +64,7 @@ class Rankings(Service[RankingRecord]):
         id: Any = None,
     ) -> Created:
         """Create the ranking of a page, or return the existing one if the token is its owner's."""
-        most, order = check_number("max", max_entries, 1, MAX_ENTRIES), _check_order(sort_order)
-        meta = RankingMeta(title=_check_title(title), description=_check_description(description))
+        fields, meta = _check_settings(max_entries, sort_order), RankingMeta(**_check_meta(title, description))
         return await self._create(
             url,
             token,
@@ -73,8 +72,7 @@ class Rankings(Service[RankingRecord]):
             id=id,
             webhook_url=webhook_url,
             first=lambda new: [self.keys.ranking_meta(new).set(meta)],
-            max_entries=most,
-            sort_order=order,
+            **fields,
         )
 
     async def submit(
@@ -244,16 +242,7 @@ class Rankings(Service[RankingRecord]):
         webhook_url: Any = UNSET,
     ) -> RankingData:
         """Change the given settings in one step. A lower maximum removes the worst entries."""
-        meta_update: dict[str, Any] = {}
-        if title is not UNSET:
-            meta_update["title"] = _check_title(title)
-        if description is not UNSET:
-            meta_update["description"] = _check_description(description)
-        update: dict[str, Any] = {}
-        if max_entries is not UNSET:
-            update["max_entries"] = check_number("max", max_entries, 1, MAX_ENTRIES)
-        if sort_order is not UNSET:
-            update["sort_order"] = _check_order(sort_order)
+        meta_update, update = _check_meta(title, description), _check_settings(max_entries, sort_order)
         change = self._hook_change(webhook_url)
 
         async def step(seen: Seen[RankingRecord]) -> Operations:
@@ -456,19 +445,28 @@ def _member(name: str) -> RankingEntry:
     return RankingEntry(name, sha256(name.encode()).hexdigest()[:16])
 
 
-def _check_title(given: Any) -> str | None:
-    return None if given is None else check_text("title", given, 1, TITLE_MAX)
+def _check_meta(title: Any, description: Any) -> dict[str, Any]:
+    """The ones that are not UNSET. Raises WidgetRefused."""
+    meta: dict[str, Any] = {}
+    if title is not UNSET:
+        meta["title"] = None if title is None else check_text("title", title, 1, TITLE_MAX)
+    if description is not UNSET:
+        meta["description"] = (
+            None if description is None else check_text("description", description, 0, DESCRIPTION_MAX)
+        )
+    return meta
 
 
-def _check_description(given: Any) -> str | None:
-    return None if given is None else check_text("description", given, 0, DESCRIPTION_MAX)
-
-
-def _check_order(given: Any) -> SortOrder:
-    if given not in ORDERS:
-        raise invalid("sortOrder", "sortOrder must be desc (the highest score is the best) or asc (the lowest)")
-    order: SortOrder = given
-    return order
+def _check_settings(max_entries: Any, sort_order: Any) -> dict[str, Any]:
+    """The ones that are not UNSET. Raises WidgetRefused."""
+    settings: dict[str, Any] = {}
+    if max_entries is not UNSET:
+        settings["max_entries"] = check_number("max", max_entries, 1, MAX_ENTRIES)
+    if sort_order is not UNSET:
+        if sort_order not in ORDERS:
+            raise invalid("sortOrder", "sortOrder must be desc (the highest score is the best) or asc (the lowest)")
+        settings["sort_order"] = sort_order
+    return settings
 
 
 def _display_score(details: dict[str, RankingDetail], member: RankingEntry) -> str | None:

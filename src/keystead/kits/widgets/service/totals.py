@@ -11,13 +11,14 @@ from typing import Any, Final, TypeVar
 from keystead.errors import Unreadable
 from keystead.kits.widgets.models import WidgetRecord
 from keystead.kits.widgets.service.checks import check_id, check_page_url, check_token, is_id
-from keystead.kits.widgets.service.outcomes import BatchItem, Created, Visitor
+from keystead.kits.widgets.service.hooks import HookChange
+from keystead.kits.widgets.service.outcomes import BatchItem, Created, Owner, Visitor
 from keystead.kits.widgets.service.owner_token import OwnerToken
-from keystead.kits.widgets.service.records import LastUse, ServiceContext, read_last_use
+from keystead.kits.widgets.service.records import LastUse, Operations, ServiceContext, read_last_use
 from keystead.kits.widgets.service.refused import invalid
 from keystead.kits.widgets.service.services import Service
 from keystead.schema import Bound, Operation
-from keystead.schema.kinds import CounterKey, ValueKey
+from keystead.schema.kinds import CounterKey, Seen, ValueKey
 
 R = TypeVar("R", bound=WidgetRecord)
 
@@ -91,6 +92,20 @@ class TotalsService(Service[R]):
             matching = [id for id in ids if id.startswith(prefix) and is_id(id)]
             total += sum(await self._read_counters(self._totals, matching))
         return total
+
+    async def _update(
+        self, owner: Owner, visitor: Visitor, total: int | None, change: HookChange[R], **fields: Any
+    ) -> str:
+        """Change the total, the webhook and fields of the record in one step. Returns the id."""
+
+        async def step(seen: Seen[R]) -> Operations:
+            record = change.apply_to(seen.value).model_copy(update=fields)
+            return [
+                *([] if record == seen.value else [self._write_record(record)]),
+                *([] if total is None else [self._totals(record.id).set(total)]),
+            ]
+
+        return (await self._change(owner, visitor, step)).id
 
     def _upgrade_totals(self, id: str, total: int | None, last_use: datetime | None) -> list[Operation[Any]]:
         """Move what the first layout has in the record to keys of its own, unless they exist."""
