@@ -29,7 +29,7 @@ async def test_200_parallel_visits_by_50_visitors_count_50(widgets: Widgets) -> 
 
 @both
 async def test_200_parallel_toggles_leave_the_total_equal_to_the_number_of_likers(widgets: Widgets) -> None:
-    """Each of 40 visitors toggles five times at once, and likes it in the end; 10 more do so twice, and do not."""
+    """40 visitors toggle five times concurrently, and like it in the end; 10 more toggle twice, and do not."""
     id = (await widgets.likes.create(URL, TOKEN, visitor=ME)).id
     visits = [one for one in range(40) for _ in range(5)] + [one for one in range(40, 50) for _ in range(2)]
     told = await asyncio.gather(*(widgets.likes.toggle(id, somebody(one)) for one in visits))
@@ -58,7 +58,7 @@ async def test_the_total_is_never_negative_when_the_owner_sets_it_to_zero_among_
     await asyncio.gather(*taking_back[:10], *setting, *taking_back[10:], watched())
     assert lowest == 0
     assert (await widgets.likes.get(id)).total == 0
-    # Whoever likes it now is counted from there on.
+    # Later likes count from there.
     assert (await widgets.likes.toggle(id, somebody(1))).total == 1
     assert (await widgets.likes.toggle(id, somebody(1))).total == 0
 
@@ -66,7 +66,7 @@ async def test_the_total_is_never_negative_when_the_owner_sets_it_to_zero_among_
 @both
 @pytest.mark.parametrize("order", ["desc", "asc"])
 async def test_100_parallel_submits_keep_exactly_the_best_with_the_first_first(widgets: Widgets, order: str) -> None:
-    """Ten of each score, which are told in the order in which they came: the first of equals is before the others."""
+    """Ten of each score, listed in the order of submission: the earlier ranks higher."""
     created = await widgets.rankings.create(URL, TOKEN, visitor=ME, max_entries=25, sort_order=order)
     sent = [(f"name {one:02}", one // 10 * 7) for one in range(100)]
     await asyncio.gather(
@@ -137,7 +137,7 @@ async def test_two_services_on_two_connections_share_their_counts(store_url: str
         data = await one.boards.get(board)
         assert (data.total_messages, len({one.id for one in data.messages})) == (15, 15)
         assert {one.id for one in data.messages} <= {one.message_id for one in posted}
-        # What each of the two has posted stands in the order in which it did.
+        # The messages of each process are in the order of posting.
         for side in (0, 1):
             own = [int(one.message[3:]) for one in data.messages if int(one.message[3:]) % 2 == side]
             assert own == sorted(own, reverse=True)

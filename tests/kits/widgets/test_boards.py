@@ -1,4 +1,4 @@
-"""Boards: who may change which message, in what order they stand, and how many there are."""
+"""Boards: permissions, order and number of messages."""
 
 import asyncio
 from collections.abc import Sequence
@@ -135,7 +135,7 @@ async def test_edits_during_posts_change_the_right_message(store: Store) -> None
     assert not gone & set(said)
     old = [int(message.split()[1]) for message in said if not message.startswith("late")]
     assert old == sorted(old, reverse=True)
-    # Whoever was told that it was done finds it so, unless it was cut off since; nobody else is changed.
+    # Every acknowledged edit is there, unless the message was cut off since; no other message is changed.
     edited = {message for message in said if message.startswith("edited")}
     assert edited <= {message for message, answer in done.items() if answer == ""}
     assert data.total_messages <= 40
@@ -182,7 +182,7 @@ async def test_posting_has_a_cooldown_of_ten_seconds(widgets: Widgets, kept: Kep
             await widgets.boards.post(id, ME, "two")
         assert (reason.word, reason.more) == ("COOLDOWN", {"retry_after_s": wait_s})
     [mark] = [key for key in await kept.keys() if ":post:" in key]
-    await kept.ask("DEL", mark)  # as its time does
+    await kept.ask("DEL", mark)  # as its expiry does
     assert (await widgets.boards.post(id, ME, "two")).data.total_messages == 2
 
 
@@ -278,14 +278,14 @@ async def test_limit_sets_the_number_of_messages(widgets: Widgets) -> None:
 
 async def test_endless_contention_ends_with_try_again(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     class Busy(Relay):
-        """Somebody else posts before each step."""
+        """Another visitor posts before each step."""
 
         async def atomically(self, steps: Sequence[Step]) -> Outcome:
             await memory.run([("INCRBY", f"bbs:{id}:version", 1)])
             return await super().atomically(steps)
 
     id = await board(service_on(memory))
-    monkeypatch.setattr("keystead.schema.contention.random.random", lambda: 0.0)  # nobody waits
+    monkeypatch.setattr("keystead.schema.contention.random.random", lambda: 0.0)  # no waiting
     with Reason() as reason:
         await service_on(Busy(memory)).boards.post(id, ME, "hello")
     assert (reason.word, reason.more) == ("TRY_AGAIN", {"retry_after_s": 1})

@@ -109,7 +109,7 @@ async def deleted_and_created(widgets: Widgets) -> str:
 
 
 class Orders:
-    """Two programs, each as a process of its own, in many orders. `told`: what they said, and whether it is there."""
+    """Two programs in two processes, interleaved in many orders. `told`: their results, and if the widget exists."""
 
     def __init__(self, store: Store, there: bool, a: Program, b: Program) -> None:
         self._store, self._there = store, there
@@ -134,7 +134,7 @@ class Orders:
         return order
 
     async def each(self) -> set[tuple[str, str, bool]]:
-        """Every order in which the turn goes over from one to the other twice at most."""
+        """Every order with at most two switches between them."""
         assert await every_order(self.one, switches=2) > 5
         return self.told
 
@@ -188,7 +188,7 @@ async def test_a_late_delete_does_not_touch_a_widget_created_since(any_store: St
 
 
 async def test_a_widget_deleted_during_a_create_leaves_no_url_key(any_store: Store) -> None:
-    """The other one finds the widget, and it is deleted before they say so: they make a new one, all of it."""
+    """The other one finds the widget, which is then deleted: it creates a complete new one."""
     relay = Relay(any_store)
     await Kept(any_store).empty()
     await created(TOKEN)(service_on(relay))
@@ -202,7 +202,7 @@ async def test_a_widget_deleted_during_a_create_leaves_no_url_key(any_store: Sto
         for between in range(5):
             turns = [*turns_of("a", before), *turns_of("b", steps), *turns_of("a", between), *turns_of("b", 100)]
             await orders.one(turns)
-    # It was deleted before the other was told of it, or after that.
+    # It was deleted before or after the other one returned.
     assert orders.told == {("", "", True), ("", "", False)}
 
 

@@ -16,7 +16,7 @@ from tests.kits.widgets.opened import ME, TOKEN, URL, Kept, found_by_doctor, own
 
 pytestmark = pytest.mark.usefixtures("quick_hash")
 
-# Years that are still to come: a store has a clock of its own, and what is past there is gone.
+# Future years: a store has its own clock, and keys that end in the past expire immediately.
 SPRING, AUTUMN = "2040-03-25", "2040-10-28"
 DAYS = {
     # zone, a day, and how long it is
@@ -94,7 +94,7 @@ async def test_a_visitor_counts_once_until_midnight_and_again_after_it(
         (3, 1, 1, 3, False),
         (3, 1, 1, 3, True),
     ]
-    # A like is of its day, too: it is taken back on the same day, and given anew on the next.
+    # A like belongs to its day, too: it is taken back on the same day, and given again on the next.
     clock.stand_at(end - 1)
     assert (await widgets.likes.toggle(like, ME)).total == 1
     assert (await widgets.likes.get(like, ME)).user_liked is True
@@ -106,7 +106,7 @@ async def test_a_visitor_counts_once_until_midnight_and_again_after_it(
 
 @both
 async def test_a_marker_expires_at_midnight_but_not_within_a_minute(store: Store, kept: Kept) -> None:
-    """On a real store, whose clock is its own: a mark that was made in the last second of a day in a year to come."""
+    """On a real store, with its own clock: a marker from the last second of a day in a future year."""
     clock = Clock()
     tomorrow = datetime.now(UTC).date() + timedelta(days=2)
     midnight = ms_of(datetime.combine(tomorrow, datetime.min.time(), UTC))
@@ -122,7 +122,7 @@ async def test_a_marker_expires_at_midnight_but_not_within_a_minute(store: Store
 
 
 class Jumping(Clock):
-    """A clock that stands still, and goes on by a millisecond, once, after it was looked at so often."""
+    """A clock that stands still, and advances by one millisecond, once, after so many reads."""
 
     def __init__(self, stands_at: int) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class Jumping(Clock):
 
 @pytest.mark.parametrize("what", ["visit", "like"])
 async def test_midnight_during_a_request_loses_no_count(memory: Store, what: str) -> None:
-    """It counts on the one day or on the other, once, and what it says of itself agrees."""
+    """It counts once, on one day or the other, and the response agrees."""
     kept = Kept(memory)
     end = begins("Europe/Berlin", date.fromisoformat(AUTUMN) + timedelta(days=1))
     days = set()

@@ -1,4 +1,4 @@
-"""The guide of the kit says what the code does, and its examples run."""
+"""The guide matches the code, and its examples run."""
 
 import ast
 import inspect

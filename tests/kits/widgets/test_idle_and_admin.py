@@ -1,4 +1,4 @@
-"""The clean-up: what nobody has used for a year goes by itself, and whoever runs the server can delete anything."""
+"""The clean-up: unused widgets are deleted after a year, and an admin can delete any widget."""
 
 import asyncio
 import json
@@ -44,7 +44,7 @@ async def created(widgets: Widgets, name: str, url: str = URL) -> str:
     return str((await service_of(widgets, name).create(url, TOKEN, visitor=ME, **more)).id)
 
 
-# --- what nobody uses ---------------------------------------------------------------------------------------------
+# --- idle widgets -------------------------------------------------------------------------------------------------
 
 
 @everywhere
@@ -67,7 +67,7 @@ async def test_a_widget_unused_for_a_year_is_deleted_with_all_its_keys(store: St
     assert not [key for key in await kept.keys() if told.found_instances[0] in key and "yokoso" not in key]
     clock.move("366d")
     assert (await widgets.admin.delete_idle()).total_deleted == 4
-    # A welcome card is only looked at, which nobody notes: it stays until its owner deletes it.
+    # Views of a welcome card are not recorded: it stays until its owner deletes it.
     assert {key for key in await kept.keys() if "yokoso" not in key} == set()
     assert await kept.ask("ZCARD", "yokosos:index") == 2
 
@@ -167,7 +167,7 @@ async def test_an_unreadable_widget_does_not_stop_the_clean_up(store: Store, clo
     assert await kept.ask("GET", f"counter:{broken}") == b"{"
 
 
-# --- whoever runs the server --------------------------------------------------------------------------------------
+# --- admin --------------------------------------------------------------------------------------------------------
 
 
 @both

@@ -1,4 +1,4 @@
-"""Addresses of pages, the ids that they get, and what is let in as either."""
+"""Page URLs, the ids derived from them, and the validation of both."""
 
 import re
 from hashlib import sha256
@@ -89,7 +89,7 @@ async def test_pages_with_colliding_digests_get_different_ids(store: Store, monk
     for number, id in enumerate(ids):
         await used(widgets, "counter", id, number)
     assert [(await widgets.counters.get(id)).total for id in ids] == [0, 1, 2, 3, 4]
-    # The one that had the digits first goes; the others stay where they are, and it comes back where it was.
+    # The widget with the first candidate id is deleted: the others keep their ids, and it gets its old one again.
     await widgets.counters.delete(owner(pages[0]), visitor=ME)
     again = [(await widgets.counters.create(page, TOKEN, visitor=ME)).id for page in reversed(pages)]
     assert again == ids[::-1]
@@ -205,7 +205,7 @@ async def test_an_unknown_widget_is_not_found_and_nothing_is_stored(memory: Stor
 
 @both
 async def test_a_derived_id_of_another_page_is_refused(widgets: Widgets, kept: Kept) -> None:
-    """Whoever knows how ids are made could otherwise be there first, and be what that page shows."""
+    """Otherwise an attacker who derives the id could create it first, and the page would show their widget."""
     for name in SERVICES:
         service = service_of(widgets, name)
         for taken in (*candidate_ids(URL), "some-00000000", "a-b-c0ffee00"):

@@ -1,4 +1,4 @@
-"""A process that dies in the middle, on every kind of store: what it left is whole, gone, or put right by the next."""
+"""A process that dies in the middle, on every kind of store: the result is complete, absent, or repaired later."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -48,7 +48,7 @@ HOOK = "https://hooks.example.net/x"
 
 
 async def numbers(store: Store, name: str, id: str) -> int:
-    """What its visitors have left: visits, likes, scores or messages."""
+    """The data of its visitors: visits, likes, scores or messages."""
     data: Any = await service_of(service_on(store), name).get(id)
     match name:
         case "ranking":
@@ -88,7 +88,7 @@ async def test_the_next_create_completes_one_that_died_at_any_command(store: Sto
             # In one step: there is all of it or nothing.
             await what_there_is(store, name)
             assert await found_by_doctor(store) == []
-        # Whoever comes next, with whichever token, has all of it, unless the first one has it.
+        # The next create, with any token, gets a complete widget, unless the first one owns it.
         answer = await create(service_on(store), OTHER_TOKEN)
         mine = TOKEN if answer == "UNAUTHORIZED" else OTHER_TOKEN
         assert await create(service_on(store), mine) == ""
@@ -133,7 +133,7 @@ async def test_a_delete_that_died_at_any_command_is_finished_later(
         state = await refused(service_of(service_on(store), name).get(id))
         seen.add(state)
         if state == "":
-            assert await numbers(store, name, id) == whole  # nothing of it is gone
+            assert await numbers(store, name, id) == whole  # nothing is lost
         else:
             assert state == "NOT_FOUND"
             assert await refused(used(service_on(store), name, id)) == "NOT_FOUND"
@@ -153,14 +153,14 @@ async def test_a_delete_that_died_at_any_command_is_finished_later(
         elif repair == "clean-up" and state == "":
             await service_of(service_on(store), name).delete(owner(), visitor=ME)
         elif store.guarantees.atomic != "any keys":
-            await service_on(store).clean_up()  # the address, by which a delete looks, goes before the record
+            await service_on(store).clean_up()  # the URL key, which a delete needs, is deleted before the record
         assert await kept.keys() <= {"outbox:waiting"}
         assert await found_by_doctor(store) == []
     assert seen == {"", "NOT_FOUND"}
 
 
 async def test_the_clean_up_skips_unreadable_widgets(memory: Store) -> None:
-    """One record that is none keeps no other delete waiting."""
+    """An invalid record does not block other deletes."""
     kept, clock = Kept(memory), Clock()
     for page in "abc":
         id = (await service_on(memory, clock).counters.create(f"{URL}/{page}", TOKEN, visitor=ME)).id
@@ -211,7 +211,7 @@ async def test_the_kit_has_a_clean_up_job(memory: Store) -> None:
 
 @pytest.mark.parametrize("store_url", ["cluster"], indirect=True)
 async def test_all_services_work_on_a_cluster(store: Store, widgets: Widgets, kept: Kept) -> None:
-    """What belongs together lies in one slot, and 30 pages lie in many."""
+    """The keys of one widget share a slot; 30 pages use many slots."""
     for name in SERVICES:
         service = service_of(widgets, name)
         pages = [f"https://site{one}.example/" for one in range(10)]

@@ -1,4 +1,4 @@
-"""Limits: so many requests of one client in a minute, and no more, however many come at once."""
+"""Rate limits: at most so many requests of one client per minute, however many arrive at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -149,7 +149,7 @@ GUESSES: dict[str, tuple[str, Callable[[Widgets, str], Awaitable[Any]]]] = {
 
 @pytest.mark.parametrize("way", GUESSES)
 async def test_token_guesses_are_rate_limited(memory: Store, stands: Clock, way: str) -> None:
-    """And the right token is among those that come too late."""
+    """The correct token is among those beyond the limit."""
     name, guess = GUESSES[way]
     await service_on(memory, stands).counters.create(URL, TOKEN, visitor=ME, id="my-id")
     widgets = service_on(memory, stands, limits=LIMITS)

@@ -1,4 +1,4 @@
-"""Owners: whoever has the token, of which the store knows only a slow hash; and no other secret is in the store."""
+"""Owners: the store contains only a slow hash of the token, and no other secret."""
 
 import asyncio
 import re
@@ -29,7 +29,7 @@ HOOK = "https://discord.example/api/webhooks/1234/the-secret-part-of-it"
 
 @both
 async def test_no_secret_is_in_the_store(widgets: Widgets, kept: Kept) -> None:
-    """Neither the owner's token, nor an edit token, nor where events are told, nor what they are signed with."""
+    """Neither owner tokens, edit tokens, webhook URLs, nor signing secrets."""
     secrets = [TOKEN, HOOK, "the-secret-part-of-it", somebody(0).address, "a browser"]
     for name in SERVICES:
         service = service_of(widgets, name)
@@ -118,7 +118,7 @@ async def test_an_invalid_hash_matches_no_token(memory: Store) -> None:
 
 
 async def test_too_many_concurrent_tokens_get_try_again(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow hash takes its time: beyond what a process can do soon, it says so, and hangs nobody."""
+    """Slow hashes take time: a process that has too many to do refuses more, instead of hanging."""
     monkeypatch.setattr("keystead.parts.passwords._WAITING_MAX", 4)
     widgets = service_on(memory)
     await widgets.counters.create(URL, TOKEN, visitor=ME)

@@ -37,7 +37,7 @@ _others = itertools.count(20_000)
 
 
 async def sent(widgets: Widgets, id: str, *scores: tuple[str, int]) -> None:
-    """Scores that come one after the other, each from another visitor."""
+    """Submit scores one after the other, each from another visitor."""
     for name, score in scores:
         await widgets.rankings.submit(id, somebody(next(_others)), name, score)
 
@@ -78,7 +78,7 @@ async def test_an_entry_of_another_program_is_shown(widgets: Widgets, kept: Kept
 async def test_of_equal_scores_at_a_cut_the_earlier_stay(widgets: Widgets, order: str) -> None:
     id = await ranking(widgets, sort_order=order, max_entries=5)
     best, worst = (9, 1) if order == "desc" else (1, 9)
-    # By name they would stand otherwise: the store sorts equals by their bytes.
+    # The store would sort equal scores by name.
     await sent(widgets, id, ("m", worst), ("z", worst), ("a", worst), ("y", worst), ("b", worst))
     equals = [("m", worst), ("z", worst), ("a", worst), ("y", worst), ("b", worst)]
     for limit in (1, 2, 3, 4, 5):
@@ -93,7 +93,7 @@ async def test_of_equal_scores_at_a_cut_the_earlier_stay(widgets: Widgets, order
     assert names(data.entries) == [("good", best), ("z", best), equals[0]]
     data = await widgets.rankings.update(owner(), "new", best, visitor=ME)
     assert names(data.entries) == [("good", best), ("z", best), ("new", best)]
-    # One that would be cut off at once is not written.
+    # An entry that would be cut off immediately is not written.
     before = data
     assert await widgets.rankings.update(owner(), "bad", worst, visitor=ME) == before
 
@@ -131,7 +131,7 @@ async def test_a_score_below_a_full_ranking_is_not_stored(widgets: Widgets) -> N
     await sent(widgets, id, ("Ann", 10), ("Bob", 20))
     data = await widgets.rankings.submit(id, ME, "Cid", 5, "five")
     assert (data.rank, data.total_entries, names(data.entries)) == (None, 2, [("Bob", 20), ("Ann", 10)])
-    # Equal to the last: whoever came first stays.
+    # Equal to the last: the earlier one stays.
     assert (await widgets.rankings.submit(id, somebody(1), "Dan", 10)).rank is None
 
 
@@ -146,7 +146,7 @@ async def test_lowering_the_maximum_removes_the_worst_for_good(widgets: Widgets,
         assert (names(data.entries), data.total_entries, data.max_entries) == (best, 3, 3)
         data = await widgets.rankings.update_settings(owner(url), visitor=ME, max_entries=10)
         assert names(data.entries) == best
-        # Somebody who was cut off comes again without a text for the score: the old one is not shown.
+        # A removed name that returns without a display score does not show the old one.
         back = "n0" if order == "desc" else "n9"
         data = await widgets.rankings.submit(id, somebody(100), back, 5)
         assert [one.display_score for one in data.entries if one.name == back] == [None]
@@ -169,7 +169,7 @@ async def test_details_are_removed_with_their_entries(store: Store, widgets: Wid
     assert await found_by_doctor(store) == []
 
 
-# --- what an owner does -----------------------------------------------------------------------------------------
+# --- owner actions ----------------------------------------------------------------------------------------------
 
 
 @both
@@ -237,7 +237,7 @@ async def test_names_that_look_like_stored_members_are_distinct(widgets: Widgets
 @both
 @pytest.mark.parametrize("order", ["desc", "asc"])
 async def test_of_hundreds_of_equal_scores_the_earliest_stay(store: Store, widgets: Widgets, order: str) -> None:
-    """More than are asked for one by one, and in another order than their names."""
+    """More than are read one by one, and not in the order of their names."""
     id = await ranking(widgets, sort_order=order, max_entries=300)
     entries = [_member(f"n{(at * 37) % 300:03}") for at in range(300)]
     await widgets.keys.ranking_scores(id).put(dict.fromkeys(entries, 5))
@@ -313,7 +313,7 @@ async def test_a_score_that_is_not_stored_starts_no_cooldown(
         await widgets.rankings.submit(id, somebody(number), f"n{number}", score)
     weak = await widgets.rankings.submit(id, ME, "Ann", too_weak)
     assert (weak.improved, weak.rank, weak.total_entries) == (False, None, 2)
-    # So the next may come at once, and one that is good enough puts the worst out.
+    # So the next may follow immediately, and a good one replaces the worst.
     good = await widgets.rankings.submit(id, ME, "Ann", 15)
     assert (good.improved, good.rank, good.total_entries) == (True, 2, 2)
 

@@ -1,4 +1,4 @@
-"""What a visit costs: one round trip to a real Redis, with the limit, whether it counts or not."""
+"""Round trips: a visit takes one to a real Redis, including the rate limit, whether it counts or not."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ async def proxy(redis_server: Server) -> AsyncIterator[Counting]:
 
 
 async def test_a_visit_to_a_cached_counter_is_one_round_trip(proxy: Counting) -> None:
-    """Also where it is no new one, or beyond the limit, and whoever asks for the numbers."""
+    """Also for a repeated visit, beyond the limit, and for reading the counts."""
     async with connect(proxy.url) as store:
         widgets = service_on(store, Clock(), limits=LIMITS | {"write": 50})
         id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
@@ -54,7 +54,7 @@ async def test_a_visit_to_a_cached_counter_is_one_round_trip(proxy: Counting) ->
         proxy.forget()
         answers = await asyncio.gather(*(widgets.counters.increment(id, one) for one in crowd), return_exceptions=True)
         assert sum(isinstance(one, Exception) for one in answers) == 10
-        assert proxy.sent < 20  # those who come in one moment leave together
+        assert proxy.sent < 20  # concurrent requests are sent together
 
 
 async def test_a_visit_to_an_uncached_counter_is_two_round_trips(proxy: Counting) -> None:

@@ -1,4 +1,4 @@
-"""What the service writes: each row of the document, with its kind and its time to live, and nothing after a delete."""
+"""The stored keys: each key of the document with its type and TTL, and nothing after a delete."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -134,7 +134,7 @@ async def test_the_index_is_ordered_by_creation_time(widgets: Widgets, kept: Kep
 
 @both
 async def test_after_a_delete_a_scan_finds_nothing(widgets: Widgets, kept: Kept) -> None:
-    """The checklist of the document: mapping, record, what belongs to it, owner, index, marks; and the events."""
+    """The checklist of the document: URL key, record, its keys, owner, index, markers; and the events."""
     ids = set()
     for name in SERVICES:
         service = service_of(widgets, name)
@@ -156,7 +156,7 @@ async def test_after_a_delete_a_scan_finds_nothing(widgets: Widgets, kept: Kept)
 @both
 @each_service
 async def test_a_delete_leaves_other_widgets_alone(widgets: Widgets, kept: Kept, name: str) -> None:
-    """Another page, another service of the same page, and an id that begins with the one that goes."""
+    """Another page, another service of the same page, and an id with the deleted one as its prefix."""
     for other in SERVICES:
         if other != name:
             id = (await service_of(widgets, other).create(URL, TOKEN, visitor=ME)).id
@@ -191,7 +191,7 @@ async def test_a_recreated_widget_starts_at_zero(widgets: Widgets, kept: Kept, n
         "bbs": {"messages": [], "total_messages": 0, "last_message": None},
     }
     assert empty[name].items() <= dict(fresh).items()
-    # The same visitors come again at once: no mark of theirs is left.
+    # The same visitors come again immediately: no marker of theirs is left.
     await used(widgets, name, id, 3)
     now = await service.get(id)
     match name:
@@ -231,7 +231,7 @@ async def test_deleting_a_counter_deletes_days_of_another_time_zone(store: Store
 
 @both
 async def test_totals_are_stored_once(widgets: Widgets, kept: Kept) -> None:
-    """So they cannot disagree: a record says nothing that its visitors change."""
+    """So they cannot disagree: a record contains nothing that visitors change."""
     for name in SERVICES:
         id = (await service_of(widgets, name).create(URL, TOKEN, visitor=ME)).id
         before = await kept.ask("GET", f"{name}:{id}")

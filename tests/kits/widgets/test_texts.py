@@ -1,4 +1,4 @@
-"""Texts: what people write is kept as they wrote it, or refused with a sentence, and nothing of it is stored."""
+"""Texts: user text is stored unchanged, or refused with a message and not stored."""
 
 import unicodedata
 from typing import Any
@@ -45,7 +45,7 @@ REFUSED = [
     "a\x85b",
     "a\nb",
     "a\u2028b",
-    "a\u202eb",  # what follows would be shown from the right
+    "a\u202eb",  # the rest would be shown right to left
     "a\u2066b",
     "a\ufeffb",
     "\ud83d",  # half a pair
@@ -136,7 +136,7 @@ async def test_an_invalid_message_is_refused(memory: Store, said: Any) -> None:
 
 @both
 async def test_names_are_normalized(widgets: Widgets) -> None:
-    """With an accent of its own, and with one that is added to the letter."""
+    """Composed and decomposed accents."""
     id = (await widgets.rankings.create(URL, TOKEN, visitor=ME)).id
     composed, apart = "Zoë", unicodedata.normalize("NFD", "Zoë")
     assert composed != apart
@@ -164,7 +164,7 @@ def test_accepted_names_are_one_line_of_text(said: str) -> None:
 
 
 async def lets_through(store: Store, said: str, **settings: Any) -> bool:
-    """Whether a name, an author and a message that say this are let through; all or none of them are."""
+    """Whether this is accepted as a name, an author and a message: in all of them or in none."""
     await Kept(store).empty()
     widgets = service_on(store, **settings)
     board = (await widgets.boards.create(URL, TOKEN, visitor=ME)).id

@@ -1,4 +1,4 @@
-"""The six themes: what was handed down about them, that they can be read, and that components get the same data."""
+"""The six themes: original colours, contrast, and the same data for components."""
 
 import json
 import re

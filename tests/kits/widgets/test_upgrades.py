@@ -61,7 +61,7 @@ def message(number: int, **more: Any) -> str:
 
 
 async def as_documented(kept: Kept, name: str, **more: Any) -> None:
-    """The rows of a widget as the document shows them; of the index it says only that it is there."""
+    """The keys of a widget as the document shows them; it does not define the index entry."""
     record = {"service": name, "id": ID, "url": URL, "created": CREATED, **OF_DOCUMENT[name], "owner": HASH, **more}
     await kept.ask("SET", f"url:{name}:{quote(URL, safe='')}", ID)
     await kept.ask("SET", f"{name}:{ID}", json.dumps(record))
@@ -125,7 +125,7 @@ async def test_an_original_token_works_and_is_rehashed(widgets: Widgets, kept: K
     elif written == "inside":
         await kept.ask("DEL", key)
     assert await refused(service.get_as_owner(owner(token=OTHER_TOKEN), visitor=ME)) == "UNAUTHORIZED"
-    assert HASH in str(await kept.held(key))  # a wrong one changes nothing
+    assert HASH in str(await kept.held(key))  # a wrong token changes nothing
     for _ in range(2):
         assert (await service.get_as_owner(owner(), visitor=ME)).id == ID
         assert (await kept.held(key)).startswith(b"scrypt.")
@@ -156,7 +156,7 @@ async def test_of_50_concurrent_requests_one_upgrades(store: Store, kept: Kept, 
     await as_documented(kept, name)
     processes = [service_on(store) for _ in range(5)]
     await asyncio.gather(*(service_of(processes[one % 5], name).get(ID) for one in range(25)))
-    await as_documented(kept, name)  # and once more, with those who write
+    await as_documented(kept, name)  # and again, with writers
     visits = [used(processes[one % 5], name, ID) for one in range(5)]
     await asyncio.gather(*visits, *(service_of(one, name).get(ID) for one in processes), return_exceptions=True)
     assert (await record_of(kept, name))["layout"] == LAYOUT
@@ -254,7 +254,7 @@ async def test_a_widget_deleted_during_its_upgrade_stays_deleted(store: Store, k
 async def test_the_upgrade_job_finds_widgets_without_an_index_entry(store: Store, widgets: Widgets, kept: Kept) -> None:
     for name in SERVICES:
         await as_documented(kept, name)
-    await kept.ask("ZADD", f"ranking:{ID}:scores", 7, "Dan")  # a name alone, which is no member of ours
+    await kept.ask("ZADD", f"ranking:{ID}:scores", 7, "Dan")  # a name alone, not in our format
     await kept.ask("SET", "counter:broken", "{")
     await widgets.likes.create(f"{URL}/new", TOKEN, visitor=ME)
     [job] = [job for job in widgets.jobs if job.name == "widgets.upgrade"]

@@ -1,4 +1,4 @@
-"""Webhooks: what happens to a widget is told to an address of its owner: in order, signed, and to no private one."""
+"""Webhooks: events are delivered in order, signed, and never to private addresses."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ HOOK = "https://hooks.example.net/services/x"
 
 
 class Receiver:
-    """A real HTTP server that takes what it is told, with the status that a test wants."""
+    """A real HTTP server that records requests, and answers with the status that a test sets."""
 
     def __init__(self) -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []
@@ -84,7 +84,7 @@ async def receiving() -> AsyncIterator[Receiver]:
 
 
 async def queued(store: Store, name: str, id: str) -> list[dict[str, Any]]:
-    """What waits to be told."""
+    """The queued events."""
     held = await Kept(store).ask("LRANGE", f"outbox:queue:{name}:{id}", 0, -1)
     return [json.loads(one)["payload"] for one in held]
 
@@ -121,7 +121,7 @@ async def test_the_data_of_each_event(memory: Store) -> None:
         ids[name] = (await service_of(widgets, name).create(URL, TOKEN, visitor=ME, webhook_url=HOOK)).id
     await widgets.counters.set(owner(), 41, visitor=ME)
     await widgets.counters.increment(ids["counter"], ME)
-    await widgets.counters.increment(ids["counter"], ME)  # known already: nothing happens, so nothing is told
+    await widgets.counters.increment(ids["counter"], ME)  # already counted: no event
     for _ in range(2):
         await widgets.likes.toggle(ids["like"], ME)
     await widgets.rankings.submit(ids["ranking"], ME, "Ann <b>&", 12, "12 s")
@@ -317,7 +317,7 @@ async def test_each_webhook_has_its_own_secret_shown_once(memory: Store) -> None
 
 
 async def test_queued_events_never_reach_the_next_owner_of_a_page(memory: Store, receiver: Receiver) -> None:
-    """Deleted by the command line, which knows nothing of what waits."""
+    """Deleted by the command line, which does not know the outbox."""
     first = service_on(memory, private_webhooks=True)
     id = (await first.boards.create(URL, TOKEN, visitor=ME, webhook_url=receiver.url)).id
     await first.boards.post(id, ME, "for the first owner alone")

@@ -1,4 +1,4 @@
-"""Welcome cards: what they say, who may change it, and what is let in."""
+"""Welcome cards: content, permissions and validation."""
 
 import asyncio
 from typing import Any
@@ -47,7 +47,7 @@ async def test_the_life_of_a_welcome_card(store: Store, widgets: Widgets, kept: 
     assert (await widgets.welcomes.update(owner(), visitor=ME, name=None, avatar="")).message == "Two\nlines"
     assert (await widgets.welcomes.get(id)).avatar is None
     assert await widgets.welcomes.create(URL, TOKEN, visitor=ME, message="Other") == await _created(widgets)
-    assert (await widgets.welcomes.get(id)).message == "Two\nlines"  # who comes again with the token changes nothing
+    assert (await widgets.welcomes.get(id)).message == "Two\nlines"  # creating it again changes nothing
     assert await found_by_doctor(store) == []
     await widgets.welcomes.delete(owner(), visitor=ME)
     assert await kept.keys() == set()

@@ -1,4 +1,4 @@
-"""JSON, text and pictures: what is shown, who may keep it for how long, and what an `<img>` shows that is wrong."""
+"""JSON, text and pictures: content, caching, and errors in an `<img>`."""
 
 from __future__ import annotations
 

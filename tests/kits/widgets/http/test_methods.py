@@ -1,4 +1,4 @@
-"""GET, HEAD and POST: what each may write, and what a browser that fetches ahead may not."""
+"""GET, HEAD and POST: what each may write, and that a prefetch may not."""
 
 from __future__ import annotations
 

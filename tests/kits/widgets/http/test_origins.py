@@ -128,7 +128,7 @@ async def test_only_listed_origins_may_use_the_widgets() -> None:
 @pytest.mark.parametrize("origins", [[PAGE], []], ids=["some", "none"])
 @pytest.mark.parametrize("headers", FROM_OTHERS, ids=str)
 async def test_an_unlisted_origin_cannot_write_without_a_preflight(origins: list[str], headers: dict[str, str]) -> None:
-    """A picture, a form or a link is sent by a browser at once; that its page may not read the answer is too late."""
+    """Browsers send pictures, forms and links without a preflight; hiding the response would be too late."""
     async with running("memory://", origins=origins) as site:
         visitor = site.visitor()
         for path, (action, fields) in WRITES.items():

@@ -1,4 +1,4 @@
-"""The scripts of the elements and the page that makes widgets, as they are served."""
+"""The scripts of the elements and the page that creates widgets, as served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not let in over HTTP: the documented error, which names the parameter, and nothing stored."""
+"""Invalid requests: the documented error, which names the parameter, and nothing stored."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def test_a_misspelt_option_creates_no_widget(site: Running, visitor: Visit
 
 
 async def widgets_in(site: Running) -> list[str]:
-    """The keys of widgets, and none of what the server keeps of itself."""
+    """The keys of widgets, without those of the server."""
     return [key for key in await site.keys() if key.startswith(("url:", "counter", "like", "ranking", "bbs"))]
 
 

@@ -1,4 +1,4 @@
-"""What the running system has besides: the clean-up for whoever runs it, welcome cards, and a limit of messages."""
+"""Admin clean-up, welcome cards, and the limit of messages."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ async def test_an_invalid_welcome_card_is_refused(visitor: Visitor) -> None:
         assert refused(await visitor.post(YOKOSO, "create", url=URL, token=TOKEN, **wrong)) == BAD
 
 
-# --- as many messages as asked --------------------------------------------------------------------------------------
+# --- limit of messages ----------------------------------------------------------------------------------------------
 
 
 async def test_limit_sets_the_number_of_messages_of_a_board(site: Running, visitor: Visitor) -> None:

@@ -1,4 +1,4 @@
-"""Tokens: where they may come from, and where they never turn up."""
+"""Tokens: where they are accepted, and where they never appear."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_reads_with_a_forwarded_bearer_token_are_no_guesses() -> None:
 
 @pytest.mark.parametrize("spaces", [b" ", b"\t", b"\xc2\xa0", b" \xc2\xa0"], ids=["space", "tab", "hard", "both"])
 async def test_a_long_header_is_parsed_in_linear_time(visitor: Visitor, spaces: bytes) -> None:
-    """60 KB, which is as much as a server takes. What looks at each place again and again needs minutes for it."""
+    """60 KB, as much as a server accepts. Quadratic parsing would take minutes."""
     id = await visitor.create(VISIT)
     blank = (spaces * 60_000)[:60_000] + b"\xc2\xa0"
     began = time.thread_time()

@@ -1,4 +1,4 @@
-"""The store is away: every path says so, quickly, where a page of another site can read it."""
+"""Store outage: every path reports it quickly, readable for pages of other sites."""
 
 from __future__ import annotations
 

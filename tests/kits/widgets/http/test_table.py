@@ -1,4 +1,4 @@
-"""The table of actions fits the services that it calls, and the API page tells all of it."""
+"""The table of actions matches the services, and the API page documents it."""
 
 from __future__ import annotations
 
