@@ -10,7 +10,12 @@ import pytest
 
 from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Call, Endpoint
 from keystead.kits.widgets.routes.requests import names_of
-from keystead.kits.widgets.service import Admin, Boards, Counters, Likes, Rankings, Welcomes
+from keystead.kits.widgets.service.admin import Admin
+from keystead.kits.widgets.service.boards import Boards
+from keystead.kits.widgets.service.counters import Counters
+from keystead.kits.widgets.service.likes import Likes
+from keystead.kits.widgets.service.rankings import Rankings
+from keystead.kits.widgets.service.welcomes import Welcomes
 from tests.kits.widgets.http.visiting import Running
 
 CLASSES: dict[str, type[Any]] = {

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from keystead.kits.camel_model import CamelModel
 from keystead.kits.widgets.routes.actions import ADMIN, BOARDS, LIKES, RANKINGS, VISIT, WELCOMES, Endpoint
 from keystead.kits.widgets.routes.requests import names_of, schema_of
-from keystead.kits.widgets.service import (
+from keystead.kits.widgets.service.outcomes import (
     BoardData,
     Cleaned,
     CounterData,

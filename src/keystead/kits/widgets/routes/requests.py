@@ -23,8 +23,9 @@ from pydantic_core import CoreSchema, core_schema
 from keystead.kits.camel_model import CamelBody
 from keystead.kits.widgets.models import Icon, ServiceName, SortOrder, WelcomeMode
 from keystead.kits.widgets.pictures import DEFAULT_THEME
-from keystead.kits.widgets.service import COUNTER_TYPES, BatchItem, boards, rankings, welcomes
+from keystead.kits.widgets.service import BatchItem, boards, rankings, welcomes
 from keystead.kits.widgets.service.checks import ID_MAX, LARGEST, TOKEN_MAX, TOKEN_MIN
+from keystead.kits.widgets.service.counters import COUNTER_TYPES
 from keystead.kits.widgets.themes import BADGE, THEMES
 
 Format: TypeAlias = Literal["json", "text", "image"]
