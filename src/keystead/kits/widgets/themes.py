@@ -218,10 +218,9 @@ class UnknownTheme(ValueError):
 
 def theme_named(name: str) -> Theme:
     """Raises UnknownTheme."""
-    try:
-        return THEMES[name]
-    except KeyError:
-        raise UnknownTheme(name) from None
+    if name not in THEMES:
+        raise UnknownTheme(name)
+    return THEMES[name]
 
 
 # The lucky cat of a welcome card.

@@ -109,10 +109,6 @@ async def _show_gallery(request: Request) -> Response:
     )
 
 
-def _list_shared(settings: WidgetSettings) -> dict[str, tuple[str, ...]]:
-    return dict.fromkeys((_COMPONENTS, *(endpoint.path for endpoint in ENDPOINTS)), settings.origins)
-
-
 KIT: Final = Kit(
     name="widgets",
     doc="Counters, like buttons, rankings, boards and welcome cards for any page, as elements, pictures and text.",
@@ -129,6 +125,6 @@ KIT: Final = Kit(
             "For a README. This counter does not exist, so it shows 0.",
         ),
     ),
-    shared=_list_shared,
+    shared=lambda settings: dict.fromkeys((_COMPONENTS, *(one.path for one in ENDPOINTS)), settings.origins),
     jobs=lambda widgets: widgets.jobs,
 )
