@@ -157,7 +157,7 @@ _PHRASES: Final[Mapping[str, tuple[str, str]]] = {
         "선택했습니다. 키보드로 복사하세요",
     ),
     "Owner settings": ("所有者メニュー", "소유자 메뉴"),
-    "Actions that need your token:": (
+    "These actions need your token. Widget:": (
         "トークンを持つあなただけができること：",
         "토큰을 가진 나만 할 수 있는 일:",
     ),
