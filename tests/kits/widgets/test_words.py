@@ -7,7 +7,8 @@ import keystead
 from keystead.kits.widgets.words import _PHRASES, phrases, translate
 
 ROOT = Path(keystead.__file__).parent
-SOURCES = (ROOT / "kits/widgets/pages/gallery.html", ROOT / "kits/widgets/assets/widgets-gallery.js")
+KIT = ROOT / "kits/widgets"
+SOURCES = (KIT / "pages/gallery.html", KIT / "assets/widgets-gallery.js", KIT / "assets/widgets-kinds.js")
 PHRASE = re.compile(r'\bt\("((?:[^"\\]|\\.)*)"')
 
 
