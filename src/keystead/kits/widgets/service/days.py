@@ -36,7 +36,7 @@ class Calendar:
     def __init__(self, zone: str) -> None:
         self._zone = ZoneInfo(zone)
         self._end = EndOfDay(zone)
-        self._today: tuple[int, Day] = (0, Day(dt.date.min, 0))  # cached: the first time it was asked for, and the day
+        self._today: tuple[int, Day] = (0, Day(dt.date.min, 0))  # cached, with the first time it was read
 
     def day(self, now_ms: int) -> Day:
         since_ms, today = self._today

@@ -116,7 +116,7 @@ class Hooks:
 def _write_sentences(payload: Mapping[str, Any]) -> dict[str, Any]:
     """The event as a one-line sentence, in the fields that Discord and Slack read.
 
-    Text of visitors mentions nobody, and is shown without headings and links.
+    Visitor text cannot mention anyone, and is shown without headings or links.
     """
     texts = defaultdict(str, {name: " ".join(str(value).split()) for name, value in payload["data"].items()})
     url, sentence = payload["url"][:_URL_MAX], _SENTENCES[payload["event"]].format_map(texts)[:_SENTENCE_MAX]

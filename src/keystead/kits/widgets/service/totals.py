@@ -108,7 +108,7 @@ class TotalsService(Service[R]):
         return (await self._change(owner, visitor, step)).id
 
     def _upgrade_totals(self, id: str, total: int | None, last_use: datetime | None) -> list[Operation[Any]]:
-        """Move what the first layout has in the record to keys of its own, unless they exist."""
+        """The writes that move these fields of an old record to their own keys, unless those exist."""
         return [
             *([] if total is None else [self._totals(id).start_at(total)]),
             *([] if last_use is None else [self._last_uses(id).add(last_use)]),
