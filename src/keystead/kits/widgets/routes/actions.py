@@ -209,8 +209,8 @@ RANKINGS: Final = Endpoint(
     {
         "create": _create("ranking", _RANKING_SETTINGS),
         "submit": _action(
-            "Submit a score, once every 60 seconds. It must beat the previous score of the name. Without a name, the "
-            "visitor gets a nickname.",
+            "Submit a score, once every 60 seconds. A score that does not beat the previous one of its name changes "
+            "nothing. Without a name, the visitor gets a nickname.",
             "submit",
             "id score",
             "name display_score",
