@@ -97,7 +97,7 @@ async def test_a_browser_gets_a_page_for_an_error_and_a_program_gets_json(site: 
     path = "/api/auth/discord/callback?code=x&state=y"
     page = await browser.get(path, **HTML)
     assert page.headers["content-type"].startswith("text/html")
-    assert "This sign-in is over" in page.text
+    assert "This sign-in has expired" in page.text
     assert (await browser.get(path, accept="application/problem+json")).json()["code"] == "STATE_INVALID"
 
 

@@ -75,7 +75,7 @@ async def test_a_wrong_code_is_the_end_of_the_sign_in(stored_site: Running) -> N
     )[-2:]
     said = await answer(helper, confirm=wrong["confirm"], code=wrong["code"])
     assert said.status_code == 403
-    assert "That is not the code that your app shows." in said.text
+    assert "That is not the code in your app." in said.text
     # There is no second try.
     assert (await answer(helper, confirm=right["confirm"], code=right["code"])).status_code == 400
     assert [key for key in await stored_site.keys() if key.startswith("sess:")] == []

@@ -230,11 +230,11 @@ async def test_both_kits_exchange_at_one_address_each_its_own_session(urls: dict
 async def test_a_token_for_the_session_of_somebody_else_does_not_count(urls: dict[str, str], wrong: str) -> None:
     async with serving([LOGIN, NOTES], store=urls["default"]) as server:
         login = server.app.state.kits["login"]
-        named = login.tokens.named((await exchanged(await server.sign_in("42")))["accessToken"])
-        other = login.tokens.named((await exchanged(await server.sign_in("43")))["accessToken"])
-        fields = {"sub": named.user, "sid": named.session, "chain": named.chain}
+        owner = login.tokens.verify((await exchanged(await server.sign_in("42")))["accessToken"])
+        other = login.tokens.verify((await exchanged(await server.sign_in("43")))["accessToken"])
+        fields = {"sub": owner.user, "sid": owner.session, "chain": owner.chain}
         fields[wrong] = {"sub": other.user, "sid": other.session, "chain": other.chain}[wrong]
         forged = login.tokens._access.issue(fields.pop("sub"), **fields).token
         assert not await knows(server, {"accessToken": forged})
-        for odd in ({}, {"sid": 1, "chain": named.chain}, {"sid": "*", "chain": "?"}, {"sid": named.session}):
+        for odd in ({}, {"sid": 1, "chain": owner.chain}, {"sid": "*", "chain": "?"}, {"sid": owner.session}):
             assert not await knows(server, {"accessToken": login.tokens._access.issue("42", **odd).token})
