@@ -75,7 +75,7 @@ def test_the_lifetimes_are_those_of_the_document_and_what_it_lacks_lives_no_long
         "links_of_user": "15 days after the last use; touched at most once in 1 hour",
         "claim": "until `until`, at most 2 minutes",
         "past": "until `forget_at`, at most 44 days",
-        "files": "never ends: there is one, as long as there is the store",
+        "files": "never ends: there is one per store",
         "stored": "30 days after the last use; touched at most once in 1 day",
         "requests": "1 minute 10 seconds",
         "audit": "90 days after the last use; touched at most once in 1 hour",

@@ -14,7 +14,6 @@ import pytest
 from keystead import Store, connect
 from keystead.kits.sharing import EdgeMeta, Wanted
 from keystead.kits.sharing.models import Retry
-from keystead.kits.sharing.service import told
 from keystead.parts.blobs import BlobUnavailable
 from keystead.parts.schedule import Run
 from keystead.stores import Command, Reply
@@ -108,7 +107,7 @@ async def test_two_at_once_count_each_upload_once(store: Store, folder: Path, cl
     for _ in range(20):
         await one.upload(body_of(b"x"), None, Wanted(), who="", where="")
     clock.move("8d")
-    runs = [told(counts) for counts in await asyncio.gather(*(service.clean_up.run() for service in (one, other)))]
+    runs = [counts.as_dict() for counts in await asyncio.gather(*(service.clean_up.run() for service in (one, other)))]
     assert sum(int(run["deleted"]) for run in runs) == 20
     for run in runs:
         assert run["scanned"] == run["deleted"]

@@ -124,11 +124,11 @@ def test_each_reason_of_the_service_has_a_status_and_each_status_a_reason() -> N
 
 def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
     assert f"guessed {link_access._PASSWORD_TRIES} times" in GUIDE
-    assert f"and {link_access._PASSWORD_TRIES_OF_ALL} times by all" in GUIDE
-    assert f"takes {uploads._AT_ONCE} uploads at once, {uploads._OF_ONE} of one client" in GUIDE
+    assert f"and {link_access._PASSWORD_TRIES_TOTAL} times by all" in GUIDE
+    assert f"takes {uploads._MAX_UPLOADS} concurrent uploads, {uploads._MAX_PER_CLIENT} per client" in GUIDE
     assert f"hashes {passwords._WAITING_MAX} passwords at once" in GUIDE
     assert f"silent for {uploads._STALLED_S} seconds" in GUIDE
-    assert f"renewed it every {uploads._RENEWED_EVERY_MS // 1000} seconds" in GUIDE
+    assert f"renewed it every {uploads._RENEW_EVERY_MS // 1000} seconds" in GUIDE
     assert ("not renewed for three minutes" in GUIDE, uploads.LEASE_MS) == (True, 180_000)
     assert f"{tickets._LOST_MAX_BYTES // 2**20} MiB are sent again" in GUIDE
     assert f"name of 1 to {link_issuing.RECEIVER_MAX} characters" in GUIDE

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystead.kits.sharing import SharingRefused
-from keystead.kits.sharing.service.names import checked_url, display_name, file_name
+from keystead.kits.sharing.service.names import check_url, display_name, file_name
 from tests.kits.sharing.visiting import CONTENT, URL, Running, Visitor, ok, refused, running
 
 ALLOWED = "allowed.example"
@@ -96,7 +96,7 @@ HOSTILE_URLS = [
 @pytest.mark.parametrize("url", HOSTILE_URLS, ids=ascii)
 def test_a_url_that_leads_elsewhere_is_refused(url: str) -> None:
     with pytest.raises(SharingRefused) as refusal:
-        checked_url(url, [ALLOWED])
+        check_url(url, [ALLOWED])
     assert refusal.value.reason == "HOST_NOT_ALLOWED"
 
 
@@ -144,7 +144,7 @@ async def test_the_hosts_of_vercel_are_allowed_and_those_that_only_end_like_them
     ],
 )
 def test_a_url_that_is_allowed_is_kept_as_it_was_written_and_asks_for_a_download(url: str, kept: str) -> None:
-    assert checked_url(url, [ALLOWED]) == kept
+    assert check_url(url, [ALLOWED]) == kept
 
 
 @given(
@@ -153,10 +153,10 @@ def test_a_url_that_is_allowed_is_kept_as_it_was_written_and_asks_for_a_download
 )
 def test_what_was_taken_once_is_taken_again_when_the_link_is_used(rest: str) -> None:
     try:
-        kept = checked_url(f"https://allowed.example/{rest}", [ALLOWED])
+        kept = check_url(f"https://allowed.example/{rest}", [ALLOWED])
     except SharingRefused:
         return
-    assert checked_url(kept, [ALLOWED]) == kept
+    assert check_url(kept, [ALLOWED]) == kept
 
 
 # --- names -----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from keystead.kits.visit import Ok
 
 
 async def end_link(visit: Visiting, body: DeleteBody | None = None, t: TokenQuery = None) -> Response:
-    """By the link itself, or by its id and the owner's key."""
+    """Ends a link, named by its token, or by its id and owner key."""
     body = body or DeleteBody()
     await visit.count("delete")
     visit.refuse_cross_site()
@@ -33,7 +33,7 @@ async def end_link(visit: Visiting, body: DeleteBody | None = None, t: TokenQuer
 
 
 async def list_links(visit: Visiting) -> Response:
-    """The links that you have made while you were signed in, those that expire last first."""
+    """The links that you created while signed in, latest expiry first."""
     await visit.count("resolve")
     user = await visit.user()
     if user is None:
@@ -60,7 +60,7 @@ async def list_links(visit: Visiting) -> Response:
 
 
 async def extend_link(visit: Visiting, body: ExtendBody) -> Response:
-    """Let a link live longer: by the owner's key, or as whoever is signed in and has made it."""
+    """Extends a link, with its owner key or as the signed-in user who created it."""
     await visit.count("token")
     visit.refuse_cross_site()
     owner_key = reveal(body.owner_key)
