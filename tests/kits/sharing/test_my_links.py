@@ -223,11 +223,11 @@ async def test_the_page_lists_extends_and_ends(folder: Path) -> None:
         assert (answer.status_code, answer.headers["location"]) == (303, "/share/links")
         assert ok(await ada.get("/api/receive/links"))["links"][0]["exp"] == server.clock() + DAY_MS
         answer = await ada.post("/share/links", data=form | {"ms": "1000"}, headers=OWN | HTML)
-        assert (answer.status_code, "lives longer than that already" in answer.text) == (400, True)
+        assert (answer.status_code, "already lasts longer than that" in answer.text) == (400, True)
         form = {"what": "end", "id": made["id"]}
         assert (await ada.post("/share/links", data=form, headers=OWN | HTML)).status_code == 303
         answer = await ada.post("/share/links", data=form, headers=OWN | HTML)
-        assert (answer.status_code, "no such link of yours" in answer.text) == (403, True)
+        assert (answer.status_code, "no longer have this link" in answer.text) == (403, True)
         assert "You have no links." in answer.text
         page = (await nobody.get("/share/links", headers=HTML)).text
         assert 'href="/login?returnTo=%2Fshare%2Flinks"' in page
