@@ -27,14 +27,14 @@ function show(step) {
   if (step !== "choose") by(`${step}-title`).focus();
 }
 
-function tell(id, sentence) {
+function showText(id, sentence) {
   const place = by(id);
   place.hidden = !sentence;
   place.textContent = sentence ?? "";
 }
 
-function complain(id, field, sentence) {
-  tell(id, sentence);
+function showProblem(id, field, sentence) {
+  showText(id, sentence);
   field?.setAttribute("aria-invalid", String(Boolean(sentence)));
   if (sentence) (field ?? by(id)).focus();
 }
@@ -46,11 +46,11 @@ function choose(file) {
   by("file-name").textContent = file ? file.name : say("chooseFile");
   by("file-hint").textContent = file ? say("chosen", { size: sizeInWords(file.size) }) : say("orDrop");
   by("drop").classList.toggle("full", Boolean(file));
-  tell("file-problem", file ? whyNot(file) : null);
-  by("file").setAttribute("aria-invalid", String(Boolean(file && whyNot(file))));
+  showText("file-problem", file ? fileProblem(file) : null);
+  by("file").setAttribute("aria-invalid", String(Boolean(file && fileProblem(file))));
 }
 
-function whyNot(file) {
+function fileProblem(file) {
   if (file.size === 0) return say("emptyFile");
   if (file.size > maxBytes) return say("largeFile", { size: sizeInWords(file.size), most: sizeInWords(maxBytes) });
   return null;
@@ -80,7 +80,7 @@ by("drop").addEventListener("drop", (event) => {
   if (!files.length) return;
   const isFolder = items[0]?.webkitGetAsEntry?.()?.isDirectory;
   if (isFolder || files.length > 1) {
-    tell("file-problem", say(isFolder ? "folder" : "severalFiles"));
+    showText("file-problem", say(isFolder ? "folder" : "severalFiles"));
     return;
   }
   choose(files[0]);
@@ -106,11 +106,11 @@ function cleanName(name) {
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   if (upload) return;
-  tell("problem", null);
-  if (by("key")) complain("key-problem", by("key"), null);
-  const wrong = chosen ? whyNot(chosen) : say("chooseFirst");
-  if (wrong) return complain("file-problem", by("file"), wrong);
-  if (by("key") && !by("key").value.trim()) return complain("key-problem", by("key"), say("keyNeeded"));
+  showText("problem", null);
+  if (by("key")) showProblem("key-problem", by("key"), null);
+  const wrong = chosen ? fileProblem(chosen) : say("chooseFirst");
+  if (wrong) return showProblem("file-problem", by("file"), wrong);
+  if (by("key") && !by("key").value.trim()) return showProblem("key-problem", by("key"), say("keyNeeded"));
   send();
 });
 
@@ -140,8 +140,8 @@ function send() {
   request.upload.addEventListener("progress", (event) => follow(event.loaded));
   request.upload.addEventListener("load", () => follow(file.size));
   request.addEventListener("load", () => handleResponse(request, file));
-  request.addEventListener("error", () => back(say("broke")));
-  request.addEventListener("abort", () => back(null));
+  request.addEventListener("error", () => returnToForm(say("broke")));
+  request.addEventListener("abort", () => returnToForm(null));
   request.addEventListener("loadend", () => (upload = null));
   by("uploading-name").textContent = file.name;
   follow(0);
@@ -176,19 +176,19 @@ addEventListener("beforeunload", (event) => {
   if (upload) event.preventDefault();
 });
 
-function back(sentence) {
+function returnToForm(sentence) {
   upload = null;
   show("choose");
-  if (sentence) complain("problem", null, sentence);
+  if (sentence) showProblem("problem", null, sentence);
   else form.querySelector("button.main").focus();
 }
 
 function handleResponse(request, file) {
   const answer = parse(request.responseText);
-  if (request.status === 200 && answer.ok) return ready(answer, file);
-  back(null);
-  if (answer.code === "UNAUTHORIZED" && by("key")) return complain("key-problem", by("key"), say("keyWrong"));
-  complain("problem", null, errorText(request.status, answer));
+  if (request.status === 200 && answer.ok) return showLink(answer, file);
+  returnToForm(null);
+  if (answer.code === "UNAUTHORIZED" && by("key")) return showProblem("key-problem", by("key"), say("keyWrong"));
+  showProblem("problem", null, errorText(request.status, answer));
 }
 
 function parse(text) {
@@ -215,7 +215,7 @@ function errorText(status, answer) {
 
 // --- the link -------------------------------------------------------------------------------------------------------
 
-function ready(answer, file) {
+function showLink(answer, file) {
   issued = answer;
   by("done-name").textContent = cleanName(file.name);
   by("done-size").textContent = sizeInWords(answer.size);
@@ -227,7 +227,7 @@ function ready(answer, file) {
   by("note-password").hidden = !by("password").value;
   by("after").hidden = false;
   by("sure").hidden = true;
-  tell("end-problem", null);
+  showText("end-problem", null);
   show("done");
 }
 
@@ -266,21 +266,21 @@ function endErrorText(status, answer) {
   return errorText(status, answer);
 }
 
-function ask(isSure) {
+function confirmEnd(isSure) {
   by("sure").hidden = !isSure;
   by("after").hidden = isSure;
   by(isSure ? "end-no" : "end").focus();
 }
 
-by("end").addEventListener("click", () => ask(true));
-by("end-no").addEventListener("click", () => ask(false));
+by("end").addEventListener("click", () => confirmEnd(true));
+by("end-no").addEventListener("click", () => confirmEnd(false));
 by("end-yes").addEventListener("click", async () => {
   by("end-yes").disabled = true;
   const problem = await end({ id: issued.id, ownerKey: issued.ownerKey });
   by("end-yes").disabled = false;
   if (!problem) return show("ended");
-  ask(false);
-  tell("end-problem", problem);
+  confirmEnd(false);
+  showText("end-problem", problem);
 });
 
 for (const button of document.querySelectorAll("[data-another]")) {
@@ -300,17 +300,17 @@ by("end-earlier").addEventListener("submit", async (event) => {
   event.preventDefault();
   const link = by("earlier-link");
   const key = by("earlier-key");
-  tell("earlier-done", null);
-  complain("earlier-problem", null, null);
-  if (!link.value.trim()) return complain("earlier-problem", link, say("pasteLink"));
-  if (!key.value.trim()) return complain("earlier-problem", key, say("pasteKey"));
+  showText("earlier-done", null);
+  showProblem("earlier-problem", null, null);
+  if (!link.value.trim()) return showProblem("earlier-problem", link, say("pasteLink"));
+  if (!key.value.trim()) return showProblem("earlier-problem", key, say("pasteKey"));
   const button = event.submitter ?? by("end-earlier").querySelector("button");
   button.disabled = true;
   const problem = await end({ token: tokenIn(link.value.trim()), ownerKey: key.value.trim() });
   button.disabled = false;
-  if (problem) return complain("earlier-problem", null, problem);
+  if (problem) return showProblem("earlier-problem", null, problem);
   by("end-earlier").reset();
-  tell("earlier-done", say("endedEarlier"));
+  showText("earlier-done", say("endedEarlier"));
 });
 
 function tokenIn(text) {
