@@ -128,10 +128,10 @@ def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
     assert f"takes {uploads._MAX_UPLOADS} concurrent uploads, {uploads._MAX_PER_CLIENT} per client" in GUIDE
     assert f"hashes {passwords._WAITING_MAX} passwords at once" in GUIDE
     assert f"silent for {uploads._STALLED_S} seconds" in GUIDE
-    assert f"renewed it every {uploads._RENEW_EVERY_MS // 1000} seconds" in GUIDE
+    assert f"renews the lease of an upload every {uploads._RENEW_EVERY_MS // 1000} seconds" in GUIDE
     assert ("not renewed for three minutes" in GUIDE, uploads.LEASE_MS) == (True, 180_000)
     assert f"{tickets._LOST_MAX_BYTES // 2**20} MiB are sent again" in GUIDE
-    assert f"name of 1 to {link_issuing.RECEIVER_MAX} characters" in GUIDE
+    assert f"`receiverName` must have 1 to {link_issuing.RECEIVER_MAX} characters" in GUIDE
     assert f"from 1 to {link_issuing._MAX_DOWNLOADS:,}" in GUIDE
     assert f"at most {link_issuing.MESSAGE_MAX} characters" in GUIDE
     first, longest = clean_up._RETRY_MS // 60_000, clean_up._RETRY_MAX_MS // 3_600_000
