@@ -84,7 +84,7 @@ async def test_it_is_counted_and_noted_when_its_first_bytes_go_out_and_not_again
 ) -> None:
     sharing = service_on(store, folder, clock)
     ticket, id, owner_key = await ticket_for(sharing, max_downloads=1)
-    await sharing.download(ticket, looking=True)
+    await sharing.download(ticket, head_only=True)
     assert (await sharing.status(id, owner_key)).downloads == 0
     assert await sharing.uses.latest(10) == []
     for first, last in ((0, 99), (100, 100), (101, SIZE - 1)):

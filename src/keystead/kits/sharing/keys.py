@@ -127,7 +127,7 @@ class SharingKeys(Keyspace):
         lifetime=until("forget_at", at_most="44d"),
         doc="The expiry of a link by its short token, remembered for 30 more days.",
         used_by=(_TOKEN, _UPLOAD, _EDGE, _RESOLVE, _DELETE, _PAGE),
-        changed="New. In the document an expired short token cannot be told from an unknown one.",
+        changed="New. In the document an expired short token cannot be distinguished from an unknown one.",
     )
     files = Value(
         "receive:files",

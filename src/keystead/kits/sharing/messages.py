@@ -140,7 +140,7 @@ MESSAGES: Final[Messages] = {
     ),
     "earlier": ("End a link that you shared earlier", "以前に共有したリンクを終了する", "전에 공유한 링크 종료하기"),
     "end_the_link": ("End the link", "リンクを終了", "링크 종료"),
-    # --- one's own links
+    # --- my links
     "my_links": ("My links", "マイリンク", "내 링크"),
     "my_links_lead": (
         "The links that you created while signed in. Expired and ended links are not listed.",

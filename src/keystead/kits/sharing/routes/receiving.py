@@ -115,7 +115,7 @@ def _explain(say: Speaker, refusal: Refusal) -> tuple[str, str, str]:
 async def resolve(visit: Visiting, t: TokenQuery = None, redirect: Annotated[str | None, Query()] = None) -> Response:
     """The target of a link. Each call counts as a download, so it uses up a link for one download; HEAD does not."""
     await visit.count("resolve")
-    if visit.is_looking:
+    if visit.is_head:
         await visit.sharing.look(t)
         return Response(status_code=200, headers=NO_STORE)
     visit.refuse_prefetch()
@@ -165,7 +165,7 @@ async def download(visit: Visiting, ticket: Annotated[str, Query(max_length=64)]
     only_of = visit.request.headers.get("if-range")
     requested = Range(start, end, None if only_of is None else only_of.strip('"'))
     await visit.count("download")
-    found = await visit.sharing.download(ticket, requested, where=visit.address, looking=visit.is_looking)
+    found = await visit.sharing.download(ticket, requested, where=visit.address, head_only=visit.is_head)
     visit.request.state.time_limit.reschedule(None)
     ascii_name = found.name.encode("ascii", "replace").decode().replace("?", "_")
     headers = {
@@ -209,7 +209,7 @@ async def edge_resolve(visit: Visiting, key: TokenQuery = None) -> Response:
     """Like resolve, in the format of the document's second plan."""
     with translated(partial(refusal_of, renamed=_EDGE_CODES)):
         await visit.count("resolve")
-        if visit.is_looking:
+        if visit.is_head:
             await visit.sharing.look(key)
             return Response(status_code=200, headers=NO_STORE)
         visit.refuse_prefetch()

@@ -131,7 +131,7 @@ class SharingVisit(Visit):
         return Issuer("visitor" if user is None else user.subject, user)
 
     @property
-    def is_looking(self) -> bool:
+    def is_head(self) -> bool:
         """Whether this is a HEAD request, which must not use up a download."""
         return bool(self.request.scope.get("keystead.head"))
 

@@ -282,12 +282,12 @@ class Sharing:
         return Steps(self.keys.link(id).holds(seen), *counted, note)
 
     async def download(
-        self, ticket: str, asked: Range | None = None, *, where: str = "", looking: bool = False
+        self, ticket: str, requested: Range | None = None, *, where: str = "", head_only: bool = False
     ) -> Download:
         """The file of a ticket, or a part of it; see `Tickets.download`. Counted when its first bytes are sent."""
         async with self._record_outcome("download", "receiver", where) as request:
             request.link = self.tickets.link_of(ticket) or ""
-            return await self.tickets.download(ticket, asked or Range(), where=where, looking=looking)
+            return await self.tickets.download(ticket, requested or Range(), where=where, head_only=head_only)
 
     # --- ending --------------------------------------------------------------------------------------------
 

@@ -68,8 +68,8 @@ class Tickets:
         found = _TICKET.fullmatch(ticket)
         return None if found is None else found[1]
 
-    async def download(self, ticket: str, asked: Range, *, where: str, looking: bool = False) -> Download:
-        """The file of a ticket, or a part of it. With `looking`, the body is empty and nothing is counted.
+    async def download(self, ticket: str, requested: Range, *, where: str, head_only: bool = False) -> Download:
+        """The file of a ticket, or a part of it. With `head_only`, the body is empty and nothing is counted.
 
         The first bytes sent count as a download of the link, in one atomic step. After that the ticket delivers the
         rest: nothing is sent twice, except what may have been lost when a connection broke.
@@ -90,10 +90,10 @@ class Tickets:
             raise _gone()
         # A path belongs to one upload, which never changes, so it can serve as the ETag.
         tag = digest(path)[:22]
-        start, end = (None, None) if asked.only_of not in (None, tag) else (asked.start, asked.end)
+        start, end = (None, None) if requested.only_of not in (None, tag) else (requested.start, requested.end)
         first, last = _byte_range(size, start, end)
         is_part = start is not None or end is not None
-        if looking:
+        if head_only:
             return Download(name, size, first, last + 1 - first, is_part, tag, _empty_body())
         try:
             body = await _read_ahead(self._blobs.read(path, first, last + 1))
