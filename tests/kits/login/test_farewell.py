@@ -49,7 +49,7 @@ class Provider:
 
 
 @everywhere
-async def test_of_fifty_sign_outs_at_once_each_is_revoked_once_and_noted_once(store: Store) -> None:
+async def test_fifty_concurrent_sign_outs_are_revoked_and_audited_once_each(store: Store) -> None:
     keys = LoginKeys(store, seal=RING)
     provider = Provider()
     clients: Any = {"discord": provider}
@@ -77,7 +77,7 @@ async def test_of_fifty_sign_outs_at_once_each_is_revoked_once_and_noted_once(st
 
 
 @everywhere
-async def test_what_an_operators_program_ends_is_delivered_by_a_server(store: Store) -> None:
+async def test_revocations_queued_by_an_operator_are_delivered_by_a_server(store: Store) -> None:
     """The program knows no provider: it only adds the message."""
     keys = LoginKeys(store, seal=RING)
     operator = Sessions(keys.session, Policy(cap=None), farewell=keys.farewell)

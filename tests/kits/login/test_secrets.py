@@ -51,9 +51,7 @@ def keep(browser: Browser, answers: list[str]) -> None:
     browser.http.event_hooks = {"response": [note]}
 
 
-async def test_no_token_is_in_the_store_in_a_log_or_in_an_answer(
-    stored_site: Running, front: Front, heard: Heard
-) -> None:
+async def test_no_token_is_in_the_store_a_log_or_a_response(stored_site: Running, front: Front, heard: Heard) -> None:
     answers: list[str] = []
     browser, app, helper = stored_site.browser(), stored_site.browser(), stored_site.browser()
     for one in (browser, app, helper):
@@ -114,7 +112,7 @@ async def test_no_token_is_in_the_store_in_a_log_or_in_an_answer(
     assert "rejected the refresh token of a session" in ours  # or nothing was listened to
 
 
-async def test_a_secret_of_the_client_is_shown_nowhere(stored_site: Running, heard: Heard) -> None:
+async def test_the_client_secret_is_shown_nowhere(stored_site: Running, heard: Heard) -> None:
     browser = stored_site.browser()
     answers: list[str] = []
     keep(browser, answers)
@@ -128,7 +126,7 @@ async def test_a_secret_of_the_client_is_shown_nowhere(stored_site: Running, hea
     assert "secret-of-keystead" not in everywhere
 
 
-async def test_a_record_that_cannot_be_read_is_logged_without_its_key(site: Running, heard: Heard) -> None:
+async def test_an_unreadable_record_is_logged_without_its_key(site: Running, heard: Heard) -> None:
     browser = site.browser()
     started = await browser.start()
     key = await site.key("discord:auth:")

@@ -50,7 +50,7 @@ async def expired(site: Running, count: int) -> Visitor:
     return visitor
 
 
-async def test_without_a_secret_nobody_may_call_it(folder: Path) -> None:
+async def test_the_clean_up_route_needs_a_secret(folder: Path) -> None:
     async with running("memory://", folder, cleanup_secret=None) as site:
         visitor = site.visitor()
         for authorization in (None, "Bearer ", "Bearer None", "Bearer null"):
@@ -60,7 +60,7 @@ async def test_without_a_secret_nobody_may_call_it(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("secret", [None, "the secret of the clean-up"])
-async def test_the_header_of_vercel_is_enough_where_that_is_configured(folder: Path, secret: str | None) -> None:
+async def test_the_vercel_header_is_accepted_if_configured(folder: Path, secret: str | None) -> None:
     async with running("memory://", folder, cleanup_secret=secret, trust_vercel_cron=True) as site:
         answer = await site.visitor().get("/api/cron/receive-cleanup", {"x-vercel-cron": "preview-manual"})
         assert ok(answer)["scanned"] == 0
@@ -79,7 +79,7 @@ async def test_the_secret_is_compared_in_constant_time(site: Running, monkeypatc
     assert compared == [("the secret of the clean-up", "the secret of the clean-up")]
 
 
-async def test_no_more_than_the_limit_is_looked_at_and_that_there_is_more_is_said(site: Running) -> None:
+async def test_the_limit_is_respected_and_more_is_reported(site: Running) -> None:
     visitor = await expired(site, 5)
     for deleted, more, files in ((2, True, 3), (2, True, 1), (1, False, 0)):
         answer = ok(await visitor.clean_up(limit=2))
@@ -88,12 +88,12 @@ async def test_no_more_than_the_limit_is_looked_at_and_that_there_is_more_is_sai
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "10001", "x", "1e3", ""])
-async def test_a_limit_that_is_none_is_refused(visitor: Visitor, limit: str) -> None:
+async def test_an_invalid_limit_is_refused(visitor: Visitor, limit: str) -> None:
     answer = await visitor.get("/api/cron/receive-cleanup", limit=limit)
     assert refused(answer) == (400, "BAD_REQUEST")
 
 
-async def test_it_goes_on_in_batches_until_nothing_is_left(folder: Path) -> None:
+async def test_it_works_in_batches_until_nothing_is_left(folder: Path) -> None:
     async with running("memory://", folder, cleanup_batch=2) as site:
         visitor = await expired(site, 7)
         assert ok(await visitor.clean_up())["deleted"] == 7
@@ -102,7 +102,7 @@ async def test_it_goes_on_in_batches_until_nothing_is_left(folder: Path) -> None
 
 
 @everywhere
-async def test_two_at_once_count_each_upload_once(store: Store, folder: Path, clock: Clock) -> None:
+async def test_two_concurrent_runs_count_each_upload_once(store: Store, folder: Path, clock: Clock) -> None:
     one, other = (service_on(store, folder, clock, pause=asyncio.sleep) for _ in range(2))
     for _ in range(20):
         await one.upload(body_of(b"x"), None, Wanted(), who="", where="")
@@ -114,7 +114,7 @@ async def test_two_at_once_count_each_upload_once(store: Store, folder: Path, cl
     assert await Kept(store).keys() == []
 
 
-async def test_a_file_that_will_not_go_keeps_its_record_and_is_tried_again_later_and_later(
+async def test_a_file_that_cannot_be_deleted_keeps_its_record_and_is_retried_with_backoff(
     site: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visitor = await expired(site, 1)
@@ -153,9 +153,7 @@ async def test_a_file_that_will_not_go_keeps_its_record_and_is_tried_again_later
     assert site.files() == []
 
 
-async def test_a_folder_that_is_away_is_not_taken_for_files_that_are_gone(
-    site: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_missing_folder_does_not_count_as_deleted_files(site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     visitor = await expired(site, 1)
     monkeypatch.setattr(site.sharing.clean_up, "_pause", no_pause)
     os.rename(site.folder, site.folder.with_name("unmounted"))
@@ -168,7 +166,7 @@ async def test_a_folder_that_is_away_is_not_taken_for_files_that_are_gone(
     assert site.files() == []
 
 
-async def test_the_job_does_the_same_and_asks_to_run_again_for_what_would_not_go(
+async def test_the_job_runs_the_clean_up_and_reschedules_for_failed_files(
     site: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(site.sharing.clean_up, "_pause", no_pause)
@@ -190,7 +188,7 @@ async def test_the_job_does_the_same_and_asks_to_run_again_for_what_would_not_go
 
 
 @everywhere
-async def test_runs_at_the_same_moment_count_each_file_once(store: Store, folder: Path, clock: Clock) -> None:
+async def test_concurrent_runs_count_each_file_once(store: Store, folder: Path, clock: Clock) -> None:
     services = [service_on(store, folder, clock) for _ in range(50)]
     for _ in range(60):
         await services[0].upload(body_of(b"x"), None, Wanted(), who="", where="")
@@ -208,7 +206,7 @@ def as_expired(meta: EdgeMeta) -> EdgeMeta:
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-async def test_calls_to_several_processes_at_once_count_each_file_once(store_url: str, tmp_path: Path) -> None:
+async def test_concurrent_calls_to_several_processes_count_each_file_once(store_url: str, tmp_path: Path) -> None:
     files, secret = tmp_path / "files", {"authorization": f"Bearer {CLEANUP_SECRET}"}
     async with connect(store_url) as store:
         sharing = service_on(store, files, Clock())
@@ -263,7 +261,7 @@ EXPIRED = "2020-01-01T00:00:00.000Z"
 
 
 @everywhere
-async def test_a_run_that_was_held_up_does_not_delete_what_came_after_its_own_file(
+async def test_a_delayed_run_does_not_delete_a_newer_file(
     store: Store, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, late = service_on(store, folder, clock), service_on(store, folder, clock)
@@ -312,7 +310,7 @@ def as_meta(**more: str) -> tuple[str | bytes, ...]:
     ],
     ids=lambda given: str(given)[:40],
 )
-async def test_what_cannot_be_followed_holds_nobody_else_up(
+async def test_unreadable_entries_do_not_block_others(
     folder: Path, member: str | bytes, commands: list[tuple[str, ...]], stays: bool
 ) -> None:
     async with running("memory://", folder, cleanup_batch=2) as site:
@@ -329,16 +327,14 @@ async def test_what_cannot_be_followed_holds_nobody_else_up(
 
 
 @everywhere
-async def test_what_expired_before_1970_is_found_too(store: Store, folder: Path, clock: Clock) -> None:
+async def test_uploads_that_expired_before_1970_are_found(store: Store, folder: Path, clock: Clock) -> None:
     sharing = service_on(store, folder, clock)
     past = datetime(1969, 12, 31, tzinfo=UTC)
     await sharing.keys.meta("seeded").set(EdgeMeta(id="seeded", pathname="a/b", expires_at=past))
     assert (await sharing.clean_up.run()).deleted == 1
 
 
-async def test_files_that_will_not_go_do_not_use_up_the_limit_of_those_that_wait_behind_them(
-    site: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failing_files_do_not_use_up_the_limit_of_others(site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     sharing = site.sharing
     for number in range(5):
         soon = Wanted(valid_until=site.clock() + 1000 + number)
@@ -366,7 +362,7 @@ async def test_files_that_will_not_go_do_not_use_up_the_limit_of_those_that_wait
 
 
 @everywhere
-async def test_an_index_that_is_put_right_does_not_undo_an_end(
+async def test_repairing_the_index_does_not_undo_an_end(
     store: Store, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = service_on(store, folder, clock), service_on(store, folder, clock)
@@ -410,7 +406,7 @@ class Reading(Relay):
 
 
 @pytest.mark.parametrize("store_url", ["memory"], indirect=True)
-async def test_many_that_expire_at_the_same_moment_are_read_once_each(store: Store, folder: Path, clock: Clock) -> None:
+async def test_many_uploads_with_one_expiry_are_read_once_each(store: Store, folder: Path, clock: Clock) -> None:
     reading = Reading(store)
     sharing = service_on(reading, folder, clock, cleanup_batch=10)
     midnight = Wanted(valid_until=clock() + 60_000)

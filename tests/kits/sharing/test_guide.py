@@ -122,7 +122,7 @@ def test_each_reason_of_the_service_has_a_status_and_each_status_a_reason() -> N
     assert used | {"NOT_FOUND", "KEY_REQUIRED"} == STATUS.keys()
 
 
-def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
+def test_the_guide_has_the_numbers_of_the_code() -> None:
     assert f"guessed {link_access._PASSWORD_TRIES} times" in GUIDE
     assert f"and {link_access._PASSWORD_TRIES_TOTAL} times by all" in GUIDE
     assert f"takes {uploads._MAX_UPLOADS} concurrent uploads, {uploads._MAX_PER_CLIENT} per client" in GUIDE
@@ -139,7 +139,7 @@ def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("example", re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL))
-def test_the_examples_of_settings_start(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_settings_examples_start(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECEIVE_ISSUE_KEY", "a key of some length")
     tables = tomllib.loads(example)
     own = {"tables": {"sharing": tables.pop("sharing")}, **tables}
@@ -147,7 +147,7 @@ def test_the_examples_of_settings_start(example: str, tmp_path: Path, monkeypatc
     assert not KIT.missing(create_app(settings, [KIT]).state.settings.of(KIT))
 
 
-def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
+def test_the_shell_examples_work(tmp_path: Path) -> None:
     program("curl")
     first, second, third = re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL)
     assert first == "keystead serve --kits sharing\n"
