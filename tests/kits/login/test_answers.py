@@ -1,4 +1,4 @@
-"""How the routes of the kit answer: one shape of errors, limits, health, and no word that helps a stranger."""
+"""Responses of the routes: one error format, rate limits, health, and no information leaks."""
 
 import re
 from typing import Any

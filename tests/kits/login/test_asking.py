@@ -1,4 +1,4 @@
-"""The questions that the pages ask: which code the app shows, which session may end, whether to sign out everywhere."""
+"""Confirmation pages: the code of an app, the session to end, and sign-out everywhere."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_the_page_shows_the_code_of_the_app_among_decoys(site: Running) ->
 
 
 async def test_a_phished_link_yields_no_session(stored_site: Running, front: Front) -> None:
-    """Whoever only clicks on gets it wrong, or says no: nobody is signed in, and the provider's tokens are revoked."""
+    """A victim who clicks on picks a wrong code or declines: no session, and the provider's tokens are revoked."""
     stranger, victim = stored_site.browser(), stored_site.browser()
     started = await stranger.start(context="pwa")
     page = await victim.back(await log_in(started["authorizeUrl"], ACCOUNT), **HTML)

@@ -1,4 +1,4 @@
-"""Who signed in and out, and who ended sessions, is in the audit log: as it happens, and never a secret."""
+"""The audit log has sign-ins, sign-outs and ended sessions, and never a secret."""
 
 from __future__ import annotations
 

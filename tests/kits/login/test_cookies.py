@@ -1,4 +1,4 @@
-"""Cookies of the kit: for this host alone, unreadable to scripts, and never kept in a cache (promises 48 to 51)."""
+"""Cookies of the kit: host-only, HttpOnly, and never cached (promises 48 to 51)."""
 
 import re
 from http.cookiejar import CookieJar
@@ -24,7 +24,7 @@ PLAIN = re.compile(r"[a-z_]+=[A-Za-z0-9._~-]*(; Max-Age=\d+)?; Path=/; HttpOnly;
 
 
 async def all_answers(browser: Browser) -> list[httpx2.Response]:
-    """Every answer of the kit that sets or takes away a cookie."""
+    """Every response of the kit that sets or clears a cookie."""
     started = await browser.get("/api/auth/discord/start?context=pwa")
     finished = await browser.back(await log_in(started.json()["authorizeUrl"], ACCOUNT))
     claimed = await browser.post("/api/auth/discord/claim-session", {"state": started.json()["state"]})
@@ -53,7 +53,7 @@ async def test_over_plain_http_in_development_cookies_have_no_prefix_and_no_secu
 
 
 async def test_over_https_a_cookie_without_the_prefix_is_ignored(provider: OidcProvider, front: Front) -> None:
-    """Another host of the same domain can set it, and so make somebody else's session out of it."""
+    """Another host of the same domain could set it to fixate a session."""
     async with running("memory://", login_table(provider, front, SECURE_BASE), base=SECURE_BASE) as site:
         browser = site.browser()
         await browser.log_in()

@@ -1,4 +1,4 @@
-"""What changes something is done only for pages of this site."""
+"""CSRF protection: only pages of this site can change something."""
 
 import httpx2
 import pytest

@@ -1,4 +1,4 @@
-"""The table of the document, on a real Redis, while people log in and out."""
+"""The table of the document, on a real Redis, during logins and logouts."""
 
 import asyncio
 

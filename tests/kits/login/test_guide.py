@@ -1,4 +1,4 @@
-"""The guide of the kit says what the code does."""
+"""The guide of the kit matches the code."""
 
 import ast
 import inspect
@@ -22,7 +22,7 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "login.md").read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The rows of the table that begins so, cell by cell."""
+    """The rows of the table with this heading, cell by cell."""
     table = GUIDE.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
     assert table, heading
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]

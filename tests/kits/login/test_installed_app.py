@@ -1,4 +1,4 @@
-"""A login that an installed app begins and a browser ends: the app claims the session, once."""
+"""Sign-in of an installed app that finishes in a browser: the app claims the session once."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Two `keystead serve` on one Redis, as they run in production, behind whatever divides requests between them."""
+"""Two `keystead serve` processes on one Redis, as in production behind a load balancer."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The provider's tokens are renewed shortly before they expire: once, and without losing the session."""
+"""Refresh of the provider's tokens shortly before they expire: once, without losing the session."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ async def logged_in(site: Running) -> Browser:
 
 
 async def begun(site: Running, front: Front, browser: Browser) -> "asyncio.Task[bool]":
-    """A request whose refresh the provider has granted, and which has not heard of it yet."""
+    """A request whose refresh was granted by the provider, with the response still pending."""
     site.clock.move(seconds=LIFETIME_S)
     front.answering.clear()
     front.reached.clear()
@@ -264,7 +264,7 @@ async def test_a_late_refusal_does_not_overwrite_tokens_of_another_process(redis
     asked = service._refresh._clients["discord"].refresh
 
     async def overtaken(token: str) -> Any:
-        """While the provider refuses, somebody whose lock has run out stores what it granted them."""
+        """While the provider refuses, a request with an expired lock stores its new tokens."""
         key = await redis_site.key("sess:")
         keys = LoginKeys(redis_site.store, seal=KeyRing.from_text(RING))
         session = await keys.session(key.removeprefix("sess:")).get()

@@ -1,4 +1,4 @@
-"""Where a login leads: a path of this site, checked when the login begins (promise 39)."""
+"""The return path: a path on this site, checked when the sign-in starts (promise 39)."""
 
 import pytest
 

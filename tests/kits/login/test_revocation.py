@@ -1,4 +1,4 @@
-"""Whoever signs out is signed out at the provider, too: its tokens are revoked, however long it takes to reach it."""
+"""A sign-out revokes the provider's tokens, however long the provider is unreachable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def session_of(site: Running, browser: Browser) -> Session:
 
 
 async def delivered(site: Running) -> None:
-    """All that the outbox has to do is done, by whoever came to it first."""
+    """Wait until the outbox is empty."""
     outbox = login_of(site).revocations.outbox
     while await everything_queued(site):
         await outbox.deliver_due()
@@ -108,7 +108,7 @@ async def test_every_way_to_end_a_session_revokes_its_tokens(
 
 
 async def test_a_grant_wide_revocation_waits_for_the_last_session(stored_site: Running, front: Front) -> None:
-    """As at Discord and Google: the other devices of the user would lose the provider, too."""
+    """As at Discord and Google: revoking earlier would affect the user's other devices."""
     first, second = stored_site.browser(), stored_site.browser()
     await first.log_in()
     await second.log_in()

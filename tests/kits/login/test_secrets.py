@@ -1,4 +1,4 @@
-"""What a login hands out is nowhere else: not in the store, not in a log, not in an answer (promises 4 and 5)."""
+"""Secrets of a login are not in the store, a log or a response (promises 4 and 5)."""
 
 import logging
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def heard(caplog: pytest.LogCaptureFixture) -> Iterator[Heard]:
 
 
 def keep(browser: Browser, answers: list[str]) -> None:
-    """Note all that is answered to a browser, without the cookies that are set: they are what is handed out."""
+    """Record all responses to a browser, without the cookies, which carry the secrets."""
 
     async def note(answer: httpx2.Response) -> None:
         headers = [f"{name}: {value}" for name, value in answer.headers.multi_items() if name != "set-cookie"]

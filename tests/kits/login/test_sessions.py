@@ -1,4 +1,4 @@
-"""Being logged in, on several devices, and ending it."""
+"""Sessions on several devices, and ending them."""
 
 import asyncio
 

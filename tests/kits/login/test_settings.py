@@ -1,4 +1,4 @@
-"""What the kit can be told, and what it refuses to be told."""
+"""Settings of the kit, and the errors for invalid ones."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""The state of a login: made by chance, good once, for ten minutes, in one browser (promises 36 to 40)."""
+"""The state of a sign-in: random, single-use, for ten minutes, in one browser (promises 36 to 40)."""
 
 import asyncio
 import hashlib
@@ -125,7 +125,7 @@ async def test_an_attackers_login_without_a_cookie_needs_confirmation(site: Runn
 
 
 async def confirmation(browser: Browser, callback: str) -> str:
-    """What the page asks to be sent back."""
+    """The confirmation token in the page."""
     page = await browser.back(callback, **HTML)
     assert page.status_code == 200, page.text
     return page.text.partition('name="confirm" value="')[2].partition('"')[0]

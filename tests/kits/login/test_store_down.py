@@ -1,4 +1,4 @@
-"""The store is away: the kit says so, quickly, and goes on when it is back (design, rule 6)."""
+"""Store outage: the kit reports it quickly and recovers (design, rule 6)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

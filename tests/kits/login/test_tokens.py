@@ -1,4 +1,4 @@
-"""Tokens for programs: a session is exchanged for a JWT and a refresh token, which count as long as it does."""
+"""Tokens for programs: a session is exchanged for a JWT and a refresh token, valid as long as the session."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ RING = KeyRing({"test": b"k" * 32})
 
 
 class Failing(Blobs):
-    """Real files in a real folder, of which one delete in ten fails."""
+    """Real files in a real folder; one delete in ten fails."""
 
     def __init__(self, real: Blobs) -> None:
         self._real = real
@@ -36,7 +36,7 @@ class Failing(Blobs):
 
 
 async def no_pause(seconds: float) -> None:
-    """The next try comes at once."""
+    """Retry without waiting."""
 
 
 async def clean_up(url: str, folder: str) -> None:

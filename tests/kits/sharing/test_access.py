@@ -1,4 +1,4 @@
-"""Who may do what: issue, end, look, guess; and how often."""
+"""Permissions and limits: issuing, ending, viewing and guessing."""
 
 import asyncio
 import threading
@@ -37,7 +37,7 @@ EDGE = {"pathname": "a/b.zip", "downloadUrl": URL}
 
 
 async def issued_by(visitor: Visitor, headers: dict[str, str], body: dict[str, Any] | None = None) -> list[Any]:
-    """The answers of all three ways to a new link."""
+    """The responses of all three ways to issue a link."""
     return [
         await visitor.post("/api/receive/token", {"url": URL, **(body or {})}, headers),
         await visitor.post("/api/receive/edge-resolve", {**EDGE, **(body or {})}, headers),

@@ -1,4 +1,4 @@
-"""The clean-up, called from outside: who may, how much at once, and what becomes of a file that will not go."""
+"""The clean-up route: authorization, batches, and retries of files that cannot be deleted."""
 
 import asyncio
 import json
@@ -393,7 +393,7 @@ async def test_repairing_the_index_does_not_undo_an_end(
 
 
 class Reading(Relay):
-    """A store that counts the members of the index that it tells."""
+    """A store that counts the index members that it returns."""
 
     told = 0
 

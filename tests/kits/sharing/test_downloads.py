@@ -1,4 +1,4 @@
-"""Looking uses nothing up; and a download is the file, the whole of it or a part, and nothing that a browser runs."""
+"""Viewing counts no download; a download is the whole file or a range, and never runs in a browser."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Dead stays dead: a link that was ended opens nothing, leaves nothing, and nothing in flight revives it."""
+"""An ended link opens nothing and leaves nothing, and no request in flight revives it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -79,7 +79,7 @@ async def test_the_clean_up_deletes_everything_including_tickets(stored_site: Ru
 
 
 class Race:
-    """Two programs on one link, in every order in which their calls to the store can come."""
+    """Two programs on one link, in every interleaving of their store calls."""
 
     def __init__(self, store: Store, folder: Path) -> None:
         self.store = store
@@ -261,7 +261,7 @@ async def test_an_upload_ended_in_progress_creates_nothing(race: Race, monkeypat
 
 @memory
 async def test_a_clean_up_during_an_upload_leaves_no_orphans(race: Race) -> None:
-    """A link of one millisecond: it expires while its file is on the way."""
+    """A link of one millisecond: it expires during its upload."""
 
     async def nothing(sharing: Sharing, clock: Clock) -> Any:
         clock.stand_at(now_ms := clock())

@@ -1,4 +1,4 @@
-"""The guide of the kit says what the code does, and its examples run."""
+"""The guide of the kit matches the code, and its examples run."""
 
 import ast
 import inspect
@@ -29,7 +29,7 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "sharing.md").read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The rows of the table that begins so, cell by cell."""
+    """The rows of the table with this heading, cell by cell."""
     table = GUIDE.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
     assert table, heading
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
@@ -51,7 +51,7 @@ def written(default: Any) -> str:
 
 
 def calls(module: ModuleType, name: str) -> list[ast.Call]:
-    """The calls of a function or class in a module whose first argument is written out."""
+    """The calls of a function or class in a module whose first argument is a constant."""
     return [
         node
         for node in ast.walk(ast.parse(inspect.getsource(module)))

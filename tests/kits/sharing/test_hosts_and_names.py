@@ -1,4 +1,4 @@
-"""Where links may lead, and what files may be called: what could mislead a person, a browser or a system is refused."""
+"""Allowed hosts and file names: misleading ones are refused."""
 
 import unicodedata
 from pathlib import Path

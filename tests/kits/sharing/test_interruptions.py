@@ -1,4 +1,4 @@
-"""Whatever interrupts an issue or an upload: what is left is never visible, and the clean-up finds it."""
+"""Interrupted issues and uploads: remains are never visible, and the clean-up finds them."""
 
 import asyncio
 import os
@@ -210,7 +210,7 @@ async def test_a_cancelled_upload_leaves_nothing(site: Running) -> None:
 
 
 class Held:
-    """An upload that has begun, and goes on when it is told."""
+    """An upload that pauses until the test continues it."""
 
     def __init__(self) -> None:
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
@@ -315,7 +315,7 @@ async def test_an_empty_or_too_large_file_leaves_nothing(folder: Path, content: 
 
 
 class Serving:
-    """A server on SQLite, and a socket on which an upload has begun."""
+    """A server on SQLite, and a socket with an upload in progress."""
 
     def __init__(self, server: Keystead, folder: Path) -> None:
         self.server = server
@@ -324,7 +324,7 @@ class Serving:
         self.files = folder / "files"
 
     def begin_upload(self) -> socket.socket:
-        """Send the most of a file, and wait until some of it is on the disk."""
+        """Send most of a file, and wait until some of it is on disk."""
         connection = socket.create_connection(("127.0.0.1", self.server.port))
         length = 200 * len(PIECE)
         head = f"POST /api/receive/upload?name=big.bin HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n"
@@ -370,7 +370,7 @@ async def test_a_disconnected_upload_leaves_nothing(tmp_path: Path) -> None:
 
 
 def family_of(pid: int) -> list[int]:
-    """A process, and those that it started."""
+    """A process and its children."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *(one for child in children for one in family_of(int(child)))]
 

@@ -1,4 +1,4 @@
-"""How long links live: on the clock of the server, and in the store."""
+"""Lifetimes of links: on the clock of the server, and in the store."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -122,7 +122,7 @@ async def test_the_clean_up_deletes_an_upload_from_its_expiry_on(site: Running, 
 
 
 class Ticking(Clock):
-    """A clock that goes on by a millisecond whenever somebody looks at it."""
+    """A clock that advances by a millisecond whenever it is read."""
 
     def __call__(self) -> int:
         now_ms = super().__call__()

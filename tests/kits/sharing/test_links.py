@@ -1,4 +1,4 @@
-"""The way of a link, from its issue to its end."""
+"""The life of a link, from issue to end."""
 
 from keystead.parts.digest import digest
 from tests.kits.sharing.conftest import everywhere

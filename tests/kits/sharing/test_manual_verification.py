@@ -30,7 +30,7 @@ class Verified:
     folder: Path
 
     def seed(self, **meta: str | None) -> Path:
-        """An expired entry, as the document writes it; the file that it names."""
+        """An expired entry as in the document; returns its file."""
         expires_ms = time.time_ns() // 1_000_000 - 60_000
         at = datetime.fromtimestamp(expires_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         told = {"id": ID, "blob_name": PATH, "expires_at": at, "short_token": "short-demo", **meta}
@@ -43,7 +43,7 @@ class Verified:
         return file
 
     def call(self, method: str = "POST", authorization: str = f"Bearer {CLEANUP_SECRET}", **query: int) -> Any:
-        """The answer of the clean-up, without the time of day."""
+        """The response of the clean-up, without the time."""
         url = f"{self.server.url}/api/cron/receive-cleanup"
         answer = httpx2.request(method, url, headers={"authorization": authorization}, params=query)
         told = answer.json()
@@ -59,7 +59,7 @@ class Verified:
 
     @property
     def keys(self) -> set[bytes]:
-        """Without those that go by themselves: the counters of requests, and the path that is not used at once."""
+        """Without keys that expire: request counters, and recently deleted paths."""
         passing = (b"receive:rl:", b"receive:edge:gone:")
         return {key for key in self.redis.ask("KEYS", "receive:*") if not key.startswith(passing)}
 

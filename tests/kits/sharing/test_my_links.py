@@ -1,4 +1,4 @@
-"""My links: whoever is signed in lists, copies, ends and extends their links, and nobody else's."""
+"""My links: a signed-in user lists, copies, extends and ends only their own links."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Once means once: of many who use a link at the same moment, as many get there as it is for."""
+"""Concurrent uses of a link never exceed its download limit."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A ticket is one download: each byte goes out once, and what broke off goes on. It is counted when it begins."""
+"""A ticket is one download: each byte is sent once, and it can be resumed. It is counted when it starts."""
 
 import asyncio
 from collections import Counter
@@ -31,7 +31,7 @@ PIECE = 256 * 1024
 
 
 async def ticket_for(sharing: Sharing, content: bytes = CONTENT, **wanted: Any) -> tuple[str, str, str]:
-    """A ticket for a new upload; and the id and the owner's key of its link."""
+    """A ticket for a new upload, and the id and owner key of its link."""
     made = await sharing.upload(body_of(content), None, Wanted(**wanted), who="", where="")
     ticket = (await sharing.resolve(made.short_token)).ticket
     assert ticket is not None
@@ -43,7 +43,7 @@ async def all_of(download: Download) -> bytes:
 
 
 async def break_off(download: Download, pieces: int) -> None:
-    """Take some pieces, and go away while the next one is on its way."""
+    """Read some chunks, and disconnect during the next one."""
     body: Any = download.body
     for _ in range(pieces + 1):
         await anext(body)

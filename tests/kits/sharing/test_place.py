@@ -1,4 +1,4 @@
-"""The store remembers where its files are: another place is never taken for it."""
+"""The store remembers the location of its files, and refuses any other."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The storage quota: of one user or address, and of all. Neither a race nor a crash lets more be kept."""
+"""The storage quota, per user or address and in total: neither a race nor a crash exceeds it."""
 
 import asyncio
 from collections import Counter

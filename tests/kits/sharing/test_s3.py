@@ -1,4 +1,4 @@
-"""Files in a real server that speaks S3: the same promises as with a folder."""
+"""Files on a real S3 server: the same guarantees as with a folder."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

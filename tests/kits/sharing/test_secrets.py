@@ -1,4 +1,4 @@
-"""What opens a link is with whoever has it, and nowhere else: not in the store, not in a log (promises 4 and 5)."""
+"""Link secrets are not in the store or a log (promises 4 and 5)."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ ISSUE_KEY = "the key of those who issue"
 
 
 async def every_happy_path(site: Running, dumps: list[str]) -> dict[str, list[str]]:
-    """All that can be done with links; what each of them hands out, by its kind."""
+    """Use every feature of links; returns the secrets by kind."""
     visitor = site.visitor()
     secrets: dict[str, list[str]] = {"short": [], "long": [], "owner": [], "ticket": [], "password": [PASSWORD]}
 

@@ -1,4 +1,4 @@
-"""Tokens that were altered, cut, swapped, made elsewhere or made up: each has its answer, and none is a 500."""
+"""Altered, truncated, swapped, foreign and made-up tokens: each has an error code, and none is a 500."""
 
 import asyncio
 import json
@@ -33,14 +33,14 @@ FORMAT, BYTES, PAYLOAD = (400, "INVALID_FORMAT"), (400, "INVALID_BYTES"), (400, 
 
 
 def sealed(payload: dict[str, Any] | bytes, key: bytes = TOKEN_KEY) -> str:
-    """As the original system seals, with nothing of ours."""
+    """Seal as the original system does, without our code."""
     iv = b"an iv of 12b"
     plain = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     return f"v1.{base64url(iv)}.{base64url(AESGCM(key).encrypt(iv, plain, None))}"
 
 
 def original(now_ms: int, **more: Any) -> dict[str, Any]:
-    """A payload of the original system: it knows no id and no short token."""
+    """A payload of the original system, without id and short token."""
     url = f"{URL}?download=1"
     return {"v": 1, "u": url, "n": "old.zip", "p": "zips", "exp": now_ms + WEEK_MS, "iat": now_ms, **more}
 

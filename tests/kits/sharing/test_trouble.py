@@ -1,4 +1,4 @@
-"""The store is away, or the place of the files: the kit says so, quickly, and goes on when it is back (rule 6)."""
+"""Outage of the store or the file storage: the kit reports it quickly and recovers (rule 6)."""
 
 import asyncio
 import os
