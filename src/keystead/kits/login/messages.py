@@ -131,7 +131,6 @@ MESSAGES: Final[Messages] = {
         ),
     ),
     "sign_in_again": ("Sign in again", "もう一度サインイン", "다시 로그인"),
-    "sign_out": ("Sign out", "サインアウト", "로그아웃"),
     "where_signed_in": ("Where you are signed in", "サインインしている場所", "로그인한 곳"),
     "device": ("Device", "デバイス", "기기"),
     "signed_in_at": ("Signed in", "サインイン", "로그인"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated
 
@@ -27,7 +28,7 @@ from keystead.kits.login.routes.bodies import (
     User,
 )
 from keystead.kits.login.routes.request import LoginVisit, Visiting, refusal_of
-from keystead.kits.login.service import TokenPair, not_logged_in
+from keystead.kits.login.service import TokenPair, Visitor, not_logged_in
 from keystead.kits.visit import Ok
 
 
@@ -98,26 +99,25 @@ async def logout(visit: Visiting) -> Response:
 
 async def logout_all(visit: Visiting) -> Response:
     """Ends all sessions of the user, including this one. The sign-in must be recent."""
-    visit.refuse_forged(await visit.field("csrf"))
-    try:
-        with translated(refusal_of):
-            await visit.count("logout")
-            ended = await visit.login.logout_all(visit.token, visit.visitor)
-    except Refusal as refusal:
-        return _ask_to_sign_in_again(visit, refusal)
-    return _respond(visit, EndedAnswer(ended=ended), visit.sid.clear())
+    return await _end_sessions(visit, visit.login.logout_all, visit.sid.clear())
 
 
 async def logout_others(visit: Visiting) -> Response:
     """Ends all other sessions of the user. The sign-in must be recent."""
+    return await _end_sessions(visit, visit.login.logout_others)
+
+
+async def _end_sessions(
+    visit: LoginVisit, end: Callable[[str | None, Visitor], Awaitable[int]], *cookies: str
+) -> Response:
     visit.refuse_forged(await visit.field("csrf"))
     try:
         with translated(refusal_of):
             await visit.count("logout")
-            ended = await visit.login.logout_others(visit.token, visit.visitor)
+            ended = await end(visit.token, visit.visitor)
     except Refusal as refusal:
         return _ask_to_sign_in_again(visit, refusal)
-    return _respond(visit, EndedAnswer(ended=ended))
+    return _respond(visit, EndedAnswer(ended=ended), *cookies)
 
 
 async def list_sessions(visit: Visiting) -> Response:

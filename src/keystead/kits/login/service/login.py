@@ -26,7 +26,6 @@ from keystead.parts.sessions import Act, Gone, Live, Sessions
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import moment
 
-_log = logging.getLogger("keystead.login")
 _security = logging.getLogger("keystead.security")
 
 
