@@ -368,7 +368,7 @@ async def test_repairing_the_index_does_not_undo_an_end(
     one, other = service_on(store, folder, clock), service_on(store, folder, clock)
     made = await one.upload(body_of(b"x"), None, Wanted(), who="", where="")
     await Kept(store).ask("ZADD", "receive:edge:index", 1, made.id)
-    has_read, go_on, real = asyncio.Event(), asyncio.Event(), other.clean_up._retry
+    has_read, go_on, real = asyncio.Event(), asyncio.Event(), other.clean_up._load_retry
 
     async def slow(id: str) -> Retry | None:
         found = await real(id)
@@ -379,7 +379,7 @@ async def test_repairing_the_index_does_not_undo_an_end(
     async def fails(path: str) -> bool:
         raise BlobUnavailable("the place of the files is away")
 
-    monkeypatch.setattr(other.clean_up, "_retry", slow)
+    monkeypatch.setattr(other.clean_up, "_load_retry", slow)
     running = asyncio.create_task(other.clean_up.run())
     await has_read.wait()
     with monkeypatch.context() as away:

@@ -202,9 +202,7 @@ class CleanUp:
 
     async def _process_claimed(self, id: str, counts: Counts) -> Fate:
         keys = self._keys
-        meta, retry, score = await asyncio.gather(
-            keys.meta(id).get(), keys.retry(id).get().if_readable(), keys.index().score(id)
-        )
+        meta, retry, score = await asyncio.gather(keys.meta(id).get(), self._load_retry(id), keys.index().score(id))
         if meta is None:
             if score is None:
                 return "done"
@@ -226,6 +224,9 @@ class CleanUp:
             next_ms = self._now_ms() + _RETRY_MS
             counts.retry_ms = min(next_ms, counts.retry_ms or next_ms)
         return fate
+
+    async def _load_retry(self, id: str) -> Retry | None:
+        return await self._keys.retry(id).get().if_readable()  # an unreadable record delays nothing
 
     async def _abandon(self, id: str) -> bool:
         """Mark an upload whose lease has expired as abandoned. False if it was renewed or completed meanwhile.
