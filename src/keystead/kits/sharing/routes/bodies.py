@@ -102,7 +102,7 @@ class WantedBody(CamelBody):
     theme: str | None = Field(None, description="Color theme of the page of the link: amber, ocean, rose or violet.")
     csrf: str | None = Field(None, description="The token from /api/blob/csrf; optional.")
 
-    def wanted(self, user_id: str | None) -> Wanted:
+    def to_wanted(self, user_id: str | None) -> Wanted:
         return Wanted(
             message=self.message,
             theme=self.theme,

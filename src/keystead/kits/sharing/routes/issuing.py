@@ -39,7 +39,7 @@ async def issue_link(visit: Visiting, body: TokenBody) -> Response:
     by = await visit.issuer(body.csrf)
     if not body.url:
         raise Refusal(400, "URL_REQUIRED", "url is required: the target of the link")
-    wanted = body.wanted(by.user_id)
+    wanted = body.to_wanted(by.user_id)
     issued = await visit.sharing.issue(body.url, body.name, wanted, who=by.who, where=visit.address)
     return json_response(IssuedAnswer(**visit.link_fields(issued)))
 
@@ -120,7 +120,7 @@ async def register(visit: Visiting, body: EdgeBody) -> Response:
         raise unauthorized("registering a file requires an issue key (RECEIVE_ISSUE_KEY), which is not set here")
     if not body.pathname or not body.download_url:
         raise Refusal(400, "PATH_REQUIRED", "pathname and downloadUrl are required")
-    wanted = body.wanted(body.owner_discord_id or body.user_id or by.user_id)
+    wanted = body.to_wanted(body.owner_discord_id or body.user_id or by.user_id)
     issued = await visit.sharing.register(
         body.pathname, body.download_url, body.display_name, wanted, who=by.who, where=visit.address
     )

@@ -14,7 +14,7 @@ from keystead.kits.sharing.routes.bodies import (
     StatusAnswer,
     StatusBody,
 )
-from keystead.kits.sharing.routes.request import TokenQuery, Visiting, reveal
+from keystead.kits.sharing.routes.request import TokenQuery, Visiting
 from keystead.kits.signed_in import not_signed_in
 from keystead.kits.visit import Ok
 
@@ -26,8 +26,7 @@ async def end_link(visit: Visiting, body: DeleteBody | None = None, t: TokenQuer
     visit.refuse_cross_site()
     if body.csrf is not None:
         visit.refuse_forged(body.csrf)
-    owner_key = reveal(body.owner_key)
-    user = await visit.user() if owner_key is None else None
+    owner_key, user = await visit.owner(body.owner_key)
     await visit.sharing.end(body.token or t, id=body.id, owner_key=owner_key, user=user, where=visit.address)
     return json_response(Ok())
 
@@ -63,16 +62,14 @@ async def extend_link(visit: Visiting, body: ExtendBody) -> Response:
     """Extends a link, with its owner key or as the signed-in user who created it."""
     await visit.count("token")
     visit.refuse_cross_site()
-    owner_key = reveal(body.owner_key)
-    user = await visit.user() if owner_key is None else None
+    owner_key, user = await visit.owner(body.owner_key)
     exp = await visit.sharing.extend(body.id, body.valid_until, owner_key=owner_key, user=user, where=visit.address)
     return json_response(ExtendedAnswer(exp=exp))
 
 
 async def link_status(visit: Visiting, body: StatusBody) -> Response:
     await visit.count("resolve")
-    owner_key = reveal(body.owner_key)
-    user = await visit.user() if owner_key is None else None
+    owner_key, user = await visit.owner(body.owner_key)
     status = await visit.sharing.status(body.id, owner_key, user)
     answer = StatusAnswer(
         exp=status.expires_ms, downloads=status.downloads, max_downloads=status.max_downloads, ready=status.ready

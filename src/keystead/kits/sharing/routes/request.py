@@ -110,6 +110,10 @@ class SharingVisit(Visit):
         # with a colon and their space: no id of the login kit starts with a colon.
         return User(found.id if found.space == "login" else f":{found.subject}", found.subject)
 
+    async def owner(self, key: SecretStr | None) -> tuple[str | None, User | None]:
+        """The owner key of a request; without one, the signed-in user."""
+        return (None, await self.user()) if key is None else (key.get_secret_value(), None)
+
     async def issuer(self, csrf: str | None = None) -> Issuer:
         """Who issues a link. Raises Refusal if they may not, and audits that."""
         settings, user = self.sharing.settings, await self.user()
@@ -146,7 +150,7 @@ class SharingVisit(Visit):
     def download_url(self, resolved: Resolved) -> str:
         if resolved.ticket is None:
             return resolved.url or ""
-        return f"{self.site.public_url}/api/receive/download?{urlencode({'ticket': resolved.ticket})}"
+        return f"{self.site.public_url}{DOWNLOAD_PATH}?{urlencode({'ticket': resolved.ticket})}"
 
     def link_fields(self, issued: Issued) -> dict[str, Any]:
         return {
@@ -165,10 +169,6 @@ TokenQuery = Annotated[str | None, Query(description="The token of the link, sho
 
 def unauthorized(sentence: str) -> Refusal:
     return Refusal(401, "UNAUTHORIZED", sentence, headers=www_authenticate())
-
-
-def reveal(given: SecretStr | None) -> str | None:
-    return None if given is None else given.get_secret_value()
 
 
 def iso(at: datetime) -> str:
