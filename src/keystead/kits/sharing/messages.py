@@ -338,7 +338,7 @@ MESSAGES: Final[Messages] = {
     ),
 }
 
-# What the script of the page that shares files says.
+# Texts for the script of the page that shares files.
 SCRIPT: Final[Messages] = {
     "chooseFile": MESSAGES["choose_file"],
     "orDrop": MESSAGES["or_drop"],

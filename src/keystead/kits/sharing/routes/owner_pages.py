@@ -108,7 +108,7 @@ async def change_link(visit: Visiting) -> Response:
                 until_ms = visit.site.now_ms() + int(ms)
                 await visit.sharing.extend(id, until_ms, user=user, where=visit.address)
             else:
-                raise Refusal(400, "BAD_REQUEST", "what must be end, or extend with a time in ms")
+                raise Refusal(400, "BAD_REQUEST", "what must be end or extend; extend needs ms, a number")
     except Refusal as refusal:
         if refusal.code not in _LINK_PROBLEMS:
             raise
