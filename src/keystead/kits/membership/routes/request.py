@@ -44,7 +44,7 @@ Authorization = Annotated[str | None, Header(description="`Bearer` and the token
 
 @contextmanager
 def request_context(request: Request) -> Iterator[None]:
-    """Errors of this kit have `error_code` in addition to `code`; log lines of the service have the client's address."""
+    """Errors of this kit have `error_code` in addition to `code`; log lines of the service have the client address."""
     request.scope[CODE_ALIAS] = "error_code"
     previous = CLIENT_ADDRESS.set(client_address(request))
     try:
