@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from keystead.kits.sessiondata import KIT, SessionDataSettings
-from keystead.kits.sessiondata.routes import _USER, STATUS, AskedToSet
+from keystead.kits.sessiondata.routes import _USER, STATUS, SessionsSetRequest
 from keystead.kits.sessiondata.service import KEY_MAX, LIMITS
 from keystead.server import Settings, create_app
 from tests import forking
@@ -49,7 +49,7 @@ def test_the_guide_names_each_limit() -> None:
 
 
 def test_the_guide_names_each_field_of_a_request_and_each_status() -> None:
-    assert [plain(name) for name, _ in rows("Field")] == list(AskedToSet.model_fields)
+    assert [plain(name) for name, _ in rows("Field")] == list(SessionsSetRequest.model_fields)
     assert {int(status) for status, _, _ in rows("Status")} == {200, *STATUS.values()}
 
 

@@ -1,4 +1,4 @@
-"""Session.json and Kvs.json are read as they are, and what cannot be kept is said without a secret."""
+"""Session.json and Kvs.json: how they are read, and errors that never contain a secret."""
 
 import json
 import os
@@ -170,24 +170,27 @@ def test_redis_is_the_provider_where_none_is_named(folder: Path, provider: str |
 @pytest.mark.parametrize(
     ("connection", "said"),
     [
-        (None, "Session.json wants a key-value store, so write where it is"),
-        ("", "Session.json wants a key-value store, so write where it is"),
-        (7, "write a text such as localhost:6379"),
+        (None, "Session.json enables the key-value store; write its address"),
+        ("", "Session.json enables the key-value store; write its address"),
+        (7, "write text such as localhost:6379"),
         (f"password={SECRET}", "it names no server"),
         (f"a,b,password={SECRET}", "it names several servers"),
-        (f"host,password={SECRET},sslHost=other", "the option sslHost is not kept here"),
-        (f"host,password={SECRET},proxy=Twemproxy", "the option proxy is not kept here"),
-        (f"host,password=x,y={SECRET}", "part 3 of it is no server, and no option that is known here"),
-        (f"host,password=x,{SECRET}=y", "part 3 of it is no server, and no option that is known here"),
-        (f"host,password=x,{SECRET}", "part 3 of it stands behind the password, and may be a piece of it"),
-        (f"host,serviceName=main,password=x,{SECRET}", "part 4 of it stands behind the password"),
-        (f"host:65536,password={SECRET}", "part 1 of it has a port that is no number from 1 to 65535"),
-        (f"host:0,password={SECRET}", "part 1 of it has a port that is no number from 1 to 65535"),
-        (f"host:{SECRET}", "part 1 of it is no server"),
-        ("host,$CLIENT=", "part 2 of it is no server"),
-        (f"host,password={SECRET},ssl=perhaps", "the option ssl is true or false"),
-        (f"host,password={SECRET},defaultDatabase=two", "the option defaultDatabase is a whole number from 0 on"),
-        ("host,connectTimeout=-1", "the option connectTimeout is a whole number from 1 on"),
+        (f"host,password={SECRET},sslHost=other", "the option sslHost is not supported"),
+        (f"host,password={SECRET},proxy=Twemproxy", "the option proxy is not supported"),
+        (f"host,password=x,y={SECRET}", "part 3 is not a server or a known option"),
+        (f"host,password=x,{SECRET}=y", "part 3 is not a server or a known option"),
+        (f"host,password=x,{SECRET}", "part 3 follows the password, and may be part of it"),
+        (f"host,serviceName=main,password=x,{SECRET}", "part 4 follows the password"),
+        (f"host:65536,password={SECRET}", "part 1 has a port that is not a number from 1 to 65535"),
+        (f"host:0,password={SECRET}", "part 1 has a port that is not a number from 1 to 65535"),
+        (f"host:{SECRET}", "part 1 is not a server"),
+        ("host,$CLIENT=", "part 2 is not a server"),
+        (f"host,password={SECRET},ssl=perhaps", "the option ssl must be true or false"),
+        (
+            f"host,password={SECRET},defaultDatabase=two",
+            "the option defaultDatabase must be a whole number of at least 0",
+        ),
+        ("host,connectTimeout=-1", "the option connectTimeout must be a whole number of at least 1"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -204,7 +207,7 @@ def test_a_connection_string_that_cannot_be_kept_is_said_without_its_secrets(
 
 @pytest.mark.parametrize(
     ("provider", "said"),
-    [("Memcached", "Memcached forgets sessions"), ("DynamoDB", "there is no such one here"), (7, "there is no such")],
+    [("Memcached", "Memcached evicts sessions"), ("DynamoDB", "unknown provider"), (7, "unknown provider")],
 )
 def test_a_provider_that_cannot_keep_sessions_is_refused(folder: Path, provider: object, said: str) -> None:
     session_json(folder, UseKeyValueStore=True)
@@ -222,12 +225,12 @@ def test_a_provider_that_cannot_keep_sessions_is_refused(folder: Path, provider:
         ('{"RetentionPeriod": 0}', "RetentionPeriod in Session.json: write a whole number of minutes"),
         ('{"RetentionPeriod": true}', "RetentionPeriod in Session.json: write a whole number of minutes"),
         ('{"UseKeyValueStore": "yes"}', "UseKeyValueStore in Session.json: write true or false"),
-        ("{\n/* a\n*/\n  x\n}", "Parameters/Session.json is no JSON: line 4 cannot be read"),
+        ("{\n/* a\n*/\n  x\n}", "Parameters/Session.json is not JSON: line 4 cannot be read"),
         ("[]", "Parameters/Session.json: write an object"),
-        ("[" * 100_000, "Parameters/Session.json is no JSON"),
-        ('{"a": "' + '\\"' * 50_000, "Parameters/Session.json is no JSON"),  # neither takes minutes to find out
-        ("/*" * 50_000, "Parameters/Session.json is no JSON"),
-        ('{"RetentionPeriod": 5} /* {"a": 1', "Parameters/Session.json is no JSON"),
+        ("[" * 100_000, "Parameters/Session.json is not JSON"),
+        ('{"a": "' + '\\"' * 50_000, "Parameters/Session.json is not JSON"),  # neither takes minutes to find out
+        ("/*" * 50_000, "Parameters/Session.json is not JSON"),
+        ('{"RetentionPeriod": 5} /* {"a": 1', "Parameters/Session.json is not JSON"),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -243,7 +246,7 @@ def test_a_retention_that_is_too_short_or_too_long_is_said_with_the_name_that_it
     config('parameters = "Parameters"\n')
     for minutes in (1, 400 * 1440 + 1):
         session_json(folder, RetentionPeriod=minutes)
-        assert wrong() == "RetentionPeriod in Session.json: retention is from 2m to 400d"
+        assert wrong() == "RetentionPeriod in Session.json: retention must be from 2m to 400d"
 
 
 def test_files_that_are_not_there_are_said(folder: Path) -> None:
