@@ -68,12 +68,12 @@ def test_the_example_of_the_document_is_read_with_its_comments(folder: Path) -> 
     ],
     ids=["byte order mark", "utf-16", "comments and a last comma", "names in any case"],
 )
-def test_what_the_documents_own_reader_takes_is_taken(folder: Path, written: bytes) -> None:
+def test_comments_trailing_commas_and_any_case_are_accepted(folder: Path, written: bytes) -> None:
     (folder / "Session.json").write_bytes(written)
     assert session_parameters(folder) == SessionParameters(30, True)
 
 
-def test_what_a_file_does_not_say_is_as_the_document_has_it(folder: Path) -> None:
+def test_missing_members_have_the_documents_defaults(folder: Path) -> None:
     (folder / "Session.json").write_text('{"UseKeyValueStore": null}')
     assert session_parameters(folder) == SessionParameters(1440, False)
 
@@ -100,30 +100,28 @@ def test_what_a_file_does_not_say_is_as_the_document_has_it(folder: Path) -> Non
         ),
     ],
 )
-def test_a_connection_string_is_the_url_of_a_store(folder: Path, connection: str, url: str) -> None:
+def test_a_connection_string_becomes_a_store_url(folder: Path, connection: str, url: str) -> None:
     kvs_json(folder, connection)
     found = key_value_store(folder)
     assert found == url
     RedisSettings.of(found)  # the store takes it
 
 
-def test_a_password_comes_out_of_the_url_as_it_was(folder: Path) -> None:
+def test_a_password_of_any_characters_round_trips_through_the_url(folder: Path) -> None:
     kvs_json(folder, "host,password=p%40 ss/w#rd?:@é=")
     assert RedisSettings.of(key_value_store(folder) or "").password == "p%40 ss/w#rd?:@é="
 
 
-# --- how they are settings -----------------------------------------------------------------------------------
+# --- as settings ---------------------------------------------------------------------------------------------
 
 
-def test_without_the_setting_no_file_is_looked_for(folder: Path) -> None:
+def test_without_the_setting_no_file_is_read(folder: Path) -> None:
     session_json(folder, RetentionPeriod=7)
     (folder.parent / "Session.json").write_text("no JSON")
     assert Settings().of(KIT).retention == "1440m"
 
 
-def test_retention_and_store_come_from_the_files_and_by_the_environment_too(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_retention_and_store_come_from_the_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session_json(folder, RetentionPeriod=60, UseKeyValueStore=True)
     kvs_json(folder, f"host:6379,password={SECRET}")
     monkeypatch.setenv("KEYSTEAD_PARAMETERS", str(folder))
@@ -159,12 +157,12 @@ def test_without_a_key_value_store_sessions_are_in_the_relational_one(folder: Pa
 
 
 @pytest.mark.parametrize("provider", [None, "", "Redis", "redis"])
-def test_redis_is_the_provider_where_none_is_named(folder: Path, provider: str | None) -> None:
+def test_redis_is_the_default_provider(folder: Path, provider: str | None) -> None:
     kvs_json(folder, "host", Provider=provider, MemcachedServers=[])
     assert key_value_store(folder) == "redis://host:6379/0"
 
 
-# --- what cannot be used -------------------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -194,9 +192,7 @@ def test_redis_is_the_provider_where_none_is_named(folder: Path, provider: str |
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_connection_string_that_cannot_be_kept_is_said_without_its_secrets(
-    folder: Path, connection: object, said: str
-) -> None:
+def test_errors_in_a_connection_string_do_not_contain_its_secrets(folder: Path, connection: object, said: str) -> None:
     session_json(folder, UseKeyValueStore=True)
     kvs_json(folder, connection)
     config('parameters = "Parameters"\n')
@@ -209,7 +205,7 @@ def test_a_connection_string_that_cannot_be_kept_is_said_without_its_secrets(
     ("provider", "said"),
     [("Memcached", "Memcached evicts sessions"), ("DynamoDB", "unknown provider"), (7, "unknown provider")],
 )
-def test_a_provider_that_cannot_keep_sessions_is_refused(folder: Path, provider: object, said: str) -> None:
+def test_unsupported_providers_are_refused(folder: Path, provider: object, said: str) -> None:
     session_json(folder, UseKeyValueStore=True)
     kvs_json(folder, f"host,password={SECRET}", Provider=provider)
     config('parameters = "Parameters"\n')
@@ -228,28 +224,26 @@ def test_a_provider_that_cannot_keep_sessions_is_refused(folder: Path, provider:
         ("{\n/* a\n*/\n  x\n}", "Parameters/Session.json is not JSON: line 4 cannot be read"),
         ("[]", "Parameters/Session.json: write an object"),
         ("[" * 100_000, "Parameters/Session.json is not JSON"),
-        ('{"a": "' + '\\"' * 50_000, "Parameters/Session.json is not JSON"),  # neither takes minutes to find out
+        ('{"a": "' + '\\"' * 50_000, "Parameters/Session.json is not JSON"),  # in less than minutes
         ("/*" * 50_000, "Parameters/Session.json is not JSON"),
         ('{"RetentionPeriod": 5} /* {"a": 1', "Parameters/Session.json is not JSON"),
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_file_that_cannot_be_used_is_said_with_its_name_and_what_to_write(
-    folder: Path, written: str, said: str
-) -> None:
+def test_an_invalid_file_is_an_error_with_its_name_and_what_to_write(folder: Path, written: str, said: str) -> None:
     (folder / "Session.json").write_text(written)
     config('parameters = "Parameters"\n')
     assert wrong().startswith(f"parameters: {said}")
 
 
-def test_a_retention_that_is_too_short_or_too_long_is_said_with_the_name_that_it_has_there(folder: Path) -> None:
+def test_an_invalid_retention_is_reported_under_its_name_in_the_file(folder: Path) -> None:
     config('parameters = "Parameters"\n')
     for minutes in (1, 400 * 1440 + 1):
         session_json(folder, RetentionPeriod=minutes)
         assert wrong() == "RetentionPeriod in Session.json: retention must be from 2m to 400d"
 
 
-def test_files_that_are_not_there_are_said(folder: Path) -> None:
+def test_missing_files_are_reported(folder: Path) -> None:
     config('parameters = "Elsewhere"\n')
     assert wrong() == "parameters: Elsewhere/Session.json: cannot be read (No such file or directory)"
     session_json(folder, UseKeyValueStore=True)

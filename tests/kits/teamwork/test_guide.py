@@ -127,7 +127,7 @@ async def test_the_example_of_an_application_tells_its_users() -> None:
         await service.users.invalidate(service.keys.user_session(42))
 
 
-def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
+def test_the_shell_examples_print_what_the_guide_shows(tmp_path: Path) -> None:
     program("curl")
     first, second = examples("bash")
     assert first == "keystead serve --kits teamwork\n"
