@@ -94,7 +94,7 @@ async def test_a_newcomer_signs_in_and_sees_what_a_colleague_does(browser: Brows
     async with tab(browser) as used:
         page = used.page
         await page.goto(f"{server.url}/")
-        await page.get_by_role("link", name="Notices, deadlines and what waits").click()
+        await page.get_by_role("link", name="Notices, deadlines and dashboard").click()
         await page.get_by_role("button", name="Grace Hopper").click()
         window = Window(page)
         await window.shows("live")

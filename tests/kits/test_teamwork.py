@@ -76,7 +76,7 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
     assert found == {
         "revoked_token": "until `expires_at`",
         "user_session": "30 minutes after the last use; touched at most once in 1 minute",
-        "deadlines": "never ends: each deadline is taken out when its work item is closed or deleted",
+        "deadlines": "never ends: each deadline is removed when its work item is closed or deleted",
         "dashboard": "5 minutes",
         "tokens_since": "1 day",
         "user_session_mark": "10 seconds while it is loaded, 5 seconds after a failure, 1 minute where there is "
@@ -87,8 +87,8 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "notice_log": "7 days after the last use; touched at most once in 1 hour",
         "notice_wakes": "never ends: messages are not kept",
         "due_item": "never ends: deleted in one step with its deadline",
-        "due_teams": "never ends: as many as there are teams with a deadline",
-        "due_found": "never ends: a field is taken out when its deadline is gone",
+        "due_teams": "never ends: one member per team with deadlines",
+        "due_found": "never ends: a field is removed when its deadline is gone",
         "team_settings": "never ends: deleted with the team",
         "requests": "1 minute 10 seconds",
     }

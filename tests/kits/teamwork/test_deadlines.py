@@ -46,7 +46,7 @@ class Office:
         """What is told at a moment: `WORK_REQUEST:101 in 3`."""
         before = set(self.told)
         self.clock.now_ms = at(now)
-        await self.deadlines.tell_due()
+        await self.deadlines.notify_due()
         new = [event for key, event in self.told.items() if key not in before]
         return [f"{event.item.ref_type}:{event.item.ref_id} in {event.days}" for event in new]
 
@@ -228,7 +228,7 @@ async def test_two_jobs_at_once_tell_once(store: Store) -> None:
     for number in range(30):
         await office.register(Deadline("DEFECT", str(number)), "2026-03-03", team=number % 3 + 1)
     office.clock.now_ms = at("2026-02-28T09:00")
-    await asyncio.gather(*(office.deadlines.tell_due() for _ in range(3)))
+    await asyncio.gather(*(office.deadlines.notify_due() for _ in range(3)))
     assert len(office.told) == 30
 
 
@@ -350,7 +350,7 @@ def test_whenever_the_job_runs_and_whatever_the_zone_is_each_mark_is_told_once_w
                 office.clock.now_ms = start + look * 15 * 60_000
                 local = datetime.fromtimestamp(office.clock.now_ms / 1000, ZoneInfo(zone))
                 before = len(office.told)
-                await office.deadlines.tell_due()
+                await office.deadlines.notify_due()
                 left = (due - local.date()).days
                 is_reached = is_reached or (local.hour >= 9 and left <= 7)
                 assert [one.days for one in list(office.told.values())[before:]] in ([], [left])

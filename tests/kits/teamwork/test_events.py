@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from keystead.kits.teamwork.models import Said
+from keystead.kits.teamwork.models import NoticeArguments
 from keystead.kits.teamwork.service.events import (
     Assigned,
     Commented,
@@ -16,7 +16,7 @@ from keystead.kits.teamwork.service.events import (
     RefType,
     StatusChanged,
     WorkItem,
-    told_by,
+    notices_for,
 )
 from keystead.kits.teamwork.service.messages import message_of, plain_message, title_of
 from keystead.kits.teamwork.service.notice_types import TYPES
@@ -30,7 +30,7 @@ def item(ref_type: RefType = "WORK_REQUEST", status: str = "개발중", **more: 
 
 
 def who(event: Event) -> list[tuple[int, str]]:
-    return [(one.user, one.type) for one in told_by(event)]
+    return [(one.user, one.type) for one in notices_for(event)]
 
 
 def test_an_assignment_is_told_to_the_new_assignee() -> None:
@@ -59,45 +59,45 @@ def test_a_mention_is_told_to_the_mentioned_and_not_to_oneself() -> None:
     event = Commented(id="e", item=item(), actor_id=9, text=text)
     assert who(event) == [(OTHER, "멘션"), (OWNER, "댓글등록"), (ASSIGNEE, "댓글등록")]
     many = Commented(id="e", item=item(), text="".join(f"@[a]({number})" for number in range(100, 400)))
-    assert len(told_by(many)) == 52
+    assert len(notices_for(many)) == 52
 
 
 def test_words_are_in_the_language_that_is_asked_for() -> None:
     event = StatusChanged(id="e", item=item(), before="접수대기")
-    assert told_by(event, "ko")[0].title == "WR-001 상태가 변경되었습니다"
-    assert told_by(event, "ko")[0].message == "Print: 접수대기 → 개발중"
-    assert told_by(event, "en")[0].message == "Print: waiting → in development"
+    assert notices_for(event, "ko")[0].title == "WR-001 상태가 변경되었습니다"
+    assert notices_for(event, "ko")[0].message == "Print: 접수대기 → 개발중"
+    assert notices_for(event, "en")[0].message == "Print: waiting → in development"
     for days, title, said in (
         (3, "WR-001 is due soon", "due in 3 days (2026-03-03): Print"),
         (1, "WR-001 is due soon", "due in 1 day (2026-03-03): Print"),
         (0, "WR-001 is due soon", "due today (2026-03-03): Print"),
         (-2, "WR-001 is overdue", "overdue for 2 days (2026-03-03): Print"),
     ):
-        [one] = told_by(DeadlineNear(id="e", item=item(), days=days, due=date(2026, 3, 3)))
+        [one] = notices_for(DeadlineNear(id="e", item=item(), days=days, due=date(2026, 3, 3)))
         assert (one.title, one.message) == (title, said)
 
 
 def test_a_notice_says_who_did_what() -> None:
     event = Assigned(id="e", item=item(), actor_id=OTHER)
-    titles = [told_by(event, language, actor="Ann")[0].title for language in ("en", "ja", "ko")]
+    titles = [notices_for(event, language, actor="Ann")[0].title for language in ("en", "ja", "ko")]
     assert titles == [
         "Ann assigned WR-001 to you",
         "Ann さんがあなたを WR-001 の担当にしました",
         "Ann님이 회원님을 WR-001 담당자로 배정했습니다",
     ]
-    assert told_by(event)[0].title == "WR-001 was assigned to you"  # nobody knows who it was
-    [hostile] = told_by(Assigned(id="e", item=item(doc_no="{actor}"), actor_id=OTHER), actor="{doc}{0}")
+    assert notices_for(event)[0].title == "WR-001 was assigned to you"  # nobody knows who it was
+    [hostile] = notices_for(Assigned(id="e", item=item(doc_no="{actor}"), actor_id=OTHER), actor="{doc}{0}")
     assert hostile.title == "{doc}{0} assigned {actor} to you"
 
 
 def test_what_is_kept_gives_the_same_words_in_any_language() -> None:
     event = Commented(id="e", item=item(), actor_id=9, text=f"@[Kim]({OTHER}) look")
     for language in ("en", "ja", "ko"):
-        for one in told_by(event, language, actor="Ann"):
+        for one in notices_for(event, language, actor="Ann"):
             assert one.said is not None
-            kept = Said.model_validate_json(one.said.model_dump_json())
+            kept = NoticeArguments.model_validate_json(one.said.model_dump_json())
             assert (title_of(one.type, kept, language), message_of(kept, language)) == (one.title, one.message)
-    assert told_by(event)[0].message == "Print: @Kim look"
+    assert notices_for(event)[0].message == "Print: @Kim look"
     assert plain_message("Print: 검토중 → 개발중", "en") == "Print: in review → in development"
     assert plain_message("Print: x → y", "ja") == "Print: x → y"
 
@@ -117,11 +117,11 @@ def test_every_type_has_words_in_every_language() -> None:
             StatusChanged(id="e", item=item("PROJECT_IDEA", "채택"), before=""),
             EVENTS.validate_python({"kind": "defect-registered", "id": "e", "item": item("DEFECT")}),
         ):
-            told = told_by(event, language, actor="Ann")
+            told = notices_for(event, language, actor="Ann")
             seen |= {one.type for one in told}
             known = [one.title for one in told if one.type != "마감임박"]
             assert [title for title in known if "Ann" not in title] == []
-            assert [one.title for one in told_by(event, language) if "None" in one.title] == []
+            assert [one.title for one in notices_for(event, language) if "None" in one.title] == []
     assert seen == set(TYPES)
 
 

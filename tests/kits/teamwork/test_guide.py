@@ -98,7 +98,7 @@ def test_the_guide_names_each_table() -> None:
 def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
     assert f"the newest {TeamworkKeys.families['notice_log'].keep:,}" in GUIDE  # type: ignore[attr-defined]
     assert f"within {streams._CHECK_EVERY_MS // 1000 + streams.PAUSE_S:.0f} seconds" in GUIDE
-    assert teamwork.SLACK_PATIENCE.give_up_after == "30d"
+    assert teamwork.SLACK_POLICY.give_up_after == "30d"
 
 
 def test_the_example_of_settings_starts() -> None:

@@ -157,11 +157,11 @@ async def test_a_stream_by_cookie_ends_with_the_session() -> None:
     async with serving(KITS) as server:
         ada = await server.sign_in()
         request = _Connection(server, ada.cookies["sid"])
-        from keystead.kits.teamwork.who import still_there
+        from keystead.kits.teamwork.who import sign_in_check
 
         teamwork = server.app.state.kits["teamwork"]
         who = await teamwork.admit_identity("login:demo.demo-ada", "Ada Lovelace")
-        still = still_there(request.connection, who, teamwork)
+        still = sign_in_check(request.connection, who, teamwork)
         assert await still() is True
         await ada.post("/api/auth/logout", headers=OWN)
         assert await still() is False

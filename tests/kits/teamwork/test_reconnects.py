@@ -18,7 +18,7 @@ from keystead.kits.teamwork.service import (
     WorkItem,
     open_teamwork,
 )
-from keystead.kits.teamwork.service.relay import shown_as
+from keystead.kits.teamwork.service.relay import to_notification
 from keystead.kits.teamwork.service.tables import NOTICES
 from keystead.kits.teamwork.stream import stream_notices
 from keystead.parts.tables import open_tables
@@ -88,7 +88,7 @@ async def test_a_stream_begins_where_its_reader_was_although_the_table_lags_behi
                 await teamwork.tell(Assigned(id=f"e{number}", item=item))
             behind = (await teamwork.notices.unpublished([1]))[1].notices
             # All but the newest are on the stream, and the table does not know yet.
-            await teamwork.feed.put(keys.notice_log(1), {one.place: shown_as(one) for one in behind[:4]})
+            await teamwork.feed.put(keys.notice_log(1), {one.place: to_notification(one) for one in behind[:4]})
             assert await _begins(teamwork, 0, 5) == ["hello 0", "notice 1", "notice 2", "notice 3", "notice 4"]
             assert await _begins(teamwork, 3, 2) == ["hello 3", "notice 4"]
             assert await _begins(teamwork, 4, 1) == ["hello 4"]
@@ -99,7 +99,7 @@ async def test_a_stream_begins_where_its_reader_was_although_the_table_lags_behi
                 item = WorkItem(ref_type="DEFECT", ref_id=number, title="", assignee_id=1)
                 await teamwork.tell(Assigned(id=f"e{number}", item=item))
             [*_, newest] = (await teamwork.notices.unpublished([1]))[1].notices
-            await teamwork.feed.put(keys.notice_log(1), {8: shown_as(newest)})
+            await teamwork.feed.put(keys.notice_log(1), {8: to_notification(newest)})
             assert await _begins(teamwork, 4, 3) == ["hello 4", "missed 7", "notice 8"]
             gone = delete(NOTICES).where(NOTICES.c.place.in_([5, 6, 7]))
             await tables.write(lambda connection: connection.execute(gone))

@@ -11,7 +11,7 @@ from keystead import Store
 from keystead.errors import StoreClosed, StoreUnavailable
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification
-from keystead.kits.teamwork.service.notice_rows import Told
+from keystead.kits.teamwork.service.notice_rows import NewNotice
 from keystead.kits.teamwork.service.notice_types import ASSIGNED
 from keystead.kits.teamwork.service.notices import Notices, Unpublished
 from keystead.kits.teamwork.service.relay import SLACK, Relay, ref_id_of
@@ -48,7 +48,7 @@ def relay_on(store: Store, notices: Notices) -> tuple[Relay, TeamworkKeys, Outbo
 
 async def tell(notices: Notices, user: int, *numbers: int, at_ms: int = NOW_MS) -> None:
     for number in numbers:
-        await notices.tell(f"e{number}", [Told(user, ASSIGNED, f"n{number}", "", "DEFECT", "34")], at_ms)
+        await notices.write(f"e{number}", [NewNotice(user, ASSIGNED, f"n{number}", "", "DEFECT", "34")], at_ms)
 
 
 async def on_stream(keys: TeamworkKeys, user: int) -> list[tuple[str, str]]:
@@ -175,15 +175,15 @@ async def test_what_another_process_told_is_left_to_it_until_nothing_moves_for_t
     await tell(notices, 42, 1, 2)
     await tell(notices, 7, 1)
     for _ in range(2):
-        await relay._publish_left()
+        await relay._publish_abandoned()
         assert await on_stream(keys, 42) == []
     await keys.notice_log(42).append(_shown(notification_id=1), entry_id="1-0")
-    await notices.published(42, 1)  # its own process goes on with this one, and not with the other
-    await relay._publish_left()
+    await notices.mark_published(42, 1)  # its own process goes on with this one, and not with the other
+    await relay._publish_abandoned()
     assert [title for _, title in await on_stream(keys, 42)] == ["old"]
     assert [title for _, title in await on_stream(keys, 7)] == ["n1"]
     for _ in range(2):
-        await relay._publish_left()
+        await relay._publish_abandoned()
     assert [title for _, title in await on_stream(keys, 42)] == ["old", "n2"]
     assert await notices.behind() == {}
 

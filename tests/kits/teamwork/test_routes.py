@@ -194,7 +194,7 @@ async def test_old_notices_attempts_and_invitations_are_forgotten_also_while_sla
     await office.tell(1)
     [notice] = (await teamwork.notices.page(BEN)).notices
     at_ms = office.clock()
-    await teamwork.slack_log.note(notice, {}, channel="", retries=0, error="away", at_ms=at_ms)
+    await teamwork.slack_log.add(notice, {}, channel="", retries=0, error="away", at_ms=at_ms)
     await teamwork.relay.publish_waiting()  # type: ignore[union-attr]
     await teamwork.invite(3, by=ANN)
     clean = next(job for job in teamwork.jobs if job.name == "teamwork.clean-up")
@@ -203,7 +203,7 @@ async def test_old_notices_attempts_and_invitations_are_forgotten_also_while_sla
         await clean.run(None)  # type: ignore[arg-type]
         attempts = len(await teamwork.slack_log.attempts())
         assert (attempts, (await teamwork.notices.page(BEN)).total) == left, days
-    assert await teamwork.teams.forget_expired() == 0
+    assert await teamwork.teams.delete_expired() == 0
 
 
 @pytest.mark.parametrize("ref_id", ["a/b", "/", "a//b/", "/read", "x/y/z", "100%", "a%2Fb", "한/글", "?", "#"])
@@ -212,7 +212,7 @@ async def test_an_id_with_a_slash_works_in_every_route(office: Office, ref_id: s
     body = {"due": "2096-10-05", "title": "Print", "assigneeId": BEN}
     assert (await office.http.put(path, json=body, headers=office.token(ANN))).status_code == 200
     assert [one["refId"] for one in (await office.get("/api/deadlines"))["items"]] == [ref_id]
-    await office.teamwork.deadlines.tell_due()
+    await office.teamwork.deadlines.notify_due()
     asked = {"refType": "DEFECT", "refId": ref_id}
     listed = await office.http.get("/api/notifications", params=asked, headers=office.token(BEN))
     [notice] = listed.json()["items"]
@@ -232,7 +232,10 @@ async def test_json_has_camel_case_names_only(office: Office) -> None:
 
 async def test_what_is_wrong_with_a_deadline_is_said_without_internals(office: Office) -> None:
     early = await office.http.get("/api/deadlines?from=0001-01-01", headers=office.token(ANN))
-    assert (early.status_code, early.json()["error"]) == (400, "a deadline is a day from 1970-01-01 on, not 0001-01-01")
+    assert (early.status_code, early.json()["error"]) == (
+        400,
+        "a deadline must be a day from 1970-01-01 on, not 0001-01-01",
+    )
     body = {"due": "2096-10-05", "title": "Print"}
     nul = await office.http.put("/api/deadlines/DEFECT/a%00b", json=body, headers=office.token(ANN))
     said = "refId of a deadline: a name holds a NUL character; leave it out"
@@ -257,7 +260,7 @@ async def test_deadlines_and_the_summary_that_counts_them(office: Office) -> Non
     assert (due["today"], due["zone"]) == ("2096-10-02", "UTC")
     [item] = due["items"]
     assert (item["refType"], item["refId"], item["due"], item["days"]) == ("WORK_REQUEST", 101, "2096-10-05", 3)
-    await office.teamwork.deadlines.tell_due()
+    await office.teamwork.deadlines.notify_due()
     assert [one["type"] for one in (await office.get("/api/notifications"))["items"]] == ["마감임박"]
     await office.teamwork.relay.publish_waiting()  # type: ignore[union-attr]
     assert (await office.get("/api/dashboard/summary"))["unreadNotifications"] == 1

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from keystead import connect
-from keystead.kits.teamwork.models import Said, UserSession
-from keystead.kits.teamwork.service.notice_rows import Notice, Told
+from keystead.kits.teamwork.models import NoticeArguments, UserSession
+from keystead.kits.teamwork.service.notice_rows import Notice, NewNotice
 from keystead.kits.teamwork.service.notice_types import ASSIGNED, STATUS_CHANGED, TEAM_INVITED
 from keystead.kits.teamwork.service.notices import Notices
 from keystead.kits.teamwork.service.slack import Slack, SlackLog, SlackSender
@@ -53,8 +53,8 @@ class Office:
         self.clock = clock
 
     async def tell(self, number: int, kind: str = ASSIGNED, message: str = "Print") -> Notice:
-        told = Told(42, kind, f"WR-{number}", message, "WORK_REQUEST", "101")
-        [notice] = await self.notices.tell(f"e{number}", [told], self.clock())
+        told = NewNotice(42, kind, f"WR-{number}", message, "WORK_REQUEST", "101")
+        [notice] = await self.notices.write(f"e{number}", [told], self.clock())
         await self.keys.atomically(*self.outbox.add("slack", "42", {"notice": notice.id, "user": 42}))
         return notice
 
@@ -123,9 +123,9 @@ async def test_429_is_waited_for_and_500_is_tried_again_in_order(office: Office,
     assert names == [f"notice-{first.id}"] * 4 + [f"notice-{second.id}"]
     tried = [(one.status, one.error, one.retries) for one in reversed(await office.log.attempts(notice=first.id))]
     assert tried == [
-        ("FAILED", "Slack says that this was too much at once", 0),
-        ("FAILED", "Slack answered 500, what is no JSON", 1),
-        ("FAILED", "Slack answered 200, ratelimited", 2),
+        ("FAILED", "Slack rate limit reached", 0),
+        ("FAILED", "Slack responded 500, not JSON", 1),
+        ("FAILED", "Slack responded 200, ratelimited", 2),
         ("SENT", None, 3),
     ]
     assert [one.notice for one in await office.log.attempts(status="SENT")] == [second.id, first.id]
@@ -136,8 +136,8 @@ async def test_429_is_waited_for_and_500_is_tried_again_in_order(office: Office,
 async def test_a_text_is_never_longer_than_slack_takes_nor_cut_within_an_entity(
     office: Office, slack: StandIn, mark: str
 ) -> None:
-    told = Told(42, ASSIGNED, mark * 500, mark * 5_000, "WORK_REQUEST", "101")
-    [notice] = await office.notices.tell("long", [told], office.clock())
+    told = NewNotice(42, ASSIGNED, mark * 500, mark * 5_000, "WORK_REQUEST", "101")
+    [notice] = await office.notices.write("long", [told], office.clock())
     text = (await office.sender.payload(notice))["attachments"][0]["blocks"][0]["text"]["text"]
     assert 2_900 < len(text) <= 3_000
     shown = html.unescape(text).replace("\n", "").replace("*", "")
@@ -171,8 +171,8 @@ async def test_a_message_by_webhook_names_assignee_and_doer_and_links_to_the_ite
     office: Office, slack: StandIn
 ) -> None:
     async def text(user: int, kind: str, **said: Any) -> tuple[str, str]:
-        words = Said(event="e", doc="WR-1", item="Print", actor="Ben", **said)
-        [notice] = await office.notices.tell(f"{user}{kind}", [Told(user, kind, "", "", "DEFECT", "1", words)], 1)
+        words = NoticeArguments(event="e", doc="WR-1", item="Print", actor="Ben", **said)
+        [notice] = await office.notices.write(f"{user}{kind}", [NewNotice(user, kind, "", "", "DEFECT", "1", words)], 1)
         [bar] = (await office.sender.payload(notice))["attachments"]
         assert bar["blocks"][1]["elements"][0]["url"] == f"https://x.example/{notice.id}"
         head, _, rest = bar["blocks"][0]["text"]["text"].partition("\n")
@@ -197,7 +197,7 @@ async def test_the_address_of_a_webhook_is_in_no_error(office: Office, slack: St
     await office.tell(1)
     await office.deliver()
     [attempt] = await office.log.attempts()
-    assert attempt.error == "Slack answered 404, no_service"
+    assert attempt.error == "Slack responded 404, no_service"
     state = await office.outbox.state("slack", "42")
     assert "secret" not in repr((attempt, state, office.sender._slack))
 
@@ -250,7 +250,7 @@ async def test_what_was_sent_before_a_crash_is_not_sent_again_and_what_was_erase
 ) -> None:
     slack.answers[POST] = answer({"ok": True})
     notice = await office.tell(1)
-    await office.notices.sent_to_slack(notice.id)
+    await office.notices.mark_sent_to_slack(notice.id)
     await office.tell(2)
     await tables.erase("teamwork:42")
     assert await office.deliver() == DeliveryCounts(2, 0, 0)
@@ -264,6 +264,6 @@ async def test_attempts_are_forgotten_in_portions(office: Office, slack: StandIn
         await office.tell(number)
     await office.deliver()
     now_ms = office.clock()
-    assert await office.log.forget(now_ms) == 0
-    assert await office.log.forget(now_ms + 1, most=3) == 3
-    assert await office.log.forget(now_ms + 1, most=3) == 2
+    assert await office.log.delete_old(now_ms) == 0
+    assert await office.log.delete_old(now_ms + 1, most=3) == 3
+    assert await office.log.delete_old(now_ms + 1, most=3) == 2

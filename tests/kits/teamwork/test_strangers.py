@@ -51,7 +51,7 @@ async def test_nobody_of_another_team_is_told_of_a_deadline(office: Office) -> N
             "/api/deadlines/DEFECT/1", json={**DUE, "assigneeId": stranger}, headers=office.token(user)
         )
         assert put.status_code == (200 if stranger == BEN else 400)
-    assert (await office.teamwork.deadlines.tell_due()).told == 1
+    assert (await office.teamwork.deadlines.notify_due()).notified == 1
     assert (await office.get("/api/notifications", user=OUTSIDER))["total"] == 0
 
 
@@ -88,7 +88,7 @@ async def test_no_odd_word_is_an_error_of_the_server_or_stops_the_jobs(office: O
         "/api/deadlines/DEFECT/good", json={**DUE, "assigneeId": CHO}, headers=office.token(ANN)
     )
     assert put.status_code == 200
-    assert (await office.teamwork.deadlines.tell_due()).failed == 0
+    assert (await office.teamwork.deadlines.notify_due()).failed == 0
     assert (await office.get("/api/notifications", user=CHO))["total"] == 1
 
 
@@ -103,8 +103,8 @@ async def test_a_deadline_that_cannot_be_told_of_holds_up_no_other(office: Offic
     await keys.deadlines.store.run([("HDEL", keys.due_item(2, "DEFECT", "1").key, "title")])
     await deadlines.register(6, Deadline("DEFECT", "1"), soon, title="Print", assignee=BEN)
     await keys.deadlines.store.run([("ZADD", keys.deadlines(6).key, 4_000_233_600, "what is no member")])
-    done = await deadlines.tell_due()
-    assert (done.teams, done.told, done.failed) == (5, 3, 3)  # one team has people, and nothing due
+    done = await deadlines.notify_due()
+    assert (done.teams, done.notified, done.failed) == (5, 3, 3)  # one team has people, and nothing due
     await keys.deadlines.store.run([("ZADD", keys.deadlines(3).key, 4_000_233_600, "what is no member")])
     assert len((await office.get("/api/deadlines"))["items"]) == 2
     assert (await office.get("/api/dashboard/summary"))["activeDefects"] == 2
@@ -114,8 +114,8 @@ async def test_jobs_on_two_machines_tell_each_of_very_many_deadlines_once(office
     deadlines = office.teamwork.deadlines
     for number in range(520):
         await deadlines.register(3, Deadline("DEFECT", str(number)), date(2096, 10, 5), title="t", assignee=BEN)
-    await asyncio.gather(deadlines.tell_due(), deadlines.tell_due())
-    assert (await deadlines.tell_due()).told == 0
+    await asyncio.gather(deadlines.notify_due(), deadlines.notify_due())
+    assert (await deadlines.notify_due()).notified == 0
     listed = await office.get("/api/notifications?size=1")
     assert listed["total"] == 520
 
@@ -134,7 +134,7 @@ async def test_every_change_that_a_summary_counts_is_seen_by_the_next_who_asks(o
     await office.tell(1)
     await relay.publish_waiting()
     assert await counted() == (1, 1)
-    assert await office.teamwork.read(BEN) == 1
+    assert await office.teamwork.mark_read(BEN) == 1
     assert await counted() == (1, 0)
     await deadlines.complete(3, ref)
     assert await counted() == (0, 0)

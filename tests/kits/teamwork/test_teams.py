@@ -12,7 +12,7 @@ from keystead.kits.teamwork.commands import set_role
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.tables import INVITATIONS, PEOPLE, READERS, TEAMWORK_TABLES
-from keystead.kits.teamwork.service.teams import OPEN_MOST, TeamRefused, Teams
+from keystead.kits.teamwork.service.teams import OPEN_MAX, TeamRefused, Teams
 from keystead.parts.tables import TableChange, Tables, TableSet, create, open_tables
 from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
 from tests.kits.teamwork.test_routes import ANN, BEN, CHO, OUTSIDER, Office, office
@@ -67,7 +67,7 @@ async def test_a_team_is_created_invited_to_joined_and_left(company: Company) ->
     assert await refused(teams.create("Another", owner=ann)) == "ALREADY_IN_TEAM"
     new = await teams.invite(team.id, role="ADMIN", name="Ben", by=ann)
     assert [one.name for one in await teams.invitations(team.id)] == ["Ben"]
-    looked = await teams.look(new.token)
+    looked = await teams.find_invitation(new.token)
     assert looked == new.invitation
     assert await teams.accept(ben, token=new.token) == team
     assert await company.role(ben) == (team.id, "ADMIN")
@@ -148,7 +148,7 @@ async def test_a_new_team_takes_the_number_of_no_team_that_an_application_has_ma
     assert (await company.teams.create("New", above=20)).id == 21
     assert await company.people.add("next") == 43
     assert (await company.teams.create("Known elsewhere", number=3)).id == 3
-    with pytest.raises(BadValue, match="there is a team 3"):
+    with pytest.raises(BadValue, match="team 3 already exists"):
         await company.teams.create("Again", number=3)
     # Such a team is changed as any other.
     assert await company.teams.find(7) is not None
@@ -172,11 +172,11 @@ async def test_an_invitation_ends_by_time_by_withdrawal_and_with_the_lead_of_who
     await teams.remove(team.id, ben, by=ann)  # and lets nobody in by a link that he has kept, himself least of all
     assert await refused(teams.accept(ben, token=kept.token)) == "INVITATION_INVALID"
     company.clock.pass_ms(7 * DAY_MS - 1)
-    assert await teams.look(late.token) is not None
+    assert await teams.find_invitation(late.token) is not None
     company.clock.pass_ms(1)
-    assert await teams.look(late.token) is None
+    assert await teams.find_invitation(late.token) is None
     assert await refused(teams.accept(cho, token=late.token)) == "INVITATION_INVALID"
-    assert await teams.forget_expired() == 1
+    assert await teams.delete_expired() == 1
 
 
 @on_databases()
@@ -187,7 +187,7 @@ async def test_who_owns_a_team_no_more_makes_nobody_an_owner_by_a_link_that_they
     await teams.accept(ben, token=(await teams.invite(team.id, role="OWNER", by=ann)).token)
     as_owner, as_admin = [await teams.invite(team.id, role=role, by=ben) for role in ("OWNER", "ADMIN")]
     await teams.set_role(team.id, ben, "OWNER", by=ann)
-    assert await teams.look(as_owner.token) is not None
+    assert await teams.find_invitation(as_owner.token) is not None
     await teams.set_role(team.id, ben, "ADMIN", by=ann)
     assert await refused(teams.accept(cho, token=as_owner.token)) == "INVITATION_INVALID"
     await teams.accept(cho, token=as_admin.token)  # which an admin may give, too
@@ -262,7 +262,7 @@ async def test_who_may_do_what(company: Company) -> None:
 @on_databases("memory")
 async def test_a_team_has_no_more_open_invitations_than_it_may(company: Company) -> None:
     team = await company.teams.create("Print shop")
-    made = await asyncio.gather(*(company.teams.invite(team.id) for _ in range(OPEN_MOST + 20)), return_exceptions=True)
+    made = await asyncio.gather(*(company.teams.invite(team.id) for _ in range(OPEN_MAX + 20)), return_exceptions=True)
     assert sum(isinstance(one, TeamRefused) for one in made) == 20
 
 
@@ -332,17 +332,17 @@ async def test_who_was_taken_out_of_a_team_is_out_though_the_store_was_away_at_t
 ) -> None:
     path = f"/api/team/members/{BEN}"
     calls: list[int] = []
-    changed = office.teamwork.people.note_changed
+    changed = office.teamwork.people.report_change
 
     def away_at(number: int) -> None:
-        async def note_changed(user: int) -> None:
+        async def report_change(user: int) -> None:
             calls.append(user)
             if len(calls) == number:
                 raise StoreUnavailable("away")
             await changed(user)
 
         calls.clear()
-        monkeypatch.setattr(office.teamwork.people, "note_changed", note_changed)
+        monkeypatch.setattr(office.teamwork.people, "report_change", report_change)
 
     await office.get("/api/team")  # and so he is remembered
     away_at(1)
@@ -451,7 +451,7 @@ async def test_who_has_left_a_team_hears_of_its_deadlines_no_more(office: Office
     body = {"due": "2096-10-05", "title": "Print", "assigneeId": BEN}
     await ask(office, ANN, "PUT", "/api/deadlines/DEFECT/1", body)
     await ask(office, BEN, "POST", "/api/team/leave")
-    await office.teamwork.deadlines.tell_due()
+    await office.teamwork.deadlines.notify_due()
     assert (await ask(office, BEN, "GET", "/api/notifications"))["total"] == 0
 
 
@@ -461,28 +461,28 @@ async def test_a_bare_deadline_is_for_the_last_assignee_or_else_for_those_who_le
     await store.run([("ZADD", "deadlines:team:3", due, "DEFECT:1"), ("ZADD", "deadlines:team:3", due, "DEFECT:2/3")])
     item = {"refType": "DEFECT", "refId": "1", "title": "Print", "docNo": "DF-001", "assigneeId": BEN}
     await ask(office, ANN, "POST", "/api/events", {"kind": "assigned", "id": "e", "item": item})
-    done = await office.teamwork.deadlines.tell_due()
-    assert (done.told, done.failed) == (2, 0)
+    done = await office.teamwork.deadlines.notify_due()
+    assert (done.notified, done.failed) == (2, 0)
     [near, _] = (await ask(office, BEN, "GET", "/api/notifications"))["items"]
     assert (near["title"], near["message"]) == ("DF-001 is due soon", "due in 3 days (2096-10-05): Print")
     [led] = (await ask(office, ANN, "GET", "/api/notifications"))["items"]
     assert (led["title"], led["refId"]) == ("DEFECT 2/3 is due soon", "2/3")
     assert (await ask(office, CHO, "GET", "/api/notifications"))["total"] == 0
-    assert (await office.teamwork.deadlines.tell_due()).told == 0
+    assert (await office.teamwork.deadlines.notify_due()).notified == 0
 
 
 async def test_the_log_of_slack_is_read_by_those_who_lead_and_shows_their_team_alone(office: Office) -> None:
     for number, (by, to) in enumerate(((ANN, BEN), (ANN, CHO))):
         assert await office.tell(number, by=by, assigneeId=to) == 1
     log = office.teamwork.slack_log
-    for user, error in ((BEN, None), (CHO, "Slack answered 500")):
+    for user, error in ((BEN, None), (CHO, "Slack responded 500")):
         [notice] = (await office.teamwork.notices.page(user)).notices
-        await log.note(notice, {"text": "x"}, channel="#work", retries=1, error=error, at_ms=office.clock())
+        await log.add(notice, {"text": "x"}, channel="#work", retries=1, error=error, at_ms=office.clock())
     assert await ask(office, BEN, "GET", "/api/team/slack-log") == (403, "FORBIDDEN")
     assert (await ask(office, OUTSIDER, "GET", "/api/team/slack-log")) == {"attempts": []}
     found = (await ask(office, ANN, "GET", "/api/team/slack-log"))["attempts"]
     assert [(one["userId"], one["status"], one["errorMessage"]) for one in found] == [
-        (CHO, "FAILED", "Slack answered 500"),
+        (CHO, "FAILED", "Slack responded 500"),
         (BEN, "SENT", None),
     ]
     assert (found[0]["retryCount"], found[0]["sentAt"], found[0]["channel"]) == (1, "2096-10-02T12:00:00Z", "#work")
