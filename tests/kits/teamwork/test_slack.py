@@ -11,7 +11,7 @@ import pytest
 
 from keystead import connect
 from keystead.kits.teamwork.models import NoticeArguments, UserSession
-from keystead.kits.teamwork.service.notice_rows import Notice, NewNotice
+from keystead.kits.teamwork.service.notice_rows import NewNotice, Notice
 from keystead.kits.teamwork.service.notice_types import ASSIGNED, STATUS_CHANGED, TEAM_INVITED
 from keystead.kits.teamwork.service.notices import Notices
 from keystead.kits.teamwork.service.slack import Slack, SlackLog, SlackSender
