@@ -20,9 +20,7 @@ def bus() -> Iterator[Server]:
 
 
 @pytest.mark.matrix
-async def test_through_five_kills_and_an_outage_each_notice_comes_once_and_in_order(
-    bus: Server, tmp_path: Path
-) -> None:
+async def test_five_kills_and_an_outage_lose_duplicate_and_reorder_no_notice(bus: Server, tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path}/office.tables.db"
     async with fake_slack() as slack:
         await endure(bus, database, slack, events=EVENTS, readers=READERS, kills=KILLS)
@@ -33,7 +31,7 @@ async def test_through_five_kills_and_an_outage_each_notice_comes_once_and_in_or
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["redis", "sqlite"])
-async def test_through_five_kills_of_two_servers_readers_who_reconnect_get_each_notice_once_and_in_order(
+async def test_reconnecting_readers_get_each_notice_once_in_order_through_five_kills_of_two_servers(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     url = request.getfixturevalue("bus").url if kind == "redis" else f"sqlite:///{tmp_path}/office.db"

@@ -45,7 +45,7 @@ class Office:
 
 
 @everywhere
-async def test_1000_who_ask_at_once_count_once_and_a_change_is_seen_by_the_next(store: Store) -> None:
+async def test_1000_concurrent_reads_count_once_and_the_next_read_sees_a_change(store: Store) -> None:
     office = Office(store)
     assert set(await asyncio.gather(*(office.shown() for _ in range(1000)))) == {(5, 3)}
     assert office.counts == 1
@@ -60,7 +60,7 @@ async def test_1000_who_ask_at_once_count_once_and_a_change_is_seen_by_the_next(
 
 
 @on("redis")
-async def test_it_is_in_the_store_as_the_document_shows(store: Store, redis_server: object) -> None:
+async def test_a_summary_is_stored_as_in_the_document(store: Store, redis_server: object) -> None:
     office = Office(store)
     await office.shown()
     ask = redis_server.ask  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ async def test_it_is_in_the_store_as_the_document_shows(store: Store, redis_serv
 
 
 @here
-async def test_a_change_in_every_team_of_a_user_is_seen(store: Store) -> None:
+async def test_a_change_invalidates_the_summaries_of_all_teams_of_a_user(store: Store) -> None:
     office = Office(store)
     assert [await office.shown(team) for team in (3, 4)] == [(5, 3), (5, 3)]
     office.unread = 0
@@ -80,7 +80,7 @@ async def test_a_change_in_every_team_of_a_user_is_seen(store: Store) -> None:
 
 
 @here
-async def test_a_change_while_it_is_counted_is_not_hidden(store: Store) -> None:
+async def test_a_change_during_a_count_is_not_hidden(store: Store) -> None:
     office = Office(store)
     office.held = asyncio.Event()
     asking = asyncio.ensure_future(office.shown())
@@ -95,7 +95,7 @@ async def test_a_change_while_it_is_counted_is_not_hidden(store: Store) -> None:
 
 
 @here
-async def test_how_long_a_change_may_be_hidden_is_what_the_document_says(store: Store) -> None:
+async def test_the_longest_staleness_is_that_of_the_document(store: Store) -> None:
     office = Office(store)
     assert office.dashboard.longest_staleness == timedelta(seconds=300)
     lifetime = office.keys.dashboard.family.lifetime.longest_ms
@@ -105,7 +105,7 @@ async def test_how_long_a_change_may_be_hidden_is_what_the_document_says(store: 
 
 
 @here
-async def test_a_count_that_fails_hides_no_change(store: Store) -> None:
+async def test_a_failed_count_hides_no_change(store: Store) -> None:
     office = Office(store)
     assert await office.shown() == (5, 3)
     office.defects, office.failing = 6, True

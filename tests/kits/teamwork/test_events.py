@@ -33,28 +33,28 @@ def who(event: Event) -> list[tuple[int, str]]:
     return [(one.user, one.type) for one in notices_for(event)]
 
 
-def test_an_assignment_is_told_to_the_new_assignee() -> None:
+def test_an_assignment_notifies_the_new_assignee() -> None:
     assert who(Assigned(id="e", item=item())) == [(ASSIGNEE, "담당자배정")]
     assert who(Assigned(id="e", item=item(), actor_id=ASSIGNEE)) == []
     assert who(Assigned(id="e", item=item(assignee_id=None))) == []
 
 
-def test_a_status_that_really_changed_is_told_to_owner_and_assignee_each_once() -> None:
+def test_a_changed_status_notifies_owner_and_assignee_once_each() -> None:
     assert who(StatusChanged(id="e", item=item(), before="접수대기")) == [(OWNER, "상태변경"), (ASSIGNEE, "상태변경")]
     assert who(StatusChanged(id="e", item=item(assignee_id=OWNER), before="접수대기")) == [(OWNER, "상태변경")]
     assert who(StatusChanged(id="e", item=item(), before="개발중")) == []
 
 
 @pytest.mark.parametrize(("status", "kind"), [("완료", "배포완료"), ("실패", "배포실패"), ("진행중", "상태변경")])
-def test_a_deployment_is_told_to_its_manager(status: str, kind: str) -> None:
+def test_a_deployment_notifies_its_manager(status: str, kind: str) -> None:
     assert who(StatusChanged(id="e", item=item("DEPLOYMENT", status), before="대기")) == [(ASSIGNEE, kind)]
 
 
-def test_an_idea_that_is_adopted_is_told_to_its_proposer() -> None:
+def test_an_adopted_idea_notifies_its_proposer() -> None:
     assert who(StatusChanged(id="e", item=item("PROJECT_IDEA", "채택"), before="제안됨")) == [(OWNER, "아이디어채택")]
 
 
-def test_a_mention_is_told_to_the_mentioned_and_not_to_oneself() -> None:
+def test_a_mention_notifies_the_mentioned_user_but_not_the_author() -> None:
     text = f"@[Kim]({OTHER}) and @[me](9) and @[Kim]({OTHER}), @[nobody](0), @[no](x), @[{'x' * 200}](7)"
     event = Commented(id="e", item=item(), actor_id=9, text=text)
     assert who(event) == [(OTHER, "멘션"), (OWNER, "댓글등록"), (ASSIGNEE, "댓글등록")]
@@ -62,7 +62,7 @@ def test_a_mention_is_told_to_the_mentioned_and_not_to_oneself() -> None:
     assert len(notices_for(many)) == 52
 
 
-def test_words_are_in_the_language_that_is_asked_for() -> None:
+def test_texts_are_in_the_requested_language() -> None:
     event = StatusChanged(id="e", item=item(), before="접수대기")
     assert notices_for(event, "ko")[0].title == "WR-001 상태가 변경되었습니다"
     assert notices_for(event, "ko")[0].message == "Print: 접수대기 → 개발중"
@@ -77,7 +77,7 @@ def test_words_are_in_the_language_that_is_asked_for() -> None:
         assert (one.title, one.message) == (title, said)
 
 
-def test_a_notice_says_who_did_what() -> None:
+def test_a_title_names_the_actor() -> None:
     event = Assigned(id="e", item=item(), actor_id=OTHER)
     titles = [notices_for(event, language, actor="Ann")[0].title for language in ("en", "ja", "ko")]
     assert titles == [
@@ -90,7 +90,7 @@ def test_a_notice_says_who_did_what() -> None:
     assert hostile.title == "{doc}{0} assigned {actor} to you"
 
 
-def test_what_is_kept_gives_the_same_words_in_any_language() -> None:
+def test_stored_arguments_give_the_same_texts_in_any_language() -> None:
     event = Commented(id="e", item=item(), actor_id=9, text=f"@[Kim]({OTHER}) look")
     for language in ("en", "ja", "ko"):
         for one in notices_for(event, language, actor="Ann"):
@@ -102,7 +102,7 @@ def test_what_is_kept_gives_the_same_words_in_any_language() -> None:
     assert plain_message("Print: x → y", "ja") == "Print: x → y"
 
 
-def test_every_type_has_words_in_every_language() -> None:
+def test_every_type_has_texts_in_every_language() -> None:
     seen = set()
     for language in ("en", "ja", "ko"):
         for event in (
@@ -138,12 +138,12 @@ EVENTS: TypeAdapter[Event] = TypeAdapter(Event)
         {"kind": "assigned", "id": "e", "item": {"refType": "DEFECT", "refId": 1, "title": "x", "assigneeId": 0}},
     ],
 )
-def test_what_is_no_event_is_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_events_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         EVENTS.validate_python(wrong)
 
 
-def test_closed_items_are_known() -> None:
+def test_an_item_is_closed_by_its_status() -> None:
     assert item("DEFECT", "재현불가").is_closed
     assert not item("DEFECT", "수정중").is_closed
     assert not item("KNOWLEDGE_BASE", "완료").is_closed

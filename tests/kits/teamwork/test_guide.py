@@ -76,7 +76,7 @@ def _status_and_code(call: ast.Call) -> tuple[Any, Any]:
     return (found[0], found[1]) if isinstance(found[0], int) else (503, found[0])
 
 
-def test_the_guide_names_each_event_each_type_and_the_preference_that_it_goes_by() -> None:
+def test_the_guide_names_each_event_with_its_type_and_preference() -> None:
     table = rows("Event (`kind`)")
     kinds = set(re.findall(r'"([a-z-]+)"', " ".join(_kinds())))
     assert {kind for cell, *_ in table for kind in re.findall(r"`([a-z]+-?[a-z]*)`", cell)} - {"text"} == kinds
@@ -101,7 +101,7 @@ def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
     assert teamwork.SLACK_POLICY.give_up_after == "30d"
 
 
-def test_the_example_of_settings_starts() -> None:
+def test_the_example_settings_start_the_kit() -> None:
     [example] = examples("toml")
     settings = Settings(store="memory://", seal_keys=RING, metrics=False, tables=tomllib.loads(example))
     own = create_app(settings, [KIT]).state.settings.of(KIT)
@@ -109,7 +109,7 @@ def test_the_example_of_settings_starts() -> None:
     assert not KIT.missing(own)
 
 
-async def test_the_example_of_an_application_tells_its_users() -> None:
+async def test_the_example_application_notifies_its_users() -> None:
     [example] = examples("python")
     names: dict[str, Any] = {}
     exec(compile(example, "teamwork.md", "exec"), names)

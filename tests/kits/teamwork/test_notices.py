@@ -45,7 +45,7 @@ def told(user: int = 42, kind: str = ASSIGNED, ref: str = "101") -> NewNotice:
 
 
 @on_databases()
-async def test_an_event_is_told_once_to_each_however_often_it_is_told_of(notices: Notices) -> None:
+async def test_a_repeated_event_notifies_each_reader_once(notices: Notices) -> None:
     first = await notices.write("e1", [told(42), told(7)], NOW_MS)
     assert [(one.user, one.place) for one in first] == [(7, 1), (42, 1)]
     assert await notices.write("e1", [told(42), told(7), told(8)], NOW_MS + 1) != []  # 8 is new to it
@@ -57,7 +57,7 @@ async def test_an_event_is_told_once_to_each_however_often_it_is_told_of(notices
 
 
 @on_databases()
-async def test_of_many_events_at_once_each_reader_has_places_without_gaps(notices: Notices, tables: Tables) -> None:
+async def test_concurrent_events_give_each_reader_places_without_gaps(notices: Notices, tables: Tables) -> None:
     processes = [notices, *(Notices(tables) for _ in range(3))]  # each of which writes batches of its own
 
     async def tell(number: int) -> int:
@@ -78,7 +78,7 @@ async def test_of_many_events_at_once_each_reader_has_places_without_gaps(notice
 
 
 @on_databases()
-async def test_what_is_on_the_stream_is_known_and_never_less_than_before(notices: Notices) -> None:
+async def test_publishing_progress_never_goes_back(notices: Notices) -> None:
     for number in range(5):
         await notices.write(f"e{number}", [told(42)], NOW_MS)
     assert await notices.reach(42) == Reach(5, 0)
@@ -97,7 +97,7 @@ async def test_what_is_on_the_stream_is_known_and_never_less_than_before(notices
 
 
 @on_databases()
-async def test_of_each_reader_who_waits_the_oldest_notices_are_read(notices: Notices) -> None:
+async def test_the_oldest_unpublished_notices_of_each_reader_are_read(notices: Notices) -> None:
     for user in (1, 2, 3):
         await asyncio.gather(*(notices.write(f"{user}-{number}", [told(user)], NOW_MS) for number in range(150)))
     await notices.mark_published(2, 60)
@@ -108,7 +108,7 @@ async def test_of_each_reader_who_waits_the_oldest_notices_are_read(notices: Not
 
 
 @on_databases()
-async def test_what_was_deleted_before_it_was_published_is_passed_over(notices: Notices, tables: Tables) -> None:
+async def test_notices_deleted_before_they_are_published_are_skipped(notices: Notices, tables: Tables) -> None:
     for number in range(3):
         await notices.write(f"e{number}", [told(42)], NOW_MS)
     await tables.write(lambda connection: connection.execute(delete(NOTICES).where(NOTICES.c.place != 2)))
@@ -121,7 +121,7 @@ async def test_what_was_deleted_before_it_was_published_is_passed_over(notices: 
 
 
 @on_databases()
-async def test_events_told_at_once_share_a_transaction_and_one_that_is_wrong_fails_alone(
+async def test_concurrent_events_share_a_transaction_and_a_bad_one_fails_alone(
     notices: Notices, tables: Tables
 ) -> None:
     committed = 0
@@ -174,7 +174,7 @@ async def test_notices_are_paged_filtered_and_read(notices: Notices) -> None:
 
 
 @on_databases()
-async def test_who_has_said_nothing_hears_of_all_and_who_has_of_what_they_want(notices: Notices) -> None:
+async def test_preferences_are_on_by_default_and_filter_notices(notices: Notices) -> None:
     assert await notices.write("e1", [told(kind=STATUS_CHANGED)], NOW_MS) != []
     # What is not named stays as it was, also the first time.
     assert await notices.set_preferences(42, {"deadline": False}) == {
@@ -197,7 +197,7 @@ async def test_who_has_said_nothing_hears_of_all_and_who_has_of_what_they_want(n
 
 
 @on_databases()
-async def test_a_notice_that_is_deleted_stays_deleted_also_when_its_event_is_told_of_again(notices: Notices) -> None:
+async def test_a_deleted_notice_does_not_come_back_when_its_event_is_repeated(notices: Notices) -> None:
     [first] = await notices.write("e1", [told(42)], NOW_MS)
     await notices.write("e2", [told(42)], NOW_MS)
     assert not await notices.delete(7, first.id, NOW_MS)  # it is another's
@@ -215,7 +215,7 @@ async def test_a_notice_that_is_deleted_stays_deleted_also_when_its_event_is_tol
 
 
 @on_databases()
-async def test_old_notices_expire_but_not_before_they_are_on_the_stream(notices: Notices) -> None:
+async def test_old_notices_are_deleted_only_after_they_are_published(notices: Notices) -> None:
     for number in range(6):
         await notices.write(f"e{number}", [told(42)], NOW_MS + number)
     await notices.mark_published(42, 4)
@@ -229,7 +229,7 @@ async def test_old_notices_expire_but_not_before_they_are_on_the_stream(notices:
 
 
 @on_databases()
-async def test_what_a_notice_says_is_kept_as_an_event_with_its_arguments(notices: Notices) -> None:
+async def test_a_notice_is_stored_as_an_event_with_arguments(notices: Notices) -> None:
     said = NoticeArguments(event="assigned", doc="WR-001", item="인쇄 😀", actor="Ann")
     [made] = await notices.write("e1", [replace(told(42), said=said)], NOW_MS)
     found = await notices.find(42, made.id)
@@ -238,7 +238,7 @@ async def test_what_a_notice_says_is_kept_as_an_event_with_its_arguments(notices
 
 
 @on_databases("memory")
-async def test_all_of_a_user_is_erased(notices: Notices, tables: Tables) -> None:
+async def test_erasing_a_user_deletes_all_their_rows(notices: Notices, tables: Tables) -> None:
     await notices.write("e1", [told(42), told(7)], NOW_MS)
     await notices.set_preferences(42, {"status": True})
     counts = {"keystead_teamwork_notices": 1, "keystead_teamwork_preferences": 1, "keystead_teamwork_readers": 1}

@@ -155,7 +155,7 @@ def _number(members: str) -> int:
     return next(int(line.split()[0]) for line in members.splitlines() if line.split()[1] == "Mei")
 
 
-async def test_what_is_wrong_is_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
+async def test_errors_are_one_line_that_says_what_to_do(tmp_path: Path) -> None:
     def keystead(*arguments: str) -> subprocess.CompletedProcess[str]:
         return forking.run(("teamwork", *arguments), tmp_path, environment())
 

@@ -29,7 +29,7 @@ __all__ = ["office", "redis_server", "server"]
 READERS, EACH = 10, 150
 
 
-async def test_readers_who_reconnect_during_a_burst_get_each_notice_once_in_order_and_no_false_gap(
+async def test_reconnecting_during_a_burst_gives_each_notice_once_in_order_without_false_gaps(
     office: Office,
 ) -> None:
     users = range(1, READERS + 1)
@@ -68,7 +68,7 @@ async def _begins(teamwork: Teamwork, after: int | None, count: int) -> list[str
 
 
 @pytest.mark.parametrize("kind", ["memory", "redis"])
-async def test_a_stream_begins_where_its_reader_was_although_the_table_lags_behind_the_log(
+async def test_a_stream_resumes_at_its_place_while_the_table_lags_behind_the_log(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     url = "memory://"

@@ -85,7 +85,7 @@ def posted(slack: StandIn, path: str) -> list[dict[str, Any]]:
 
 
 @on_databases()
-async def test_by_a_bots_token_each_notice_is_posted_and_noted(office: Office, slack: StandIn) -> None:
+async def test_each_notice_is_posted_by_a_bot_and_logged(office: Office, slack: StandIn) -> None:
     slack.answers[POST] = answer({"ok": True, "ts": "1.2"})
     notice = await office.tell(1, message="a < b & <!channel>")
     assert await office.deliver() == DeliveryCounts(1, 0, 0)
@@ -104,7 +104,7 @@ async def test_by_a_bots_token_each_notice_is_posted_and_noted(office: Office, s
 
 
 @on_databases("memory")
-async def test_429_is_waited_for_and_500_is_tried_again_in_order(office: Office, slack: StandIn) -> None:
+async def test_429_is_obeyed_and_500_is_retried_in_order(office: Office, slack: StandIn) -> None:
     answers = [
         answer({}, 429, "retry-after: 30\r\n"),
         answer(b"oops", 500),
@@ -133,9 +133,7 @@ async def test_429_is_waited_for_and_500_is_tried_again_in_order(office: Office,
 
 @on_databases("memory")
 @pytest.mark.parametrize("mark", ["&", "<", "x", "é", "😀"])
-async def test_a_text_is_never_longer_than_slack_takes_nor_cut_within_an_entity(
-    office: Office, slack: StandIn, mark: str
-) -> None:
+async def test_text_is_truncated_for_slack_but_not_within_an_entity(office: Office, slack: StandIn, mark: str) -> None:
     told = NewNotice(42, ASSIGNED, mark * 500, mark * 5_000, "WORK_REQUEST", "101")
     [notice] = await office.notices.write("long", [told], office.clock())
     text = (await office.sender.payload(notice))["attachments"][0]["blocks"][0]["text"]["text"]
@@ -145,7 +143,7 @@ async def test_a_text_is_never_longer_than_slack_takes_nor_cut_within_an_entity(
 
 
 @on_databases("memory")
-async def test_what_slack_never_takes_is_given_up_and_the_next_goes_on(office: Office, slack: StandIn) -> None:
+async def test_a_permanent_error_of_slack_gives_up_only_that_message(office: Office, slack: StandIn) -> None:
     answers = [answer({"ok": False, "error": "invalid_blocks"})]
     slack.answers[POST] = lambda: answers.pop(0) if answers else answer({"ok": True})
     await office.tell(1)
@@ -154,7 +152,7 @@ async def test_what_slack_never_takes_is_given_up_and_the_next_goes_on(office: O
 
 
 @on_databases("memory")
-async def test_by_a_webhook_with_a_name_and_a_button(office: Office, slack: StandIn) -> None:
+async def test_a_webhook_message_has_a_name_and_a_button(office: Office, slack: StandIn) -> None:
     slack.answers[HOOK] = answer(b"ok")
     notice = await office.tell(1, TEAM_INVITED)
     assert await office.deliver() == DeliveryCounts(1, 0, 0)
@@ -167,9 +165,7 @@ async def test_by_a_webhook_with_a_name_and_a_button(office: Office, slack: Stan
 
 
 @on_databases("memory")
-async def test_a_message_by_webhook_names_assignee_and_doer_and_links_to_the_item(
-    office: Office, slack: StandIn
-) -> None:
+async def test_a_webhook_message_names_actor_and_assignee_and_links_to_the_item(office: Office, slack: StandIn) -> None:
     async def text(user: int, kind: str, **said: Any) -> tuple[str, str]:
         words = NoticeArguments(event="e", doc="WR-1", item="Print", actor="Ben", **said)
         [notice] = await office.notices.write(f"{user}{kind}", [NewNotice(user, kind, "", "", "DEFECT", "1", words)], 1)
@@ -192,7 +188,7 @@ async def test_a_message_by_webhook_names_assignee_and_doer_and_links_to_the_ite
 
 
 @on_databases("memory")
-async def test_the_address_of_a_webhook_is_in_no_error(office: Office, slack: StandIn) -> None:
+async def test_errors_do_not_contain_the_webhook_url(office: Office, slack: StandIn) -> None:
     slack.answers[HOOK] = answer(b"no_service", 404)
     await office.tell(1)
     await office.deliver()
@@ -204,7 +200,7 @@ async def test_the_address_of_a_webhook_is_in_no_error(office: Office, slack: St
 
 @on_databases("memory")
 @pytest.mark.parametrize("by", ["webhook", "token"])
-async def test_no_secret_is_in_a_log_however_much_is_logged(
+async def test_debug_logs_contain_no_secret(
     office: Office, slack: StandIn, by: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -229,7 +225,7 @@ async def test_no_secret_is_in_a_log_however_much_is_logged(
         (answer(b"[" * 100_000), 0),
     ],
 )
-async def test_whatever_slack_answers_is_tried_again_neither_at_once_nor_never(
+async def test_any_response_of_slack_is_retried_with_back_off(
     office: Office, slack: StandIn, said: Any, wait_ms: int
 ) -> None:
     answers = [said]
@@ -245,9 +241,7 @@ async def test_whatever_slack_answers_is_tried_again_neither_at_once_nor_never(
 
 
 @on_databases("memory")
-async def test_what_was_sent_before_a_crash_is_not_sent_again_and_what_was_erased_is_not_told(
-    office: Office, slack: StandIn, tables: Tables
-) -> None:
+async def test_sent_and_deleted_notices_are_not_posted_again(office: Office, slack: StandIn, tables: Tables) -> None:
     slack.answers[POST] = answer({"ok": True})
     notice = await office.tell(1)
     await office.notices.mark_sent_to_slack(notice.id)
@@ -258,7 +252,7 @@ async def test_what_was_sent_before_a_crash_is_not_sent_again_and_what_was_erase
 
 
 @on_databases()
-async def test_attempts_are_forgotten_in_portions(office: Office, slack: StandIn) -> None:
+async def test_old_attempts_are_deleted_in_batches(office: Office, slack: StandIn) -> None:
     slack.answers[POST] = answer({"ok": True})
     for number in range(5):
         await office.tell(number)

@@ -101,7 +101,7 @@ async def office(server: Keystead, tmp_path: Path) -> AsyncIterator[Office]:
             yield Office(server, teamwork)
 
 
-async def test_what_another_process_tells_comes_at_once_and_what_was_missed_is_replayed(office: Office) -> None:
+async def test_notices_of_another_process_arrive_immediately_and_missed_ones_are_replayed(office: Office) -> None:
     await office.hire(1, 2)
     async with office.listening(1) as first, office.listening(1) as second:
         await office.tell(1, 1, 2)
@@ -114,7 +114,7 @@ async def test_what_another_process_tells_comes_at_once_and_what_was_missed_is_r
         assert await numbers(again, 1) == [5]
 
 
-async def test_many_streams_get_a_burst_in_order_and_a_reader_who_is_slow_holds_up_nobody(office: Office) -> None:
+async def test_many_streams_get_a_burst_in_order_and_a_slow_reader_blocks_no_other(office: Office) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, _most_files()), _most_files()))
     users = range(1, STREAMS + 1)
     await office.hire(*users)
@@ -127,7 +127,7 @@ async def test_many_streams_get_a_burst_in_order_and_a_reader_who_is_slow_holds_
         assert await numbers(slow, EACH) == list(range(EACH))  # who was slow missed nothing either
 
 
-async def test_who_is_signed_out_hears_no_more_and_too_many_streams_are_refused(office: Office) -> None:
+async def test_a_sign_out_ends_streams_and_too_many_streams_are_refused(office: Office) -> None:
     await office.hire(1)
     async with AsyncExitStack() as stack:
         for _ in range(8):
@@ -142,7 +142,7 @@ async def test_who_is_signed_out_hears_no_more_and_too_many_streams_are_refused(
         assert (await refused.head())[0] == 401
 
 
-async def test_a_stop_of_the_server_ends_streams_at_once_and_waits_for_none_of_them(office: Office) -> None:
+async def test_a_server_stop_ends_streams_immediately(office: Office) -> None:
     users = range(1, 11)
     await office.hire(*users)
     async with AsyncExitStack() as stack:
