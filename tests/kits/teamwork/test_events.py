@@ -71,7 +71,7 @@ def test_texts_are_in_the_requested_language() -> None:
         (3, "WR-001 is due soon", "due in 3 days (2026-03-03): Print"),
         (1, "WR-001 is due soon", "due in 1 day (2026-03-03): Print"),
         (0, "WR-001 is due soon", "due today (2026-03-03): Print"),
-        (-2, "WR-001 is overdue", "overdue for 2 days (2026-03-03): Print"),
+        (-2, "WR-001 is overdue", "overdue by 2 days (2026-03-03): Print"),
     ):
         [one] = notices_for(DeadlineNear(id="e", item=item(), days=days, due=date(2026, 3, 3)))
         assert (one.title, one.message) == (title, said)

@@ -108,7 +108,7 @@ _OVERDUE: Final[Mapping[Language, str]] = {
     "ko": "{doc} 마감이 지났습니다",
 }
 _DAYS: Final[Mapping[Language, tuple[str, str, str]]] = {  # ahead, today, past
-    "en": ("due in {n} day{s}{on}", "due today{on}", "overdue for {n} day{s}{on}"),
+    "en": ("due in {n} day{s}{on}", "due today{on}", "overdue by {n} day{s}{on}"),
     "ja": ("あと {n} 日{on}", "今日が期限{on}", "期限を {n} 日過ぎています{on}"),
     "ko": ("{n}일 남음{on}", "오늘 마감{on}", "마감 {n}일 지남{on}"),
 }
