@@ -62,11 +62,7 @@ async def create_team(
       keystead teamwork create-team "Print shop" --zone Asia/Seoul --days 7,3
     """
     team = await teamwork.create_team(name, owner=owner, number=number, zone=zone, days=_parse_days(days))
-    return Shown(
-        await _describe_team(teamwork, team),
-        await _team_data(teamwork, team),
-        note=f"Invite people: keystead teamwork invite {team.id} --role OWNER",
-    )
+    return await _show_team(teamwork, team, f"Invite people: keystead teamwork invite {team.id} --role OWNER")
 
 
 async def teams(teamwork: Teamwork) -> Shown:
@@ -94,8 +90,7 @@ async def settings(
     """
     await _require_team(teamwork, team)
     await teamwork.change_team(team, name=name, zone=zone, days=_parse_days(days))
-    found = await _require_team(teamwork, team)
-    return Shown(await _describe_team(teamwork, found), await _team_data(teamwork, found))
+    return await _show_team(teamwork, await _require_team(teamwork, team))
 
 
 async def members(teamwork: Teamwork, team: TeamArgument) -> Shown:
@@ -286,14 +281,14 @@ async def deadlines(teamwork: Teamwork, team: TeamArgument) -> Shown:
     await _require_team(teamwork, team)
     rules = await teamwork.deadlines.rules_of(team)
     today = teamwork.deadlines.today_in(rules.zone)
-    found = await teamwork.deadlines.between(team, date(1970, 1, 1), date(9999, 12, 31))
+    found = await teamwork.deadlines.between(team)
     data = [
         {
             "item": f"{one.ref.ref_type}:{one.ref.ref_id}",
             "due": one.due.isoformat(),
             "days": (one.due - today).days,
-            "title": "" if one.item is None else one.item.title,
-            "assignee": None if one.item is None else one.item.assignee_id,
+            "title": one.title,
+            "assignee": one.assignee_id,
         }
         for one in found
     ]
@@ -430,18 +425,14 @@ async def _show_person(teamwork: Teamwork, user: int) -> Shown:
     return Shown(_describe_person(user, person), {"id": user, **person.model_dump()})
 
 
-async def _team_data(teamwork: Teamwork, team: Team) -> dict[str, Any]:
+async def _show_team(teamwork: Teamwork, team: Team, note: str = "") -> Shown:
     rules = await teamwork.deadlines.rules_of(team.id)
     today = teamwork.deadlines.today_in(rules.zone).isoformat()
-    return {"id": team.id, "name": team.name, "zone": str(rules.zone), "days": list(rules.days), "today": today}
-
-
-async def _describe_team(teamwork: Teamwork, team: Team) -> str:
-    rules = await teamwork.deadlines.rules_of(team.id)
     days = ", ".join(map(str, reversed(rules.days)))
     title = f"team {team.id}" + (f", {team.name}" if team.name else "")
-    today = teamwork.deadlines.today_in(rules.zone)
-    return f"{title}: {rules.zone}, where it is {today}; notified {days} days before a deadline"
+    text = f"{title}: {rules.zone}, where it is {today}; notified {days} days before a deadline"
+    data = {"id": team.id, "name": team.name, "zone": str(rules.zone), "days": list(rules.days), "today": today}
+    return Shown(text, data, note=note)
 
 
 def _describe_person(user: int, person: UserSession) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
@@ -23,7 +23,7 @@ from keystead.kits.teamwork.service import (
 )
 from keystead.kits.teamwork.service.people import NO_TEAM
 from keystead.kits.teamwork.who import Member, Service, Who
-from keystead.kits.visit import Visit
+from keystead.kits.visit import Ok, Visit
 
 
 async def _demo(teamwork: Service) -> DemoTeam:
@@ -55,13 +55,8 @@ class FillBody(CamelBody, extra="forbid"):
     language: Language = "en"
 
 
-class DemoEventAnswer(CamelModel):
-    ok: Literal[True] = True
+class DemoEventAnswer(Ok):
     notices: int
-
-
-class JoinedAnswer(CamelModel):
-    ok: Literal[True] = True
 
 
 def add_page_routes(routes: KitRouter) -> None:
@@ -111,4 +106,4 @@ async def _join(who: Who, demo: Demo) -> Response:
     if who.user.team_id != NO_TEAM:
         raise Refusal(409, "IN_A_TEAM", "You are already in a team.")
     await demo.join(user_of(who.access), who.user)
-    return json_response(JoinedAnswer())
+    return json_response(Ok())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractAsyncContextManager
 from datetime import date
 from hashlib import sha256
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -40,14 +40,15 @@ from keystead.kits.teamwork.service import (
     title_of,
     user_of,
 )
+from keystead.kits.teamwork.service.deadlines import FIRST_DAY, LAST_DAY
 from keystead.kits.teamwork.service.tables import ID_MAX_BYTES
 from keystead.kits.teamwork.stream import stream_notices
-from keystead.kits.teamwork.team_routes import add_team_routes, refusal_of
+from keystead.kits.teamwork.team_routes import add_team_routes, iso_time, refusal_of
 from keystead.kits.teamwork.who import Member, Service, Who, has_session, sign_in_check
+from keystead.kits.visit import Ok
 from keystead.parts.cache import LoadFailed
-from keystead.schema.times import moment
 
-_PAGE_MOST: Final = 100
+_PAGE_MAX: Final = 100
 _LAST_PAGE: Final = 1_000_000
 
 RefTypeOf = Annotated[str, Query(alias="refType", min_length=1, max_length=64)]
@@ -151,10 +152,6 @@ class MeAnswer(CamelModel):
     team_role: str
 
 
-class OkAnswer(CamelModel):
-    ok: Literal[True] = True
-
-
 # --- the routes ------------------------------------------------------------------------------------------------
 
 
@@ -177,18 +174,18 @@ def router() -> APIRouter:
     add(f"PATCH {base}/read-all", _read_all, "Mark all my notices as read", ReadAnswer)
     add(f"PATCH {base}/read-by-ref", _read_by_ref, "Mark the notices of a work item as read", ReadAnswer)
     add(f"GET {base}/{{id}}", _get, "Get one of my notices", NoticeAnswer)
-    add(f"DELETE {base}/{{id}}", _delete, "Delete one of my notices", OkAnswer)
+    add(f"DELETE {base}/{{id}}", _delete, "Delete one of my notices", Ok)
     add(f"PATCH {base}/{{id}}/read", _read, "Mark a notice as read", ReadAnswer)
     add("POST /api/events", _report_event, "Report an event", EventAnswer)
     add("GET /api/deadlines", _list_deadlines, "List the deadlines of my team", DueListAnswer)
     one = "/api/deadlines/{refType}/{refId:path}"  # a path: an id may contain a slash
-    add(f"PUT {one}", _set_deadline, "Add or move a deadline", OkAnswer)
-    add(f"DELETE {one}", _complete_deadline, "Complete a deadline", OkAnswer)
-    add("PUT /api/team/zone", _set_zone, "Set the time zone of my team", OkAnswer)
+    add(f"PUT {one}", _set_deadline, "Add or move a deadline", Ok)
+    add(f"DELETE {one}", _complete_deadline, "Complete a deadline", Ok)
+    add("PUT /api/team/zone", _set_zone, "Set the time zone of my team", Ok)
     add("GET /api/dashboard/summary", _summary, "Summarize my open work", DashboardSummary)
     add("GET /api/me", _me, "Get my user and team", MeAnswer, operation_id="teamwork_me")
-    add("POST /api/tokens/revoke", _revoke, "Revoke this token", OkAnswer)
-    add("POST /api/tokens/revoke-all", _revoke_all, "Revoke all my tokens", OkAnswer)
+    add("POST /api/tokens/revoke", _revoke, "Revoke this token", Ok)
+    add("POST /api/tokens/revoke-all", _revoke_all, "Revoke all my tokens", Ok)
     add_team_routes(routes)
     add_page_routes(routes)
     return routes
@@ -216,7 +213,7 @@ async def _list(
     ref_id: Annotated[str | None, Query(alias="refId", min_length=1, max_length=200)] = None,
     user_id: Annotated[int | None, Query(alias="userId")] = None,
     page: Annotated[int, Query(ge=0, le=_LAST_PAGE)] = 0,
-    size: Annotated[int, Query(ge=1, le=_PAGE_MOST)] = 20,
+    size: Annotated[int, Query(ge=1, le=_PAGE_MAX)] = 20,
 ) -> Response:
     user = user_of(who.access)
     if user_id is not None and user_id != user:
@@ -275,7 +272,7 @@ async def _get(who: Who, teamwork: Service, language: ReaderLanguage, id: int) -
 async def _delete(who: Who, teamwork: Service, id: int) -> Response:
     if not await teamwork.delete(user_of(who.access), id):
         raise Refusal(404, "NOT_FOUND", "There is no such notice.")
-    return json_response(OkAnswer())
+    return json_response(Ok())
 
 
 async def _read(who: Who, teamwork: Service, id: int) -> Response:
@@ -322,8 +319,8 @@ def _own_id(user: int, given: str) -> str:
 async def _list_deadlines(
     who: Member,
     teamwork: Service,
-    first: Annotated[date, Query(alias="from")] = date(1970, 1, 1),
-    last: Annotated[date, Query(alias="to")] = date(9999, 12, 31),
+    first: Annotated[date, Query(alias="from")] = FIRST_DAY,
+    last: Annotated[date, Query(alias="to")] = LAST_DAY,
 ) -> Response:
     team = who.user.team_id
     rules = await teamwork.deadlines.rules_of(team)
@@ -334,9 +331,9 @@ async def _list_deadlines(
             ref_type=one.ref.ref_type,
             ref_id=ref_id_of(one.ref.ref_id),
             due=one.due,
-            title="" if one.item is None else one.item.title,
-            doc_no="" if one.item is None else one.item.doc_no,
-            assignee_id=None if one.item is None else one.item.assignee_id,
+            title=one.title,
+            doc_no=one.doc_no,
+            assignee_id=one.assignee_id,
             days=(one.due - today).days,
         )
         for one in listed
@@ -361,19 +358,19 @@ async def _set_deadline(who: Member, teamwork: Service, ref_type: RefType, ref_i
         doc_no=body.doc_no,
         assignee=body.assignee_id,
     )
-    return json_response(OkAnswer())
+    return json_response(Ok())
 
 
 async def _complete_deadline(who: Member, teamwork: Service, ref_type: RefType, ref_id: RefId) -> Response:
     await teamwork.limit.count("deadlines", str(user_of(who.access)))
     if not await teamwork.deadlines.complete(who.user.team_id, Deadline(ref_type, ref_id)):
         raise Refusal(404, "NOT_FOUND", "There is no such deadline.")
-    return json_response(OkAnswer())
+    return json_response(Ok())
 
 
 async def _set_zone(who: Member, teamwork: Service, body: ZoneBody) -> Response:
     await teamwork.change_team(who.user.team_id, zone=body.zone, by=user_of(who.access), role=who.user.team_role)
-    return json_response(OkAnswer())
+    return json_response(Ok())
 
 
 async def _summary(who: Member, teamwork: Service) -> Response:
@@ -392,13 +389,13 @@ async def _me(who: Who) -> Response:
 async def _revoke(who: Who, teamwork: Service) -> Response:
     _refuse_session(who)
     await teamwork.tokens.revoke(who.access)
-    return json_response(OkAnswer())
+    return json_response(Ok())
 
 
 async def _revoke_all(who: Who, teamwork: Service) -> Response:
     _refuse_session(who)
     await teamwork.tokens.revoke_all(who.sub)
-    return json_response(OkAnswer())
+    return json_response(Ok())
 
 
 def _refuse_session(who: Who) -> None:
@@ -420,7 +417,7 @@ def _show_notice(teamwork: Teamwork, notice: Notice, language: Language) -> Noti
         ref_id=ref_id_of(notice.ref_id),
         is_read=notice.is_read,
         slack_sent=notice.slack_sent,
-        created_at=moment(notice.created_at_ms).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created_at=iso_time(notice.created_at_ms),
     )
 
 

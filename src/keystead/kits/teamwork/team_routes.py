@@ -14,7 +14,6 @@ from keystead.http.refusals import Refusal, statuses
 from keystead.http.responses import json_response
 from keystead.http.routing import KitRouter
 from keystead.kits.camel_model import CamelBody, CamelModel
-from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service import (
     Attempt,
     Invitation,
@@ -26,18 +25,19 @@ from keystead.kits.teamwork.service import (
     user_of,
 )
 from keystead.kits.teamwork.who import Member, Service, Who
+from keystead.kits.visit import Ok
 from keystead.parts.limit import LimitReached
 from keystead.schema.times import moment
 
 STATUS: Final = statuses(
     {
-        403: "NO_TEAM FORBIDDEN",
+        403: "FORBIDDEN",
         404: "NOT_FOUND",
         409: "ALREADY_IN_TEAM LAST_OWNER TOO_MANY_INVITATIONS PEOPLE_ELSEWHERE",
         410: "INVITATION_INVALID",
     }
 )
-_ATTEMPTS_MOST: Final = 100
+_ATTEMPTS_MAX: Final = 100
 
 DaysList = Annotated[list[Annotated[int, Field(ge=0, le=365)]], Field(min_length=1, max_length=20)]
 UserId = Annotated[int, Field(ge=1, le=2**63 - 1)]
@@ -96,7 +96,7 @@ class MemberAnswer(CamelModel):
     email: str
     role: str
     team_role: str
-    slack_id: str | None
+    slack_id: str | None = None
 
 
 class MembersAnswer(CamelModel):
@@ -136,10 +136,6 @@ class AttemptsAnswer(CamelModel):
     attempts: list[AttemptAnswer]
 
 
-class DoneAnswer(CamelModel):
-    ok: Literal[True] = True
-
-
 # --- the routes ------------------------------------------------------------------------------------------------
 
 
@@ -151,13 +147,13 @@ def add_team_routes(routes: KitRouter) -> None:
     add(f"PATCH {base}", _change_team, "Change the settings of my team", TeamAnswer)
     add(f"GET {base}/members", _list_members, "List the members of my team", MembersAnswer)
     one = f"{base}/members/{{id}}"
-    add(f"PATCH {one}", _change_member, "Change a member's role or Slack id", DoneAnswer)
-    add(f"DELETE {one}", _remove, "Remove a member from my team", DoneAnswer)
-    add(f"POST {base}/leave", _leave, "Leave my team", DoneAnswer)
+    add(f"PATCH {one}", _change_member, "Change a member's role or Slack id", Ok)
+    add(f"DELETE {one}", _remove, "Remove a member from my team", Ok)
+    add(f"POST {base}/leave", _leave, "Leave my team", Ok)
     invitations = f"{base}/invitations"
     add(f"POST {invitations}", _invite, "Invite a person to my team", NewInvitationAnswer)
     add(f"GET {invitations}", _list_invitations, "List the open invitations of my team", InvitationsAnswer)
-    add(f"DELETE {invitations}/{{id}}", _withdraw, "Withdraw an invitation", DoneAnswer)
+    add(f"DELETE {invitations}/{{id}}", _withdraw, "Withdraw an invitation", Ok)
     add("GET /api/invitations", _list_own_invitations, "List my invitations", InvitationsAnswer)
     add("POST /api/invitations/look", _preview_invitation, "Preview the invitation of a link", InvitationAnswer)
     add("POST /api/invitations/accept", _accept, "Accept an invitation", TeamAnswer)
@@ -202,27 +198,28 @@ async def _change_team(who: Member, teamwork: Service, body: TeamBody) -> Respon
 async def _list_members(who: Member, teamwork: Service) -> Response:
     teamwork.require_own_people()
     found = await teamwork.people.members(who.user.team_id)
-    return json_response(MembersAnswer(members=[_show_member(user, person) for user, person in found.items()]))
+    members = [MemberAnswer(id=user, **person.model_dump()) for user, person in found.items()]
+    return json_response(MembersAnswer(members=members))
 
 
 async def _change_member(who: Member, teamwork: Service, id: UserId, body: MemberBody) -> Response:
     await teamwork.change_member(
         who.user.team_id, id, role=body.team_role, slack_id=body.slack_id, by=user_of(who.access)
     )
-    return json_response(DoneAnswer())
+    return json_response(Ok())
 
 
 async def _remove(who: Member, teamwork: Service, id: UserId) -> Response:
     teamwork.require_own_people()
     await teamwork.teams.remove(who.user.team_id, id, by=user_of(who.access))
-    return json_response(DoneAnswer())
+    return json_response(Ok())
 
 
 async def _leave(who: Member, teamwork: Service) -> Response:
     user = user_of(who.access)
     teamwork.require_own_people()
     await teamwork.teams.remove(who.user.team_id, user, by=user)
-    return json_response(DoneAnswer())
+    return json_response(Ok())
 
 
 async def _invite(who: Member, teamwork: Service, body: InviteBody) -> Response:
@@ -241,7 +238,7 @@ async def _list_invitations(who: Member, teamwork: Service) -> Response:
 
 async def _withdraw(who: Member, teamwork: Service, id: UserId) -> Response:
     await teamwork.teams.withdraw(who.user.team_id, id, by=user_of(who.access))
-    return json_response(DoneAnswer())
+    return json_response(Ok())
 
 
 async def _list_own_invitations(who: Who, teamwork: Service) -> Response:
@@ -274,7 +271,7 @@ async def _slack_log(
     status: Literal["SENT", "FAILED"] | None = None,
     notice: Annotated[int | None, Query(alias="notificationId", ge=1, le=2**63 - 1)] = None,
     before: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="Older than the attempt of this id.")] = None,
-    size: Annotated[int, Query(ge=1, le=_ATTEMPTS_MOST)] = 20,
+    size: Annotated[int, Query(ge=1, le=_ATTEMPTS_MAX)] = 20,
 ) -> Response:
     found = await teamwork.attempts_of_team(
         who.user.team_id,
@@ -315,18 +312,7 @@ async def _show_invitation(teamwork: Teamwork, one: Invitation) -> InvitationAns
         user_id=one.user,
         name=one.name,
         invited_by="" if inviter is None else inviter.name,
-        expires_at=_moment(one.expires_at_ms),
-    )
-
-
-def _show_member(user: int, person: UserSession) -> MemberAnswer:
-    return MemberAnswer(
-        id=user,
-        name=person.name,
-        email=person.email,
-        role=person.role,
-        team_role=person.team_role,
-        slack_id=person.slack_id,
+        expires_at=iso_time(one.expires_at_ms),
     )
 
 
@@ -339,9 +325,9 @@ def _show_attempt(one: Attempt) -> AttemptAnswer:
         status=one.status,
         error_message=one.error,
         retry_count=one.retries,
-        sent_at=_moment(one.sent_at_ms),
+        sent_at=iso_time(one.sent_at_ms),
     )
 
 
-def _moment(ms: int) -> str:
+def iso_time(ms: int) -> str:
     return moment(ms).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -28,7 +28,7 @@ _REF_MAX_BYTES: Final = 100  # of a work item in an event id; a longer one is re
 _LONGEST_MARK: Final = 365
 _MARKS_MAX: Final = 20
 _SCAN_EVERY_MS: Final = 3_600_000
-_FIRST, _LAST = date(1970, 1, 1), date(9999, 12, 31)
+FIRST_DAY, LAST_DAY = date(1970, 1, 1), date(9999, 12, 31)
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,18 @@ class Due:
     ref: Deadline
     due: date
     item: DueItem | None  # None: another program added the deadline without a work item
+
+    @property
+    def title(self) -> str:
+        return "" if self.item is None else self.item.title
+
+    @property
+    def doc_no(self) -> str:
+        return "" if self.item is None else self.item.doc_no
+
+    @property
+    def assignee_id(self) -> int | None:
+        return None if self.item is None else self.item.assignee_id
 
 
 @dataclass(frozen=True)
@@ -143,7 +155,9 @@ class Deadlines:
         if self._changed is not None:
             await self._changed(team)
 
-    async def between(self, team: int, first: date, last: date, *, limit: int = 500) -> list[Due]:
+    async def between(
+        self, team: int, first: date = FIRST_DAY, last: date = LAST_DAY, *, limit: int = 500
+    ) -> list[Due]:
         """The deadlines from one day to another, both included, by day. Unreadable entries are left out."""
         found, _ = await self._list(team, first, last, limit)
         return found
@@ -271,7 +285,7 @@ class Deadlines:
             return DeadlineCounts(1, 0)
         today = local.date()
         notified = 0
-        listed, failed = await self._list(team, _FIRST, _add_days(today, rules.days[-1]), -1)
+        listed, failed = await self._list(team, FIRST_DAY, _add_days(today, rules.days[-1]), -1)
         if failed:
             _log.error("%d deadlines of team %d are unreadable; `keystead doctor` lists them", failed, team)
         found = await self._load_found_marks(team, [one.ref for one in listed if one.item is None])
@@ -378,11 +392,11 @@ def parse_zone(name: str) -> ZoneInfo:
 
 
 def _day_of(score: float) -> date:
-    return _FIRST + timedelta(days=score // _DAY_S)
+    return FIRST_DAY + timedelta(days=score // _DAY_S)
 
 
 def _add_days(day: date, days: int) -> date:
-    return _LAST if (_LAST - day).days < days else day + timedelta(days=days)
+    return LAST_DAY if (LAST_DAY - day).days < days else day + timedelta(days=days)
 
 
 def _check_item(ref: Deadline, title: str, doc_no: str, assignee: int | None) -> None:
@@ -397,5 +411,5 @@ def _check_item(ref: Deadline, title: str, doc_no: str, assignee: int | None) ->
 
 
 def _check_day(day: date) -> None:
-    if type(day) is not date or not _FIRST <= day <= _LAST:
-        raise BadValue(f"a deadline must be a day from {_FIRST} on, not {day!s:.80}")
+    if type(day) is not date or not FIRST_DAY <= day <= LAST_DAY:
+        raise BadValue(f"a deadline must be a day from {FIRST_DAY} on, not {day!s:.80}")

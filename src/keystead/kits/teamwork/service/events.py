@@ -34,7 +34,6 @@ from keystead.parts.tables import checked_name
 # WORK_REQUEST, TECH_TASK, TEST_SCENARIO, DEFECT, DEPLOYMENT, MEETING_NOTE, PROJECT_IDEA, KNOWLEDGE_BASE or another.
 RefType: TypeAlias = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,62}$")]
 
-# Statuses of closed work items.
 CLOSED: Final[Mapping[str, frozenset[str]]] = {
     "WORK_REQUEST": frozenset({"완료", "반려"}),
     "TECH_TASK": frozenset({"완료", "반려"}),

@@ -108,7 +108,7 @@ class People:
         """A user; None: there is none."""
         query = select(PEOPLE).where(PEOPLE.c.user_id == user)
         row = await self._tables.read(lambda connection: connection.execute(query).first())
-        return None if row is None else person_of(row)
+        return None if row is None else _person_of(row)
 
     async def of_team(self, team: int, users: Collection[int]) -> set[int]:
         """The subset of users who are in a team."""
@@ -119,7 +119,7 @@ class People:
         """The members of a team, ordered by id."""
         query = select(PEOPLE).where(PEOPLE.c.team_id == team).order_by(PEOPLE.c.user_id)
         return await self._tables.read(
-            lambda connection: {int(row.user_id): person_of(row) for row in connection.execute(query)}
+            lambda connection: {int(row.user_id): _person_of(row) for row in connection.execute(query)}
         )
 
     async def report_change(self, user: int) -> None:
@@ -128,25 +128,11 @@ class People:
 
 
 def _row_of(person: UserSession) -> dict[str, Any]:
-    return {
-        "name": person.name,
-        "email": person.email,
-        "role": person.role,
-        "team_id": person.team_id,
-        "team_role": person.team_role,
-        "slack_id": person.slack_id,
-    }
+    return {name: getattr(person, name) for name in UserSession.model_fields}
 
 
-def person_of(row: Row[Any]) -> UserSession:
-    return UserSession(
-        name=row.name,
-        email=row.email,
-        role=row.role,
-        team_id=row.team_id,
-        team_role=row.team_role,
-        slack_id=row.slack_id,
-    )
+def _person_of(row: Row[Any]) -> UserSession:
+    return UserSession(**{name: getattr(row, name) for name in UserSession.model_fields})
 
 
 def check_text(text: str, what: str, *, empty: bool = False) -> str:

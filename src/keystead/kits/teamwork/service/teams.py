@@ -27,7 +27,6 @@ OPEN_MAX: Final = 100  # open invitations per team
 _TEAM_NAME_MAX: Final = 100
 
 Reason: TypeAlias = Literal[
-    "NO_TEAM",
     "FORBIDDEN",
     "NOT_FOUND",
     "ALREADY_IN_TEAM",
@@ -37,7 +36,6 @@ Reason: TypeAlias = Literal[
     "PEOPLE_ELSEWHERE",
 ]
 _SENTENCES: Final[Mapping[Reason, str]] = {
-    "NO_TEAM": "You are not in a team. Create one, or open an invitation link.",
     "FORBIDDEN": "Only owners and admins of the team can do this; only owners can change owners.",
     "NOT_FOUND": "Your team has no such member or invitation.",
     "ALREADY_IN_TEAM": "This user is already in a team, and must leave it first.",

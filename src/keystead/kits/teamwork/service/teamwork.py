@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from datetime import date
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
@@ -42,7 +41,6 @@ from keystead.schema.lifetime import duration_ms
 
 Load: TypeAlias = Callable[[int], Awaitable[UserSession | None]]
 
-_FIRST, _LAST = date(1970, 1, 1), date(9999, 12, 31)
 _COUNTED_MAX: Final = 10_000
 _BATCH: Final = 1_000
 _NAME_MS: Final = 60_000
@@ -354,9 +352,9 @@ class Teamwork:
 
     async def _count_work(self, user: int, team: int) -> Work:
         """Count the work of a user from deadlines."""
-        listed = await self.deadlines.between(team, _FIRST, _LAST, limit=_COUNTED_MAX)
+        listed = await self.deadlines.between(team, limit=_COUNTED_MAX)
         today = self.deadlines.today_in((await self.deadlines.rules_of(team)).zone)
-        mine = [one.ref.ref_type for one in listed if one.item is not None and one.item.assignee_id == user]
+        mine = [one.ref.ref_type for one in listed if one.assignee_id == user]
         return Work(
             my_work_requests=mine.count("WORK_REQUEST"),
             my_tech_tasks=mine.count("TECH_TASK"),
