@@ -1,4 +1,4 @@
-"""The key document of the teamwork kit: every command that the document shows, seen from the store."""
+"""The key document of the teamwork kit: every command in the document, checked in the store."""
 
 import json
 from datetime import UTC, date, datetime, timedelta
@@ -237,6 +237,6 @@ async def test_each_write_sets_the_lifetime_of_the_document(
 async def test_activity_renews_the_session(keys: TeamworkKeys, raw: Raw) -> None:
     key = keys.user_session(userId=42)
     await key.set(USER)
-    await raw.ask("PEXPIRE", key.key, 60_000)  # as if 29 minutes had gone by
+    await raw.ask("PEXPIRE", key.key, 60_000)  # as if 29 minutes had passed
     assert await key.use() == USER
     assert await raw.lives(key.key, "1800s")

@@ -1,4 +1,4 @@
-"""Group commit: what waits is run together, what is wrong fails alone, and nobody waits for ever."""
+"""Group commit: waiting jobs run together, and a bad job fails alone."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from keystead.kits.teamwork.service.batches import Batches
 
 
 class Runs:
-    """Runs jobs, which are numbers, and remembers how they came. Negative ones are wrong."""
+    """Runs jobs, which are numbers, and records the batches. Negative ones fail."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -72,7 +72,7 @@ async def test_a_cancelled_waiting_job_is_not_run_and_blocks_no_other() -> None:
     late = asyncio.create_task(batches.add(9))
     later = asyncio.create_task(batches.add(10))
     await asyncio.sleep(0)
-    tasks[0].cancel()  # it is under way, and takes effect
+    tasks[0].cancel()  # already running, so it takes effect
     late.cancel()
     runs.may_go_on.set()
     assert await asyncio.gather(*tasks[1:], later) == [20, 30, 100]

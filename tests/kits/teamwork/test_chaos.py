@@ -1,4 +1,4 @@
-"""Whatever is killed or away: each notice is in the table once, on the stream once and in order, and in Slack."""
+"""Kills and outages: each notice is in the table once, on the stream once and in order, and in Slack."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ EVENTS, READERS, KILLS = 600, 6, 5
 
 @pytest.fixture
 def bus() -> Iterator[Server]:
-    """A Redis that forgets nothing when it is killed."""
+    """A Redis that loses nothing when it is killed."""
     with servers.redis("--appendonly", "yes", "--appendfsync", "always") as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""Summaries: counted once under load, and no change is hidden longer than is said."""
+"""Summaries: counted once under load, with bounded staleness."""
 
 import asyncio
 from datetime import timedelta
@@ -18,7 +18,7 @@ here = on("memory")
 
 
 class Office:
-    """A dashboard, and how much there is to count."""
+    """A dashboard with adjustable counts."""
 
     def __init__(self, store: Store) -> None:
         self.keys = TeamworkKeys(store)
@@ -53,7 +53,7 @@ async def test_1000_concurrent_reads_count_once_and_the_next_read_sees_a_change(
     await office.dashboard.changed(42, 7)
     assert await office.shown() == (5, 4)
     office.defects = 6
-    assert await office.shown() == (5, 4)  # nobody said so
+    assert await office.shown() == (5, 4)  # the change was not reported
     await office.dashboard.changed_in(42, 3)
     assert await office.shown() == (6, 4)
     await office.dashboard.close()
@@ -86,7 +86,7 @@ async def test_a_change_during_a_count_is_not_hidden(store: Store) -> None:
     asking = asyncio.ensure_future(office.shown())
     while not office.counts:
         await office.keys.dashboard_teams(42).count()
-    office.defects = 9  # after it was counted, and before it is kept
+    office.defects = 9  # after the count, before it is cached
     await office.dashboard.changed(42)
     office.held.set()
     await asking
@@ -101,7 +101,7 @@ async def test_the_longest_staleness_is_that_of_the_document(store: Store) -> No
     lifetime = office.keys.dashboard.family.lifetime.longest_ms
     teams = office.keys.dashboard_teams.family.lifetime.longest_ms
     assert lifetime == 300_000
-    assert teams is None or teams > lifetime  # what is counted is found for as long as it is kept
+    assert teams is None or teams > lifetime  # the index outlives the summary
 
 
 @here

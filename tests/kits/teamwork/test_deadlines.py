@@ -1,4 +1,4 @@
-"""Deadlines: told once for each item, day and mark, in the morning of the team, whatever runs twice or late."""
+"""Deadlines: one notice per item, day and mark, from 09:00 in the team's zone, even if jobs run twice or late."""
 
 import asyncio
 from datetime import UTC, date, datetime
@@ -31,7 +31,7 @@ def at(text: str) -> int:
 
 
 class Office:
-    """Deadlines, and what was told: each event once, as notices do."""
+    """Deadlines and their notices, deduplicated by event id."""
 
     def __init__(self, store: Store, now: str = "2026-02-20T00:00", **options: Any) -> None:
         self.clock = Clock(at(now))
@@ -43,7 +43,7 @@ class Office:
         self.told.setdefault((event.id, event.item.assignee_id), event)
 
     async def run(self, now: str) -> list[str]:
-        """What is told at a moment: `WORK_REQUEST:101 in 3`."""
+        """The new notices at a moment: `WORK_REQUEST:101 in 3`."""
         before = set(self.told)
         self.clock.now_ms = at(now)
         await self.deadlines.notify_due()
@@ -118,7 +118,7 @@ async def test_a_late_job_notifies_only_the_nearest_mark(store: Store) -> None:
 async def test_a_new_near_item_is_notified_at_the_next_run_from_nine_on(store: Store) -> None:
     office = Office(store)
     await office.register(WR, "2026-03-03")
-    assert await office.run("2026-03-03T08:59") == []  # nobody is told at night
+    assert await office.run("2026-03-03T08:59") == []  # no notices at night
     assert await office.run("2026-03-03T09:14") == ["WORK_REQUEST:101 in 0"]
 
 
@@ -163,7 +163,7 @@ ZADD = ("ZADD", "deadlines:team:3", 1772496000, "WORK_REQUEST:101")  # as the do
 
 
 class Adopted(Office):
-    """An office that knows for whom an item is, as those who keep notices and people do."""
+    """An office with a `find` function for deadlines from other programs."""
 
     def __init__(self, store: Store, **options: Any) -> None:
         self.users = [42]
@@ -187,8 +187,8 @@ async def test_a_deadline_from_another_program_is_notified_like_any_other(store:
     assert await office.run("2026-03-04T09:00") == ["WORK_REQUEST:101 in -1"] * 2
     other = Adopted(store, days=(7, 3))
     other.users = office.users
-    assert await other.run("2026-03-04T09:15") == []  # another process knows what was told
-    # The other program moves it, and takes it out when it is closed: nothing is left of it.
+    assert await other.run("2026-03-04T09:15") == []  # another process has the record
+    # The other program moves it, and removes it when it is closed: nothing is left of it.
     await store.run([("ZADD", "deadlines:team:3", 1772496000 + 20 * 86400, "WORK_REQUEST:101")])
     assert await office.run("2026-03-20T09:00") == ["WORK_REQUEST:101 in 3"] * 2
     await store.run([("ZREM", "deadlines:team:3", "WORK_REQUEST:101")])
@@ -266,7 +266,7 @@ async def test_a_moved_item_is_notified_for_its_new_day(store: Store) -> None:
     await office.deadlines.move(3, WR, date(2026, 3, 5))
     assert await office.run("2026-03-01T09:00") == []
     assert await office.run("2026-03-02T09:00") == ["WORK_REQUEST:101 in 3"]
-    await office.deadlines.move(3, WR, date(2026, 3, 3))  # and back to where it was told of before
+    await office.deadlines.move(3, WR, date(2026, 3, 3))  # and back to a day with a notice
     assert await office.run("2026-03-02T09:15") == []
 
 
@@ -305,8 +305,8 @@ async def test_a_new_assignee_is_notified_and_an_unassigned_item_once_it_is_assi
 @pytest.mark.parametrize(
     ("zone", "due", "before", "morning"),
     [
-        ("Europe/Berlin", "2026-04-01", "2026-03-29T06:59", "2026-03-29T07:00"),  # clocks go forward in that night
-        ("Europe/Berlin", "2026-10-28", "2026-10-25T07:59", "2026-10-25T08:00"),  # and back in that one
+        ("Europe/Berlin", "2026-04-01", "2026-03-29T06:59", "2026-03-29T07:00"),  # clocks go forward that night
+        ("Europe/Berlin", "2026-10-28", "2026-10-25T07:59", "2026-10-25T08:00"),  # clocks go back that night
         ("Australia/Lord_Howe", "2026-04-08", "2026-04-04T22:29", "2026-04-04T22:30"),  # by half an hour
         ("America/Havana", "2026-03-11", "2026-03-08T12:59", "2026-03-08T13:00"),  # at midnight
         ("Asia/Kathmandu", "2028-03-01", "2028-02-27T03:14", "2028-02-27T03:15"),  # over the 29th of February

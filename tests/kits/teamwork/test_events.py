@@ -1,4 +1,4 @@
-"""Who is told what, by the table of the document's own system."""
+"""Recipients and texts of events, as in the document's own system."""
 
 from datetime import date
 from typing import Any
@@ -85,7 +85,7 @@ def test_a_title_names_the_actor() -> None:
         "Ann さんがあなたを WR-001 の担当にしました",
         "Ann님이 회원님을 WR-001 담당자로 배정했습니다",
     ]
-    assert notices_for(event)[0].title == "WR-001 was assigned to you"  # nobody knows who it was
+    assert notices_for(event)[0].title == "WR-001 was assigned to you"  # the actor has no known name
     [hostile] = notices_for(Assigned(id="e", item=item(doc_no="{actor}"), actor_id=OTHER), actor="{doc}{0}")
     assert hostile.title == "{doc}{0} assigned {actor} to you"
 

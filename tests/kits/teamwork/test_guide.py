@@ -1,4 +1,4 @@
-"""The guide of the kit says what the code does, and its examples run."""
+"""The guide matches the code, and its examples run."""
 
 import ast
 import inspect
@@ -24,7 +24,7 @@ RING = "test:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The rows of the table that begins so, cell by cell."""
+    """The rows of the table with this first heading, cell by cell."""
     table = GUIDE.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
     assert table, heading
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
@@ -69,10 +69,10 @@ def test_the_guide_names_each_error_with_its_status() -> None:
 
 
 def _status_and_code(call: ast.Call) -> tuple[Any, Any]:
-    """The first two arguments; of a call without a status, 503."""
+    """The first two arguments; 503 for a call without a status."""
     found = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
     if len(found) < 2 and not (found and isinstance(found[0], str)):
-        return 400, "BAD_REQUEST"  # what the table of the module says, besides this
+        return 400, "BAD_REQUEST"  # the other codes come from STATUS
     return (found[0], found[1]) if isinstance(found[0], int) else (503, found[0])
 
 

@@ -1,4 +1,4 @@
-"""Whoever signs in at the server is a user of teamwork, and programs with numbers of their own stay who they are."""
+"""Users who sign in at the server are users of teamwork, separate from the ids of programs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_the_token_of_a_program_and_the_cookie_are_the_same_user(urls: dic
         pair = (await linus.post("/api/auth/token", headers=OWN)).json()
         program = server.browser()
         assert await me(program, authorization=f"Bearer {pair['accessToken']}") == await me(linus)
-        # Whoever signs out is nobody here, too.
+        # Signing out applies here, too.
         await linus.post("/api/auth/logout", headers=OWN)
         refused = await program.get("/api/me", headers={"authorization": f"Bearer {pair['accessToken']}"})
         assert (refused.status_code, refused.json()["code"]) == (401, "INVALID_TOKEN")
@@ -64,7 +64,7 @@ async def test_a_token_subject_is_not_a_sign_in_id() -> None:
         assert (await me(linus))["name"] == "Linus"
         ben = await me(server.browser(), **token_of(server, 42))
         assert (ben["id"], ben["name"]) == (42, "Ben")
-        # A browser that has both says by the header which it means.
+        # With both a cookie and a header, the header counts.
         assert (await me(linus, **token_of(server, 42)))["id"] == 42
 
 

@@ -1,4 +1,4 @@
-"""Notices in the database: each once, in the order of its reader, whatever is told twice or at the same moment."""
+"""Notices in the database: each once and in order, even if events are repeated or concurrent."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -48,7 +48,7 @@ def told(user: int = 42, kind: str = ASSIGNED, ref: str = "101") -> NewNotice:
 async def test_a_repeated_event_notifies_each_reader_once(notices: Notices) -> None:
     first = await notices.write("e1", [told(42), told(7)], NOW_MS)
     assert [(one.user, one.place) for one in first] == [(7, 1), (42, 1)]
-    assert await notices.write("e1", [told(42), told(7), told(8)], NOW_MS + 1) != []  # 8 is new to it
+    assert await notices.write("e1", [told(42), told(7), told(8)], NOW_MS + 1) != []  # 8 is a new recipient
     assert await notices.write("e1", [told(42), told(7), told(8)], NOW_MS + 2) == []
     page = await notices.page(42)
     assert page.total == 1
@@ -58,10 +58,10 @@ async def test_a_repeated_event_notifies_each_reader_once(notices: Notices) -> N
 
 @on_databases()
 async def test_concurrent_events_give_each_reader_places_without_gaps(notices: Notices, tables: Tables) -> None:
-    processes = [notices, *(Notices(tables) for _ in range(3))]  # each of which writes batches of its own
+    processes = [notices, *(Notices(tables) for _ in range(3))]  # each with its own batches
 
     async def tell(number: int) -> int:
-        # Each event twice, each in another order of its readers, and each by two of them.
+        # Each event twice, with readers in another order, by two processes.
         users = [1, 2, number + 10] if number % 2 else [number + 10, 2, 1]
         tellers = (processes[number % 4], processes[(number + 1) % 4])
         telling = (one.tell(f"e{number}", [told(user) for user in users], NOW_MS) for one in tellers)
@@ -90,7 +90,7 @@ async def test_publishing_progress_never_goes_back(notices: Notices) -> None:
     await notices.mark_published(42, 6)
     assert (await notices.reach(42), await _waiting(notices)) == (Reach(6, 6), {})
     assert await notices.reach(99) == Reach(0, 0)
-    assert not await notices.mark_published(42, 7)  # of a reader who was erased and told anew, it may be beyond
+    assert not await notices.mark_published(42, 7)  # beyond the last place, as after an erasure
     assert not await notices.mark_published(42, 6, event_id="another")
     await notices.write("e10", [told(42)], NOW_MS)
     assert await _waiting(notices) == {42: [7]}
@@ -137,7 +137,7 @@ async def test_concurrent_events_share_a_transaction_and_a_bad_one_fails_alone(
     tellings = (notices.write(f"e{number}", [told(number % 7 + 1)], NOW_MS) for number in range(100))
     assert all(await asyncio.gather(*tellings))
     assert committed <= 3
-    too_long = "x" * 300  # an id of 200 bytes at most
+    too_long = "x" * 300  # the limit is 200 bytes
     ids = ["good", too_long, "better"]
     outcomes = await asyncio.gather(*(notices.write(one, [told(9)], NOW_MS) for one in ids), return_exceptions=True)
     assert [type(one) for one in outcomes] == [list, BadValue, list]
@@ -145,7 +145,7 @@ async def test_concurrent_events_share_a_transaction_and_a_bad_one_fails_alone(
 
 
 async def _waiting(notices: Notices) -> dict[int, list[int]]:
-    """The places that are not on the stream yet, by reader."""
+    """The unpublished places, by reader."""
     found = await notices.unpublished(await notices.behind())
     return {user: [one.place for one in behind.notices] for user, behind in found.items()}
 
@@ -176,7 +176,7 @@ async def test_notices_are_paged_filtered_and_read(notices: Notices) -> None:
 @on_databases()
 async def test_preferences_are_on_by_default_and_filter_notices(notices: Notices) -> None:
     assert await notices.write("e1", [told(kind=STATUS_CHANGED)], NOW_MS) != []
-    # What is not named stays as it was, also the first time.
+    # Omitted preferences stay, also the first time.
     assert await notices.set_preferences(42, {"deadline": False}) == {
         **dict.fromkeys(PREFERENCES, True),
         "deadline": False,
@@ -200,14 +200,14 @@ async def test_preferences_are_on_by_default_and_filter_notices(notices: Notices
 async def test_a_deleted_notice_does_not_come_back_when_its_event_is_repeated(notices: Notices) -> None:
     [first] = await notices.write("e1", [told(42)], NOW_MS)
     await notices.write("e2", [told(42)], NOW_MS)
-    assert not await notices.delete(7, first.id, NOW_MS)  # it is another's
+    assert not await notices.delete(7, first.id, NOW_MS)  # of another reader
     assert await notices.delete(42, first.id, NOW_MS)
     assert not await notices.delete(42, first.id, NOW_MS)
     assert await notices.find(42, first.id) is None
     assert [one.event_id for one in (await notices.page(42)).notices] == ["e2"]
     assert await notices.count_unread(42) == {"WORK_REQUEST": 1}
     assert await notices.write("e1", [told(42)], NOW_MS) == []
-    # It was not on the stream yet, and does not come there.
+    # It was not published yet, and is not published later.
     [waits] = (await notices.unpublished([42])).values()
     assert ([one.place for one in waits.notices], waits.up_to) == ([2], 2)
     assert (await notices.has_between(42, 1, 1), await notices.has_between(42, 1, 2)) == (False, True)
@@ -221,7 +221,7 @@ async def test_old_notices_are_deleted_only_after_they_are_published(notices: No
     await notices.mark_published(42, 4)
     assert await notices.delete_old(NOW_MS + 2, most=1) == 1
     assert await notices.delete_old(NOW_MS + 2) == 1
-    assert await notices.delete_old(NOW_MS + 100) == 2  # the last two wait
+    assert await notices.delete_old(NOW_MS + 100) == 2  # the last two are unpublished
     assert [one.event_id for one in (await notices.page(42)).notices] == ["e5", "e4"]
     assert await notices.reach(42) == Reach(6, 4)
     [seventh] = await notices.write("e6", [told(42)], NOW_MS)
@@ -243,7 +243,7 @@ async def test_erasing_a_user_deletes_all_their_rows(notices: Notices, tables: T
     await notices.set_preferences(42, {"status": True})
     counts = {"keystead_teamwork_notices": 1, "keystead_teamwork_preferences": 1, "keystead_teamwork_readers": 1}
     assert await tables.count_of("teamwork:42") == counts
-    for other in ("042", "+42", "42 ", "\uff14\uff12", "4_2", "0"):  # as with keys: these only read like the number
+    for other in ("042", "+42", "42 ", "\uff14\uff12", "4_2", "0"):  # as with keys, these are not the number
         assert await tables.erase(f"teamwork:{other}") == {}
     assert await tables.erase("teamwork:42") == counts
     assert await tables.count_of("teamwork:42") == await tables.count_of("teamwork:none") == {}

@@ -1,4 +1,4 @@
-"""An operator who writes no Python sets up a team of three with Slack and deadlines, from the guide alone."""
+"""The commands of the guide set up a team of three with Slack and deadlines."""
 
 import json
 import re
@@ -35,7 +35,7 @@ async def slack() -> AsyncIterator[StandIn]:
 
 
 class Terminal:
-    """The terminal of an operator, in the folder of a server."""
+    """A terminal in the folder of the server."""
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ class Terminal:
         return [(await self.run(line)).stdout for line in text.splitlines()]
 
     async def until_said(self, word: str, text: str) -> list[str]:
-        """Slack has taken a message a moment before the log says so: commands again, until the first says it."""
+        """Slack accepts a message shortly before it is logged: repeat the commands until the first prints `word`."""
         for _ in range(20):
             said = await self.block(text)
             if word in said[0]:
@@ -63,13 +63,13 @@ class Terminal:
 
 
 def midday_zone() -> str:
-    """A zone in which it is about noon now, so that a working day has begun."""
+    """A time zone in which it is about noon now, after 09:00."""
     hours = 12 - datetime.now(UTC).hour
     return f"Etc/GMT{-hours:+d}" if hours else "Etc/GMT"
 
 
 def join(server: Keystead, name: str, link: str) -> dict[str, Any]:
-    """What somebody does who opens a link: sign in at the demo provider, and press the button."""
+    """Open a link, sign in at the demo provider, and accept the invitation."""
     at, _, token = link.partition("#invitation=")
     assert at == f"{server.url}/teamwork"
     with httpx2.Client(base_url=server.url, timeout=300) as browser:
@@ -151,7 +151,6 @@ async def test_the_commands_of_the_guide_set_up_a_team_of_three_with_slack_and_d
 
 
 def _number(members: str) -> int:
-    """The number of Mei."""
     return next(int(line.split()[0]) for line in members.splitlines() if line.split()[1] == "Mei")
 
 

@@ -1,4 +1,4 @@
-"""The page of the kit, and the demo team that is there in development only."""
+"""The page of the kit, and the demo team (development only)."""
 
 import re
 from collections.abc import AsyncIterator
@@ -82,7 +82,7 @@ async def test_the_page_is_in_the_language_of_the_browser(accept: str, language:
 
 
 def test_each_language_has_all_texts() -> None:
-    """Names of the words, in the order in which they stand; statuses are Korean already."""
+    """The names of all texts, in order; statuses are Korean already."""
     text = (STATIC / "teamwork-words.js").read_text()
     tables = re.findall(r"^const (en|ja|ko) = \{\n(.*?)^\};", text, re.DOTALL | re.MULTILINE)
     assert [language for language, _ in tables] == ["en", "ja", "ko"]
@@ -106,14 +106,14 @@ async def test_in_development_a_demo_person_signs_in_and_is_notified() -> None:
         assert listed[3]["title"].startswith("Grace Hopper님이 회원님을 WR-")
         assert (await client.get("/api/notifications", headers=grace)).json()["total"] == 1
         filled = await client.post(f"{DEMO}/deadlines", json={}, headers=ada)
-        assert filled.json()["notices"] == 4  # what is overdue, due today, and twice due in three days
+        assert filled.json()["notices"] == 4  # overdue, due today, and two due in three days
         due = (await client.get("/api/deadlines", headers=grace)).json()["items"]
         assert [one["days"] for one in due] == sorted(one["days"] for one in due)
         assert len(due) == 8
 
 
 async def test_there_is_no_demo_team_where_others_reach_the_server(tmp_path: Path) -> None:
-    """In production, behind a public address, and beside people of the application's own."""
+    """In production, behind a public address, and with an application's own users."""
     elsewhere: list[dict[str, Any]] = [
         {"mode": "production", "public_url": "https://office.example.com"},
         {"public_url": "https://office.example.com"},

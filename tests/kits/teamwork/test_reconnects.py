@@ -1,4 +1,4 @@
-"""Readers who come back with `Last-Event-ID` while notices pour in: each notice once and in order, and no false gap."""
+"""Reconnecting with `Last-Event-ID` during a burst: each notice once and in order, without false gaps."""
 
 import asyncio
 import random
@@ -80,21 +80,21 @@ async def test_a_stream_resumes_at_its_place_while_the_table_lags_behind_the_log
         keys = TeamworkKeys(store, seal=KeyRing({"test": b"k" * 32}))
         site = Site("http://x", "http://x", True, keys.now_ms, lambda *_, **__: "", tables=tables)
         async with open_teamwork(keys, TeamworkSettings(), site) as teamwork:
-            # So that nothing is published but what is put here.
+            # Nothing is published except by this test.
             teamwork.relay = None
             teamwork.notices.behind = _nobody  # type: ignore[method-assign]
             for number in range(5):
                 item = WorkItem(ref_type="DEFECT", ref_id=number, title="", assignee_id=1)
                 await teamwork.tell(Assigned(id=f"e{number}", item=item))
             behind = (await teamwork.notices.unpublished([1]))[1].notices
-            # All but the newest are on the stream, and the table does not know yet.
+            # All but the newest are published, which the table does not record yet.
             await teamwork.feed.put(keys.notice_log(1), {one.place: to_notification(one) for one in behind[:4]})
             assert await _begins(teamwork, 0, 5) == ["hello 0", "notice 1", "notice 2", "notice 3", "notice 4"]
             assert await _begins(teamwork, 3, 2) == ["hello 3", "notice 4"]
             assert await _begins(teamwork, 4, 1) == ["hello 4"]
             assert await _begins(teamwork, None, 1) == ["hello 4"]
-            assert await _begins(teamwork, 99, 2) == ["hello 4", "missed 4"]  # a place that was never given
-            # Notices that were deleted before they were published leave no gap that anybody is told of.
+            assert await _begins(teamwork, 99, 2) == ["hello 4", "missed 4"]  # a place that never existed
+            # Notices that were deleted before they were published are not reported as missed.
             for number in range(5, 8):
                 item = WorkItem(ref_type="DEFECT", ref_id=number, title="", assignee_id=1)
                 await teamwork.tell(Assigned(id=f"e{number}", item=item))

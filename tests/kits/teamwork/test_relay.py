@@ -1,4 +1,4 @@
-"""From the table to the stream: once, in order, and in one step with what goes to Slack."""
+"""The relay from the table to the stream: once, in order, and in one step with the outbox for Slack."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -82,7 +82,7 @@ async def test_concurrent_relays_publish_each_notice_once(store: Store, notices:
 async def test_a_relay_that_dies_at_any_command_loses_and_repeats_nothing(store: Store, notices: Notices) -> None:
     lives, user = 0, 1
     while True:
-        titles = [f"n{number}" for number in range(1, 121)]  # more than are put together
+        titles = [f"n{number}" for number in range(1, 121)]  # more than one batch
         await asyncio.gather(*(tell(notices, user, number) for number in range(1, 121)))
         dying, _, _ = relay_on(Mortal(store, lives), notices)
         try:
@@ -100,7 +100,7 @@ async def test_a_relay_that_dies_at_any_command_loses_and_repeats_nothing(store:
 
 
 class _Forgetful(Notices):
-    """Notices of a process that is killed after it has put them, and before it could say so."""
+    """Notices of a process that is killed after publishing, before recording it."""
 
     async def published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
         raise Killed
@@ -176,7 +176,7 @@ async def test_notices_of_another_process_are_published_after_two_polls_without_
         await relay._publish_abandoned()
         assert await on_stream(keys, 42) == []
     await keys.notice_log(42).append(_shown(notification_id=1), entry_id="1-0")
-    await notices.mark_published(42, 1)  # its own process goes on with this one, and not with the other
+    await notices.mark_published(42, 1)  # its own process continues with this reader only
     await relay._publish_abandoned()
     assert [title for _, title in await on_stream(keys, 42)] == ["old"]
     assert [title for _, title in await on_stream(keys, 7)] == ["n1"]
@@ -191,7 +191,7 @@ async def test_after_a_restore_from_backup_new_notices_are_published(store: Stor
     relay, keys, outbox = relay_on(store, notices)
     await tell(notices, 42, 1, 2, 3, 4)
     await relay.publish_waiting()
-    async with open_tables("memory://", TEAMWORK_TABLES) as tables:  # the backup: the table has two of the four
+    async with open_tables("memory://", TEAMWORK_TABLES) as tables:  # the backup has two of the four notices
         restored = Notices(tables)
         await tell(restored, 42, 1, 2)
         await restored.published(42, 2)
@@ -230,7 +230,7 @@ async def test_a_relay_slower_than_the_trimmed_log_repeats_nothing(store: Store,
 
 
 class _Slow(Notices):
-    """Notices of somebody who is erased after they were read, and before they are put."""
+    """Notices of a reader who is erased after the read, before publishing."""
 
     def __init__(self, tables: Tables, *, tell_anew: bool) -> None:
         super().__init__(tables)

@@ -1,4 +1,4 @@
-"""The routes of the kit, as an application asks them."""
+"""The HTTP routes of the kit."""
 
 import json
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ ITEM = {"refType": "WORK_REQUEST", "refId": 101, "title": "Print", "docNo": "WR-
 
 
 class Office:
-    """The application, and people of two teams."""
+    """The application, with users of two teams."""
 
     def __init__(self, app: FastAPI, clock: Clock) -> None:
         self.app = app
@@ -104,7 +104,7 @@ async def test_notices_are_listed_counted_and_read(office: Office) -> None:
 async def test_only_members_of_the_callers_team_are_notified(office: Office) -> None:
     assert await office.tell(1, by=OUTSIDER) == 0
     assert await office.tell(1, assigneeId=OUTSIDER) == 0
-    assert await office.tell(1) == 1  # another team has used this id, and takes nothing away by that
+    assert await office.tell(1) == 1  # another team used this id, which has no effect here
 
 
 async def test_users_of_other_teams_are_not_mentioned_in_slack(office: Office) -> None:
@@ -185,7 +185,7 @@ async def test_a_notice_is_read_and_deleted_only_by_its_reader(office: Office) -
     assert (await office.get("/api/notifications"))["total"] == 1
     assert (await office.get("/api/notifications/unread-counts"))["total"] == 1
     assert (await office.get("/api/dashboard/summary"))["unreadNotifications"] == 1
-    assert await office.tell(2) == 0  # its event, told of again, stays told
+    assert await office.tell(2) == 0  # the repeated event is deduplicated
 
 
 async def test_old_notices_attempts_and_invitations_are_deleted_also_while_slack_is_off(office: Office) -> None:

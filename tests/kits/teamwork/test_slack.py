@@ -1,4 +1,4 @@
-"""Notices in Slack: at least once, with an id that stays the same, and a log of what was tried."""
+"""Notices in Slack: at least once, with a stable id, and a log of all attempts."""
 
 import html
 import json
@@ -73,7 +73,7 @@ async def office(slack: StandIn, tables: Tables, request: pytest.FixtureRequest)
 
 
 async def _person(user: int) -> UserSession | None:
-    """Mei is known in Slack, Ann is not, and nobody else is anybody."""
+    """Mei has a Slack id, Ann has none, and there are no other users."""
     if user not in (42, 7):
         return None
     name, slack_id = {42: ("Mei", "U7"), 7: ("Ann <b>", None)}[user]
@@ -113,7 +113,7 @@ async def test_429_is_obeyed_and_500_is_retried_in_order(office: Office, slack: 
     slack.answers[POST] = lambda: answers.pop(0) if answers else answer({"ok": True})
     first, second = await office.tell(1), await office.tell(2)
     assert await office.deliver() == DeliveryCounts(0, 1, 0)
-    assert await office.deliver() == DeliveryCounts(0, 0, 0)  # it waits
+    assert await office.deliver() == DeliveryCounts(0, 0, 0)  # it waits for its retry
     for _ in range(2):
         office.clock.pass_ms(600_000)
         assert await office.deliver() == DeliveryCounts(0, 1, 0)
@@ -148,7 +148,7 @@ async def test_a_permanent_error_of_slack_gives_up_only_that_message(office: Off
     slack.answers[POST] = lambda: answers.pop(0) if answers else answer({"ok": True})
     await office.tell(1)
     await office.tell(2)
-    assert await office.deliver() == DeliveryCounts(1, 1, 1)  # a failure that is given up counts as both
+    assert await office.deliver() == DeliveryCounts(1, 1, 1)  # a given-up failure counts as both
 
 
 @on_databases("memory")

@@ -1,4 +1,4 @@
-"""What somebody cannot do to others, and what no input can do to the server."""
+"""Isolation between users and teams, and robustness against hostile input."""
 
 import asyncio
 from datetime import date
@@ -37,7 +37,7 @@ ODD = [
 
 async def test_an_event_id_of_one_user_cannot_suppress_notices_of_another(office: Office) -> None:
     assert await office.tell(1, by=CHO) == 1
-    assert await office.tell(1, by=ANN) == 1  # a colleague has used this id
+    assert await office.tell(1, by=ANN) == 1  # a colleague used this id
     item = WorkItem(ref_type="DEFECT", ref_id=1, title="t", assignee_id=BEN)
     for given in (f"api:{CHO}:e9", "deadline:3:DEFECT:1:2096-10-05:D-3"):
         event = {"kind": "assigned", "id": given, "item": {**ITEM, "assigneeId": BEN}}
@@ -97,14 +97,14 @@ async def test_an_invalid_deadline_blocks_no_other(office: Office) -> None:
     soon = date(2096, 10, 5)
     for team in (2, 3, 5):
         await deadlines.register(team, Deadline("DEFECT", "1"), soon, title="Print", assignee=BEN)
-    # As of another program: a title that no event can hold, and a record that is none.
+    # From another program: a title that is too long for an event, and an invalid record.
     await keys.due_item(3, "DEFECT", "0").put({"title": "x" * 600, "docNo": "", "due": soon, "assigneeId": BEN})
     await keys.deadlines(3).put({Deadline("DEFECT", "0"): 4_000_233_600})
     await keys.deadlines.store.run([("HDEL", keys.due_item(2, "DEFECT", "1").key, "title")])
     await deadlines.register(6, Deadline("DEFECT", "1"), soon, title="Print", assignee=BEN)
     await keys.deadlines.store.run([("ZADD", keys.deadlines(6).key, 4_000_233_600, "what is no member")])
     done = await deadlines.notify_due()
-    assert (done.teams, done.notified, done.failed) == (5, 3, 3)  # one team has people, and nothing due
+    assert (done.teams, done.notified, done.failed) == (5, 3, 3)  # one team has members but no deadlines
     await keys.deadlines.store.run([("ZADD", keys.deadlines(3).key, 4_000_233_600, "what is no member")])
     assert len((await office.get("/api/deadlines"))["items"]) == 2
     assert (await office.get("/api/dashboard/summary"))["activeDefects"] == 2

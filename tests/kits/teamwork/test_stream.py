@@ -1,4 +1,4 @@
-"""Streams of a real server: what comes, what was missed, many at once, and ends that are ends."""
+"""Streams of a real server: delivery, replay, concurrency, and ends."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ STREAMS, EACH = 300, 10
 
 
 class Office:
-    """A server, and another process of the same application that tells of events: this one."""
+    """A server, and this process of the same application, which reports events."""
 
     def __init__(self, server: Keystead, teamwork: Teamwork) -> None:
         self.server = server
@@ -63,7 +63,7 @@ class Office:
 
 
 async def numbers(opened: Stream, count: int) -> list[int]:
-    """The next notices: the numbers of what they are about."""
+    """The item numbers of the next notices."""
     found: list[int] = []
     async with asyncio.timeout(60):
         while len(found) < count:
@@ -124,7 +124,7 @@ async def test_many_streams_get_a_burst_in_order_and_a_slow_reader_blocks_no_oth
         await asyncio.gather(*(office.tell(user, *range(EACH)) for user in users))
         found = await asyncio.gather(*(numbers(one, EACH) for one in opened))
         assert found == [list(range(EACH))] * STREAMS
-        assert await numbers(slow, EACH) == list(range(EACH))  # who was slow missed nothing either
+        assert await numbers(slow, EACH) == list(range(EACH))  # the slow reader missed nothing either
 
 
 async def test_a_sign_out_ends_streams_and_too_many_streams_are_refused(office: Office) -> None:
@@ -147,7 +147,7 @@ async def test_a_server_stop_ends_streams_immediately(office: Office) -> None:
     await office.hire(*users)
     async with AsyncExitStack() as stack:
         opened = [await stack.enter_async_context(office.listening(user)) for user in users for _ in range(3)]
-        # Requests under way may take two minutes to end, and this waits for far less.
+        # Requests in progress may take two minutes; this waits for far less.
         assert await asyncio.to_thread(office.server.stop) == 0
         for one in opened:
             with pytest.raises(EOFError):

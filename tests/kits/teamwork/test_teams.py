@@ -1,4 +1,4 @@
-"""Teams: who is in one and what they may, on every database, whoever changes it at the same moment."""
+"""Teams: members and permissions, on every database, under concurrent changes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -77,7 +77,7 @@ async def test_a_team_is_created_joined_by_invitation_and_left(company: Company)
     assert [(one.id, count) for one, count in await teams.all()] == [(team.id, 2)]
     await teams.remove(team.id, ben, by=ben)
     assert await company.role(ben) == (0, "")
-    await teams.remove(team.id, ann, by=ann)  # the last of all may go
+    await teams.remove(team.id, ann, by=ann)  # the last member may leave
     assert set(company.changed) == {ann, ben}
 
 
@@ -150,7 +150,7 @@ async def test_a_new_team_never_gets_the_number_of_an_applications_team(company:
     assert (await company.teams.create("Known elsewhere", number=3)).id == 3
     with pytest.raises(BadValue, match="team 3 already exists"):
         await company.teams.create("Again", number=3)
-    # Such a team is changed as any other.
+    # Such a team is changed like any other.
     assert await company.teams.find(7) is not None
     await company.teams.rename(7, "Seven", by=42)
     found = await company.teams.find(7)
@@ -169,7 +169,7 @@ async def test_an_invitation_ends_by_expiry_withdrawal_or_when_its_inviter_loses
     assert await refused(teams.accept(cho, token=gone.token)) == "INVITATION_INVALID"
     assert await refused(teams.withdraw(team.id, gone.invitation.id, by=ann)) == "NOT_FOUND"
     kept = await teams.invite(team.id, role="ADMIN", by=ben)
-    await teams.remove(team.id, ben, by=ann)  # and lets nobody in by a link that he has kept, himself least of all
+    await teams.remove(team.id, ben, by=ann)  # and his links stop working, also for himself
     assert await refused(teams.accept(ben, token=kept.token)) == "INVITATION_INVALID"
     company.clock.pass_ms(7 * DAY_MS - 1)
     assert await teams.find_invitation(late.token) is not None
@@ -190,7 +190,7 @@ async def test_owner_invitations_by_a_former_owner_stop_working(company: Company
     assert await teams.find_invitation(as_owner.token) is not None
     await teams.set_role(team.id, ben, "ADMIN", by=ann)
     assert await refused(teams.accept(cho, token=as_owner.token)) == "INVITATION_INVALID"
-    await teams.accept(cho, token=as_admin.token)  # which an admin may give, too
+    await teams.accept(cho, token=as_admin.token)  # an admin may create it, too
     assert await company.role(cho) == (team.id, "ADMIN")
 
 
@@ -219,11 +219,11 @@ async def test_a_personal_invitation_cannot_be_used_by_others(company: Company) 
     assert await teams.accept(ben, invitation=new.invitation.id) == team
     assert await refused(teams.invite(team.id, user=ben, by=ann)) == "ALREADY_IN_TEAM"
     assert await refused(teams.invite(team.id, user=12345, by=ann)) == "NOT_FOUND"
-    # Whoever is invited again has one invitation, the newest.
+    # A new personal invitation replaces the previous one.
     first, second = await teams.invite(team.id, user=cho, by=ann), await teams.invite(team.id, user=cho, by=ann)
     assert [one.id for one in await teams.invitations_to(cho)] == [second.invitation.id]
     assert await refused(teams.accept(cho, token=first.token)) == "INVITATION_INVALID"
-    # One that whoever may use is not used by guessing its number.
+    # A link invitation cannot be accepted by its number.
     free = await teams.invite(team.id, by=ann)
     assert await refused(teams.accept(cho, invitation=free.invitation.id)) == "INVITATION_INVALID"
 
@@ -242,7 +242,7 @@ async def test_permissions_by_role(company: Company) -> None:
         assert await refused(teams.remove(team.id, admin, by=by)) == "FORBIDDEN"
         assert await refused(teams.rename(team.id, "Mine", by=by)) == "FORBIDDEN"
         assert await refused(teams.require_lead(team.id, by)) == "FORBIDDEN"
-    # An admin leads, but decides nothing of owners.
+    # An admin leads, but cannot change owners.
     assert await refused(teams.invite(team.id, role="OWNER", by=admin)) == "FORBIDDEN"
     assert await refused(teams.set_role(team.id, admin, "OWNER", by=admin)) == "FORBIDDEN"
     assert await refused(teams.set_role(team.id, owner, "MEMBER", by=admin)) == "FORBIDDEN"
@@ -292,7 +292,7 @@ async def test_version_1_tables_are_migrated_with_their_rows(database_url: str) 
 
 
 def _make_first(connection: Any) -> None:
-    """As version 1 made them, but for tables that have stayed as they were."""
+    """The tables of version 1 that have changed since."""
     create(READERS)(connection)
     names = "name TEXT NOT NULL, email TEXT NOT NULL, role VARCHAR(64) NOT NULL"
     connection.execute(
@@ -308,7 +308,7 @@ def _fill_first(connection: Any) -> None:
     connection.execute(insert(PEOPLE).values(**row))
 
 
-# --- as an application asks for it ---------------------------------------------------------------------------------
+# --- over HTTP -----------------------------------------------------------------------------------------------------
 
 
 async def ask(office: Office, user: int, method: str, path: str, body: Any = None) -> Any:
@@ -344,13 +344,13 @@ async def test_a_removed_member_is_out_even_after_a_cache_outage_during_the_remo
         calls.clear()
         monkeypatch.setattr(office.teamwork.people, "report_change", report_change)
 
-    await office.get("/api/team")  # and so he is remembered
+    await office.get("/api/team")  # caches him
     away_at(1)
     assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 503
     assert (await office.get("/api/team"))["id"] == 3  # nothing has changed
     away_at(2)
     assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 503
-    # Whoever asks again hears that he is out, and from then on he is.
+    # A repeated request is refused, but invalidates the cache.
     assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 404
     assert (await office.http.get("/api/team", headers=office.token(BEN))).status_code == 403
 
@@ -362,7 +362,7 @@ async def test_a_member_number_takes_precedence_over_an_equal_name(office: Offic
     await set_role(teamwork, 3, str(BEN), "OWNER")
     members = await teamwork.people.members(3)
     assert (members[BEN].team_role, members[CHO].team_role) == ("OWNER", "MEMBER")
-    await set_role(teamwork, 3, "u42", "ADMIN")  # a name is a name still
+    await set_role(teamwork, 3, "u42", "ADMIN")  # names still work
     assert (await teamwork.people.members(3))[ANN].team_role == "ADMIN"
     await teamwork.people.save(CHO, called.model_copy(update={"name": "12345"}))
     await set_role(teamwork, 3, "12345", "ADMIN")

@@ -113,7 +113,7 @@ _DAYS: Final[Mapping[Language, tuple[str, str, str]]] = {  # ahead, today, past
     "ko": ("{n}일 남음{on}", "오늘 마감{on}", "마감 {n}일 지남{on}"),
 }
 _YOU: Final[Mapping[Language, str]] = {"en": "you", "ja": "あなた", "ko": "회원님"}
-_SOMEBODY: Final[Mapping[Language, str]] = {"en": "{name}", "ja": " {name} さん", "ko": "{name}님"}
+_NAME: Final[Mapping[Language, str]] = {"en": "{name}", "ja": " {name} さん", "ko": "{name}님"}
 ASSIGNEE: Final[Mapping[Language, str]] = {"en": "Assignee", "ja": "担当", "ko": "담당자"}
 OPEN: Final[Mapping[Language, str]] = {"en": "Open", "ja": "開く", "ko": "열기"}
 
@@ -177,7 +177,7 @@ _MENTION: Final = re.compile(r"@\[([^\]\n]{1,100})\]\(\d{1,18}\)")
 
 def title_of(kind: str, said: NoticeArguments, language: Language, name: str | None = None) -> str:
     """The title of a notice. A channel has many readers, so there `name` replaces "you"."""
-    who = _YOU[language] if name is None else _SOMEBODY[language].format(name=name)
+    who = _YOU[language] if name is None else _NAME[language].format(name=name)
     if kind == DEADLINE and said.days is not None and said.days < 0:
         form = _OVERDUE[language]
     elif said.actor and kind in _TITLES_WITH_ACTOR[language]:

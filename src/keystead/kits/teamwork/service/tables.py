@@ -97,7 +97,7 @@ PEOPLE = table(
 Index("keystead_teamwork_people_team", PEOPLE.c.team_id)
 Index("keystead_teamwork_people_identity", PEOPLE.c.identity, unique=True)
 
-# One row for each team that was created here. It is locked before who is in the team, or what they may, changes.
+# One row per team that was created here. It is locked before members or roles change.
 TEAMS = table(
     "teamwork_teams",
     _metadata,
