@@ -78,8 +78,8 @@ class NoticeStreams:
             raise TooManyStreams(f"at most {self._per_user} streams can be open; close one")
         self._open[user] += 1
         try:
-            # The table is written before the log, and its publishing progress after it. So a reader cannot have seen more
-            # than `newest`, and at least `published` is on the stream. Only the log itself knows its end.
+            # Notices are in the table before the log, and publishing progress is recorded after it. So readers have seen
+            # nothing beyond `newest`, and at least `published` is on the stream. Only the log itself knows its end.
             reach = await self._notices.reach(user)
             is_known = after is not None and after <= reach.newest
             place = after if after is not None and is_known else await self._end_of_stream(user, reach.published)
