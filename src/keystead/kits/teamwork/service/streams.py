@@ -78,7 +78,7 @@ class NoticeStreams:
             raise TooManyStreams(f"at most {self._per_user} streams can be open; close one")
         self._open[user] += 1
         try:
-            # A notice is in the table before the log, and publishing progress is recorded after it. So readers have seen
+            # A notice is in the table before the log, and publishing progress is recorded after it. So readers saw
             # nothing beyond `newest`, and at least `published` is on the stream. Only the log itself knows its end.
             reach = await self._notices.reach(user)
             is_known = after is not None and after <= reach.newest
