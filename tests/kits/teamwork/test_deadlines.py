@@ -35,19 +35,19 @@ class Office:
 
     def __init__(self, store: Store, now: str = "2026-02-20T00:00", **options: Any) -> None:
         self.clock = Clock(at(now))
-        self.told: dict[tuple[str, int | None], DeadlineNear] = {}
+        self.sent: dict[tuple[str, int | None], DeadlineNear] = {}
         self.keys = TeamworkKeys(store, now_ms=self.clock)
         self.deadlines = Deadlines(self.keys, self._tell, **options)
 
     async def _tell(self, team: int, event: DeadlineNear) -> None:
-        self.told.setdefault((event.id, event.item.assignee_id), event)
+        self.sent.setdefault((event.id, event.item.assignee_id), event)
 
     async def run(self, now: str) -> list[str]:
         """The new notices at a moment: `WORK_REQUEST:101 in 3`."""
-        before = set(self.told)
+        before = set(self.sent)
         self.clock.now_ms = at(now)
         await self.deadlines.notify_due()
-        new = [event for key, event in self.told.items() if key not in before]
+        new = [event for key, event in self.sent.items() if key not in before]
         return [f"{event.item.ref_type}:{event.item.ref_id} in {event.days}" for event in new]
 
     async def register(self, ref: Deadline, due: str, team: int = 3, assignee: int | None = 42) -> bool:
@@ -183,7 +183,7 @@ async def test_a_deadline_from_another_program_is_notified_like_any_other(store:
     assert await office.run("2026-02-28T09:00") == ["WORK_REQUEST:101 in 3"]
     office.users = [42, 7]  # one more leads the team
     assert await office.run("2026-02-28T09:15") == ["WORK_REQUEST:101 in 3"]
-    assert {assignee for _, assignee in office.told} == {42, 7}
+    assert {assignee for _, assignee in office.sent} == {42, 7}
     assert await office.run("2026-03-04T09:00") == ["WORK_REQUEST:101 in -1"] * 2
     other = Adopted(store, days=(7, 3))
     other.users = office.users
@@ -229,7 +229,7 @@ async def test_concurrent_jobs_notify_once(store: Store) -> None:
         await office.register(Deadline("DEFECT", str(number)), "2026-03-03", team=number % 3 + 1)
     office.clock.now_ms = at("2026-02-28T09:00")
     await asyncio.gather(*(office.deadlines.notify_due() for _ in range(3)))
-    assert len(office.told) == 30
+    assert len(office.sent) == 30
 
 
 @here
@@ -299,7 +299,7 @@ async def test_a_new_assignee_is_notified_and_an_unassigned_item_once_it_is_assi
     await office.register(WR, "2026-03-03", assignee=None)
     await office.register(WR, "2026-03-03", assignee=7)
     assert await office.run("2026-02-28T09:45") == []
-    assert {assignee for _, assignee in office.told} == {7, 8}
+    assert {assignee for _, assignee in office.sent} == {7, 8}
 
 
 @pytest.mark.parametrize(
@@ -349,12 +349,12 @@ def test_at_any_run_times_and_zones_each_mark_is_notified_once_with_the_right_nu
                 await office.deadlines.set_rules(3, zone=zone)
                 office.clock.now_ms = start + look * 15 * 60_000
                 local = datetime.fromtimestamp(office.clock.now_ms / 1000, ZoneInfo(zone))
-                before = len(office.told)
+                before = len(office.sent)
                 await office.deadlines.notify_due()
                 left = (due - local.date()).days
                 is_reached = is_reached or (local.hour >= 9 and left <= 7)
-                assert [one.days for one in list(office.told.values())[before:]] in ([], [left])
-            ids = [event_id for event_id, _ in office.told]
+                assert [one.days for one in list(office.sent.values())[before:]] in ([], [left])
+            ids = [event_id for event_id, _ in office.sent]
             marks = [event_id.rpartition(":")[2] for event_id in ids]
             assert marks == [mark for mark in ("D-7", "D-3", "overdue") if mark in marks]  # none twice, none too late
             assert bool(ids) == is_reached
