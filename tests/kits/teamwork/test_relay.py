@@ -102,7 +102,7 @@ async def test_a_relay_that_dies_at_any_command_loses_and_repeats_nothing(store:
 class _Forgetful(Notices):
     """Notices of a process that is killed after publishing, before recording it."""
 
-    async def published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
+    async def mark_published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
         raise Killed
 
 
@@ -127,9 +127,9 @@ async def test_a_relay_continues_after_unrecorded_notices_of_another(store: Stor
 @here
 async def test_deleting_a_notice_while_it_is_published_loses_no_other(store: Store) -> None:
     class Deleting(Notices):
-        async def published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
+        async def mark_published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
             await tables.write(lambda connection: connection.execute(delete(NOTICES).where(NOTICES.c.place == place)))
-            return await super().published(user, place, event_id=event_id)
+            return await super().mark_published(user, place, event_id=event_id)
 
     async with open_tables("memory://", TEAMWORK_TABLES) as tables:
         notices = Deleting(tables)
