@@ -274,15 +274,15 @@ async def test_a_moved_item_is_notified_for_its_new_day(store: Store) -> None:
 async def test_an_item_moved_while_the_job_runs_is_notified_for_its_current_day(store: Store) -> None:
     office = Office(store)
     await office.register(WR, "2026-03-03")
-    told = office.deadlines._tell
+    notify = office.deadlines._notify
 
     async def moved_meanwhile(team: int, event: DeadlineNear) -> None:
         await office.deadlines.move(3, WR, date(2026, 3, 9))
-        await told(team, event)
+        await notify(team, event)
 
-    office.deadlines._tell = moved_meanwhile
+    office.deadlines._notify = moved_meanwhile
     assert await office.run("2026-02-28T09:00") == ["WORK_REQUEST:101 in 3"]
-    office.deadlines._tell = told
+    office.deadlines._notify = notify
     assert await office.run("2026-03-05T09:00") == []
     assert await office.run("2026-03-06T09:00") == ["WORK_REQUEST:101 in 3"]
 
