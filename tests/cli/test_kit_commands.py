@@ -92,7 +92,7 @@ def test_a_kit_of_ones_own_is_in_the_place_of_ours_with_the_same_name(house: Hou
     )
     house.kits = "office:KIT"
     said = house.keystead("teamwork", "create-team", "x", seal=True)
-    assert_one_sentence(said, 1, "kept by another application")
+    assert_one_sentence(said, 1, "Another application manages")
 
 
 def test_what_a_terminal_would_obey_is_written_out(house: House) -> None:
