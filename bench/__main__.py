@@ -40,6 +40,7 @@ class Subject(StrEnum):
     notices = "notices"
     procedures = "procedures"
     install = "install"
+    web = "web"
     all = "all"
 
 
@@ -62,6 +63,7 @@ MODULES = {
     Subject.notices: "on_notices",
     Subject.procedures: "on_procedures",
     Subject.install: "on_install",
+    Subject.web: "on_web",
 }
 
 
@@ -98,6 +100,7 @@ def main(
     limits: hits of each kind of limit beside the limits library, and their round trips.
     cache: cached memberships beside cashews, and provider calls after an expiry.
     membership: validate of the membership kit beside hand-written code, and its round trips.
+    web: requests beside hand-written routes, sessions, near reads and overload; where the time goes.
     sessiondata: session data in PostgreSQL, MariaDB and SQLite, beside Django's sessions and a plain upsert.
     notices: latency and throughput of notifications, and delivery through kills.
     procedures: two commands and a guard, beside a redis-py script and a hand-written transaction.

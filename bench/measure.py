@@ -104,7 +104,7 @@ class Match:
 
 
 Unit: TypeAlias = Literal[
-    "times as fast", "times the time", "ms", "s", "MB", "a second", "round trips", "calls", "packages"
+    "times as fast", "times the time", "us", "ms", "s", "MB", "a second", "round trips", "calls", "packages"
 ]
 
 

@@ -78,7 +78,7 @@ async def work(store_url: str, database: str, slack: str, events: int, readers: 
     async with connect(store_url) as store, open_tables(database, TEAMWORK_TABLES) as tables:
         keys = TeamworkKeys(store, seal=RING)
         site = Site("http://x", "http://x", True, keys.now_ms, lambda *_, **__: "", tables=tables)
-        async with open_teamwork(keys, settings, site, patience=HURRY) as teamwork:
+        async with open_teamwork(keys, settings, site, slack_policy=HURRY) as teamwork:
             await tell_all(teamwork, events, readers)
             await wait_for_all(teamwork, Outbox(OutboxKeys(store), _never), readers)
     print("done", flush=True)

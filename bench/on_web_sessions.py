@@ -41,20 +41,25 @@ from keystead.stores import Command, Store, connect
 from tests import servers
 
 SIGNED_IN = 1_000
-KEEPS = Target("at least", 0.8)
 
-# Each application with sessions, the same one without, and its label.
-PAIRS = {
-    "starlette-keystead": ("starlette", "Starlette, keystead"),
-    "starlette-starsessions": ("starlette", "Starlette, starsessions"),
-    "litestar-sessions": ("litestar", "Litestar, its own"),
+# Each application with sessions, the same one without, its label, and the target.
+OURS: dict[str, tuple[str, str, Target | None]] = {
+    "starlette-keystead": ("starlette", "Starlette, keystead on Redis", Target("at least", 0.75)),
+    "starlette-keystead-near": ("starlette", "Starlette, keystead on Redis, near reads", Target("at least", 0.92)),
+    "starlette-keystead-sqlite": ("starlette", "Starlette, keystead on SQLite", None),
+    "starlette-keystead-sqlite-near": (
+        "starlette", "Starlette, keystead on SQLite, near reads", Target("at least", 0.9),
+    ),
+}  # fmt: skip
+PEERS: dict[str, tuple[str, str, Target | None]] = {
+    "starlette-starsessions": ("starlette", "Starlette, starsessions", None),
+    "litestar-sessions": ("litestar", "Litestar, its own", None),
 }
-APPS = tuple(dict.fromkeys(itertools.chain.from_iterable((app, plain) for app, (plain, _) in PAIRS.items())))
 
 
 async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
     return [
-        *await _throughput(effort, progress, quick=quick),
+        *await throughput(folder, effort, progress, quick=quick),
         *await _many_on_redis(effort, progress, quick=quick),
         *await _many_on_sqlite(folder, effort, progress, quick=quick),
     ]
@@ -63,26 +68,29 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
 # --- throughput --------------------------------------------------------------------------------------------
 
 
-async def _throughput(effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+async def throughput(folder: Path, effort: Effort, progress: Progress, *, quick: bool, peers: bool = True) -> list[Row]:
+    pairs = {**OURS, **(PEERS if peers else {})}
+    apps = tuple(dict.fromkeys(itertools.chain.from_iterable((app, plain) for app, (plain, _, _) in pairs.items())))
     async with AsyncExitStack() as stack:
         redis = stack.enter_context(servers.redis())
         first, rest = serving.cores()
         os.sched_setaffinity(redis.pid, rest)
         asked = {}
-        for app in APPS:
-            environment = {"BENCH_APP": app, "BENCH_REDIS": redis.url}
+        for app in apps:
+            database = f"sqlite:///{folder}/{app}.db"
+            environment = {"BENCH_APP": app, "BENCH_REDIS": redis.url, "BENCH_SQLITE": database}
             port = await stack.enter_async_context(serving.serve_app("bench.session_apps:make", environment, first))
             cookies = await _sign_in(port, 50 if quick else SIGNED_IN)
             asks = [f"GET /me\nAccept: application/json\nCookie: {cookie}" for cookie in cookies]
             asked[app] = serving.Load(port, asks, holds='{"name":"')
         client = await stack.enter_async_context(serving.client(rest))
         turn_s = serving.TURN_S_QUICK if quick else serving.TURN_S
-        with progress.activity("sessions · throughput", (effort.rounds + 1) * len(APPS)) as advance:
+        with progress.activity("sessions · throughput", (effort.rounds + 1) * len(apps)) as advance:
             times = await serving.rounds(client, asked, effort.rounds, turn_s, advance)
-    return [_ratio_row(times, app, plain, name) for app, (plain, name) in PAIRS.items()]
+    return [_ratio_row(times, app, *pair) for app, pair in pairs.items()]
 
 
-def _ratio_row(times: dict[str, list[float]], app: str, plain: str, name: str) -> Row:
+def _ratio_row(times: dict[str, list[float]], app: str, plain: str, name: str, target: Target | None) -> Row:
     """The throughput with sessions as a fraction of that without."""
     ratios = [without / having for having, without in zip(times[app], times[plain], strict=True)]
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
@@ -91,7 +99,7 @@ def _ratio_row(times: dict[str, list[float]], app: str, plain: str, name: str) -
         name=f"{serving.CONNECTIONS} connections, {name}",
         value=statistics.median(ratios),
         unit="times as fast",
-        target=KEEPS if app == "starlette-keystead" else None,
+        target=target,
         against=f"{plain}, no sessions",
         ours_us=statistics.median(times[app]) * 1e6,
         theirs_us=statistics.median(times[plain]) * 1e6,

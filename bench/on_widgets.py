@@ -31,7 +31,7 @@ MESSAGES = 20  # of the board, and entries of the ranking
 async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
     return [
         *await _round_trips(quick=quick),
-        *await _throughput(effort, progress, quick=quick),
+        *await throughput(effort, progress, quick=quick),
         *await many_widgets.run(folder, effort, progress, quick=quick),
     ]
 
@@ -109,9 +109,10 @@ NEW: Final = "increment, new visitors"
 KNOWN: Final = "increment, known visitors"
 SHOWN: Final = "display as text"
 COUNTERS, COUNTERS_QUICK = 1_000, 20
+VISIT, READ = Target("at least", 1.5), Target("at least", 0.8)
 
 
-async def _throughput(effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+async def throughput(effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
     counters = COUNTERS_QUICK if quick else COUNTERS
     async with AsyncExitStack() as stack:
         redis, plain = stack.enter_context(servers.redis()), stack.enter_context(servers.redis())
@@ -145,16 +146,17 @@ async def _throughput(effort: Effort, progress: Progress, *, quick: bool) -> lis
         with progress.activity("widgets · throughput", (effort.rounds + 1) * len(wanted)) as advance:
             times = await serving.rounds(client, wanted, effort.rounds, turn_s, advance)
     pairs = [
-        (NEW, PLAIN), (NEW, f"{BY_HAND}, new"), (KNOWN, PLAIN), (KNOWN, f"{BY_HAND}, known"), (SHOWN, PLAIN),
+        (NEW, PLAIN, None), (NEW, f"{BY_HAND}, new", VISIT), (KNOWN, PLAIN, None),
+        (KNOWN, f"{BY_HAND}, known", VISIT), (SHOWN, PLAIN, READ),
     ]  # fmt: skip
     return [
-        *(_ratio_row(times, ours, theirs) for ours, theirs in pairs),
+        *(_ratio_row(times, ours, theirs, target) for ours, theirs, target in pairs),
         *(Row("widgets, http", f"requests, {name}", 1 / statistics.median(took), "a second")
           for name, took in times.items()),
     ]  # fmt: skip
 
 
-def _ratio_row(times: dict[str, list[float]], ours: str, theirs: str) -> Row:
+def _ratio_row(times: dict[str, list[float]], ours: str, theirs: str, target: Target | None) -> Row:
     ratios = [b / a for a, b in zip(times[ours], times[theirs], strict=True)]
     low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
     return Row(
@@ -162,6 +164,7 @@ def _ratio_row(times: dict[str, list[float]], ours: str, theirs: str) -> Row:
         name=f"{serving.CONNECTIONS} connections, {ours}",
         value=statistics.median(ratios),
         unit="times as fast",
+        target=target,
         against=theirs,
         ours_us=statistics.median(times[ours]) * 1e6,
         theirs_us=statistics.median(times[theirs]) * 1e6,

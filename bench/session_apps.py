@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from keystead.integrations.asgi import SessionMiddleware, session_of
-from keystead.parts.sessions import SessionRecord
+from keystead.parts.sessions import Policy, SessionRecord
 
 NAME = "Ann Example"
 _users = itertools.count()
@@ -35,7 +35,7 @@ def _starlette() -> Any:
     return Starlette(routes=[Route("/me", me)])
 
 
-def _starlette_keystead() -> Any:
+def _starlette_keystead(store: str = "BENCH_REDIS", near: str | None = None) -> Any:
     async def login(request: Request) -> Response:
         await session_of(request, Visit).start(Visit(uid=f"user-{next(_users)}", name=NAME))
         return Response(status_code=204)
@@ -46,7 +46,12 @@ def _starlette_keystead() -> Any:
 
     app = Starlette(routes=[Route("/login", login, methods=["POST"]), Route("/me", me)])
     app.add_middleware(
-        SessionMiddleware, store=os.environ["BENCH_REDIS"], model=Visit, development=True, csrf_exempt=["/login"]
+        SessionMiddleware,
+        store=os.environ[store],
+        model=Visit,
+        policy=Policy(near=near),
+        development=True,
+        csrf_exempt=["/login"],
     )
     return app
 
@@ -105,6 +110,9 @@ def _litestar_sessions() -> Any:
 APPS: dict[str, Callable[[], Any]] = {
     "starlette": _starlette,
     "starlette-keystead": _starlette_keystead,
+    "starlette-keystead-near": lambda: _starlette_keystead(near="1s"),
+    "starlette-keystead-sqlite": lambda: _starlette_keystead("BENCH_SQLITE"),
+    "starlette-keystead-sqlite-near": lambda: _starlette_keystead("BENCH_SQLITE", near="1s"),
     "starlette-starsessions": _starlette_starsessions,
     "litestar": _litestar,
     "litestar-sessions": _litestar_sessions,

@@ -16,16 +16,17 @@ from fastapi import FastAPI, Request
 SEAL_KEYS = f"bench:{base64.b64encode(bytes(32)).decode()}"
 NO_LIMIT = 10**9  # counted, but never reached
 LIMITS = dict.fromkeys(("read", "write", "post", "owner", "create"), NO_LIMIT)
+AT_ONCE = 64  # requests, where latency under too much load is measured
 _DAY_S = 86_400
 
 
-def keystead(redis_url: str) -> FastAPI:
+def keystead(redis_url: str, **more: Any) -> FastAPI:
     """The server with only this kit."""
     from keystead.kits.widgets import KIT
     from keystead.server.app import create_app
     from keystead.server.settings import Settings
 
-    settings = Settings(store=redis_url, seal_keys=SEAL_KEYS, widgets={"limits": LIMITS})
+    settings = Settings(store=redis_url, seal_keys=SEAL_KEYS, widgets={"limits": LIMITS}, **more)
     return create_app(settings, [KIT])
 
 
@@ -62,6 +63,7 @@ def fastapi_redis(redis_url: str) -> FastAPI:
 
 APPS: dict[str, Callable[[str], FastAPI]] = {
     "keystead": keystead,
+    "keystead-bounded": lambda url: keystead(url, requests_at_once=AT_ONCE),
     "fastapi": fastapi,
     "fastapi-redis": fastapi_redis,
 }

@@ -201,7 +201,7 @@ async def test_whoever_turns_back_at_the_provider_is_told_and_can_try_again(brow
         await person.page.get_by_role("button", name="Cancel").click()
         await person.page.wait_for_url("**/callback?**")
         assert await person.heading() == "You are not signed in"
-        assert "You did not agree at Acme." in await person.page.inner_text("main")
+        assert "You did not authorize this site at Acme." in await person.page.inner_text("main")
         # The status says so, too; nothing else went wrong.
         assert [one for one in person.wrong if "/callback?" not in one and "400" not in one] == []
         await person.page.get_by_role("link", name="Try again").click()
@@ -291,7 +291,7 @@ async def test_a_third_session_takes_the_place_of_one_that_the_user_chooses(
         await third.page.get_by_label("Account").fill(ACCOUNT)
         await third.page.get_by_role("button", name="Allow").click()
         await third.page.wait_for_url("**/callback?**")
-        assert await third.heading() == "You are signed in on as many devices as allowed"
+        assert await third.heading() == "You are signed in on the maximum number of devices"
         row = third.page.locator("tbody tr", has_text="Safari on iPhone")
         await row.get_by_role("button", name="End this and sign in").click()
         await third.page.wait_for_url(f"{narrow_place.url}/login")

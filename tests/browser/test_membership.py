@@ -61,7 +61,7 @@ async def pay(page: Page, amount: str, event: str) -> None:
     """To the page of the provider, and back."""
     await page.get_by_role("link", name="Change what Ada Lovelace pays").click()
     await page.get_by_role("button", name=f"{amount}, Ada Lovelace").click()
-    await expect(page.get_by_role("status")).to_contain_text(f"This server took the webhook {event}")
+    await expect(page.get_by_role("status")).to_contain_text(f"This server accepted the webhook {event}")
     await page.get_by_role("link", name="Back to the application").click()
 
 
@@ -85,11 +85,11 @@ async def test_a_newcomer_signs_in_presses_every_button_and_pays_another_amount(
         await expect(page.locator("#quota-text")).to_contain_text("0 of 50,000,000 tokens used")
 
         await press(page, "Refresh", "not sent", "There is no refresh token yet")
-        await press(page, "Sync", "200", "The provider was asked just now, and says Ultimate.")
+        await press(page, "Sync", "200", "The provider just reported the plan Ultimate.")
         await press(page, "Get tokens", "200", "An access token for 60 minutes")
         await press(page, "Refresh", "200", "The next pair.")
-        await page.locator("[data-asks=validate]").click()
-        await expect(page.locator("#sentence")).to_have_text("The session is good, and the plan is Ultimate.")
+        await page.locator("[data-request=validate]").click()
+        await expect(page.locator("#sentence")).to_have_text("The session is valid, and the plan is Ultimate.")
 
         # The token is not to be seen until it is asked for, and then what the page shows works in a shell.
         hidden = await page.locator("main").inner_text()
@@ -100,7 +100,7 @@ async def test_a_newcomer_signs_in_presses_every_button_and_pays_another_amount(
         assert (await run(await page.locator("#curl").inner_text()))["plan"] == "Ultimate"
 
         await pay(page, "$5", "members:pledge:update")
-        await expect(page.locator("#heard")).to_have_text("The plan is now Premium. It was Ultimate before.")
+        await expect(page.locator("#heard")).to_have_text("The plan is now Premium. It was Ultimate.")
         await expect(page.locator("#plan")).to_have_text("Premium")
         await expect(page.locator("#quota-text")).to_contain_text("of 20,000,000")
         await pay(page, "Nothing", "members:pledge:delete")
@@ -128,12 +128,12 @@ async def test_what_goes_wrong_is_said_in_a_sentence(browser: Browser, server: K
     async with newcomer(browser, server) as page:
         await page.get_by_role("button", name="Sign in at the demo provider").click()
         await page.get_by_role("button", name="Cancel").click()
-        await expect(page.get_by_role("alert")).to_have_text("You cancelled the sign-in, so nothing has changed.")
+        await expect(page.get_by_role("alert")).to_have_text("You cancelled the sign-in. Nothing has changed.")
         await page.goto(f"{server.url}/membership/try?code=stolen&state=of-somebody-else")
         await expect(page.get_by_role("alert")).to_contain_text("was not started in this tab")
         await sign_in(page, "Sign in at the demo provider", "Grace Hopper")
         await page.route("**/api/**", lambda route: route.abort())
-        await page.locator("[data-asks=validate]").click()
+        await page.locator("[data-request=validate]").click()
         await expect(page.locator("#outcome")).to_contain_text("The server does not answer. Is it still running?")
         await page.unroute("**/api/**")
 
@@ -179,7 +179,7 @@ async def test_it_is_in_the_language_of_the_browser_and_fits_its_screen(
         await expect(page.get_by_role("heading", level=1)).to_have_text(title)
         await page.locator("#sign-in").click()
         await page.get_by_role("button", name="Ada Lovelace").click()
-        await page.locator("[data-asks=validate]").click()
+        await page.locator("[data-request=validate]").click()
         await expect(page.locator("#sentence")).to_have_text(validated)
         assert await page.evaluate("document.documentElement.scrollWidth") <= size[0]
         assert await page.evaluate(CONTRAST) == []

@@ -159,7 +159,7 @@ async def test_a_file_goes_from_one_browser_to_another_byte_for_byte(browser: Br
     async with somebody(browser, server) as sender, somebody(browser, server, PHONE) as receiver:
         await sender.visit("/share")
         await sender.choose("Résumé 2026.pdf")
-        await sender.page.get_by_label("A line for whoever opens the link").fill("For Friday.\nSee you!")
+        await sender.page.get_by_label("Message").fill("For Friday.\nSee you!")
         await sender.page.get_by_label("Expires after").select_option("3 days")
         link = await sender.share()
         assert link.startswith(f"{server.url}/receive?t=")
@@ -212,7 +212,7 @@ async def test_a_wrong_password_is_said_beside_its_field_and_the_right_one_opens
         assert await field.get_attribute("aria-describedby") == "asks"
         await field.fill("locked")
         await receiver.press("Download")
-        assert (await receiver.problem()).startswith("This is not the password.")
+        assert (await receiver.problem()).startswith("Wrong password.")
         await expect(field).to_be_focused()
         assert await field.get_attribute("aria-describedby") == "wrong"
         assert await receiver.heading() == "report.pdf"
@@ -249,7 +249,7 @@ async def test_a_single_download_is_used_up_by_the_download_and_not_by_looking(
         assert "Downloads left\n1" in await receiver.sees()
         assert await receiver.downloaded() == BYTES
         # The page itself says it at once, and leaves nothing to press in vain.
-        await expect(receiver.page.get_by_role("status")).to_contain_text("used up now")
+        await expect(receiver.page.get_by_role("status")).to_contain_text("the last one for this link")
         await expect(receiver.page.get_by_role("button", name="Download")).to_be_hidden()
         assert await receiver.visit(link) == 410
         assert await receiver.heading() == "This link is used up"
@@ -297,7 +297,7 @@ async def test_a_page_that_is_left_open_counts_down_and_looks_again_when_the_tim
         await expect(receiver.page.locator("#left")).to_have_text("20 minutes")
         await called(server, "/api/receive/delete", {"token": link["token"]})
         await receiver.page.clock.fast_forward("21:00")
-        await expect(receiver.page.get_by_role("heading", level=1)).to_have_text("This link leads nowhere")
+        await expect(receiver.page.get_by_role("heading", level=1)).to_have_text("Link not found")
 
 
 async def test_a_link_that_has_expired_says_since_when(browser: Browser, server: Keystead) -> None:
@@ -319,8 +319,8 @@ async def test_each_link_that_does_not_open_says_why_and_what_to_do(browser: Bro
     altered = token[:-4] + ("AAAA" if token[-4:] != "AAAA" else "BBBB")
     cases = {
         "": (400, "Open a link"),
-        "?t=AAAAAAAAAA": (404, "This link leads nowhere"),
-        f"?t={ended['shortToken']}": (404, "This link leads nowhere"),
+        "?t=AAAAAAAAAA": (404, "Link not found"),
+        f"?t={ended['shortToken']}": (404, "Link not found"),
         f"?key={ended['token']}": (410, "This link was ended"),
         f"?t={altered}": (400, "This link was altered"),
         f"?t={token[:20]}": (400, "This link is incomplete"),
@@ -353,7 +353,7 @@ async def test_whoever_shared_a_file_ends_its_link(browser: Browser, server: Key
         assert await receiver.visit(link) == 200
         await sender.press("End this link")
         await sender.press("Yes, end it")
-        await expect(sender.page.get_by_role("heading", name="The link is ended")).to_be_focused()
+        await expect(sender.page.get_by_role("heading", name="The link has ended")).to_be_focused()
         assert await receiver.visit(link) == 404
         await sender.press("Share another")
         await expect(sender.page.locator("#file")).to_be_focused()
@@ -367,12 +367,12 @@ async def test_a_link_is_ended_later_with_the_key_that_was_kept(browser: Browser
         await sender.page.get_by_text("End a link that you shared earlier").click()
         later = sender.page.locator("#end-earlier")
         await later.get_by_label("Link").fill(link["shareUrl"])
-        await later.get_by_label("Owner's key").fill("another key")
+        await later.get_by_label("Owner key").fill("another key")
         await sender.press("End the link")
-        assert await sender.problem() == "This is not the owner's key of such a link."
-        await later.get_by_label("Owner's key").fill(link["ownerKey"])
+        assert await sender.problem() == "This owner key does not match the link, or the link does not exist."
+        await later.get_by_label("Owner key").fill(link["ownerKey"])
         await sender.press("End the link")
-        await expect(later.get_by_role("status")).to_have_text("The link is ended, and its file is deleted.")
+        await expect(later.get_by_role("status")).to_have_text("The link has ended, and its file is deleted.")
         assert await sender.visit(link["shareUrl"]) == 404
 
 
@@ -382,13 +382,13 @@ async def test_a_file_that_is_too_large_or_empty_is_known_before_it_is_sent(brow
         sender.page.on("request", lambda request: sent.append(request.url) if request.method == "POST" else None)
         await sender.visit("/share")
         await sender.press("Upload and get the link")
-        assert await sender.problem() == "Choose the file first."
+        assert await sender.problem() == "Choose a file first."
         await expect(sender.page.locator("#file")).to_be_focused()
         await sender.choose("large.bin", b"x" * 3_200_000)
-        assert await sender.problem() == "This file has 3.2 MB; 3 MB is the most that is taken here."
+        assert await sender.problem() == "This file has 3.2 MB; the limit is 3 MB."
         await sender.press("Upload and get the link")
         await sender.choose("empty.txt", b"")
-        assert await sender.problem() == "There is nothing in this file. Choose another."
+        assert await sender.problem() == "This file is empty. Choose another."
         await sender.press("Upload and get the link")
         assert sent == []
         await sender.choose("right.txt", b"x" * 3_000_000)
@@ -400,7 +400,7 @@ async def test_the_bar_follows_the_upload_and_cancelling_ends_it(browser: Browse
     async with somebody(browser, server, timezone_id="UTC") as sender:
         await sender.visit("/share")
         await sender.choose("slow.bin", b"x" * 2_000_000)
-        await sender.page.get_by_label("A line for whoever opens the link").fill("kept")
+        await sender.page.get_by_label("Message").fill("kept")
         await throttled(sender, 200_000)
         await sender.press("Upload and get the link")
         bar = sender.page.get_by_role("progressbar", name="Uploading slow.bin")
@@ -417,7 +417,7 @@ async def test_the_bar_follows_the_upload_and_cancelling_ends_it(browser: Browse
         await sender.press("Cancel")
         await expect(sender.page.get_by_role("button", name="Upload and get the link")).to_be_focused()
         await expect(sender.page.get_by_role("alert")).to_have_count(0)
-        assert await sender.page.get_by_label("A line for whoever opens the link").input_value() == "kept"
+        assert await sender.page.get_by_label("Message").input_value() == "kept"
         await throttled(sender, -1)
         await sender.share()
 
@@ -436,17 +436,17 @@ async def test_a_connection_that_breaks_is_said_and_nothing_that_was_filled_in_i
         assert await sender.page.get_by_label("Password").input_value() == "kept"
         sender.wrong.clear()  # that it broke is in the console
         await sender.share()
-        assert "It asks for the password." in await sender.sees()
+        assert "It requires the password." in await sender.sees()
 
 
 async def test_what_a_server_or_a_proxy_refuses_is_shown_as_a_sentence(browser: Browser, server: Keystead) -> None:
-    busy = {"ok": False, "error": "this file has a link already; end that one first", "code": "PATH_TAKEN"}
+    busy = {"ok": False, "error": "this file already has a link; end that link first", "code": "PATH_TAKEN"}
     slow = {"ok": False, "error": "too many requests", "code": "RATE_LIMITED", "retryAfter": 17}
     cases = [
-        (409, json.dumps(busy), "This file has a link already; end that one first."),
-        (429, json.dumps(slow), "Too many files came from where you are. Try again in 17 seconds."),
-        (413, "<html>", "This file is too large; 3 MB is the most that is taken here."),
-        (502, "Bad Gateway", "The server answered with 502. Nothing was shared; try again in a moment."),
+        (409, json.dumps(busy), "This file already has a link; end that link first."),
+        (429, json.dumps(slow), "Too many uploads from your network. Try again in 17 seconds."),
+        (413, "<html>", "This file is too large; the limit is 3 MB."),
+        (502, "Bad Gateway", "The server responded with 502. Nothing was shared; try again in a moment."),
     ]
     async with somebody(browser, server) as sender:
         await sender.visit("/share")
@@ -471,10 +471,10 @@ async def test_only_whoever_has_the_issue_key_shares_and_the_page_keeps_it_nowhe
         key = sender.page.get_by_label("Issue key")
         await sender.choose("large.bin", b"x" * 4_000_000)
         await sender.press("Upload and get the link")
-        assert await sender.problem() == "Issuing links takes the issue key."
+        assert await sender.problem() == "Enter the issue key."
         await key.fill("not-the-issue-key-of-this-test")
         await sender.press("Upload and get the link")
-        assert await sender.problem() == "This is not the issue key."
+        assert await sender.problem() == "Wrong issue key."
         await expect(key).to_be_focused()
         await key.fill(ISSUE_KEY)
         await sender.share()
@@ -491,7 +491,7 @@ async def test_hostile_names_and_messages_are_shown_as_text(browser: Browser, se
         await sender.visit("/share")
         await sender.choose(f"{HOSTILE}‮gpj.exe")
         assert await sender.page.locator("#file-name").inner_text() == f"{HOSTILE}‮gpj.exe"
-        await sender.page.get_by_label("A line for whoever opens the link").fill(HOSTILE)
+        await sender.page.get_by_label("Message").fill(HOSTILE)
         link = await sender.share()
         # What a file system cannot keep, or what misleads the eye, is not in the name that others see.
         kept = "_script_document.title = 'gone'__script__img src=x onerror=alert(1)__gpj.exe"
@@ -516,7 +516,7 @@ async def test_a_file_can_be_dropped_and_several_cannot(browser: Browser, server
     async with somebody(browser, server) as sender:
         await sender.visit("/share")
         await sender.page.evaluate(drop, ["a.txt", "b.txt"])
-        assert "Pack them as a ZIP" in await sender.problem()
+        assert "as a ZIP file" in await sender.problem()
         await sender.page.evaluate(drop, ["a.txt"])
         await expect(sender.page.get_by_role("alert")).to_have_count(0)
         link = await sender.share()
@@ -623,7 +623,7 @@ async def test_every_page_fits_the_screen_and_can_be_read(
         await person.press("End this link")
         await looks_right("the link")
         await person.press("Yes, end it")
-        await expect(page.get_by_role("heading", name="The link is ended")).to_be_visible()
+        await expect(page.get_by_role("heading", name="The link has ended")).to_be_visible()
         await looks_right("the end")
         await person.visit(link["shareUrl"])
         await page.get_by_label("Password").fill("wrong")

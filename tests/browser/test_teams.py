@@ -51,9 +51,9 @@ async def link_of(page: Page, name: str, role: str = "member") -> str:
     """A link that whoever leads the team makes on the page."""
     if not await page.locator("#invite").evaluate("one => one.open"):
         await page.locator("#invite summary").click()
-    await page.get_by_label("For whom (optional)").fill(name)
+    await page.get_by_label("Name of the person (optional)").fill(name)
     await page.get_by_label("Role", exact=True).select_option(role)
-    await page.get_by_role("button", name="Make a link").click()
+    await page.get_by_role("button", name="Create a link").click()
     await expect(page.locator("#invitations")).to_contain_text(name)
     return await page.get_by_label("Link", exact=True).input_value()
 
@@ -62,11 +62,11 @@ async def test_somebody_new_creates_a_team_and_another_joins_it_by_a_link(server
     async with visitor(browser) as owner:
         await owner.goto(f"{server.url}/login?returnTo=/teamwork")
         await sign_in(owner, "Marie Curie")
-        await owner.get_by_role("textbox", name="Name of the team").fill("Radium")
+        await owner.get_by_role("textbox", name="Team name").fill("Radium")
         await owner.locator("#create-zone").select_option("Asia/Seoul")
-        await owner.get_by_role("button", name="Create it").click()
+        await owner.get_by_role("button", name="Create", exact=True).click()
         await expect(owner.get_by_role("heading", name="Radium")).to_be_visible()
-        await expect(owner.locator("#team-hint")).to_have_text("Asia/Seoul; told 3 days before a deadline")
+        await expect(owner.locator("#team-hint")).to_have_text("Asia/Seoul; notified 3 days before a deadline")
         link = await link_of(owner, "Pierre")
 
         newcomer = await (await browser.new_context()).new_page()
@@ -94,7 +94,7 @@ async def test_somebody_new_creates_a_team_and_another_joins_it_by_a_link(server
         await expect(newcomer.locator("#invite")).to_be_visible()
         # An assignee is chosen by name.
         await owner.locator("#add").get_by_text("Add a deadline").click()
-        await expect(owner.get_by_label("Who is told").locator("option")).to_have_text(["Me", "Nobody", "Pierre Curie"])
+        await expect(owner.get_by_label("Assignee").locator("option")).to_have_text(["Me", "No one", "Pierre Curie"])
         # And out again: asked first.
         await row.get_by_role("button", name="Remove Pierre Curie from the team").click()
         await row.get_by_role("button", name="Really remove Pierre Curie?").click()
@@ -108,8 +108,8 @@ async def test_settings_slack_id_and_leaving(server: Keystead, browser: Browser)
     async with visitor(browser) as page:
         await page.goto(f"{server.url}/login?returnTo=/teamwork")
         await sign_in(page, "Lise Meitner")
-        await page.get_by_role("textbox", name="Name of the team").fill("Fission")
-        await page.get_by_role("button", name="Create it").click()
+        await page.get_by_role("textbox", name="Team name").fill("Fission")
+        await page.get_by_role("button", name="Create", exact=True).click()
         await page.locator("#team-settings summary").click()
         await page.get_by_label("Days before a deadline").fill("seven")
         await page.locator("#team-form").get_by_role("button", name="Save").click()
@@ -117,17 +117,17 @@ async def test_settings_slack_id_and_leaving(server: Keystead, browser: Browser)
         await page.get_by_label("Days before a deadline").fill("7, 3")
         await page.locator("#team-zone").select_option("Europe/Berlin")
         await page.locator("#team-form").get_by_role("button", name="Save").click()
-        await expect(page.locator("#team-hint")).to_have_text("Europe/Berlin; told 7, 3 days before a deadline")
-        await expect(page.locator("#zone")).to_have_text("By the calendar of Europe/Berlin; told from 09:00 on.")
+        await expect(page.locator("#team-hint")).to_have_text("Europe/Berlin; notified 7, 3 days before a deadline")
+        await expect(page.locator("#zone")).to_have_text("Time zone Europe/Berlin; notices from 09:00 on.")
         await page.locator("#slack-own summary").click()
-        await page.get_by_label("Member id in Slack").fill("not an id")
+        await page.get_by_label("Slack member ID").fill("not an id")
         await page.locator("#slack-form").get_by_role("button", name="Save").click()
         await expect(page.locator("#problem")).to_contain_text("looks like U012ABCDE")
-        await page.get_by_label("Member id in Slack").fill("U012ABCDE")
+        await page.get_by_label("Slack member ID").fill("U012ABCDE")
         await page.locator("#slack-form").get_by_role("button", name="Save").click()
         await expect(page.locator("#members")).to_contain_text("Slack U012ABCDE")
         await page.locator("#slack-log summary").click()
-        await expect(page.get_by_text("Nothing was sent to Slack yet.")).to_be_visible()
+        await expect(page.get_by_text("Nothing has been sent to Slack yet.")).to_be_visible()
         await page.get_by_role("button", name="Leave the team").click()
         await expect(page.get_by_role("button", name="Stay")).to_be_focused()  # the safe answer
         await page.get_by_role("button", name="Leave", exact=True).click()
@@ -171,7 +171,7 @@ async def test_a_notice_is_in_the_language_of_its_reader_links_to_its_item_and_i
         await expect(page.locator("#entries")).to_contain_text("assigned A/1 to you")
         await expect(page.locator("#entries")).not_to_contain_text("A/2")
         # The box of one preference changes that one alone.
-        await page.get_by_text("What I hear of").click()
+        await page.get_by_text("Notification preferences").click()
         await page.get_by_label("Deployments", exact=True).uncheck()
         await expect(page.locator("#preferences-said")).to_have_text("Saved.")
         wanted = await grace.ask("GET", "/api/notifications/preferences")
@@ -197,7 +197,7 @@ async def test_the_team_fits_the_screen_and_can_be_read_in_each_language(
         for part in ("#team-settings", "#slack-own", "#slack-log"):
             await page.locator(f"{part} summary").click()
         await page.locator("#leave-team").click()
-        for language, word in (("en", "Invite somebody"), ("ja", "招待する"), ("ko", "초대하기")):
+        for language, word in (("en", "Invite a member"), ("ja", "招待する"), ("ko", "초대하기")):
             await page.locator("#language").select_option(language)
             await expect(page.locator("#invite summary")).to_have_text(word)
             assert await page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]

@@ -94,14 +94,14 @@ async def test_a_newcomer_signs_in_and_sees_what_a_colleague_does(browser: Brows
     async with tab(browser) as used:
         page = used.page
         await page.goto(f"{server.url}/")
-        await page.get_by_role("link", name="Notices, deadlines and what waits").click()
+        await page.get_by_role("link", name="Notices, deadlines and dashboard").click()
         await page.get_by_role("button", name="Grace Hopper").click()
         window = Window(page)
         await window.shows("live")
         await expect(page.get_by_role("heading", name="Notices")).to_be_focused()
         await expect(page.get_by_text("No notices yet.")).to_be_visible()
         await expect(page.get_by_role("link", name="Sign in")).to_be_hidden()  # who is signed in is not asked to
-        await page.get_by_role("button", name="A deployment fails").click()
+        await page.get_by_role("button", name="Fail a deployment").click()
         entry = page.locator("#entries li")
         await expect(entry).to_contain_text(re.compile(r"Ada Lovelace reports that the deployment DP-\d+ has failed"))
         await expect(entry).to_contain_text("Release of the month: in progress → failed")
@@ -114,13 +114,13 @@ async def test_a_newcomer_signs_in_and_sees_what_a_colleague_does(browser: Brows
         await expect(page.get_by_role("heading", name="Notices")).to_be_focused()
         await expect(page.locator("#unreadNotifications")).to_have_text("0")
         await page.get_by_label("Only unread").check()
-        await expect(page.get_by_text("Nothing unread. Well done.")).to_be_visible()
+        await expect(page.get_by_text("Nothing unread.")).to_be_visible()
         # What somebody does not want to hear of does not come.
-        await page.get_by_text("What I hear of").click()
+        await page.get_by_text("Notification preferences").click()
         await page.get_by_label("Deployments", exact=True).uncheck()
         await expect(page.locator("#preferences-said")).to_have_text("Saved.")
-        await page.get_by_role("button", name="A deployment fails").click()
-        await expect(page.locator("#demo-told")).to_have_text("Done; nobody wanted to hear of it.")
+        await page.get_by_role("button", name="Fail a deployment").click()
+        await expect(page.locator("#demo-told")).to_have_text("Done; no notices, because of preferences.")
 
 
 async def test_older_notices_are_turned_to_and_what_comes_meanwhile_is_offered(
@@ -290,7 +290,7 @@ async def test_what_cannot_be_replayed_is_said_and_the_list_is_loaded_anew(brows
         await expect(window.entry("LONG-AGO")).to_be_visible()
         missed = used.page.locator("#missed")
         await expect(missed).to_be_visible(timeout=LONG_MS)
-        await expect(used.page.locator("#heard")).to_contain_text("Some notices came while you were away")
+        await expect(used.page.locator("#heard")).to_contain_text("Some notices arrived while you were away")
         await window.shows("live")
         assert asked[:3] == ["", "", ""]
         assert asked[3] in ("8", "9")  # after what it could not get
@@ -316,7 +316,7 @@ async def test_where_nobody_is_a_demo_the_application_brings_the_token(browser: 
             await expect(page.get_by_role("alert")).to_have_text("Paste the access token first.")
             await page.get_by_label("Access token").fill("Bearer a.b.c")
             await page.get_by_role("button", name="Open").click()
-            await expect(page.get_by_role("alert")).to_contain_text("This token does not count")
+            await expect(page.get_by_role("alert")).to_contain_text("This token is not valid")
             await page.evaluate(
                 "token => sessionStorage.setItem('keystead.teamwork.token', token)", _token(server, seal)
             )
@@ -366,7 +366,7 @@ async def test_the_calendar_is_walked_and_changed_by_the_keyboard(browser: Brows
         await keys.press("Enter")
         await expect(page.locator("#day")).to_be_focused()
         await page.get_by_text("Add a deadline").click()
-        await page.get_by_label("Number or name").fill("7")
+        await page.get_by_label("Number or ID").fill("7")
         await page.get_by_role("button", name="Add", exact=True).click()
         await expect(page.locator("#add-problem")).to_have_text("Fill in a number, a title and a day.")
         await expect(page.get_by_label("Title")).to_be_focused()
@@ -375,7 +375,7 @@ async def test_the_calendar_is_walked_and_changed_by_the_keyboard(browser: Brows
         row = page.locator("#due li").filter(has_text="WR-007")
         await expect(row).to_contain_text("Print <b>invoices</b>")
         await expect(row).to_contain_text("due today")
-        await expect(selected).to_have_attribute("aria-label", re.compile("due, near, today"))
+        await expect(selected).to_have_attribute("aria-label", re.compile("due, soon, today"))
         await expect(page.locator("#myWorkRequests")).to_have_text("1")
         later = today + timedelta(days=40)
         await row.get_by_label("New day for WR-007").fill(later.isoformat())
@@ -383,7 +383,7 @@ async def test_the_calendar_is_walked_and_changed_by_the_keyboard(browser: Brows
         await expect(selected).to_have_attribute("data-day", later.isoformat())
         await expect(row).to_contain_text("due in 40 days")
         await row.get_by_role("button", name="WR-007 is done").press("Enter")
-        await expect(page.get_by_role("button", name="Put it back")).to_be_focused()
+        await expect(page.get_by_role("button", name="Undo")).to_be_focused()
         await expect(row).to_have_count(0)
         await keys.press("Enter")
         await expect(row).to_contain_text("due in 40 days")
@@ -392,7 +392,7 @@ async def test_the_calendar_is_walked_and_changed_by_the_keyboard(browser: Brows
         body = {"due": (today - timedelta(days=2)).isoformat(), "title": "Old", "docNo": "DF-9", "assigneeId": ADA}
         await alan.ask("PUT", "/api/deadlines/DEFECT/9", body)
         await page.reload()
-        await expect(page.locator("#pressing")).to_contain_text("overdue for 2 days")
+        await expect(page.locator("#pressing")).to_contain_text("overdue by 2 days")
         await page.get_by_role("button", name="DF-9 Old").click()
         await expect(selected).to_have_attribute("aria-label", re.compile("1 overdue"))
         assert window.wrong == []
@@ -409,7 +409,7 @@ async def test_the_page_fits_the_screen_and_can_be_read_in_each_language(
     async with tab(browser, size, scheme) as used:
         page = used.page
         window = await opened(page, server.url, ALAN)
-        await page.get_by_role("button", name="Put examples into the calendar").click()
+        await page.get_by_role("button", name="Add examples to the calendar").click()
         await page.get_by_role("button", name="Mention in a comment").click()
         await expect(page.locator("#entries li").filter(has_text="@Alan Turing")).not_to_have_count(0)
         await expect(page.locator("#pressing li")).not_to_have_count(0)

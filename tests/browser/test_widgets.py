@@ -265,7 +265,7 @@ async def test_whoever_wrote_a_message_edits_and_deletes_it_and_nobody_else_can(
         await expect(item).to_contain_text("Zoë")
         await expect(item).to_contain_text("😎")
         await expect(item).to_contain_text("Europe")
-        await expect(board.get_by_role("status")).to_have_text("Your message is on the board.")
+        await expect(board.get_by_role("status")).to_have_text("Your message is posted.")
         await expect(board.get_by_role("button", name="Post")).to_be_focused()
         assert await message.input_value() == ""
         kept = json.loads(await page.evaluate(f"localStorage.getItem('bbs_edit_{id}')"))
@@ -341,7 +341,7 @@ async def test_a_cooldown_is_said_counts_down_and_loses_nothing(
         await expect(said).to_contain_text(f"Wait {left - 1} more second")
         assert await board.get_by_role("status").inner_text() == heard, "to the ear it is said once"
         await page.clock.run_for(10_000)
-        await expect(said).to_have_text("You can go on now.")
+        await expect(said).to_have_text("You can continue now.")
         await expect(send).not_to_have_attribute("aria-disabled", "true")
         assert await board.get_by_label("Message").input_value() == "two"
 
@@ -361,9 +361,9 @@ async def test_what_cannot_be_posted_is_said_beside_the_form(
         await message.fill("ab" * 100 + "c")
         await expect(board.get_by_text("1 too many")).to_be_visible()
         await board.get_by_role("button", name="Post").click()
-        await expect(said).to_have_text("That is too long. Shorten it.")
+        await expect(said).to_have_text("This is too long. Shorten it.")
         await write_message(board, "see https://spam.example")
-        await expect(said).to_have_text("Links are not let through here.")
+        await expect(said).to_have_text("Links are not allowed here.")
         assert await message.input_value() == "see https://spam.example"
         await expect(board.get_by_text("No messages yet.")).to_be_visible()
 
@@ -409,7 +409,7 @@ async def test_a_game_sends_scores_and_the_ranking_shows_them(
         assert (answer["rank"], answer["improved"]) == (2, True)
         await expect(rows).to_have_text(["1Linus3,000", "2Zoë2,500 ★", "3Grace2,000"])
         await expect(ranking.get_by_text("3 of 4 entries")).to_be_visible()
-        await expect(ranking.get_by_role("status")).to_have_text("Your score is in.")
+        await expect(ranking.get_by_role("status")).to_have_text("Your score is submitted.")
         failure = await ranking.evaluate(
             "element => element.submit('Zoë', 9000).catch(({ kind, waitS }) => [kind, waitS])"
         )
@@ -470,7 +470,7 @@ async def test_one_that_does_not_exist_says_so_in_three_languages_and_can_be_tri
                 "このいいねボタンは存在しません。",
                 "존재하지 않는 랭킹입니다.",
                 "There is no such board.",
-                "Which one? The attribute id is missing.",
+                "The attribute id is missing.",
             ]
         )
         retry = page.locator("keystead-like").first.get_by_role("button", name="再試行")
@@ -509,7 +509,7 @@ async def test_one_whose_api_base_is_no_address_says_so_and_leaves_the_others_al
         ranking = page.locator("keystead-ranking")
         for element in (first, ranking):
             await expect(element.get_by_role("alert").locator("span")).to_have_text(
-                "The attribute api-base is not an address."
+                "The attribute api-base is not a valid URL."
             )
             await expect(element.get_by_role("button")).to_have_count(0)
         refused = "element => element.submit('Ann', 1).catch(({ kind }) => kind)"

@@ -1,4 +1,4 @@
-"""The page where a newcomer makes a widget, sees it live and copies it, in a real browser."""
+"""The page where a newcomer creates a widget, previews it and copies it, in a real browser."""
 
 import asyncio
 import json
@@ -50,13 +50,13 @@ async def choose(page: Page, kind: str) -> None:
 
 
 async def make(page: Page, kind: str, address: str, token: str = TOKEN) -> str:
-    """Fill in the form, press the button, and give the id of what was made."""
+    """Fill in the form, press the button, and return the id of the new widget."""
     await choose(page, kind)
-    await page.get_by_label("Address of your page").fill(address)
+    await page.get_by_label("Page URL").fill(address)
     await page.locator("#token").fill(token)
     if kind == "Welcome card":
         await page.locator("#welcome").fill("Come in!")
-    await page.get_by_role("button", name=f"Make the {KINDS[kind]}").click()
+    await page.get_by_role("button", name=f"Create the {KINDS[kind]}").click()
     await expect(page.locator("#which")).to_contain_text("Live: ")
     return (await page.locator("#which").inner_text()).removeprefix("Live: ")
 
@@ -79,29 +79,29 @@ async def test_a_newcomer_makes_a_counter_and_what_is_copied_works_elsewhere(
 ) -> None:
     async with guest(browser, permissions=["clipboard-read", "clipboard-write"]) as newcomer:
         page = await newcomer.opens(f"{server.url}/")
-        await page.get_by_role("link", name="Make a widget").click()
-        await expect(page.get_by_role("heading", level=1)).to_have_text("Make a widget")
+        await page.get_by_role("link", name="Create a widget").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("Create a widget")
         await expect(page.locator("#stage .digits")).to_have_text("12045")
-        await expect(page.locator("#which")).to_have_text("a sample, until you make yours")
+        await expect(page.locator("#which")).to_have_text("a sample, until you create yours")
 
         # What is missing is said beside its field, and nothing is sent.
-        await page.get_by_role("button", name="Make the counter").click()
+        await page.get_by_role("button", name="Create the counter").click()
         await expect(page.get_by_role("alert")).to_have_count(2)
-        await expect(page.get_by_label("Address of your page")).to_be_focused()
-        await page.get_by_label("Address of your page").fill("http://example.com/")
-        await page.get_by_role("button", name="Make one").click()
+        await expect(page.get_by_label("Page URL")).to_be_focused()
+        await page.get_by_label("Page URL").fill("http://example.com/")
+        await page.get_by_role("button", name="Generate").click()
         token = await page.locator("#token").input_value()
         assert re.fullmatch(r"[a-zA-Z2-9]{16}", token)
-        await page.get_by_role("button", name="Make the counter").click()
+        await page.get_by_role("button", name="Create the counter").click()
         await expect(page.get_by_role("alert")).to_have_text(
-            "The address begins with https://, as in https://example.com/."
+            "The URL must start with https://, as in https://example.com/."
         )
 
         id = await make(page, "Counter", "https://newcomer.example/", token)
         assert re.fullmatch(r"newcomer-[0-9a-f]{8}", id)
-        # That it is made stands on top, in sight and in focus, with what is to be copied, the id and the token.
-        await expect(page.get_by_role("heading", name="Your counter is made.")).to_be_focused()
-        done = page.get_by_role("region", name="Your counter is made.")
+        # The confirmation is on top, visible and focused, with the snippet, the id and the token.
+        await expect(page.get_by_role("heading", name="Your counter is ready.")).to_be_focused()
+        done = page.get_by_role("region", name="Your counter is ready.")
         await expect(done).to_be_in_viewport(ratio=0.9)
         await expect(done.locator("#done-id")).to_have_text(id)
         await expect(done.locator("#done-token")).to_have_text(token)
@@ -118,7 +118,7 @@ async def test_a_newcomer_makes_a_counter_and_what_is_copied_works_elsewhere(
         await expect(page.locator("#stage .digits")).to_have_text("000000")
         html = await snippet(page, "HTML")
         assert f'<keystead-counter id="{id}" theme="retro" digits="6"></keystead-counter>' in html
-        await page.get_by_role("region", name="Put it on your page").get_by_role("button", name="Copy").click()
+        await page.get_by_role("region", name="Add it to your page").get_by_role("button", name="Copy").click()
         await expect(page.locator("#copied")).to_have_text("Copied")
         assert await page.evaluate("navigator.clipboard.readText()") == html
         picture, markdown, shell = [await snippet(page, tab) for tab in ("Picture", "Markdown", "Shell")]
@@ -154,7 +154,7 @@ async def test_each_kind_is_made_shown_in_every_theme_and_opened_again_by_its_ad
             await page.get_by_role("radio", name=theme).check()
             await expect(stage).to_have_attribute("theme", theme.lower())
         id = await make(page, kind, f"https://{kind.split()[0].lower()}.example/")
-        await expect(page.get_by_role("region", name=f"Your {KINDS[kind]} is made.")).to_be_visible()
+        await expect(page.get_by_role("region", name=f"Your {KINDS[kind]} is ready.")).to_be_visible()
         await expect(stage).to_have_attribute("id", id)
         assert f'id="{id}"' in await snippet(page, "HTML")
         assert json.loads(await run((await snippet(page, "Shell")).split("\n\n")[0]))["data"]["id"] == id
@@ -170,11 +170,11 @@ async def test_each_kind_is_made_shown_in_every_theme_and_opened_again_by_its_ad
         await expect(page.locator("#which")).to_have_text(f"Live: {id}")
         await page.goto(f"{server.url}/widgets")
         await choose(page, kind)
-        await page.get_by_text("Open one that you have made").click()
-        await page.get_by_label("Its id").fill("nobodys-00000000")
+        await page.get_by_text("Open an existing widget").click()
+        await page.get_by_label("Widget id").fill("nobodys-00000000")
         await page.get_by_role("button", name="Open").click()
         await expect(page.get_by_role("alert")).to_contain_text(f"There is no {KINDS[kind]} with this id.")
-        await page.get_by_label("Its id").fill(f" {id} ")
+        await page.get_by_label("Widget id").fill(f" {id} ")
         await page.get_by_role("button", name="Open").click()
         await expect(page.locator("#which")).to_have_text(f"Live: {id}")
         await expect(page.get_by_role("alert")).to_have_count(0)
@@ -183,21 +183,21 @@ async def test_each_kind_is_made_shown_in_every_theme_and_opened_again_by_its_ad
 async def test_an_owner_changes_clears_and_deletes_with_the_token_only(browser: Browser, server: Keystead) -> None:
     async with guest(browser) as owner:
         page = await owner.opens(f"{server.url}/widgets")
-        corner = page.get_by_role("region", name="Owner's corner")
+        corner = page.get_by_role("region", name="Owner settings")
         await expect(corner).to_be_hidden()
         await make(page, "Counter", "https://owned.example/")
         await corner.get_by_label("Total").fill("777")
-        await corner.get_by_label("Owner's token").fill("not-the-token")
+        await corner.get_by_label("Owner token").fill("not-the-token")
         await corner.get_by_role("button", name="Set").click()
-        await expect(corner.get_by_text("This is not the owner's token.")).to_be_visible()
-        await corner.get_by_label("Owner's token").fill(TOKEN)
+        await expect(corner.get_by_text("This is not the owner token.")).to_be_visible()
+        await corner.get_by_label("Owner token").fill(TOKEN)
         await corner.get_by_role("button", name="Set").click()
         await expect(page.locator("#stage .digits")).to_have_text("777")
 
         # The page has a counter already: another token does not get it.
         await page.locator("#token").fill("somebody-elses")
-        await page.get_by_role("button", name="Make the counter").click()
-        await expect(page.get_by_role("alert")).to_contain_text("This page has a counter already")
+        await page.get_by_role("button", name="Create the counter").click()
+        await expect(page.get_by_role("alert")).to_contain_text("This page already has a counter")
 
         id = await make(page, "Ranking", "https://owned.example/")
         await corner.get_by_label("Name", exact=True).fill("<b>Ann</b>")
@@ -212,14 +212,14 @@ async def test_an_owner_changes_clears_and_deletes_with_the_token_only(browser: 
         await expect(page.locator("#stage").get_by_text("No entries yet.")).to_be_visible()
         await corner.get_by_role("button", name="Delete it").click()
         await corner.get_by_role("button", name="Yes, delete it").click()
-        await expect(page.locator("#which")).to_have_text(f"{id} is deleted. This is a sample again.")
+        await expect(page.locator("#which")).to_have_text(f"{id} is deleted. This is a sample.")
         await expect(corner).to_be_hidden()
         assert (await asked(server, "ranking", action="get", id=id))["code"] == "NOT_FOUND"
 
         board = await make(page, "Board", "https://owned.example/")
         await asked(server, "bbs", action="post", id=board, author="Mallory", message="take me down")
         await page.locator("#stage keystead-bbs").evaluate("element => element.refresh()")
-        await corner.get_by_label("Take a message down").select_option("Mallory: take me down")
+        await corner.get_by_label("Remove a message").select_option("Mallory: take me down")
         await corner.get_by_role("button", name="Remove").click()
         await expect(page.locator("#stage").get_by_text("No messages yet.")).to_be_visible()
 
@@ -229,21 +229,21 @@ async def test_what_goes_wrong_is_said_and_nothing_that_was_filled_in_is_lost(
 ) -> None:
     async with guest(browser) as owner:
         page = await owner.opens(f"{server.url}/widgets#visit/cut%E3%8")  # within a letter
-        await expect(page.get_by_role("alert")).to_contain_text("Id has ")
+        await expect(page.get_by_role("alert")).to_contain_text("Id must have ")
         await expect(page.locator("#stage .digits")).to_have_text("12045")
         await page.goto(f"{server.url}/widgets#visit/nobodys-00000000")
         await page.reload()
         await expect(page.get_by_role("alert")).to_contain_text("There is no counter with this id.")
         await page.goto(f"{server.url}/widgets")
-        await page.get_by_label("Address of your page").fill("https://lost.example/")
+        await page.get_by_label("Page URL").fill("https://lost.example/")
         await page.locator("#token").fill(TOKEN)
         await owner.context.set_offline(True)
-        await page.get_by_role("button", name="Make the counter").click()
+        await page.get_by_role("button", name="Create the counter").click()
         await expect(page.get_by_role("alert")).to_contain_text("You are offline.")
         await owner.context.set_offline(False)
-        assert await page.get_by_label("Address of your page").input_value() == "https://lost.example/"
+        assert await page.get_by_label("Page URL").input_value() == "https://lost.example/"
         async with held_back(page, "**/api/visit"):
-            await page.get_by_role("button", name="Make the counter").dblclick()
+            await page.get_by_role("button", name="Create the counter").dblclick()
         await expect(page.locator("#which")).to_contain_text("Live: ")
         await expect(page.get_by_role("alert")).to_have_count(0)
 
@@ -272,7 +272,7 @@ async def test_it_fits_every_screen_and_can_be_read(browser: Browser, server: Ke
             page = await person.opens(f"{server.url}/widgets")
             for kind in KINDS:
                 await choose(page, kind)
-                await page.get_by_role("button", name=f"Make the {KINDS[kind]}").click()
+                await page.get_by_role("button", name=f"Create the {KINDS[kind]}").click()
                 assert await page.evaluate("document.documentElement.scrollWidth") <= size[0], kind
                 assert await page.evaluate(CONTRAST) == [], kind
             await page.goto(f"{server.url}/widgets#bbs/{id}")
@@ -321,7 +321,7 @@ def test_the_server_has_logged_no_error(server: Keystead) -> None:
 @pytest.mark.parametrize(
     ("language", "title", "button", "done"),
     [
-        ("en", "Make a widget", "Make the counter", "Your counter is made."),
+        ("en", "Create a widget", "Create the counter", "Your counter is ready."),
         ("ja", "ウィジェットを作る", "カウンターを作る", "カウンターができました。"),
         ("ko", "위젯 만들기", "카운터 만들기", "카운터를 만들었습니다."),
     ],

@@ -92,7 +92,7 @@ def test_a_third_party_kit_replaces_the_built_in_kit_of_the_same_name(house: Hou
     )
     house.kits = "office:KIT"
     said = house.keystead("teamwork", "create-team", "x", seal=True)
-    assert_one_sentence(said, 1, "kept by another application")
+    assert_one_sentence(said, 1, "Another application manages")
 
 
 def test_terminal_control_characters_are_escaped(house: House) -> None:

@@ -65,7 +65,7 @@ def test_every_row_of_the_document_is_a_family() -> None:
     assert rows_of(LoginKeys) == rows(DOCUMENT | NEW)
 
 
-def test_what_is_not_in_the_document_says_that_it_is_new() -> None:
+def test_keys_that_are_not_in_the_document_are_marked_new() -> None:
     new = {name for name, family in LoginKeys.families.items() if family.changed.startswith("New")}
     assert {shape(LoginKeys.families[name].pattern.display) for name in new} == set(rows(NEW))
 
@@ -89,14 +89,12 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
     }
 
 
-async def test_the_families_keep_what_the_sessions_promise_by_default(keys: LoginKeys) -> None:
+async def test_the_default_policy_fits_the_key_lifetimes(keys: LoginKeys) -> None:
     sessions = Sessions(keys.session, successors=keys.session_successor, ends=keys.session_end)
     assert (sessions.policy.idle_ms, sessions.policy.cap) == (Policy().idle_ms, 5)
 
 
-async def test_after_a_login_the_keys_of_the_document_are_there_and_after_a_logout_none_is_left(
-    keys: LoginKeys, raw: Raw
-) -> None:
+async def test_login_writes_the_documented_keys_and_logout_deletes_them(keys: LoginKeys, raw: Raw) -> None:
     sessions = Sessions(keys.session, successors=keys.session_successor, ends=keys.session_end)
     made = await sessions.create(SESSION)
     await keys.session_lock(made.id).add("the holder")
@@ -111,7 +109,7 @@ async def test_after_a_login_the_keys_of_the_document_are_there_and_after_a_logo
     assert await raw.keys() == set()
 
 
-async def test_a_write_that_comes_late_does_not_bring_a_logout_back(keys: LoginKeys, raw: Raw) -> None:
+async def test_a_late_write_does_not_undo_a_logout(keys: LoginKeys, raw: Raw) -> None:
     sessions = Sessions(keys.session)
     made = await sessions.create(SESSION)
     await raw.ask("SREM", f"user:{SESSION.uid}:sessions", made.id)  # logged out, and not yet cleaned up
@@ -140,12 +138,12 @@ async def test_a_session_is_stored_as_in_the_document(keys: LoginKeys, raw: Raw)
     assert await keys.session(sid="s1").get() == SESSION
 
 
-async def test_a_user_without_a_picture_has_a_session_like_the_others(keys: LoginKeys, raw: Raw) -> None:
+async def test_a_user_without_an_avatar_gets_a_session(keys: LoginKeys, raw: Raw) -> None:
     await keys.session(sid="s1").set(SESSION.model_copy(update={"avatar": None}))
     assert b'"avatar":null' in await raw.ask("GET", "sess:s1")
 
 
-async def test_a_login_under_way_has_the_fields_that_it_needs_and_no_others(keys: LoginKeys, raw: Raw) -> None:
+async def test_a_pending_sign_in_has_only_the_needed_fields(keys: LoginKeys, raw: Raw) -> None:
     await keys.auth_state(state="x").set(AuthState(verifier="the verifier"))
     assert without_seals(await raw.ask("GET", "discord:auth:x")) == '{"verifier":"*"}'
     await keys.auth_state(state="x").set(STATE)
@@ -155,9 +153,7 @@ async def test_a_login_under_way_has_the_fields_that_it_needs_and_no_others(keys
     assert await keys.auth_state(state="x").consume() is None
 
 
-async def test_a_session_that_waits_to_be_claimed_is_stored_as_the_running_system_does(
-    keys: LoginKeys, raw: Raw
-) -> None:
+async def test_a_claimable_session_is_stored_as_in_the_running_system(keys: LoginKeys, raw: Raw) -> None:
     await keys.pwa_session(state="x").set(BRIDGE)
     assert without_seals(await raw.ask("GET", "discord:pwa-session:x")) == (
         '{"sid":"*","userId":"123456789012345678","loginContext":"pwa","issuedAt":1690000000000,'
@@ -166,7 +162,7 @@ async def test_a_session_that_waits_to_be_claimed_is_stored_as_the_running_syste
     assert await keys.pwa_session(state="x").get() == BRIDGE
 
 
-async def test_no_secret_stands_in_the_store(keys: LoginKeys, raw: Raw) -> None:
+async def test_no_secret_is_in_the_store(keys: LoginKeys, raw: Raw) -> None:
     await keys.session(sid="digest-of-the-sid").set(SESSION)
     await keys.auth_state(state="digest-of-the-state").set(STATE)
     await keys.pwa_session(state="digest-of-the-state").set(BRIDGE)
@@ -187,7 +183,7 @@ async def test_no_secret_stands_in_the_store(keys: LoginKeys, raw: Raw) -> None:
         ("session_lock", "the holder", "5s"),
     ],
 )
-async def test_after_each_write_a_key_lives_as_long_as_the_document_says(
+async def test_each_write_sets_the_documented_lifetime(
     keys: LoginKeys, raw: Raw, name: str, value: Any, duration: str
 ) -> None:
     key = getattr(keys, name)("x1")
@@ -195,13 +191,13 @@ async def test_after_each_write_a_key_lives_as_long_as_the_document_says(
         assert await raw.lives(key.key, duration), verb
 
 
-async def test_a_login_lists_the_session_and_gives_the_list_its_30_days(keys: LoginKeys, raw: Raw) -> None:
+async def test_a_login_lists_the_session_and_sets_30_days(keys: LoginKeys, raw: Raw) -> None:
     await keys.session(sid="s1").add(SESSION)
     assert await raw.ask("SMEMBERS", "user:123456789012345678:sessions") == {b"s1"}
     assert await raw.lives("user:123456789012345678:sessions", "30d")
 
 
-async def test_a_logout_leaves_nothing_of_its_session_and_all_of_the_others(keys: LoginKeys, raw: Raw) -> None:
+async def test_a_logout_deletes_its_session_and_keeps_others(keys: LoginKeys, raw: Raw) -> None:
     await keys.session(sid="s1").add(SESSION)
     await keys.session(sid="s2").add(SESSION)
     await keys.session_lock(sid="s1").add("the holder")
@@ -211,7 +207,7 @@ async def test_a_logout_leaves_nothing_of_its_session_and_all_of_the_others(keys
     assert await keys.session(sid="s1").replace(SESSION) is False
 
 
-async def test_sessions_that_have_ended_do_not_stay_in_the_list(keys: LoginKeys, raw: Raw) -> None:
+async def test_ended_sessions_are_pruned_from_the_list(keys: LoginKeys, raw: Raw) -> None:
     for sid in ("s1", "s2", "s3"):
         await keys.session(sid=sid).add(SESSION)
     await raw.ask("DEL", "sess:s2")  # as if it had expired

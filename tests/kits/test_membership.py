@@ -25,8 +25,8 @@ from keystead.parts.refresh import RefreshTokens, Rotated, RotationRefused
 from tests.kits.conftest import Raw, lifetimes, rows, rows_of, without_seals
 from tests.kits.writes import each_write
 
-# The rows of the document's two tables. It gives a TypeScript interface for the limit of crash reports, and URLs in
-# an HTTP cache for the last three.
+# The rows of the document's two tables. The crash report limit is a TypeScript interface in it, and the last three
+# are URLs in an HTTP cache.
 DOCUMENT = {
     "{sessionToken}": "Value",
     "usertoken:{patreonUserId}": "Value",
@@ -37,8 +37,7 @@ DOCUMENT = {
     "quota:{userId}:{yearMonth}": "Value",
     "auth:{sessionToken}": "Value",
 }
-# What is new: who renews and who loads, what is told while the provider is away, what a logout has to find, and the
-# API keys of programs.
+# New keys: locks and load markers, the stale membership, the refresh token chain of a session, and API keys.
 NEW = {
     "membership:{patreonUserId}:mark": "Value",
     "membership:{patreonUserId}:stale": "Value",
@@ -127,7 +126,7 @@ async def test_a_refresh_token_is_read_as_the_document_shows_it_and_rotated(keys
     assert not await keys.refresh(begun.id).exists()
 
 
-def test_what_the_document_calls_a_cache_may_live_in_one() -> None:
+def test_cached_families_have_the_role_cache() -> None:
     assert {name for name, family in MembershipKeys.families.items() if family.role == "cache"} == {
         "membership",
         "membership_mark",
@@ -151,13 +150,13 @@ async def test_keys_are_written_as_in_the_document(keys: MembershipKeys) -> None
     assert keys.auth(sessionToken=session).key == "auth:3f2a9c1e-8b4d-4f6a-9e2b-7c5d1a0b8e4f"
 
 
-async def test_the_colons_of_an_address_do_not_divide_the_key(keys: MembershipKeys) -> None:
+async def test_colons_of_an_ipv6_address_are_escaped(keys: MembershipKeys) -> None:
     key = keys.crash_report_limit(ip="2001:DB8::7")
     assert key.key == "crashreport:ratelimit:2001%3Adb8%3A%3A7"
     assert str(key.values["ip"]) == "2001:db8::7"
 
 
-def test_a_session_token_stands_in_the_store_as_a_uuid_of_its_digest() -> None:
+def test_the_store_holds_a_uuid_of_the_session_tokens_digest() -> None:
     found = session_uuid("session-token")
     assert found == UUID("c101e911-469c-8691-b104-0b50d7054331")
     assert found.variant == RFC_4122
@@ -228,7 +227,7 @@ async def test_the_limit_of_crash_reports_has_the_fields_of_the_document(keys: M
     }
 
 
-async def test_crash_reports_that_come_at_once_are_all_counted(keys: MembershipKeys, raw: Raw) -> None:
+async def test_concurrent_crash_reports_are_all_counted(keys: MembershipKeys, raw: Raw) -> None:
     key = keys.crash_report_limit(ip="203.0.113.7")
 
     async def report() -> None:
@@ -252,7 +251,7 @@ async def test_crash_reports_that_come_at_once_are_all_counted(keys: MembershipK
         ("auth", (SESSION_KEY,), AUTH, "60s"),
     ],
 )
-async def test_after_each_write_a_key_lives_as_long_as_the_document_says(
+async def test_each_write_sets_the_documented_lifetime(
     keys: MembershipKeys, raw: Raw, name: str, values: tuple[Any, ...], value: Any, duration: str
 ) -> None:
     key = getattr(keys, name)(*values)
@@ -260,9 +259,7 @@ async def test_after_each_write_a_key_lives_as_long_as_the_document_says(
         assert await raw.lives(key.key, duration), verb
 
 
-async def test_the_rows_of_a_user_and_of_a_session_take_along_what_belongs_to_them(
-    keys: MembershipKeys, raw: Raw
-) -> None:
+async def test_deleting_a_user_or_session_row_deletes_what_it_owns(keys: MembershipKeys, raw: Raw) -> None:
     await keys.session(sessionToken=SESSION_KEY).add(SESSION)
     await keys.user_token(patreonUserId="123").add(USER_TOKEN)
     await keys.membership(patreonUserId="123").add(MEMBERSHIP)
@@ -281,7 +278,7 @@ async def test_the_rows_of_a_user_and_of_a_session_take_along_what_belongs_to_th
     assert await raw.keys() == {"usertoken:124"}
 
 
-async def test_the_end_of_an_old_session_leaves_the_row_of_its_user_alone(keys: MembershipKeys, raw: Raw) -> None:
+async def test_deleting_an_old_session_keeps_the_users_row(keys: MembershipKeys, raw: Raw) -> None:
     new = session_uuid("the next session token")
     await keys.session(sessionToken=SESSION_KEY).add(SESSION)
     await keys.session(sessionToken=new).add(SESSION)
@@ -290,7 +287,7 @@ async def test_the_end_of_an_old_session_leaves_the_row_of_its_user_alone(keys: 
     assert await raw.keys() == {str(new), "usertoken:123"}
 
 
-async def test_no_secret_stands_in_the_store(keys: MembershipKeys, raw: Raw) -> None:
+async def test_the_store_contains_no_secret(keys: MembershipKeys, raw: Raw) -> None:
     await keys.session(sessionToken=SESSION_KEY).set(SESSION)
     await keys.user_token(patreonUserId="123").set(USER_TOKEN)
     held = await raw.everything()

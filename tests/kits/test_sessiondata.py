@@ -38,7 +38,7 @@ def test_every_row_of_the_document_is_a_family() -> None:
     assert rows_of(SessionDataKeys) == rows(DOCUMENT | OURS)
 
 
-def test_sessions_end_and_the_area_of_a_user_does_not() -> None:
+def test_sessions_expire_and_user_data_does_not() -> None:
     assert lifetimes(SessionDataKeys) == {
         "session": "until `ends_at`, at most 400 days",  # the service gives it 1440 minutes, or what it is told
         "read_once": "until `ends_at`, at most 400 days",
@@ -49,12 +49,12 @@ def test_sessions_end_and_the_area_of_a_user_does_not() -> None:
     }
 
 
-def test_the_area_of_a_user_and_api_keys_need_a_store_that_forgets_nothing() -> None:
+def test_user_data_and_api_keys_are_durable() -> None:
     durable = {name for name, family in SessionDataKeys.families.items() if family.role == "durable"}
     assert durable == {"user_area", "api_key", "api_keys"}
 
 
-async def test_the_examples_of_the_document_come_out_byte_for_byte(keys: SessionDataKeys, raw: Raw) -> None:
+async def test_the_examples_of_the_document_are_stored_byte_for_byte(keys: SessionDataKeys, raw: Raw) -> None:
     await keys.session(guid=GUID).put(
         {VIEW_MODE: "List", SessionField("ViewMode", "Items/100"): "Card"}, ends_at=in_a_day()
     )
@@ -100,7 +100,7 @@ async def test_a_key_with_an_underscore_is_not_taken_for_a_key_and_a_page(keys: 
 
 
 @pytest.mark.parametrize("name", ["session", "read_once"])
-async def test_after_a_write_a_session_lives_as_long_as_it_says(keys: SessionDataKeys, raw: Raw, name: str) -> None:
+async def test_a_write_sets_the_end_of_a_session(keys: SessionDataKeys, raw: Raw, name: str) -> None:
     key = getattr(keys, name)(GUID)
     await key.put({VIEW_MODE: "List"}, ends_at=in_a_day())
     assert await raw.lives(key.key, "1440m")
@@ -110,12 +110,12 @@ async def test_after_a_write_a_session_lives_as_long_as_it_says(keys: SessionDat
         await key.put({VIEW_MODE: "List"})
 
 
-async def test_after_each_write_the_area_of_a_user_has_no_deadline(keys: SessionDataKeys, raw: Raw) -> None:
+async def test_user_data_never_expires_after_any_write(keys: SessionDataKeys, raw: Raw) -> None:
     async for verb in each_write(keys.user_area(userId=1), {UserField("Theme"): "Dark"}):
         assert await raw.lives("@1", None), verb
 
 
-async def test_removing_a_field_takes_it_out_of_both_and_lets_the_deadline_be(keys: SessionDataKeys, raw: Raw) -> None:
+async def test_removing_a_field_does_not_change_the_deadline(keys: SessionDataKeys, raw: Raw) -> None:
     session, once = keys.session(guid=GUID), keys.read_once(guid=GUID)
     for key in (session, once):
         await key.put({VIEW_MODE: "List", SessionField("FilterSettings"): "..."}, ends_at=in_a_day())
@@ -126,7 +126,7 @@ async def test_removing_a_field_takes_it_out_of_both_and_lets_the_deadline_be(ke
         assert await raw.lives(key.key, "1200m")
 
 
-async def test_the_last_field_takes_the_key_along(keys: SessionDataKeys, raw: Raw) -> None:
+async def test_removing_the_last_field_deletes_the_key(keys: SessionDataKeys, raw: Raw) -> None:
     await keys.session(guid=GUID).put({VIEW_MODE: "List"}, ends_at=in_a_day())
     await keys.session(guid=GUID).remove(VIEW_MODE)
     assert await raw.keys() == set()
@@ -143,9 +143,7 @@ async def test_a_message_is_read_once(keys: SessionDataKeys, raw: Raw) -> None:
     assert await raw.keys() == set()
 
 
-async def test_the_end_of_a_session_is_the_end_of_what_it_was_to_read_but_not_of_the_users_area(
-    keys: SessionDataKeys, raw: Raw
-) -> None:
+async def test_deleting_a_session_deletes_its_read_once_data_but_not_user_data(keys: SessionDataKeys, raw: Raw) -> None:
     await keys.session(guid=GUID).put({VIEW_MODE: "List"}, ends_at=in_a_day())
     await keys.read_once(guid=GUID).put({SessionField("Message"): "{...}"}, ends_at=in_a_day())
     await keys.session(guid="0A1B").put({VIEW_MODE: "Card"}, ends_at=in_a_day())

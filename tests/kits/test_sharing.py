@@ -49,17 +49,17 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def test_every_row_of_the_document_is_a_family_and_so_is_what_it_lacks() -> None:
+def test_every_documented_and_new_key_is_a_family() -> None:
     assert rows_of(SharingKeys) == rows(DOCUMENT | OURS)
 
 
-def test_what_the_document_lacks_is_said_to_be_new() -> None:
+def test_keys_missing_in_the_document_are_marked_new() -> None:
     added = [family for family in SharingKeys.families.values() if shape(family.pattern.display) in rows(OURS)]
     assert len(added) == len(OURS)
     assert all(family.changed.startswith(("New", "Not in the document")) for family in added)
 
 
-def test_the_lifetimes_are_those_of_the_document_and_what_it_lacks_lives_no_longer_than_it_must() -> None:
+def test_lifetimes_match_the_document_and_new_keys_are_bounded() -> None:
     assert lifetimes(SharingKeys) == {
         "token": "until `expires_at`, at most 14 days",
         "index": "never ends: emptied by the clean-up job",
@@ -75,7 +75,7 @@ def test_the_lifetimes_are_those_of_the_document_and_what_it_lacks_lives_no_long
         "links_of_user": "15 days after the last use; touched at most once in 1 hour",
         "claim": "until `until`, at most 2 minutes",
         "past": "until `forget_at`, at most 44 days",
-        "files": "never ends: there is one, as long as there is the store",
+        "files": "never ends: there is one per store",
         "stored": "30 days after the last use; touched at most once in 1 day",
         "requests": "1 minute 10 seconds",
         "audit": "90 days after the last use; touched at most once in 1 hour",
@@ -84,7 +84,7 @@ def test_the_lifetimes_are_those_of_the_document_and_what_it_lacks_lives_no_long
     }
 
 
-async def test_the_example_of_the_document_comes_out_byte_for_byte(keys: SharingKeys, raw: Raw) -> None:
+async def test_the_example_of_the_document_is_reproduced_byte_for_byte(keys: SharingKeys, raw: Raw) -> None:
     await keys.meta(id="ABC123DEFG").set(
         EdgeMeta(
             id="ABC123DEFG",
@@ -102,7 +102,7 @@ async def test_the_example_of_the_document_comes_out_byte_for_byte(keys: Sharing
     assert await raw.ask("ZRANGE", "receive:edge:index", 0, -1, "WITHSCORES") == [[b"ABC123DEFG", 1735657200000]]
 
 
-async def test_the_seeded_entry_of_the_document_comes_out_byte_for_byte(keys: SharingKeys, raw: Raw) -> None:
+async def test_the_seeded_entry_of_the_document_is_reproduced_byte_for_byte(keys: SharingKeys, raw: Raw) -> None:
     expired = datetime.fromtimestamp(1_700_000_000, UTC)
     meta = EdgeMeta(id="TESTKEY123", blob_name="user_prize/demo/demo.zip", expires_at=expired, short_token="short-demo")
     await keys.meta(id="TESTKEY123").set(meta)
@@ -115,7 +115,7 @@ async def test_the_seeded_entry_of_the_document_comes_out_byte_for_byte(keys: Sh
     assert await keys.meta(id="TESTKEY123").get() == meta
 
 
-async def test_what_is_not_set_is_not_in_the_stored_json(keys: SharingKeys, raw: Raw) -> None:
+async def test_unset_fields_are_omitted_from_the_stored_json(keys: SharingKeys, raw: Raw) -> None:
     await keys.meta(id="ABC123DEFG").set(
         EdgeMeta(id="ABC123DEFG", pathname="p", expires_at=datetime(2024, 12, 31, 15, tzinfo=UTC))
     )
@@ -124,12 +124,12 @@ async def test_what_is_not_set_is_not_in_the_stored_json(keys: SharingKeys, raw:
     )
 
 
-def test_an_upload_that_names_no_file_is_refused() -> None:
+def test_an_upload_without_a_file_is_refused() -> None:
     with pytest.raises(ValidationError, match="blob_name or pathname"):
         EdgeMeta(id="ABC123DEFG", expires_at=now())
 
 
-async def test_a_link_lives_until_it_expires_however_it_is_written(keys: SharingKeys, raw: Raw) -> None:
+async def test_a_link_lives_until_its_expiry_for_every_kind_of_write(keys: SharingKeys, raw: Raw) -> None:
     expires_at = now() + timedelta(days=7)
     key = keys.token(short="s1AbCdEfGh")
     async for verb in each_write(key, SEALED_LINK, expires_at=expires_at):
@@ -148,21 +148,21 @@ async def test_a_link_of_more_than_14_days_is_refused(keys: SharingKeys, raw: Ra
     assert await raw.keys() == set()
 
 
-async def test_a_short_token_that_is_taken_is_not_written_over(keys: SharingKeys) -> None:
+async def test_a_taken_short_token_is_not_overwritten(keys: SharingKeys) -> None:
     expires_at = now() + timedelta(days=1)
     assert await keys.token(short="x").add(SEALED_LINK, expires_at=expires_at) is True
     assert await keys.token(short="x").add("another", expires_at=expires_at) is False
     assert await keys.token(short="x").get() == SEALED_LINK
 
 
-async def test_what_the_clean_up_goes_by_has_no_deadline(keys: SharingKeys, raw: Raw) -> None:
+async def test_the_keys_of_the_clean_up_do_not_expire(keys: SharingKeys, raw: Raw) -> None:
     meta = EdgeMeta(id="a", blob_name="b", expires_at=now() + timedelta(days=1))
     async for verb in each_write(keys.meta(id="a"), meta):
         assert await raw.lives("receive:edge:meta:a", None), verb
         assert await raw.lives("receive:edge:index", None), verb
 
 
-async def test_the_clean_up_finds_what_has_expired_and_nothing_else(keys: SharingKeys) -> None:
+async def test_the_clean_up_finds_only_expired_uploads(keys: SharingKeys) -> None:
     moment = now()
     for number, days in enumerate((-2, -1, 1)):
         meta = EdgeMeta(id=f"id{number}", blob_name="b", expires_at=moment + timedelta(days=days))
@@ -171,7 +171,7 @@ async def test_the_clean_up_finds_what_has_expired_and_nothing_else(keys: Sharin
     assert [member for member, _ in found] == ["id0", "id1"]
 
 
-async def test_deleting_an_upload_takes_its_short_token_and_its_index_entry_along(keys: SharingKeys, raw: Raw) -> None:
+async def test_deleting_an_upload_deletes_its_short_token_and_index_entry(keys: SharingKeys, raw: Raw) -> None:
     expires_at = now() + timedelta(days=1)
     for name in ("gone", "kept"):
         await keys.token(short=f"short-{name}").add(SEALED_LINK, expires_at=expires_at)

@@ -1,4 +1,4 @@
-"""The key document of the teamwork kit: every command that the document shows, seen from the store."""
+"""The key document of the teamwork kit: every command in the document, checked in the store."""
 
 import json
 from datetime import UTC, date, datetime, timedelta
@@ -76,7 +76,7 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
     assert found == {
         "revoked_token": "until `expires_at`",
         "user_session": "30 minutes after the last use; touched at most once in 1 minute",
-        "deadlines": "never ends: each deadline is taken out when its work item is closed or deleted",
+        "deadlines": "never ends: each deadline is removed when its work item is closed or deleted",
         "dashboard": "5 minutes",
         "tokens_since": "1 day",
         "user_session_mark": "10 seconds while it is loaded, 5 seconds after a failure, 1 minute where there is "
@@ -87,8 +87,8 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "notice_log": "7 days after the last use; touched at most once in 1 hour",
         "notice_wakes": "never ends: messages are not kept",
         "due_item": "never ends: deleted in one step with its deadline",
-        "due_teams": "never ends: as many as there are teams with a deadline",
-        "due_found": "never ends: a field is taken out when its deadline is gone",
+        "due_teams": "never ends: one member per team with deadlines",
+        "due_found": "never ends: a field is removed when its deadline is gone",
         "team_settings": "never ends: deleted with the team",
         "requests": "1 minute 10 seconds",
     }
@@ -103,7 +103,7 @@ def test_keys_follow_the_naming_rule_of_the_document() -> None:
         assert scope
 
 
-def test_a_revoked_token_needs_a_store_that_forgets_nothing() -> None:
+def test_revoked_tokens_are_durable() -> None:
     assert {name: family.role for name, family in TeamworkKeys.families.items() if family.role != "default"} == {
         "revoked_token": "durable",
         "tokens_since": "durable",
@@ -192,7 +192,7 @@ async def test_deadlines_are_the_members_and_scores_of_the_document(keys: Teamwo
     ]
 
 
-def test_a_deadline_is_a_day_and_no_moment() -> None:
+def test_a_deadline_is_a_day_not_a_moment() -> None:
     with pytest.raises(TypeError):
         deadline_score(datetime(2026, 3, 3, 9, tzinfo=UTC))
 
@@ -226,7 +226,7 @@ async def test_a_time_of_another_zone_is_stored_in_whole_seconds_of_utc(keys: Te
         ("dashboard", (42, 3), SUMMARY, "300s"),
     ],
 )
-async def test_after_each_write_a_key_lives_as_long_as_the_document_says(
+async def test_each_write_sets_the_lifetime_of_the_document(
     keys: TeamworkKeys, raw: Raw, name: str, values: tuple[int, ...], value: Any, duration: str | None
 ) -> None:
     key = getattr(keys, name)(*values)
@@ -234,9 +234,9 @@ async def test_after_each_write_a_key_lives_as_long_as_the_document_says(
         assert await raw.lives(key.key, duration), verb
 
 
-async def test_whoever_is_active_stays_in_the_session(keys: TeamworkKeys, raw: Raw) -> None:
+async def test_activity_renews_the_session(keys: TeamworkKeys, raw: Raw) -> None:
     key = keys.user_session(userId=42)
     await key.set(USER)
-    await raw.ask("PEXPIRE", key.key, 60_000)  # as if 29 minutes had gone by
+    await raw.ask("PEXPIRE", key.key, 60_000)  # as if 29 minutes had passed
     assert await key.use() == USER
     assert await raw.lives(key.key, "1800s")

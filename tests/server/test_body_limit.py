@@ -3,9 +3,10 @@
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from starlette.types import Message, Receive, Scope, Send
 
-from keystead.server.middleware.body_limit import BodyLimit
+from keystead.server.request_layer import RequestLayer, RequestLimits
 
 
 async def status_of(length: bytes, path: str = "/") -> int:
@@ -29,8 +30,9 @@ async def status_of(length: bytes, path: str = "/") -> int:
         "headers": [(b"content-length", length)],
         "query_string": b"",
         "state": {},
+        "app": FastAPI(),
     }
-    await BodyLimit(app, 100, {"/Large": 200})(scope, receive, send)
+    await RequestLayer(app, RequestLimits(30, 100, {"/Large": 200}))(scope, receive, send)
     status: int = sent[0]["status"]
     return status
 

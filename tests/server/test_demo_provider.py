@@ -27,8 +27,8 @@ from keystead.demo.demo_site import Demo
 from keystead.kits import kit
 from keystead.parts.oauth import Client, Identity, ProviderRefused, Tokens, challenge_of, new_verifier
 from keystead.server.error_responses import add_error_responses
-from keystead.server.middleware import SecurityHeaders
 from keystead.server.page_templates import add_pages, render
+from keystead.server.request_layer import RequestLayer, RequestLimits
 from keystead.stores import Store
 from keystead.stores.store_contract import keys_of
 
@@ -55,7 +55,7 @@ def application(store: Store, public_url: str) -> FastAPI:
 
     app = FastAPI(openapi_url=None)
     app.state.store = store
-    app.add_middleware(SecurityHeaders)
+    app.add_middleware(RequestLayer, limits=RequestLimits(30, 1_000_000))
     add_error_responses(app)
     add_pages("keystead.demo", Demo.pages)
     Demo(site_of(public_url, public_url), None).add_routes(app, store_of)
@@ -434,7 +434,7 @@ async def test_userinfo_needs_an_access_token(site: Site, header: str | None) ->
     "make", [demo_provider, lambda site: demo_router(site, lambda request: request.app.state.store)]
 )
 def test_production_refuses_to_load_it(make: Callable[[kit.Site], object]) -> None:
-    with pytest.raises(DemoInProduction, match="runs in development only"):
+    with pytest.raises(DemoInProduction, match="runs only in development"):
         make(site_of("https://example.com", "http://127.0.0.1:8700", development=False))
 
 

@@ -106,10 +106,13 @@ def test_metrics_add_up_over_workers_and_their_folder_is_removed(tmp_path: Path)
     folder = tmp_path / "temporary"
     folder.mkdir()
     with notes_serving(tmp_path, None, "--workers", "2", TMPDIR=str(folder)) as server:
-        pids = {httpx2.get(f"{server.url}/api/notes/worker", timeout=300).json()["pid"] for _ in range(40)}
-        assert len(pids) == 2
+        pids: set[int] = set()
+        requests = 0
+        while len(pids) < 2 or requests < 40:  # on a busy machine one worker may take many before the other wakes up
+            pids.add(httpx2.get(f"{server.url}/api/notes/worker", timeout=300).json()["pid"])
+            requests += 1
         label = 'method="GET",route="/api/notes/worker",status="200"'
-        assert {numbers(server)["keystead_requests_total", label] for _ in range(10)} == {40}
+        assert {numbers(server)["keystead_requests_total", label] for _ in range(10)} == {requests}
         assert len(list(folder.iterdir())) == 1
         assert server.stop() == 0
     assert list(folder.iterdir()) == []

@@ -20,6 +20,7 @@ from keystead.schema import Keyspace
 from keystead.schema.check import check as found_in
 from keystead.schema.docs.procedures import procedure_entries
 from keystead.schema.finding import CODES, Finding
+from keystead.schema.lifetime import in_words
 from keystead.stores import Guarantees
 
 _STORE_HELP = """Also check the families against the guarantees of this store; role=URL for a role. Repeatable.
@@ -61,7 +62,8 @@ def check(targets: Targets = None, store: Stores = None, cluster: Cluster = Fals
                 guarantees = {role: (one.url, one.guarantees) for role, one in by_role.items()}
         found = [*findings, *found_in(declared, guarantees, cluster)]
         procedures = [one for keyspace in declared for one in _procedures(keyspace, _has_slots(guarantees, cluster))]
-        (_print_json if as_json else _print)(declared, found, procedures)
+        near = [] if guarantees is None else list(_near_reads(declared, guarantees))
+        (_print_json if as_json else _print)(declared, found, procedures, near)
         return FAILED if found else 0
 
     run(work)
@@ -104,19 +106,57 @@ def _procedures(keyspace: type[Keyspace], has_slots: bool) -> Iterator[_Procedur
         yield _Procedure(f"{keyspace.__name__}.{entry.name}", runs, entry.repair if runs == "ordered" else "")
 
 
+@dataclass(frozen=True)
+class _NearReads:
+    """How a family that declares `near` is read on the stores that were given."""
+
+    family: str
+    bound_ms: int
+    reads: Literal["exact", "bounded", "none"]
+    store: str
+
+    def __str__(self) -> str:
+        says = {
+            "exact": "never behind",
+            "bounded": f"at most {in_words(self.bound_ms)} behind",
+            "none": "read from the store each time, because it does not report changes",
+        }
+        return f"{self.family}: {says[self.reads]} ({self.store})"
+
+
+def _near_reads(
+    declared: Sequence[type[Keyspace]], guarantees: Mapping[str, tuple[str, Guarantees]]
+) -> Iterator[_NearReads]:
+    for keyspace in declared:
+        for family in keyspace.families.values():
+            role = family.role if family.role in guarantees else "default"
+            if family.near_ms and role in guarantees:
+                url, promised = guarantees[role]
+                yield _NearReads(f"{keyspace.__name__}.{family.name}", family.near_ms, promised.near, url)
+
+
 def _print_json(
-    declared: Sequence[type[Keyspace]], findings: Sequence[Finding], procedures: Sequence[_Procedure]
+    declared: Sequence[type[Keyspace]],
+    findings: Sequence[Finding],
+    procedures: Sequence[_Procedure],
+    near: Sequence[_NearReads],
 ) -> None:
     report: dict[str, Any] = {
         "keyspaces": [f"{one.__module__}:{one.__qualname__}" for one in declared],
         "families": _count(declared),
         "findings": [finding.as_json() for finding in findings],
         "procedures": [asdict(one) for one in procedures],
+        "near_reads": [asdict(one) for one in near],
     }
     print_json(report)
 
 
-def _print(declared: Sequence[type[Keyspace]], findings: Sequence[Finding], procedures: Sequence[_Procedure]) -> None:
+def _print(
+    declared: Sequence[type[Keyspace]],
+    findings: Sequence[Finding],
+    procedures: Sequence[_Procedure],
+    near: Sequence[_NearReads],
+) -> None:
     # Lines wrap on a terminal only: piped output has one line per sentence.
     console = Console(highlight=False, width=None if Console().is_terminal else _UNBROKEN)
     for finding in findings:
@@ -132,6 +172,11 @@ def _print(declared: Sequence[type[Keyspace]], findings: Sequence[Finding], proc
         console.print(Text(heading, "bold"))
         for one in matching:
             console.print(Text(f"  {one.name}{f': {one.repair}' if one.repair else ''}"))
+        console.print()
+    if near:
+        console.print(Text("Near reads, from a copy in the process:", "bold"))
+        for reads in near:
+            console.print(Text(f"  {reads}"))
         console.print()
     console.print(_summary(declared, findings))
 

@@ -10,7 +10,7 @@ _IDENTITY, _PLEDGES = "/demo/patreon/identity", "/demo/patreon"
 
 
 class DemoCode(BaseModel):
-    """What must match when a code is exchanged: the request that it was issued for."""
+    """The authorization request of a code. It must match when the code is exchanged."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -18,7 +18,7 @@ class DemoCode(BaseModel):
     challenge: str
     """the PKCE challenge, S256"""
     client: str = "demo"
-    """which application asked"""
+    """the application that requested it"""
 
 
 class DemoGrant(BaseModel):
@@ -27,26 +27,26 @@ class DemoGrant(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     id: str
-    """who signed in"""
+    """the id of the person"""
     name: str
     scope: str
     expires_at: EpochMs
     client: str = "demo"
-    """which application they signed in for"""
+    """the application they signed in to"""
 
 
 class DemoPledge(BaseModel):
-    """Who pays for a membership, and how much."""
+    """The monthly pledge of a person."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: str
     cents: int = Field(ge=0)
-    """a month"""
+    """per month"""
 
 
 class DemoKeys(Keyspace):
-    """The demo provider of development mode: sign-ins, the codes and tokens that came of them, and who pays what."""
+    """The demo provider of development mode: sign-ins, their codes and tokens, and pledges."""
 
     source = "Keystead's demo provider"
 
@@ -54,14 +54,14 @@ class DemoKeys(Keyspace):
         "demo:grant:{grant:token}",
         DemoGrant,
         lifetime=until("expires_at", at_most="30d"),
-        doc="A sign-in: a minute until its code is exchanged, 30 days after that. To delete it is to revoke it.",
+        doc="A sign-in. It lives a minute until its code is exchanged, then 30 days. Deleting it revokes its tokens.",
         used_by=(_AUTHORIZE, _TOKEN, _USERINFO, _IDENTITY, _REVOKE),
     )
     code = Value(
         "demo:code:{code:token}",
         DemoCode,
         lifetime=after("1m"),
-        doc="A code that can be exchanged once.",
+        doc="A single-use authorization code.",
         used_by=(_AUTHORIZE, _TOKEN),
     )
     access = Value(
@@ -75,14 +75,13 @@ class DemoKeys(Keyspace):
         "demo:refresh:{token:token}",
         str,
         lifetime=after("30d"),
-        doc="A refresh token that can be used once: its scope.",
+        doc="A single-use refresh token: its scope.",
         used_by=(_TOKEN,),
     )
     pledge = Value(
         "demo:pledge:{person:token}",
         DemoPledge,
         lifetime=after("30d"),
-        doc="What somebody pays a month, where the demo provider stands in for Patreon. Who has none pays what they "
-        "paid at first.",
+        doc="The monthly pledge of a person, for the stand-in for Patreon. Without one, the initial pledge applies.",
         used_by=(_AUTHORIZE, _IDENTITY, _PLEDGES),
     )

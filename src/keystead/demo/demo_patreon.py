@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -20,16 +19,17 @@ from starlette.responses import Response
 from keystead.demo.demo_responses import (
     DemoContext,
     access_token_of,
-    form_of,
     invalid_token,
-    only_once,
+    read_form,
     refuse_in_production,
+    refuse_repeated,
 )
-from keystead.demo.demo_service import AMOUNTS, PATREON_CLIENT_ID, DemoProvider, Person, Pledges, in_words
+from keystead.demo.demo_service import AMOUNTS, PATREON_CLIENT_ID, DemoProvider, Person, Pledges, describe_pledge
 from keystead.http.csrf import refuse_cross_site
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.kits.kit import Site, StandIn
 from keystead.parts.oauth import IdentityFields, Provider
+from keystead.schema.times import moment
 from keystead.stores import Store
 
 _PAGE: Final = "/demo/patreon"
@@ -77,11 +77,11 @@ def demo_patreon_router(site: Site, store_of: Callable[[Request], Store], webhoo
         return JSONResponse(answer, headers={**NO_STORE, "content-type": "application/vnd.api+json"})
 
     async def show(request: Request) -> Response:
-        query = only_once(request.query_params.multi_items())
+        query = refuse_repeated(request.query_params.multi_items())
         people = await Pledges(demo.keys(request)).all(_match(_PERSON, query.get("person")))
         return demo.page(
             "patreon.html",
-            people=[(person, in_words(cents), cents) for person, cents in people.items()],
+            people=[(person, describe_pledge(cents), cents) for person, cents in people.items()],
             amounts=[(cents, _label(cents)) for cents in AMOUNTS],
             back=_match(_BACK, query.get("back")) or "",
             changed=next((person for person in people if person.id == query.get("person")), None),
@@ -92,12 +92,12 @@ def demo_patreon_router(site: Site, store_of: Callable[[Request], Store], webhoo
     async def change(request: Request) -> Response:
         own = str(request.base_url).rstrip("/")
         refuse_cross_site(request.headers, (site.public_url, own), development=site.development)
-        form = await form_of(request)
+        form = await read_form(request)
         pledges = Pledges(demo.keys(request))
         people = {person.id: person for person in await pledges.all(_match(_PERSON, form.get("person")))}
         person, cents = people.get(form.get("person", "")), form.get("cents", "")
         if person is None or cents not in map(str, AMOUNTS):
-            raise Refusal(400, "BAD_REQUEST", "Choose somebody, and what they pay.")
+            raise Refusal(400, "BAD_REQUEST", "Choose a person and an amount.")
         before = await pledges.change(person, int(cents))
         result = {"person": person.id, "back": _match(_BACK, form.get("back")) or ""}
         if before != int(cents):
@@ -141,16 +141,16 @@ def identity_of(person: Person, cents: int, now_ms: int) -> dict[str, Any]:
 
 
 def pledge_event(person: Person, before: int, cents: int, now_ms: int) -> PledgeEvent:
-    """The webhook of a changed pledge. It carries the time, so no two are the same."""
+    """The webhook of a changed pledge. It contains the time, so no two are the same."""
     word = "create" if not before else "update" if cents else "delete"
     member = _member(person, cents, now_ms)
-    member["attributes"]["last_charge_date"] = _day(now_ms).isoformat(timespec="milliseconds")
+    member["attributes"]["last_charge_date"] = moment(now_ms).isoformat(timespec="milliseconds")
     member["relationships"]["user"] = {"data": {"type": "user", "id": person.id}}
     return PledgeEvent(word, json.dumps({"data": member}).encode())
 
 
 def _member(person: Person, cents: int, now_ms: int) -> dict[str, Any]:
-    today = _day(now_ms)
+    today = moment(now_ms)
     next_month = today.replace(year=today.year + today.month // 12, month=today.month % 12 + 1, day=1)
     return {
         "type": "member",
@@ -177,10 +177,6 @@ async def _send_webhook(internal_url: str, secret: SecretStr, event: PledgeEvent
             return (await http.post(f"{internal_url}/webhook", content=event.body, headers=headers)).status_code
         except httpx2.HTTPError:
             return 0
-
-
-def _day(now_ms: int) -> datetime:
-    return datetime.fromtimestamp(now_ms / 1000, UTC)
 
 
 def _label(cents: int) -> str:

@@ -1,4 +1,4 @@
-"""What the routes of the demo share: reading forms and tokens, rendering pages and OAuth errors."""
+"""Shared by the demo's routes: parsing of forms and tokens, pages, and OAuth errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKEN: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class DemoInProduction(KeysteadError):
-    """The demo provider lets anybody sign in as anybody, so it runs in development only."""
+    """The demo provider lets anyone sign in as anyone, so it runs only in development."""
 
     code = "demo-in-production"
 
@@ -33,14 +33,14 @@ def refuse_in_production(site: Site) -> None:
     """Raises DemoInProduction unless the site is in development."""
     if not site.development:
         raise DemoInProduction(
-            "The demo provider lets anybody sign in as anybody, so it runs in development only: configure a real "
+            "The demo provider lets anyone sign in as anyone, so it runs only in development. Configure a real "
             "provider, such as Discord, with its client id and secret."
         )
 
 
 @dataclass(frozen=True)
 class DemoContext:
-    """What a route of the demo works with. Raises DemoInProduction unless the site is in development."""
+    """The site and store of the demo's routes. Raises DemoInProduction unless the site is in development."""
 
     site: Site
     store_of: Callable[[Request], Store]
@@ -60,7 +60,7 @@ class DemoContext:
         return HTMLResponse(self.site.render(f"keystead.demo/{name}", **values), status, headers=headers)
 
 
-async def form_of(request: Request) -> dict[str, str]:
+async def read_form(request: Request) -> dict[str, str]:
     """The fields of a posted form. Raises Refusal if it is too large, not a form, or repeats a field."""
     body = bytearray()
     async for piece in request.stream():
@@ -68,16 +68,16 @@ async def form_of(request: Request) -> dict[str, str]:
         if len(body) > MAX_FORM_BYTES:
             raise Refusal(413, "TOO_LARGE", "The body of the request is too large.")
     try:
-        return only_once(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=50))
+        return refuse_repeated(parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=50))
     except ValueError:
         raise Refusal(400, "BAD_REQUEST", "The body of the request is not a form.") from None
 
 
-def only_once(pairs: list[tuple[str, str]]) -> dict[str, str]:
+def refuse_repeated(pairs: list[tuple[str, str]]) -> dict[str, str]:
     """The parameters as a dict. Raises Refusal if one is repeated, because it would be ambiguous (RFC 6749, 3.1)."""
     fields = dict(pairs)
     if len(fields) != len(pairs):
-        raise Refusal(400, "BAD_REQUEST", "A parameter of the request comes twice.")
+        raise Refusal(400, "BAD_REQUEST", "A parameter of the request is repeated.")
     return fields
 
 

@@ -1,4 +1,4 @@
-"""The routes of the demo provider: a page to sign in, and the endpoints that a client of OAuth 2 calls."""
+"""The routes of the demo provider: a sign-in page, and the endpoints of an OAuth 2 server."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from keystead.demo.demo_responses import (
     DemoContext,
     access_token_of,
     error,
-    form_of,
     invalid_token,
-    only_once,
+    read_form,
     refuse_in_production,
+    refuse_repeated,
 )
 from keystead.demo.demo_service import (
     ACCESS_TOKEN_S,
@@ -30,8 +30,8 @@ from keystead.demo.demo_service import (
     DemoProvider,
     Person,
     Pledges,
-    in_words,
-    person_called,
+    describe_pledge,
+    make_person,
 )
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.kits.identity import identify
@@ -67,7 +67,7 @@ def demo_provider(site: Site) -> Provider:
 
 @dataclass(frozen=True)
 class AuthorizationRequest:
-    """An authorization request of OAuth 2. The fields are the parameters of the request."""
+    """An OAuth 2 authorization request. The fields are the parameters of the request."""
 
     response_type: str
     client_id: str
@@ -78,7 +78,7 @@ class AuthorizationRequest:
     code_challenge_method: str
 
     @property
-    def is_sound(self) -> bool:
+    def is_valid(self) -> bool:
         return (
             self.response_type == "code"
             and self.code_challenge_method == "S256"
@@ -88,15 +88,15 @@ class AuthorizationRequest:
 
     @property
     def loopback(self) -> str:
-        """The origin of the application on this machine that the browser returns to; "" if it returns to none."""
+        """The origin of an application on this machine that the redirect leads to; "" if there is none."""
         found = _LOOPBACK.match(self.redirect_uri) if self.client_id == PATREON_CLIENT_ID else None
         return "" if found is None else found[0]
 
-    def back(self, **answer: str) -> RedirectResponse:
-        """A redirect to the client, with this answer and the state."""
-        between = "&" if urlsplit(self.redirect_uri).query else "?"
-        query = urlencode({**answer, "state": self.state} if self.state else answer)
-        return RedirectResponse(f"{self.redirect_uri}{between}{query}", 303, headers=NO_STORE)
+    def redirect(self, **result: str) -> RedirectResponse:
+        """Redirect to the client, with this result and the state."""
+        separator = "&" if urlsplit(self.redirect_uri).query else "?"
+        query = urlencode({**result, "state": self.state} if self.state else result)
+        return RedirectResponse(f"{self.redirect_uri}{separator}{query}", 303, headers=NO_STORE)
 
 
 def demo_router(site: Site, store_of: Callable[[Request], Store]) -> APIRouter:
@@ -116,61 +116,63 @@ def demo_router(site: Site, store_of: Callable[[Request], Store]) -> APIRouter:
 
 
 class _Authorization(DemoContext):
-    """The page on which a person signs in."""
+    """The sign-in page."""
 
     async def show(self, request: Request) -> Response:
-        query = only_once(request.query_params.multi_items())
-        asked = _parse_request(query, self.site.public_url)
-        if not asked.is_sound:
-            return asked.back(error="invalid_request")
+        query = refuse_repeated(request.query_params.multi_items())
+        oauth = _parse_request(query, self.site.public_url)
+        if not oauth.is_valid:
+            return oauth.redirect(error="invalid_request")
         if query.get("prompt") != "none":
-            return await self._sign_in_page(request, asked)
-        # As in OpenID Connect: a signed-in user is not asked again; without one the client gets an error.
+            return await self._sign_in_page(request, oauth)
+        # `prompt=none` as in OpenID Connect: sign the current user in without a page, or return an error.
         user = await identify(request)
         person = None if user is None else _person_by_name(user.name)
-        return asked.back(error="login_required") if person is None else await self._sign_in(request, asked, person)
+        if person is None:
+            return oauth.redirect(error="login_required")
+        return await self._sign_in(request, oauth, person)
 
     async def decide(self, request: Request) -> Response:
-        form = await form_of(request)
-        asked = _parse_request(form, self.site.public_url)
-        if not asked.is_sound:
-            return asked.back(error="invalid_request")
+        form = await read_form(request)
+        oauth = _parse_request(form, self.site.public_url)
+        if not oauth.is_valid:
+            return oauth.redirect(error="invalid_request")
         if "cancel" in form:
-            return asked.back(error="access_denied")
+            return oauth.redirect(error="access_denied")
         person = _person_of_form(form)
         if person is None:
             problem = f"Please enter a name of at most {LONGEST_NAME} characters."
-            return await self._sign_in_page(request, asked, problem)
-        return await self._sign_in(request, asked, person)
+            return await self._sign_in_page(request, oauth, problem)
+        return await self._sign_in(request, oauth, person)
 
-    async def _sign_in_page(self, request: Request, asked: AuthorizationRequest, problem: str = "") -> Response:
-        pays = await Pledges(self.keys(request)).all() if asked.client_id == PATREON_CLIENT_ID else {}
+    async def _sign_in_page(self, request: Request, oauth: AuthorizationRequest, problem: str = "") -> Response:
+        pays = await Pledges(self.keys(request)).all() if oauth.client_id == PATREON_CLIENT_ID else {}
         return self.page(
             "sign_in.html",
             400 if problem else 200,
-            posts_to=asked.loopback,
-            asked=asdict(asked),
-            people={person: in_words(pays[person]) if pays else "" for person in PEOPLE},
+            posts_to=oauth.loopback,
+            oauth=asdict(oauth),
+            people={person: describe_pledge(pays[person]) if pays else "" for person in PEOPLE},
             longest_name=LONGEST_NAME,
             problem=problem,
         )
 
-    async def _sign_in(self, request: Request, asked: AuthorizationRequest, person: Person) -> Response:
+    async def _sign_in(self, request: Request, oauth: AuthorizationRequest, person: Person) -> Response:
         keys = self.keys(request)
-        if asked.client_id == PATREON_CLIENT_ID:
-            await Pledges(keys).meet(person)
+        if oauth.client_id == PATREON_CLIENT_ID:
+            await Pledges(keys).add(person)
         code = await DemoProvider(keys).sign_in(
-            person, asked.redirect_uri, asked.code_challenge, asked.scope, asked.client_id
+            person, oauth.redirect_uri, oauth.code_challenge, oauth.scope, oauth.client_id
         )
-        return asked.back(code=code)
+        return oauth.redirect(code=code)
 
 
 class _Tokens(DemoContext):
-    """The endpoints that a client of OAuth 2 calls."""
+    """The endpoints that OAuth 2 clients call."""
 
     async def issue(self, request: Request) -> Response:
         try:
-            form = await form_of(request)
+            form = await read_form(request)
         except Refusal:
             return error(400, "invalid_request")
         client = form.get("client_id", "")
@@ -202,7 +204,7 @@ class _Tokens(DemoContext):
 
     async def revoke(self, request: Request) -> Response:
         try:
-            form = await form_of(request)
+            form = await read_form(request)
         except Refusal:
             return error(400, "invalid_request")
         if form.get("client_id") not in _CLIENTS:
@@ -213,25 +215,25 @@ class _Tokens(DemoContext):
 
 
 def _parse_request(fields: Mapping[str, str], public_url: str) -> AuthorizationRequest:
-    """The authorization request. Raises Refusal if the redirect address may be somebody else's: no redirect then."""
-    asked = AuthorizationRequest(**{name: fields.get(name, "") for name in AuthorizationRequest.__dataclass_fields__})
-    uri = asked.redirect_uri
-    plain = uri.isascii() and uri.isprintable() and not any(c in uri for c in ' \\#"<>')
-    is_own = uri.startswith(f"{public_url}/") or bool(asked.loopback)
-    if asked.client_id not in _CLIENTS or not plain or len(uri) > _LONGEST_TEXT or not is_own:
+    """Parse the authorization request. Raises Refusal, and does not redirect, unless the redirect URI is our own."""
+    parsed = AuthorizationRequest(**{name: fields.get(name, "") for name in AuthorizationRequest.__dataclass_fields__})
+    uri = parsed.redirect_uri
+    is_plain = uri.isascii() and uri.isprintable() and not any(c in uri for c in ' \\#"<>')
+    is_own = uri.startswith(f"{public_url}/") or bool(parsed.loopback)
+    if parsed.client_id not in _CLIENTS or not is_plain or len(uri) > _LONGEST_TEXT or not is_own:
         raise Refusal(
             400,
             "BAD_REDIRECT_URI",
-            "This sign-in was not started by this server, so there is no way back. Start again from its own page.",
+            "This sign-in was not started by this server, so it cannot redirect back. Start again from its own page.",
         )
-    return asked
+    return parsed
 
 
 def _person_of_form(form: Mapping[str, str]) -> Person | None:
     if "person" in form:
         return next((person for person in PEOPLE if person.id == form["person"]), None)
-    return person_called(form.get("name", ""))
+    return make_person(form.get("name", ""))
 
 
 def _person_by_name(name: str) -> Person | None:
-    return next((person for person in PEOPLE if person.name == name), None) or person_called(name)
+    return next((person for person in PEOPLE if person.name == name), None) or make_person(name)

@@ -27,8 +27,6 @@ LONGEST_NAME: Final = 64
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who can sign in."""
-
     id: str
     name: str
 
@@ -43,21 +41,21 @@ PEOPLE: Final = (
     Person("demo-alan", "Alan Turing"),
 )
 
-AMOUNTS: Final = (0, 300, 500, 900)  # cents a month that somebody can pay
+AMOUNTS: Final = (0, 300, 500, 900)  # the possible pledges, in cents per month
 # Different amounts show different plans. Other people start with nothing.
-_FIRST_AMOUNTS: Final = {"demo-ada": 900, "demo-grace": 500, "demo-alan": 300}
+_INITIAL_AMOUNTS: Final = {"demo-ada": 900, "demo-grace": 500, "demo-alan": 300}
 
 
 @dataclass(frozen=True)
 class Issued:
-    """The answer of the token endpoint."""
+    """The response of the token endpoint."""
 
     access_token: str
     refresh_token: str
     scope: str
 
 
-def person_called(name: str) -> Person | None:
+def make_person(name: str) -> Person | None:
     """The person of this name, always with the same id; None if it is empty or too long."""
     tidy = " ".join("".join(c if c.isprintable() else " " for c in normalize("NFC", name)).split())
     if not 0 < len(tidy) <= LONGEST_NAME:
@@ -66,7 +64,7 @@ def person_called(name: str) -> Person | None:
 
 
 class DemoProvider:
-    """The operations of the demo provider. They return None where a strict provider answers `invalid_grant`."""
+    """The operations of the demo provider. None means `invalid_grant`."""
 
     def __init__(self, keys: DemoKeys) -> None:
         self._keys = keys
@@ -74,26 +72,26 @@ class DemoProvider:
     async def sign_in(
         self, person: Person, redirect_uri: str, challenge: str, scope: str, client: str = CLIENT_ID
     ) -> str:
-        """A new code for this client. It is valid for one minute and one exchange."""
+        """Issue a code for this client. It is valid for one minute and one exchange."""
         grant = token_urlsafe(32)
         code = f"{grant}.{token_urlsafe(32)}"
         expires_at = self._keys.now_ms() + _CODE_MS
         granted = DemoGrant.model_validate(
             {"id": person.id, "name": person.name, "scope": scope, "expires_at": expires_at, "client": client}
         )
-        asked = DemoCode(redirect_uri=redirect_uri, challenge=challenge, client=client)
+        request = DemoCode(redirect_uri=redirect_uri, challenge=challenge, client=client)
         await self._keys.run(
             self._keys.grant(grant=digest(grant)).add(granted),
-            self._keys.code(code=digest(code)).add(asked),
+            self._keys.code(code=digest(code)).add(request),
         )
         return code
 
     async def exchange(self, code: str, verifier: str, redirect_uri: str, client: str = CLIENT_ID) -> Issued | None:
-        """The first tokens. If several callers use one code, at most one gets tokens, and those are revoked."""
+        """Exchange a code for tokens. If a code is used twice, at most one call gets tokens, and those are revoked."""
         grant = self._keys.grant(grant=_grant_of(code))
-        asked = await self._keys.code(code=digest(code)).consume()
-        is_its_own = asked is not None and (asked.redirect_uri, asked.client) == (redirect_uri, client)
-        if asked is None or not is_its_own or not _proves(verifier, asked.challenge):
+        request = await self._keys.code(code=digest(code)).consume()
+        is_same_client = request is not None and (request.redirect_uri, request.client) == (redirect_uri, client)
+        if request is None or not is_same_client or not _verify(verifier, request.challenge):
             await grant.delete()
             return None
         expires_at = self._keys.now_ms() + _GRANT_MS
@@ -104,7 +102,7 @@ class DemoProvider:
         return None if granted is None else await self._issue(code, granted.scope)
 
     async def refresh(self, refresh_token: str, client: str = CLIENT_ID) -> Issued | None:
-        """The next tokens. Reuse of a refresh token revokes the whole sign-in."""
+        """Exchange a refresh token for new tokens. Reusing a refresh token revokes the whole sign-in."""
         grant = self._keys.grant(grant=_grant_of(refresh_token))
         scope = await self._keys.refresh(token=digest(refresh_token)).consume()
         if scope is None:
@@ -126,7 +124,7 @@ class DemoProvider:
         await self._keys.grant(grant=_grant_of(token)).delete()
 
     async def _issue(self, earlier: str, scope: str) -> Issued:
-        """New tokens for the grant of an earlier code or token. They are invalid if the grant is gone."""
+        """Issue tokens for the grant of an earlier code or token. They are invalid if the grant is gone."""
         grant = earlier.partition(".")[0]
         issued = Issued(f"{grant}.{token_urlsafe(32)}", f"{grant}.{token_urlsafe(32)}", scope)
         await self._keys.run(
@@ -137,19 +135,19 @@ class DemoProvider:
 
 
 class Pledges:
-    """What people pay a month, for the stand-in for Patreon."""
+    """Monthly pledges, for the stand-in for Patreon."""
 
     def __init__(self, keys: DemoKeys) -> None:
         self._keys = keys
 
-    async def meet(self, person: Person) -> None:
-        """Store the name of a person who signed in; an existing pledge stays."""
-        await self._keys.pledge(person.id).add(_first_pledge(person))
+    async def add(self, person: Person) -> None:
+        """Store the initial pledge of a person who signed in; an existing one stays."""
+        await self._keys.pledge(person.id).add(_initial_pledge(person))
 
     async def of(self, person: Person) -> int:
-        """What a person pays now, in cents a month."""
+        """The pledge of a person, in cents per month."""
         held = await self._keys.pledge(person.id).get()
-        return (held or _first_pledge(person)).cents
+        return (held or _initial_pledge(person)).cents
 
     async def all(self, further: str | None = None) -> dict[Person, int]:
         """The pledges of `PEOPLE`, and of one further person, by id, if they have signed in before. One round trip."""
@@ -158,7 +156,7 @@ class Pledges:
             rows.append(self._keys.pledge(further))
         held = await self._keys.run(*(row.get() for row in rows))
         paying = {
-            person: (one or _first_pledge(person)).cents
+            person: (one or _initial_pledge(person)).cents
             for person, one in zip(PEOPLE, held[: len(PEOPLE)], strict=True)
         }
         for one in held[len(PEOPLE) :]:
@@ -167,24 +165,23 @@ class Pledges:
         return paying
 
     async def change(self, person: Person, cents: int) -> int:
-        """Change what a person pays. Returns what they paid before."""
+        """Change a pledge. Returns the previous one."""
         row = self._keys.pledge(person.id)
         before, _ = (await self._keys.atomically(row.get(), row.set(DemoPledge(name=person.name, cents=cents)))).values
-        return (before or _first_pledge(person)).cents
+        return (before or _initial_pledge(person)).cents
 
 
-def in_words(cents: int) -> str:
-    """An amount as pages show it."""
+def describe_pledge(cents: int) -> str:
     return f"pays ${cents / 100:g} a month" if cents else "pays nothing"
 
 
-def _first_pledge(person: Person) -> DemoPledge:
-    return DemoPledge(name=person.name, cents=_FIRST_AMOUNTS.get(person.id, 0))
+def _initial_pledge(person: Person) -> DemoPledge:
+    return DemoPledge(name=person.name, cents=_INITIAL_AMOUNTS.get(person.id, 0))
 
 
 def _grant_of(token: str) -> str:
     return digest(token.partition(".")[0])
 
 
-def _proves(verifier: str, challenge: str) -> bool:
+def _verify(verifier: str, challenge: str) -> bool:
     return hmac.compare_digest(challenge_of(verifier), challenge)

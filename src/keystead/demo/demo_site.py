@@ -1,4 +1,4 @@
-"""What the demo adds to a server: providers for its kits, routes, pages and their stylesheet."""
+"""Adds the demo to a server: providers for its kits, routes, pages and their stylesheet."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ CODES: Final = {
     "TOO_LARGE": (413, "The request body is too large.", "That was too large."),
     "INTERNAL": (500, "Something went wrong.", "Something went wrong."),
     "CONTENDED": (503, "Too many concurrent changes; try again.", "Please try again."),
+    "OVERLOADED": (503, "Too many requests in progress; try again in a moment.", "Please try again in a moment."),
     "STORE_UNAVAILABLE": (503, "The store does not answer; try again in a moment.", "Please try again in a moment."),
     "TIMEOUT": (504, "The request took too long and was cancelled.", "That took too long."),
 }

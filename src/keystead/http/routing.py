@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import Any, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -12,7 +12,15 @@ from fastapi.routing import APIRoute
 
 from keystead.http.refusals import Refusal
 
+R = TypeVar("R")
+
 Translate: TypeAlias = Callable[[Exception], Refusal | None]
+Context: TypeAlias = Callable[[Request], AbstractContextManager[object]]
+
+
+class Handling(NamedTuple):
+    translate: Translate
+    context: Context
 
 
 @contextmanager
@@ -27,12 +35,32 @@ def translated(translate: Translate) -> Iterator[None]:
         raise refusal from None
 
 
-class KitRouter(APIRouter):
-    """`translate` turns errors of the service into a Refusal, on all routes without their own `translate`."""
+class KitRoute(APIRoute):
+    """A route of a kit: it handles requests as its router says, see `KitRouter`."""
 
-    def __init__(self, tag: str, translate: Translate, route_class: type[APIRoute] = APIRoute) -> None:
-        super().__init__(tags=[tag], route_class=_translated_route(translate, route_class))
-        self._own_route_class = route_class
+    handling: ClassVar[Handling]
+
+    def around(self, handle: Callable[[Request], Awaitable[R]]) -> Callable[[Request], Coroutine[Any, Any, R]]:
+        """The handler in its context, with errors translated. `keystead.http.direct_calls` uses it, too."""
+        translate, context = self.handling
+
+        async def handle_translated(request: Request) -> R:
+            with context(request), translated(translate):
+                return await handle(request)
+
+        return handle_translated
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        return self.around(super().get_route_handler())
+
+
+class KitRouter(APIRouter):
+    """`translate` turns errors of the service into a Refusal, on all routes that do not have their own. A request is
+    handled inside `context`."""
+
+    def __init__(self, tag: str, translate: Translate, context: Context = nullcontext) -> None:
+        super().__init__(tags=[tag], route_class=_route_class(translate, context))
+        self._context = context
 
     def add(
         self,
@@ -53,21 +81,10 @@ class KitRouter(APIRouter):
             response_model=model,
             summary=summary or None,
             include_in_schema=bool(summary),
-            route_class_override=translate and _translated_route(translate, self._own_route_class),
+            route_class_override=translate and _route_class(translate, self._context),
             **options,
         )
 
 
-def _translated_route(translate: Translate, route_class: type[APIRoute]) -> type[APIRoute]:
-    class TranslatedRoute(route_class):  # type: ignore[valid-type, misc]
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            handle = super().get_route_handler()
-
-            async def handle_translated(request: Request) -> Response:
-                with translated(translate):
-                    response: Response = await handle(request)
-                return response
-
-            return handle_translated
-
-    return TranslatedRoute
+def _route_class(translate: Translate, context: Context) -> type[KitRoute]:
+    return type("KitRoute", (KitRoute,), {"handling": Handling(translate, context)})

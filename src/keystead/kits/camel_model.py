@@ -1,16 +1,16 @@
-"""The base of models whose JSON has camelCase names: Python names them in snake_case, and this is what translates."""
+"""Base classes of models with snake_case names in Python and camelCase names in JSON."""
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 
 class CamelModel(BaseModel):
-    """`user_hash` in Python is `userHash` in JSON, stored and over HTTP. Python code names fields in snake_case."""
+    """`user_hash` in Python is `userHash` in JSON, both stored and over HTTP."""
 
     model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True)
 
 
 class CamelBody(CamelModel):
-    """What clients send: a field is read under its JSON name only."""
+    """A request body: fields are accepted under their JSON names only."""
 
     model_config = ConfigDict(validate_by_name=False)

@@ -1,4 +1,4 @@
-"""Who a request is from, by session cookie or bearer token: one kit signs people in, all others ask here."""
+"""The signed-in user of a request, by session cookie or bearer token. One kit signs users in; all kits use this."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ _KNOWN: Final = "keystead.user"
 
 @dataclass(frozen=True)
 class SignedInUser:
-    """Somebody who is signed in.
+    """A signed-in user.
 
-    space        whose ids these are: `login` for those of the login kit. The same id in another space is somebody else
-    id           their id in that space
-    name         what to call them on a page
-    credential   how they showed who they are. A browser sends the cookie by itself, also when a page of another site
-                 makes the request; a token it does not
+    space        the identity space of the id: `login` for the login kit. Ids are unique only within a space
+    id           the user's id in that space
+    name         the display name
+    credential   how the user was identified. Browsers attach cookies to requests of other sites too, but not tokens
     """
 
     space: str
@@ -31,7 +30,7 @@ class SignedInUser:
 
     @property
     def subject(self) -> str:
-        """The user in one text, unique across all identity spaces, such as `login:42`: for an owner, an audit log, and
+        """The user's id, unique across all identity spaces, such as `login:42`: for owners, audit logs and
         `keystead erase`."""
         return f"{self.space}:{self.id}"
 
@@ -41,13 +40,13 @@ Identify: TypeAlias = Callable[[Any, HTTPConnection], Awaitable[SignedInUser | N
 
 @dataclass(frozen=True)
 class SignIn:
-    """What a kit provides that signs people in: `Kit(…, sign_in=SignIn(identify))`.
+    """How a kit signs users in: `Kit(…, sign_in=SignIn(identify))`.
 
-    identify   who a request is from, of the open service. None: it has no credential of this kit, or one of a session
-               that has ended. Raises Refusal for a token of this kit that does not count, and StoreError
-    page       where people sign in. It takes the path to return to: `/login?returnTo=/teamwork`
-    account    the page of whoever is signed in
-    sign_out   takes a form that a page of this site posts, and ends the session
+    identify   called with the open service; returns the user of a request. None if it has no credential of this kit,
+               or its session has ended. Raises Refusal for an invalid token of this kit, and StoreError
+    page       the sign-in page. It takes the path to return to: `/login?returnTo=/teamwork`
+    account    the page of the signed-in user
+    sign_out   the path that signs out, by a form post of this site
     """
 
     identify: Identify
@@ -57,15 +56,15 @@ class SignIn:
 
 
 def sign_in_of(scope: Scope) -> SignIn | None:
-    """How people sign in to the application of a request; None if no kit offers it."""
-    kit = _signing_in(scope)
+    """How users sign in to this application; None if no running kit offers it."""
+    kit = _find_sign_in_kit(scope)
     return None if kit is None else kit.sign_in
 
 
 async def identify(connection: HTTPConnection) -> SignedInUser | None:
-    """Who a request is from; None if nobody is signed in. Looked up once for each request.
+    """The user of a request; None if there is none. Looked up once per request.
 
-    It does not look at where the request comes from: whatever changes something asks `keystead.kits.signed_in`.
+    It does not check for cross-site requests: routes that change something use `keystead.kits.signed_in`.
     """
     scope = connection.scope
     if _KNOWN not in scope:
@@ -75,8 +74,8 @@ async def identify(connection: HTTPConnection) -> SignedInUser | None:
 
 
 async def identify_again(connection: HTTPConnection) -> SignedInUser | None:
-    """As `identify`, but looked up again: for a long request, such as a stream, that may outlive its session."""
-    kit = _signing_in(connection.scope)
+    """As `identify`, but not cached: for long requests, such as streams, that may outlive their session."""
+    kit = _find_sign_in_kit(connection.scope)
     if kit is None:
         return None
     found: SignedInUser | None = await kit.sign_in.identify(connection.scope["app"].state.kits[kit.name], connection)
@@ -87,10 +86,10 @@ async def identify_again(connection: HTTPConnection) -> SignedInUser | None:
 class PageHeader:
     """The signed-in user in the header of a page.
 
-    user        who that is; None: nobody
-    is_known    whether it is known. While the store is away, a page asks nobody to sign in
+    user        None if nobody is signed in
+    is_known    whether the user was looked up. If not, because the store is down, the page offers no sign-in
     sign_in     how to sign in and out
-    return_to   the path that a sign-in comes back to; "": none that could be
+    return_to   the path that a sign-in returns to; "" if it cannot return here
     """
 
     user: SignedInUser | None
@@ -104,12 +103,12 @@ class PageHeader:
 
 
 def page_header(scope: Scope) -> PageHeader | None:
-    """For the header of a page, if the user was looked up; None if nobody can sign in here."""
+    """The user for the header of a page; None if no kit signs users in."""
     sign_in = sign_in_of(scope)
     if sign_in is None:
         return None
     path: str = scope.get("path", "")
-    # A query may hold what opens something, such as a share link, and belongs into no other address.
+    # A query may contain a secret, such as a share link, and must not end up in another URL.
     can_return = scope.get("method") in ("GET", "HEAD") and not scope.get("query_string") and _is_page(path, sign_in)
     return PageHeader(scope.get(_KNOWN), _KNOWN in scope, sign_in, path if can_return else "")
 
@@ -119,11 +118,11 @@ def _is_page(path: str, sign_in: SignIn) -> bool:
 
 
 def set_user(scope: Scope, user: SignedInUser | None) -> None:
-    """From here on the request is from somebody else: they have just signed in, or out."""
+    """Change the user of a request after a sign-in or sign-out."""
     scope[_KNOWN] = user
 
 
-def _signing_in(scope: Scope) -> Any:
+def _find_sign_in_kit(scope: Scope) -> Any:
     state = getattr(scope.get("app"), "state", None)
     kits = getattr(state, "kits", {})
     running = getattr(state, "running", ())

@@ -1,4 +1,4 @@
-"""What a kit is to the server: a keyspace, settings, a service and routes, under one name."""
+"""The declaration of a kit: its name, keyspace, settings, service and routes."""
 
 from __future__ import annotations
 
@@ -29,42 +29,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StandIn:
-    """Who answers in development in the place of a provider that a kit has no client of yet."""
+    """Replaces a provider in development, until a client of the real one is configured."""
 
     provider: Provider
-    webhook_secret: SecretStr  # what it signs its webhooks to this server with
-    page: str  # the path of the page where its answers can be changed
+    webhook_secret: SecretStr  # signs its webhooks to this server
+    page: str  # the path of the page that changes its data
 
 
 @dataclass(frozen=True)
 class Site:
-    """What a kit must know of the server that it runs in."""
+    """The server that a kit runs in."""
 
-    public_url: str  # where browsers reach it, as in https://example.com, without a slash at the end
-    internal_url: str  # where this server reaches itself, as in http://127.0.0.1:8700
+    public_url: str  # where browsers reach it, such as https://example.com, without a trailing slash
+    internal_url: str  # where this server reaches itself, such as http://127.0.0.1:8700
     development: bool
     now_ms: Callable[[], int]
     render: Callable[..., str]  # a page: render("login/account.html", name="Ann"); values are escaped
-    providers: Mapping[str, Provider] = field(default_factory=dict)  # what the server itself brings, in development
-    stand_ins: Mapping[str, StandIn] = field(default_factory=dict)  # by the name of the provider; in development, too
-    count: Callable[[str, str, str], None] = lambda kit, event, outcome: None  # for /metrics; all three are fixed words
-    tables: Tables | None = None  # open, with the tables of all kits that run
+    providers: Mapping[str, Provider] = field(default_factory=dict)  # built-in providers, only in development
+    stand_ins: Mapping[str, StandIn] = field(default_factory=dict)  # by provider name, only in development
+    count: Callable[[str, str, str], None] = lambda kit, event, outcome: None  # for /metrics; never user input
+    tables: Tables | None = None  # open, with the tables of all running kits
 
     @property
     def secure(self) -> bool:
-        """Whether cookies can be marked Secure: browsers come by https."""
+        """Whether the public URL is https, so that cookies can be marked Secure."""
         return self.public_url.startswith("https://")
 
     def tables_for(self, kit: str) -> Tables:
-        """The open tables. Raises BadDeclaration where there are none, as in a program that opens a kit itself."""
+        """The open tables. Raises BadDeclaration if there are none, as in a program that opens a kit itself."""
         if self.tables is None:
-            raise BadDeclaration(f"the kit {kit} keeps relational tables: open_tables(url, …), and Site(tables=…)")
+            raise BadDeclaration(f"the kit {kit} needs relational tables: open_tables(url, …), then Site(tables=…)")
         return self.tables
 
 
 @dataclass(frozen=True)
 class Example:
-    """Something to click on the start page. `is_there` says of the kit's open service whether it leads anywhere."""
+    """A link on the start page. It is shown if `is_there` returns True for the kit's open service."""
 
     label: str
     path: str
@@ -76,26 +76,25 @@ class Example:
 class Kit:
     """One kit, as `keystead serve` runs it.
 
-    settings     its table in keystead.toml, `[login]`, and `KEYSTEAD_LOGIN__…` in the environment
-    environment  the names of environment variables that its document uses, each with the setting that it is,
-                 written with dots: {"DISCORD_CLIENT_ID": "providers.discord.client_id"}
-    missing      what production needs and these settings lack, one sentence each
-    turned_on_by which settings turn it on in production, in a few words: "NOTES_API_KEY". It is off there until it is
-                 configured; whatever a configured kit misses stops the start. "": it is never off
-    is_configured whether somebody has begun to configure it; the default is that any setting of its own is given
-    bodies       paths that take larger bodies than others, with the number of bytes that each takes
-    shared       paths that pages of other sites may use, each with the origins that may, as in https://example.com; `*`
-                 is any, none at all leaves it to this site. A path that ends in a slash stands for all below it
-    service      opens what answers its routes: `async with kit.service(keys, settings, site) as service`
-    jobs         what it runs by itself, of its open service
-    stop         called with its open service as soon as the process is asked to stop, while requests are still under
-                 way: it ends those that would hold the stop up, and returns at once. The service is closed after that
-    tables       its relational tables, which are open before its service: `site.tables`
-    signs        it signs tokens with keys that it derives of those that seal, so it needs them though it seals nothing
-    leads        its routes come before those of other kits that have the same path
-    commands     where its commands are, `module:COMMANDS`, for `keystead NAME …`; see `keystead.kits.kit_command`. The
-                 command line imports it on demand
-    sign_in      how people sign in with it, and how it knows them again: for all kits of the server
+    settings       model of its table in keystead.toml, `[login]`, and of `KEYSTEAD_LOGIN__…` in the environment
+    environment    further environment variables, each with its setting as a dotted path:
+                   {"DISCORD_CLIENT_ID": "providers.discord.client_id"}
+    missing        one line for each setting that production needs and that is missing. They stop startup
+    turned_on_by   the settings that turn it on in production, in a few words: "NOTES_API_KEY". Until it is configured,
+                   it is off there. "": it is always on
+    is_configured  whether it counts as configured; by default, if any of its settings is given
+    bodies         paths with a body limit of their own, in bytes
+    shared         paths for cross-origin requests, each with the allowed origins, such as https://example.com. `*` is
+                   any origin, an empty list only this site. A path that ends in a slash includes all below it
+    service        opens its service: `async with kit.service(keys, settings, site) as service`
+    jobs           its scheduled jobs, given its open service
+    stop           called with its open service when the process is asked to stop, while requests are still running. It
+                   must end those that would delay the stop, and return immediately. The service is closed afterwards
+    tables         its relational tables. They are open before its service: `site.tables`
+    signs          it derives signing keys from the encryption keys, so it needs them even if it encrypts nothing
+    leads          its routes take precedence over those of other kits with the same path
+    commands       `module:COMMANDS`, for `keystead NAME …`, imported on demand; see `keystead.kits.kit_command`
+    sign_in        how it signs users in, for all kits of the server
     """
 
     name: str
@@ -123,20 +122,20 @@ class Kit:
     def folder(self) -> Path:
         """The folder of the module that declares its keyspace.
 
-        `pages` in it has its templates (`site.render("NAME/page.html")`), `assets` the files served at `/assets/NAME/`.
+        Its `pages` are templates (`site.render("NAME/page.html")`), its `assets` are served at `/assets/NAME/`.
         """
         return Path(str(sys.modules[self.keyspace.__module__].__file__)).parent
 
     @property
     def keyspaces(self) -> list[type[Keyspace]]:
-        """Its keyspace and those of its parts; where it has jobs, the schedule is one of them."""
+        """Its keyspace and those of its parts, with that of the schedule if it has jobs."""
         return with_parts([self.keyspace, *([] if self.jobs is Kit.jobs else [ScheduleKeys])])
 
 
 def service_of(name: str) -> Callable[[Request], Any]:
     """A FastAPI dependency: the open service of a kit."""
 
-    async def service(request: Request) -> Any:  # what is not async, FastAPI runs in another thread
+    async def service(request: Request) -> Any:  # async, because FastAPI runs sync dependencies in a thread
         return request.app.state.kits[name]
 
     return service

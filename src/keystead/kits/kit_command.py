@@ -1,7 +1,7 @@
-"""Commands that a kit brings to `keystead NAME …`: functions of its open service, and what they have to say.
+"""Commands of a kit, for `keystead NAME …`.
 
 A command is an async function. Its first parameter is the open service of its kit; the others are arguments and
-options, annotated as Typer reads them. Its name is the function's, with dashes, and its help is the docstring:
+options, annotated for Typer. The function's name, with dashes, is the name of the command; its docstring is the help:
 
     async def add_room(house: House, name: Annotated[str, typer.Argument(help="What it is called.")]) -> Shown:
         \"\"\"Add a room.\"\"\"
@@ -10,7 +10,7 @@ options, annotated as Typer reads them. Its name is the function's, with dashes,
 
     COMMANDS = (add_room,)  # and in the kit: Kit(…, commands="myapp.commands:COMMANDS")
 
-`--store` and `--json` are added to each. A KeysteadError is one sentence and exit code 1.
+`--store` and `--json` are added to each. A KeysteadError is printed as one line, with exit code 1.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any, TypeAlias
 
 @dataclass(frozen=True)
 class Shown:
-    """What a command says when it has ended.
+    """The output of a command.
 
-    text   for people: lines. What a terminal would obey is written out.
+    text   for people. Terminal control characters are escaped
     data   for programs, with `--json`
-    note   for people only, on the standard error: what to do next
+    note   for people, on standard error: what to do next
     code   the exit code
     """
 

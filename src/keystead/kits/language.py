@@ -1,4 +1,4 @@
-"""The languages that pages are in, and which of them a browser asks for."""
+"""The languages of pages, and the choice of one by `Accept-Language`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
 
 
 def language_of(accept_language: str) -> Language:
-    """The language of ours that a browser asks for first, by its `Accept-Language`; English where it asks for none."""
+    """The preferred supported language of an `Accept-Language` header; English if there is none."""
     return preferred_language(accept_language, LANGUAGES)
 
 
 Messages: TypeAlias = Mapping[str, tuple[str, str, str]]
 
-# What the frame of every page says.
+# Texts of the layout of every page.
 FRAME: Final[Messages] = {
     "skip": ("Skip to the content", "本文へ移動", "본문으로 이동"),
     "foot": (
@@ -33,21 +33,21 @@ class Speaker:
     """The texts of a kit's pages in one language: `say("hello", name="Ada")`.
 
     messages   each text in all languages, in the order of `LANGUAGES`
-    script     the same for the script of a page, which fills in `{name}` itself
+    script     texts for the script of a page, which fills in `{name}` itself
     """
 
     def __init__(self, language: Language, messages: Messages, script: Messages | None = None) -> None:
         self.language = language
-        self._at = LANGUAGES.index(language)
+        self._index = LANGUAGES.index(language)
         self._messages = {**FRAME, **messages}
         self._script = script or {}
 
-    def __call__(self, what: str, /, **values: object) -> str:
-        said = self._messages[what][self._at]
-        return said.format(**values) if values else said
+    def __call__(self, key: str, /, **values: object) -> str:
+        text = self._messages[key][self._index]
+        return text.format(**values) if values else text
 
     def script_words(self) -> dict[str, str]:
-        return {name: said[self._at] for name, said in self._script.items()}
+        return {key: texts[self._index] for key, texts in self._script.items()}
 
-    def knows(self, what: str) -> bool:
-        return what in self._messages
+    def knows(self, key: str) -> bool:
+        return key in self._messages

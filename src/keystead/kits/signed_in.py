@@ -1,10 +1,10 @@
-"""Who a request is from, for routes: dependencies of FastAPI for any kit.
+"""FastAPI dependencies for the signed-in user, with CSRF protection, for routes of any kit.
 
-    async def mine(user: CurrentUser) -> …:         # 401 where nobody is signed in
-    async def add(user: CurrentUserIfAny) -> …:     # None where nobody is
+    async def mine(user: CurrentUser) -> …:         # 401 if nobody is signed in
+    async def add(user: CurrentUserIfAny) -> …:     # None if nobody is signed in
 
-Whoever the cookie names may change something only where a page of this site makes the request: it says so by `Origin`
-(or `Referer`), or sends the token of `GET /api/auth/csrf` in the header `x-csrf-token`. A bearer token needs neither.
+A write with the session cookie must come from a page of this site: by its `Origin` or `Referer`, or with the token of
+`GET /api/auth/csrf` in the header `x-csrf-token`. A request with a bearer token needs neither.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from keystead.kits.visit import refuse_forged
 
 
 async def signed_in(connection: HTTPConnection) -> SignedInUser | None:
-    """Who a request is from, by session cookie or bearer token; None if nobody is signed in.
+    """The user of a request, by session cookie or bearer token; None if nobody is signed in.
 
-    Raises Refusal for a write by cookie that no page of this site makes, and for a token of this server that has
-    expired or whose session has ended; StoreError while nobody can say.
+    Raises Refusal for a cross-site write with a cookie, and for a token of this server that has expired or whose
+    session has ended. Raises StoreError if the store is down.
     """
     user = await identify(connection)
     if user is not None and user.credential == "cookie" and not _is_safe(connection):
@@ -34,7 +34,7 @@ async def signed_in(connection: HTTPConnection) -> SignedInUser | None:
 
 
 async def require_signed_in(connection: HTTPConnection) -> SignedInUser:
-    """As `signed_in`, but raises Refusal if nobody is."""
+    """As `signed_in`, but raises Refusal if nobody is signed in."""
     user = await signed_in(connection)
     if user is None:
         raise not_signed_in(connection)
@@ -46,7 +46,7 @@ CurrentUserIfAny: TypeAlias = Annotated[SignedInUser | None, Depends(signed_in)]
 
 
 def not_signed_in(connection: HTTPConnection, code: str = "NOT_SIGNED_IN") -> Refusal:
-    """The answer to a request that is not signed in: 401, and what to do."""
+    """A 401 that says how to sign in."""
     if bearer_token(connection) is not None:
         return invalid_token()
     sign_in = sign_in_of(connection.scope)
@@ -57,5 +57,5 @@ def not_signed_in(connection: HTTPConnection, code: str = "NOT_SIGNED_IN") -> Re
 
 
 def _is_safe(connection: HTTPConnection) -> bool:
-    """A WebSocket is none: any site can open one, and the browser sends the cookie with it."""
+    """Whether a request changes nothing. A WebSocket is not safe: any site can open one with the user's cookie."""
     return connection.scope["type"] == "http" and connection.scope["method"] in SAFE_METHODS

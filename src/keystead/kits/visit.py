@@ -1,4 +1,4 @@
-"""A request to a kit: its input, whether a page of this site made it, and its response."""
+"""A request to a kit: its input, CSRF checks and responses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CsrfAnswer(Ok):
 
 
 class Visit:
-    """One request, in the site that it came to. `messages` and `script` are those of the kit's pages: see `Speaker`."""
+    """One request. `messages` and `script` are the texts of the kit's pages: see `Speaker`."""
 
     messages: ClassVar[Messages] = {}
     script: ClassVar[Messages] = {}
@@ -58,67 +58,64 @@ class Visit:
 
     @property
     def is_form(self) -> bool:
-        """Whether a form of a page was sent, so that a page answers it."""
+        """Whether the request is a form post, so that the response should be a page."""
         return content_type(self.request.headers) == _FORM and not self.wants_json
 
     @property
     def home(self) -> str | None:
-        """The same page under the name that this site goes by; None: it is there already.
+        """The same page under the site's public host; None if it is there already.
 
-        In development `localhost` and `127.0.0.1` are one machine to a person, and two sites to a browser: a login that
-        begins on one would come back to the other without its cookie.
+        In development a person may use `localhost` or `127.0.0.1`, which are two sites to a browser: a login that
+        begins on one would return to the other without its cookie.
         """
         url = self.request.url
-        elsewhere = url.netloc != urlsplit(self.site.public_url).netloc and url.hostname in _THIS_MACHINE
-        if not self.site.development or not elsewhere:
+        is_other_host = url.netloc != urlsplit(self.site.public_url).netloc and url.hostname in _THIS_MACHINE
+        if not self.site.development or not is_other_host:
             return None
         return f"{self.site.public_url}{url.path}{'?' + url.query if url.query else ''}"
 
     def refuse_forged(self, field: str | None) -> None:
-        """Raises Refusal unless a page of this site made the request. `field` is the CSRF token of the body."""
+        """Raises Refusal unless a page of this site made the request. `field` is the CSRF token in the body."""
         refuse_forged(self.request, self.site, field)
 
     def refuse_cross_site(self) -> None:
-        """Raises Refusal for a request of a page of another site. Programs, which do not say where, pass."""
+        """Raises Refusal for a cross-site request. Programs, which send no `Origin`, pass."""
         csrf.refuse_cross_site(self.request.headers, (self.site.public_url,), development=self.site.development)
 
     def csrf_token(self) -> str:
-        """The token of this browser, or a new one if it has none of ours."""
+        """The CSRF token of this browser, or a new one."""
         return csrf.csrf_token(self.read(self.csrf))
 
     def csrf_response(self) -> Response:
-        """The token as JSON. The same value comes as a cookie."""
+        """The CSRF token as JSON and as a cookie."""
         token = self.csrf_token()
         return json_response(CsrfAnswer(token=token), self.csrf.set(token))
 
     async def fields(self) -> dict[str, Any]:
-        """The fields of a small body, JSON or form. A body that is neither, or too large, holds none.
-
-        Raises Refusal where it cannot be read.
-        """
+        """The fields of a JSON or form body; none if it is too large or not an object. Raises Refusal if malformed."""
         body = await self.request.body()
         if not body or len(body) > _FORM_MAX_BYTES:
             return {}
         try:
             if content_type(self.request.headers) == _FORM:
-                read = parse_qs(body.decode("utf-8", "replace"), max_num_fields=50)
-                return {name: values[0] for name, values in read.items()}
-            told = json.loads(body)
-        except (ValueError, RecursionError):  # no JSON, too many fields, or nested too deep
-            raise Refusal(400, "BAD_REQUEST", "the body cannot be read") from None
-        return told if isinstance(told, dict) else {}
+                form = parse_qs(body.decode("utf-8", "replace"), max_num_fields=50)
+                return {name: values[0] for name, values in form.items()}
+            parsed = json.loads(body)
+        except (ValueError, RecursionError):  # not JSON, too many fields, or nested too deeply
+            raise Refusal(400, "BAD_REQUEST", "the body is malformed") from None
+        return parsed if isinstance(parsed, dict) else {}
 
     async def field(self, name: str) -> str | None:
-        """A text field of a small JSON or form body; None if it is missing."""
+        """A string field of a JSON or form body; None if it is missing. Raises Refusal for other types."""
         found = (await self.fields()).get(name)
         if found is not None and not isinstance(found, str):
-            raise Refusal(400, "BAD_REQUEST", f"{name} is a text")
+            raise Refusal(400, "BAD_REQUEST", f"{name} must be a string")
         return found
 
     def page(
         self, template: str, *cookies: str, status: int = 200, scripts: bool = False, **values: object
     ) -> Response:
-        """A page of the kit. With messages it is in the language of the browser, and speaks by `say`."""
+        """A page of the kit. If the kit has messages, the template gets `say`, in the browser's language."""
         headers = dict(SCRIPT_PAGE_HEADERS if scripts else PAGE_HEADERS)
         if self.messages:
             values["say"], headers["vary"] = self.say, "accept-language"
@@ -126,7 +123,7 @@ class Visit:
         return with_cookies(HTMLResponse(html, status, headers), cookies)
 
     def goes_on(self, to: str, *cookies: str) -> Response:
-        """After a form: the page that comes next."""
+        """Redirect after a form post."""
         return with_cookies(RedirectResponse(to, 303, headers=NO_STORE), cookies)
 
 

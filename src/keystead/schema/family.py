@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import (
     TYPE_CHECKING,
@@ -22,7 +23,7 @@ from typing import (
 
 from keystead.errors import BadCall, BadDeclaration, BadKey, KeyTooLong, shown
 from keystead.schema.codec import Codec
-from keystead.schema.lifetime import Lifetime, Sliding, Until
+from keystead.schema.lifetime import Lifetime, Sliding, Until, duration_ms
 from keystead.schema.operation import Operation
 from keystead.schema.pattern import Pattern
 from keystead.schema.relation import Link, Relation, Source, Subject, as_links
@@ -51,6 +52,7 @@ class Options(TypedDict, total=False):
     leads_to    the family that its value names: a mapping, such as from an address to an id
     member_of   the subject it belongs to, `"user:{uid}"`, for `keystead erase user:42`
     tag         the placeholder that is its hash tag in a cluster
+    near        how far behind the store reads may be, as in `"1s"`: they may answer from a copy in this process
     used_by     the routes or programs that use it, for the key document
     changed     where it differs from the document it comes from, and why
     naming_exempt  why its keys need not follow the naming rule of the keyspace, in words
@@ -64,6 +66,7 @@ class Options(TypedDict, total=False):
     leads_to: Related
     member_of: str | None
     tag: str | None
+    near: str | timedelta | None
     used_by: Sequence[str]
     changed: str
     naming_exempt: str
@@ -118,6 +121,7 @@ class Family(Generic[K]):
         self.has_moment = isinstance(lifetime, Until)
         self.doc = " ".join(given.get("doc", "").split())
         self.role: str = role
+        self.near_ms = 0 if given.get("near") is None else duration_ms(given["near"], f"{pattern}: near")
         used_by = given.get("used_by", ())
         self.used_by: tuple[str, ...] = (used_by,) if isinstance(used_by, str) else tuple(used_by)
         self.changed = " ".join(given.get("changed", "").split())

@@ -55,6 +55,16 @@ class Belonging:
         member = None if some is None else some.member(key)
         return self._anywhere.member(key) if member is None else member
 
+    def bound_of(self, raw: bytes) -> Bound[Any] | None:
+        """The family of a key that Keystead wrote, without reading its placeholders; None: no family makes this key."""
+        try:
+            key = raw.decode()
+        except UnicodeDecodeError:
+            return None
+        some = self._by_segment.get(key.partition(":")[0])
+        bound = None if some is None else some.bound_of(key)
+        return self._anywhere.bound_of(key) if bound is None else bound
+
 
 class _Alternatives:
     """Several families as one expression, so that a key is matched once."""
@@ -67,6 +77,10 @@ class _Alternatives:
         for bound in bounds:
             self._by_group[group] = bound, bound.family.pattern.parts
             group += 1 + len(bound.family.pattern.names)
+
+    def bound_of(self, key: str) -> Bound[Any] | None:
+        match = self._expression.fullmatch(key)
+        return None if match is None else self._by_group[match.lastindex or 0][0]
 
     def member(self, key: str) -> Member | None:
         match = self._expression.fullmatch(key)

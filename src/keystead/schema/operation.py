@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 from keystead.errors import BadArgument, BadCall, KeysteadError, Unreadable, is_refusing
 from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Absent, AtMost, Call, FieldHolds, Holds, MoreThan, Reply, Required, Still, Store
+from keystead.stores.near_reads import NearRead
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
@@ -116,7 +117,7 @@ class Operation(Generic[R]):
         For callers with a fallback. A key of another kind is a store error and is raised as usual.
         """
         verb, steps = self.pending, self.in_batch()
-        if type(self) is not Operation:
+        if type(self) not in (Operation, NearOperation):
             raise BadCall("or_error is for reads of one command")
         return Operation(self.bound, verb, steps, partial(_finish_or_error, self.finish))
 
@@ -152,6 +153,24 @@ class Operation(Generic[R]):
     async def alone(self) -> R:
         """The result of an operation that takes several steps by itself."""
         return await self
+
+
+class NearOperation(Operation[R]):
+    """A read that may answer from a copy in this process. In a batch it reads from the store, as others do."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, R]:
+        near = self.bound.store.near
+        if near is None:
+            return (yield from super().__await__())
+        self.pending = ""
+        try:
+            replies = near.read(NearRead(self.steps), self.bound.family.near_ms / 1000)
+            return self.finish(replies if type(replies) is list else (yield from replies.__await__()))  # type: ignore[union-attr]
+        except Unreadable as error:
+            log_unreadable(self.store, error)
+            raise
 
 
 class Compound(Operation[R]):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from keystead.errors import BadArgument, BadCall, KeysteadError, StoreError, StoreUnavailable, Unreadable
+from keystead.schema.in_one_turn import in_one_turn
 from keystead.schema.operation import IfReadable, Operation, use_all
 from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Outcome, Reply, Store
@@ -147,7 +148,12 @@ async def _gather_groups(operations: Sequence[Operation[Any]]) -> list[Any]:
         together.setdefault(-1 - place if one.atomic else id(one.store), []).append(place)
     groups = [[operations[place] for place in places] for places in together.values()]
     work = [_run_alone(group[0]) if group[0].atomic else _run_together(group) for group in groups]
-    answers = [await work[0]] if len(work) == 1 else await asyncio.gather(*work)
+    if len(work) == 1:
+        answers: Sequence[list[Any]] = [await work[0]]
+    elif all(one.store is operations[0].store for one in operations):
+        answers = await in_one_turn(*work)
+    else:  # one store that is down must not hold up another
+        answers = await asyncio.gather(*work)
     results: list[Any] = [None] * len(operations)
     for places, answer in zip(together.values(), answers, strict=True):
         for place, result in zip(places, answer, strict=True):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from keystead.errors import BadCall
 from keystead.schema.operation import Operation, use_all
 from keystead.stores.commands import read
+from keystead.stores.near_reads import NearRead
 
 
 class Repeated:
@@ -16,22 +16,34 @@ class Repeated:
         ask = Repeated(keys.session(sid).see(), keys.sessions(user).has(sid))
         seen, is_listed = await ask()
 
-    Keys are rendered and commands packed once. One round trip, not atomic.
+    Keys are rendered and commands packed once. One round trip, not atomic. With `near`, in seconds, they may be behind
+    the store by that much: most then answer from a copy in this process. `exactly` reads from the store in any case.
     """
 
-    __slots__ = ("_calls", "_finishes", "_run")
+    __slots__ = ("_calls", "_finishes", "_near_read", "_near_s", "_store")
 
-    def __init__(self, *reads: Operation[Any]) -> None:
+    def __init__(self, *reads: Operation[Any], near: float = 0.0) -> None:
         use_all(reads)
         calls = [read(step) for one in reads for step in one.steps]
         if len(calls) != len(reads) or any(call.spec.writes for call in calls):
             raise BadCall("Repeated takes reads of one command each")
         for call in calls:
             call.packed = b""
-        self._run: Callable[[list[Any]], Awaitable[list[Any]]] = reads[0].store.run
-        self._calls = calls
+        self._store = reads[0].store
+        self._calls: list[Any] = calls
         self._finishes = [one.finish for one in reads]
+        self._near_s = near
+        self._near_read = NearRead(calls) if near else None
 
     async def __call__(self) -> list[Any]:
-        replies = await self._run(self._calls)
+        near = None if self._near_read is None else self._store.near
+        if near is None or self._near_read is None:
+            return await self.exactly()
+        replies = near.read(self._near_read, self._near_s)
+        if type(replies) is not list:
+            replies = await replies  # type: ignore[misc]
+        return [finish([reply]) for finish, reply in zip(self._finishes, replies)]  # noqa: B905 - strict is slow
+
+    async def exactly(self) -> list[Any]:
+        replies = await self._store.run(self._calls)
         return [finish([reply]) for finish, reply in zip(self._finishes, replies)]  # noqa: B905 - strict is slow

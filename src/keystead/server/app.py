@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
 from fastapi.responses import HTMLResponse
-from starlette.middleware import Middleware
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import keystead
 from keystead.errors import StoreUnavailable
@@ -24,23 +26,14 @@ from keystead.kits.kit import Kit, Site
 from keystead.schema.times import now_ms
 from keystead.server.addresses import is_loopback, leads_to_loopback
 from keystead.server.api_page import add_api_page
+from keystead.server.direct_routes import DirectRoutes
 from keystead.server.error_responses import ERROR_RESPONSES, add_error_responses
 from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
 from keystead.server.key_documents import add_key_documents
 from keystead.server.kit_loading import load_kits, open_kit_tables, open_kits, open_stores, split_kits
-from keystead.server.middleware import (
-    BodyLimit,
-    Cors,
-    ErrorGuard,
-    Forwarded,
-    Head,
-    RequestLog,
-    SecurityHeaders,
-    TimeLimit,
-    Visitor,
-)
 from keystead.server.page_templates import add_pages, render
 from keystead.server.reference_page import add_reference_page
+from keystead.server.request_layer import RequestLayer, RequestLimits
 from keystead.server.route_table import KitHealth, hide_unreached, plain_routes, templates_by_endpoint
 from keystead.server.scheduled_jobs import jobs_of, run_schedule
 from keystead.server.settings import Settings
@@ -52,6 +45,22 @@ if TYPE_CHECKING:
     from keystead.server.metrics import Metrics
 
 _STATIC: Final = Path(__file__).parent / "pages" / "static"
+
+
+class _Application(FastAPI):
+    """FastAPI with one layer around its router, in place of a stack of middlewares."""
+
+    layer: Callable[[ASGIApp], ASGIApp]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # FastAPI's own reads environment variables for its telemetry, anew for each request.
+        if self.middleware_stack is None:
+            self.middleware_stack = self.build_middleware_stack()
+        scope["app"] = self
+        await self.middleware_stack(scope, receive, send)
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return self.layer(ExceptionMiddleware(AsyncExitStackMiddleware(self.router), handlers=self.exception_handlers))
 
 
 @lru_cache(maxsize=8)
@@ -103,7 +112,7 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
                 finally:
                     app.state.opened = False
 
-    app = FastAPI(
+    app = _Application(
         title="Keystead",
         version=keystead.__version__,
         description="Key documents that run. Every error response has the shape of `ErrorAnswer`.",
@@ -112,17 +121,15 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[
-            Middleware(RequestLog, metrics=metrics),
-            Middleware(Forwarded, allow=settings.forwarded_allow),
-            Middleware(SecurityHeaders, https_only=site.secure and not settings.development),
-            Middleware(Cors, shared=shared),
-            Middleware(ErrorGuard),
-            Middleware(Head),
-            Middleware(TimeLimit, seconds=settings.request_timeout / 1000),
-            Middleware(BodyLimit, max_bytes=settings.max_body, by_path=bodies),
-            Middleware(Visitor),
-        ],
+    )
+    app.layer = lambda inner: RequestLayer(
+        inner,
+        RequestLimits(settings.request_timeout / 1000, settings.max_body, bodies, settings.requests_at_once),
+        routes=DirectRoutes(app),
+        metrics=metrics,
+        proxies=settings.forwarded_allow,
+        shared=shared,
+        https_only=site.secure and not settings.development,
     )
     app.state.settings = settings
     app.state.site = site

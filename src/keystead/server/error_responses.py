@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal
 
 from fastapi import FastAPI, Request
@@ -87,12 +87,18 @@ def _error_page(scope: Scope, refusal: Refusal) -> Response:
     return HTMLResponse(page, refusal.status, headers=PAGE_HEADERS)
 
 
+async def respond_to_error(request: Request, error: Exception) -> Response:
+    """The response to an error of a route. Raises an error that nothing here expects: the request layer answers it."""
+    for kind, respond in _RESPONSES:
+        if isinstance(error, kind):
+            return await respond(request, error)
+    raise error
+
+
 def add_error_responses(app: FastAPI) -> None:
-    """Add handlers for the errors of routes. All others reach the `ErrorGuard` middleware."""
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(RequestValidationError, _bad_request)
-    app.add_exception_handler(Refusal, _refusal)
-    app.add_exception_handler(KeysteadError, _keystead_error)
+    """Add handlers for the errors of routes. The request layer handles all others."""
+    for kind, respond in _RESPONSES:
+        app.add_exception_handler(kind, respond)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -146,6 +152,15 @@ async def _keystead_error(request: Request, error: Exception) -> Response:
     if isinstance(error, Unreadable):
         log_unreadable(None, error)
     if code == "INTERNAL":
-        raise error  # `ErrorGuard` logs it and responds
+        raise error  # the request layer logs it and responds
     request.scope["keystead.problem"] = getattr(error, "code", "")
     return error_response(request.scope, refusal_with(code))
+
+
+# By class, as FastAPI looks them up: none of them is another's subclass, but for refusals that are both.
+_RESPONSES: Final[tuple[tuple[type[Exception], Callable[[Request, Exception], Awaitable[Response]]], ...]] = (
+    (Refusal, _refusal),
+    (HTTPException, _http_error),
+    (RequestValidationError, _bad_request),
+    (KeysteadError, _keystead_error),
+)

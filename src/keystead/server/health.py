@@ -109,7 +109,9 @@ async def problems(state: Any, roles: list[str]) -> dict[str, str | None]:
     """
     stores: Mapping[str, Store] = state.stores
     checked = {id(stores[role]): stores[role] for role in roles if role in stores}
-    found = dict(zip(checked, await asyncio.gather(*map(_problem_of, checked.values())), strict=True))
+    checks = [_problem_of(store) for store in checked.values()]
+    results = [await checks[0]] if len(checks) == 1 else await asyncio.gather(*checks)
+    found = dict(zip(checked, results, strict=True))
     by_role = {role: found[id(stores[role])] if role in stores else NOT_OPEN for role in roles}
     if state.settings.development:
         return by_role

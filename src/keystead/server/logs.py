@@ -42,6 +42,11 @@ def log_failure(error: BaseException, **fields: Any) -> None:
     SERVER.error("a request failed", exc_info=error, extra={_FIELDS: fields})
 
 
+def log_overload(refused: int, at_once: int) -> None:
+    """Requests that were refused since the last such line."""
+    SERVER.warning("overloaded: requests are refused", extra={_FIELDS: {"refused": refused, "at_once": at_once}})
+
+
 def log_slow_call(family: str, procedure: str, outcome: str, seconds: float) -> None:
     fields = {"family": family, "procedure": procedure, "outcome": outcome, "ms": round(seconds * 1000)}
     SERVER.warning("a store call was slow", extra={_FIELDS: {name: one for name, one in fields.items() if one}})

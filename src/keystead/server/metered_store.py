@@ -13,6 +13,7 @@ from keystead.schema.family import Bound
 from keystead.schema.family_lookup import Belonging, name_of
 from keystead.server.logs import log_slow_call
 from keystead.stores import Call, Command, Message, Outcome, Reply, Store
+from keystead.stores.near_reads import NearReads
 from keystead.stores.store_contract import PROCEDURE, Planned, Step, keys_of
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class MeteredStore(Store):
         self._metrics = metrics
         self._slow_s = slow_s  # a call that takes this long is logged
         self._families: Belonging | None = None
+        self._near: NearReads | None = None  # once there was a near read
 
     def set_families(self, bounds: Iterable[Bound[Any]]) -> None:
         """The families that metrics distinguish."""
@@ -90,6 +92,11 @@ class MeteredStore(Store):
 
         return run_metered
 
+    @property
+    def near(self) -> NearReads | None:
+        self._near = self._store.near
+        return self._near
+
     def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         return self._store._scan(pattern, kind, page)
 
@@ -98,9 +105,12 @@ class MeteredStore(Store):
 
     def _record(self, key: bytes | None, outcome: str, began: float) -> None:
         took_s = time.perf_counter() - began
-        member = None if key is None or self._families is None else self._families.of(key)
-        family, procedure = NO_FAMILY if member is None else name_of(member.bound.family), PROCEDURE.get()
+        bound = None if key is None or self._families is None else self._families.bound_of(key)
+        family = NO_FAMILY if bound is None else name_of(bound.family)
+        procedure = PROCEDURE.get()
         self._metrics.count_call(family, procedure, outcome, took_s)
+        if self._near is not None:
+            self._metrics.count_near(self._near)
         if took_s >= self._slow_s:
             log_slow_call(family, procedure, outcome, took_s)
 

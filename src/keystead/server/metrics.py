@@ -23,10 +23,13 @@ from prometheus_client import (
 )
 
 import keystead
+from keystead.stores.near_reads import NearReads
 
 FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+NO_ROUTE: Final = "(refused)"  # the label of requests that were refused before routing
 
 # Name, kind, labels and meaning. A test compares docs/server.md with this.
 METRICS: Final = {
@@ -39,6 +42,11 @@ METRICS: Final = {
         "Store calls of kits, with the procedure if any; the outcome is ok, unavailable or error.",
     ),
     "keystead_store_call_seconds": ("histogram", ("family", "procedure"), "Duration of store calls."),
+    "keystead_near_reads_total": (
+        "counter",
+        ("outcome",),
+        "Near reads; the outcome is hit, from a copy in the process, or miss.",
+    ),
     "keystead_kit_events_total": (
         "counter",
         ("kit", "event", "outcome"),
@@ -63,7 +71,13 @@ class Metrics:
         self._in_flight = self._gauge("keystead_requests_in_flight", "livesum")
         self._calls = self._counter("keystead_store_calls_total")
         self._call_seconds = self._histogram("keystead_store_call_seconds")
+        # Caches, because a lookup by labels is slow. There are few labels, so these stay small.
+        self._by_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         self._by_family: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
+        self._by_event: dict[tuple[str, str, str], Counter] = {}
+        near = self._counter("keystead_near_reads_total")
+        self._near_hits, self._near_misses = near.labels("hit"), near.labels("miss")
+        self._near_reads: dict[int, tuple[NearReads, int, int]] = {}  # with the numbers counted so far
         self._events = self._counter("keystead_kit_events_total")
         self._runs = self._counter("keystead_job_runs_total")
         self._gauge("keystead_info", "max").labels(keystead.__version__, mode).set(1)
@@ -85,26 +99,52 @@ class Metrics:
 
     def answered(self, route: str, method: str, status: int, seconds: float) -> None:
         self._in_flight.dec()
-        self._requests.labels(route, method, str(status)).inc()
-        self._seconds.labels(route, method).observe(seconds)
+        found = self._by_route.get((route, method, status))
+        if found is None:
+            found = self._requests.labels(route, method, str(status)), self._seconds.labels(route, method)
+            self._by_route[route, method, status] = found
+        requests, request_seconds = found
+        requests.inc()
+        request_seconds.observe(seconds)
+
+    def refused(self, method: str, status: int) -> None:
+        """A request that was refused before anything was done for it."""
+        found = self._by_route.get((NO_ROUTE, method, status))
+        if found is None:
+            found = self._requests.labels(NO_ROUTE, method, str(status)), self._seconds.labels(NO_ROUTE, method)
+            self._by_route[NO_ROUTE, method, status] = found
+        found[0].inc()
 
     def count_call(self, family: str, procedure: str, outcome: str, seconds: float) -> None:
         found = self._by_family.get((family, procedure, outcome))
-        if found is None:  # cached, because a lookup by labels is slow
+        if found is None:
             found = self._calls.labels(family, procedure, outcome), self._call_seconds.labels(family, procedure)
             self._by_family[family, procedure, outcome] = found
         calls, call_seconds = found
         calls.inc()
         call_seconds.observe(seconds)
 
+    def count_near(self, near: NearReads) -> None:
+        """Add the near reads since the last call. Counting each would cost more than the read itself."""
+        _, hits, misses = self._near_reads.get(id(near), (near, 0, 0))
+        if near.hits != hits or near.misses != misses:
+            self._near_hits.inc(near.hits - hits)
+            self._near_misses.inc(near.misses - misses)
+        self._near_reads[id(near)] = near, near.hits, near.misses
+
     def count_event(self, kit: str, event: str, outcome: str) -> None:
-        self._events.labels(kit, event, outcome).inc()
+        found = self._by_event.get((kit, event, outcome))
+        if found is None:
+            found = self._by_event[kit, event, outcome] = self._events.labels(kit, event, outcome)
+        found.inc()
 
     def count_run(self, job: str, outcome: str) -> None:
         self._runs.labels(job, outcome).inc()
 
     def page(self) -> bytes:
         """The body of `/metrics`: the metrics of all workers."""
+        for near, _, _ in list(self._near_reads.values()):
+            self.count_near(near)
         if not self._folder:
             return generate_latest(self._registry)
         together = CollectorRegistry()

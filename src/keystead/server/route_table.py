@@ -79,7 +79,7 @@ class KitHealth(BaseRoute):
         self._routes = tuple(routes)
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and _asks_for_health(scope["query_string"]):
+        if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") and asks_for_health(scope["query_string"]):
             for route in self._routes:
                 if route.path_regex.match(scope["path"]):
                     return Match.FULL, {"endpoint": self, "keystead.template": route.path}
@@ -93,5 +93,5 @@ class KitHealth(BaseRoute):
         raise NoMatchFound(name, path_params)
 
 
-def _asks_for_health(query: bytes) -> bool:
+def asks_for_health(query: bytes) -> bool:
     return b"health" in query and any(part.partition(b"=")[0] == b"health" for part in query.split(b"&"))

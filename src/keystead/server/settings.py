@@ -88,6 +88,12 @@ class Settings(BaseModel):
     )
     max_body: int = Field("1MB", description="The maximum size of a request body, such as `500kB` or `2MB`.")  # type: ignore[assignment]
     request_timeout: int = Field("30s", description="The time limit of a request, such as `500ms` or `30s`.")  # type: ignore[assignment]
+    requests_at_once: int = Field(
+        1000,
+        ge=0,
+        description="The maximum number of concurrent requests per worker; more get 503 with `Retry-After`. Streams, "
+        "uploads and downloads do not count. 0: no limit.",
+    )
     header_timeout: int = Field(  # type: ignore[assignment]
         "10s",
         description="The time limit for an idle connection, and for receiving request headers, such as `10s`.",

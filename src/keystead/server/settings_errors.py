@@ -30,6 +30,7 @@ ADVICE: Final = {
     "log_level": "{given} is none of debug, info, warning and error",
     "max_body": "{given} is not a size; write one such as 500kB or 2MB",
     "request_timeout": "{given} is not a duration; write one with its unit, such as 500ms or 30s",
+    "requests_at_once": "{given} is not a number of requests; write one such as 1000, or 0 for no limit",
     "header_timeout": "{given} is not a duration; write one with its unit, such as 500ms or 10s",
     "stop_timeout": "{given} is not a duration; write one with its unit, such as 500ms or 5s",
     "slow_call": "{given} is not a duration; write one with its unit, such as 500ms or 1s",

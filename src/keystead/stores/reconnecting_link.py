@@ -89,6 +89,8 @@ class ReconnectingLink(ABC, Generic[C]):
             remaining = min(deadline, self._lost_at + self._connect_timeout) - self._loop.time()
             if remaining > 0:
                 await asyncio.wait({self._connecting}, timeout=remaining)
+            else:  # a caller that retries in a loop must not keep the event loop from connecting
+                await asyncio.sleep(0)
             if not self._connecting.done():
                 raise StoreUnavailable(str(self._reason or f"no connection to {self._name}"))
 

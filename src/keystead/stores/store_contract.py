@@ -47,6 +47,7 @@ from keystead.stores.atomic_steps import (
     store_ms,
 )
 from keystead.stores.commands import KINDS, Call, Command, Reply, check_scan, encode, read
+from keystead.stores.near_reads import NearReads
 from keystead.stores.worker_thread import join_stopped
 
 __all__ = [
@@ -107,6 +108,10 @@ class Guarantees:
         metadata={"doc": "what survives a crash: all that was acknowledged, all but the last seconds, or nothing"},
     )
     evicts: bool = field(default=False, metadata={"doc": "whether a key may vanish before its time"})
+    near: Literal["exact", "bounded", "none"] = field(
+        default="none",
+        metadata={"doc": "near reads: never behind, behind by at most the stated bound, or none"},
+    )
     scans: bool = field(default=True, metadata={"doc": "whether it can list and count its keys"})
     shortest_lifetime_ms: int = field(default=1, metadata={"doc": "the shortest lifetime, and the step of all others"})
     key_max_bytes: int | None = field(default=None, metadata={"doc": "the longest key; none: no limit of its own"})
@@ -243,6 +248,11 @@ class Store(ABC):
             return self.atomically(make(*given))
 
         return run_steps
+
+    @property
+    def near(self) -> NearReads | None:
+        """Reads from copies in this process; None: the store cannot tell when a key changes."""
+        return None
 
     async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]] | None:
         """Read these keys, each atomically with its deadline, but not all in one step. A fast path for copies.

@@ -1,4 +1,4 @@
-"""The application in this process, and browsers that visit it, each with its own cookies and its own address."""
+"""The application in this process, and browsers with their own cookies and addresses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _addresses = (f"10.{a}.{b}.{c}" for a, b, c in itertools.product(range(256), rep
 
 
 class Clock:
-    """A clock that a test moves. It begins at the real time, for the provider has a clock of its own."""
+    """A clock that a test moves. It starts at the real time, because the provider has its own clock."""
 
     def __init__(self) -> None:
         self._ahead_ms = 0
@@ -45,7 +45,7 @@ class Clock:
 
 
 class Browser:
-    """Somebody's browser. It asks for JSON unless it is told otherwise; what it posts comes from a page of the site."""
+    """A browser. It accepts JSON by default; its POST requests come from a page of the site."""
 
     def __init__(self, app: FastAPI, base: str, address: str) -> None:
         self.address = address
@@ -71,7 +71,7 @@ class Browser:
                 self.http.cookies.jar.clear(one.domain, one.path, one.name)
 
     async def start(self, provider: str = "discord", **query: str) -> dict[str, Any]:
-        """Begin a login; what the start answers."""
+        """Start a sign-in; returns the response."""
         answer = await self.http.get(f"/api/auth/{provider}/start", params=query)
         assert answer.status_code == 200, answer.text
         told: dict[str, Any] = answer.json()
@@ -83,7 +83,7 @@ class Browser:
         return await self.get(f"{parts.path}?{parts.query}", **headers)
 
     async def log_in(self, account: str = ACCOUNT, provider: str = "discord", **query: str) -> httpx2.Response:
-        """A whole login; the answer to the callback, which succeeded."""
+        """A complete login; returns the response to the callback."""
         started = await self.start(provider, **query)
         answer = await self.back(await log_in(started["authorizeUrl"], account))
         assert answer.status_code == 200, answer.text
@@ -103,7 +103,7 @@ class Browser:
 
 
 class Running:
-    """One application. Two of them on one store are two processes to each other."""
+    """One application. Two of them on one store act like two processes."""
 
     def __init__(self, app: FastAPI, base: str, clock: Clock) -> None:
         self.app = app
@@ -114,7 +114,7 @@ class Running:
         return Browser(self.app, self.base, address or next(_addresses))
 
     def copy_of(self, browser: Browser) -> Browser:
-        """The same browser, which visits this application, wherever it was before."""
+        """The same browser, visiting this application."""
         other = self.browser(address=browser.address)
         other.http.cookies.update(browser.http.cookies)
         return other
@@ -128,7 +128,7 @@ class Running:
         return (await self.store.run([command]))[0]
 
     async def keys(self, *, counters: bool = False) -> list[str]:
-        """The keys of the store, without the counters of requests, the audit log and what the outbox still does."""
+        """The keys of the store, without request counters, audit log and outbox."""
         found = sorted([key.decode() async for page in self.store.scan() for key in page])
         beside = ("rl:", "audit:", "outbox:", "login:revoke:")
         return [key for key in found if counters or not key.startswith(beside)]
@@ -143,7 +143,7 @@ class Running:
         return read
 
     async def everything(self) -> str:
-        """All that the store holds, as text."""
+        """The whole content of the store, as text."""
         found = []
         for key in await self.keys(counters=True):
             read = {
@@ -202,7 +202,7 @@ async def running(
 
 
 def parameters(url: str) -> dict[str, str]:
-    """The query of a URL in which no parameter comes twice."""
+    """The query of a URL without repeated parameters."""
     return {name: value for name, [value] in parse_qs(urlsplit(url).query).items()}
 
 

@@ -1,4 +1,4 @@
-"""A real provider, real stores, and the login kit in an application between them."""
+"""A real provider, real stores, and the login kit in an application."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -51,7 +51,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 async def site(provider: OidcProvider, front: Front, clock: Clock) -> AsyncIterator[Running]:
-    """The kit on a store in memory, for what does not depend on the store."""
+    """The kit on a store in memory, for tests that do not depend on the store."""
     async with running("memory://", login_table(provider, front), clock=clock) as opened:
         yield opened
 

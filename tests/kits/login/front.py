@@ -1,4 +1,4 @@
-"""What stands between Keystead and the real provider: it counts, holds back or breaks what is asked of it."""
+"""A proxy in front of the real provider: it counts, delays or breaks requests."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Front:
         return self.grants.count("refresh_token")
 
     async def until_revoked(self, count: int) -> None:
-        """Wait until the provider was asked to revoke so many tokens."""
+        """Wait until the provider got this many revocation requests."""
         async with asyncio.timeout(20):
             while len(self.revoked) < count:
                 self._told.clear()
                 await self._told.wait()
 
     async def replay(self) -> tuple[int, str]:
-        """Ask the provider once more what it was asked last for tokens; its status, and its word for the error."""
+        """Replay the last token request at the provider; returns the status and the error code."""
         headers, body = self._last
         told = await self._http.post(f"{self._issuer}/token", headers=headers, content=body)
         return told.status_code, told.json().get("error", "")

@@ -1,4 +1,4 @@
-"""How the routes of the kit answer: one shape of errors, limits, health, and no word that helps a stranger."""
+"""Responses of the routes: one error format, rate limits, health, and no information leaks."""
 
 import re
 from typing import Any
@@ -33,7 +33,7 @@ def is_error(answer: Any, code: str | None = None) -> bool:
     )
 
 
-def test_the_kit_has_the_routes_that_its_document_names() -> None:
+def test_the_kit_has_the_documented_routes() -> None:
     assert {
         *("/api/auth/{provider}/start", "/api/auth/{provider}/callback", "/api/auth/{provider}/claim-session"),
         *("/api/discord/me", "/api/discord/csrf", "/api/auth/logout", "/api/auth/logout-all"),
@@ -43,7 +43,7 @@ def test_the_kit_has_the_routes_that_its_document_names() -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("query", ["?health", "?health=1", "?x=1&health=1"])
-async def test_each_route_says_that_it_is_there(site: Running, path: str, query: str) -> None:
+async def test_each_route_has_a_health_check(site: Running, path: str, query: str) -> None:
     answer = await site.browser().get(filled(path) + query)
     assert (answer.status_code, answer.json()) == (200, {"ok": True, "route": path})
     assert "set-cookie" not in answer.headers
@@ -51,7 +51,7 @@ async def test_each_route_says_that_it_is_there(site: Running, path: str, query:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_method_that_a_route_does_not_take_is_refused_in_the_one_shape(site: Running, path: str) -> None:
+async def test_an_unsupported_method_gets_a_json_error(site: Running, path: str) -> None:
     allowed = {method for route in ROUTES if route.path == path for method in route.methods or ()}
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - allowed:
         answer = await site.browser().http.request(method, filled(path), headers={"origin": BASE})
@@ -61,7 +61,7 @@ async def test_a_method_that_a_route_does_not_take_is_refused_in_the_one_shape(s
 
 
 @pytest.mark.parametrize("action", ["start", "callback", "claim-session", "confirm"])
-async def test_a_provider_that_is_not_there_is_not_found(site: Running, action: str) -> None:
+async def test_an_unknown_provider_is_not_found(site: Running, action: str) -> None:
     browser = site.browser()
     path = f"/api/auth/nobody/{action}"
     if action in ("start", "callback"):
@@ -79,14 +79,14 @@ async def test_a_provider_that_is_not_there_is_not_found(site: Running, action: 
 
 
 @pytest.mark.parametrize("name", ["DISCORD", "a.b", "a%2Fb", "%00", "é", "x" * 33, "-x", "a b", "{x}", "*"])
-async def test_a_name_that_no_provider_can_have_is_refused_in_the_one_shape(site: Running, name: str) -> None:
+async def test_an_invalid_provider_name_gets_a_json_error(site: Running, name: str) -> None:
     answer = await site.browser().get(f"/api/auth/{name}/start")
     assert answer.status_code in (400, 404)
     assert is_error(answer)
 
 
 @pytest.mark.parametrize("path", ["/api/auth", "/api/auth/", "/api/auth/discord", "/api/auth/me/", "/api/discord/x"])
-async def test_what_is_not_there_is_not_found_in_the_one_shape(site: Running, path: str) -> None:
+async def test_an_unknown_path_gets_a_json_error(site: Running, path: str) -> None:
     answer = await site.browser().get(path)
     assert answer.status_code == 404
     assert is_error(answer, "NOT_FOUND")
@@ -97,11 +97,11 @@ async def test_a_browser_gets_a_page_for_an_error_and_a_program_gets_json(site: 
     path = "/api/auth/discord/callback?code=x&state=y"
     page = await browser.get(path, **HTML)
     assert page.headers["content-type"].startswith("text/html")
-    assert "This sign-in is over" in page.text
+    assert "This sign-in has expired" in page.text
     assert (await browser.get(path, accept="application/problem+json")).json()["code"] == "STATE_INVALID"
 
 
-async def test_a_login_begins_as_a_redirect_for_browsers_and_as_json_for_programs(site: Running) -> None:
+async def test_start_redirects_browsers_and_returns_json_to_programs(site: Running) -> None:
     browser = site.browser()
     redirect = await browser.get("/api/auth/discord/start", **HTML)
     assert redirect.status_code == 302
@@ -116,13 +116,13 @@ async def test_a_login_begins_as_a_redirect_for_browsers_and_as_json_for_program
     assert acme.json()["appAuthorizeUrl"] is None
 
 
-async def test_which_providers_there_are(site: Running) -> None:
+async def test_providers_are_listed(site: Running) -> None:
     told = (await site.browser().get("/api/auth/providers")).json()
     assert told["ok"] is True
     assert [name for name in told["providers"] if name != "demo"] == ["discord", "acme"]
 
 
-def test_each_refusal_has_a_status_that_says_that_it_is_one() -> None:
+def test_each_refusal_has_an_error_status() -> None:
     assert {code for code, status in STATUS.items() if not 400 <= status < 600} == set()
 
 
@@ -141,7 +141,7 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("name", LIMITS)
-async def test_beyond_its_limit_a_client_is_told_when_to_come_back_and_others_are_not_held_up(
+async def test_a_rate_limited_client_gets_retry_after_and_others_are_not_affected(
     provider: OidcProvider, front: Front, name: str
 ) -> None:
     async with running("memory://", login_table(provider, front, limits={name: 3})) as site:
@@ -168,7 +168,7 @@ async def test_beyond_its_limit_a_client_is_told_when_to_come_back_and_others_ar
         assert 2 <= len([answer for answer in answers if answer.status_code == 429]) <= 5
 
 
-async def test_the_limit_of_a_client_is_there_again_in_the_next_minute(provider: OidcProvider, front: Front) -> None:
+async def test_the_rate_limit_resets_every_minute(provider: OidcProvider, front: Front) -> None:
     async with running("memory://", login_table(provider, front, limits={"me": 1})) as site:
         browser = site.browser()
         statuses = [(await browser.get("/api/auth/me?soft=1")).status_code for _ in range(3)]
@@ -177,7 +177,7 @@ async def test_the_limit_of_a_client_is_there_again_in_the_next_minute(provider:
         assert await browser.is_logged_in() is False
 
 
-async def test_no_limit_is_spelled_zero(provider: OidcProvider, front: Front) -> None:
+async def test_a_limit_of_zero_means_no_limit(provider: OidcProvider, front: Front) -> None:
     async with running("memory://", login_table(provider, front, limits={"me": 0})) as site:
         browser = site.browser()
         statuses = {(await browser.get("/api/auth/me?soft=1")).status_code for _ in range(130)}
@@ -185,7 +185,7 @@ async def test_no_limit_is_spelled_zero(provider: OidcProvider, front: Front) ->
         assert await site.keys(counters=True) == []
 
 
-async def test_the_addresses_of_one_network_in_ipv6_are_one_client(provider: OidcProvider, front: Front) -> None:
+async def test_an_ipv6_network_counts_as_one_client(provider: OidcProvider, front: Front) -> None:
     async with running("memory://", login_table(provider, front, limits={"me": 2})) as site:
         statuses = [
             (await site.browser(address=f"2001:db8:1:2::{at:x}").get("/api/auth/me?soft=1")).status_code
@@ -205,7 +205,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("account", HOSTILE)
-async def test_a_user_whatever_they_are_called_is_nobody_else(stored_site: Running, account: str) -> None:
+async def test_hostile_user_ids_do_not_collide(stored_site: Running, account: str) -> None:
     if len(account) > 100 and account[0] != "x":
         account = account[:100]
     other = stored_site.browser()
@@ -223,7 +223,7 @@ async def test_a_user_whatever_they_are_called_is_nobody_else(stored_site: Runni
 
 
 @pytest.mark.parametrize("account", ["a\nb", "a\x00b", "\x7f", "a\u2028b", "x" * 256, "😀" * 255])
-async def test_an_id_that_no_user_can_have_is_refused_in_the_one_shape(stored_site: Running, account: str) -> None:
+async def test_an_invalid_user_id_gets_a_json_error(stored_site: Running, account: str) -> None:
     browser = stored_site.browser()
     callback = await log_in((await browser.start("acme"))["authorizeUrl"], account)
     answer = await browser.back(callback)
@@ -232,7 +232,7 @@ async def test_an_id_that_no_user_can_have_is_refused_in_the_one_shape(stored_si
     assert await stored_site.keys() == []
 
 
-async def test_a_name_that_is_markup_is_shown_as_text(provider: OidcProvider, front: Front, site: Running) -> None:
+async def test_user_names_are_escaped(provider: OidcProvider, front: Front, site: Running) -> None:
     browser = site.browser()
     await browser.log_in("<img src=x onerror=alert(1)>")
     page = await browser.get("/login", **HTML)

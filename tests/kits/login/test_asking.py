@@ -1,4 +1,4 @@
-"""The questions that the pages ask: which code the app shows, which session may end, whether to sign out everywhere."""
+"""Confirmation pages: the code of an app, the session to end, and sign-out everywhere."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def answer(browser: Browser, **fields: str) -> httpx2.Response:
 # --- the code of an installed app ----------------------------------------------------------------------------
 
 
-async def test_the_page_shows_the_code_of_the_app_among_others_and_the_app_is_told_it(site: Running) -> None:
+async def test_the_page_shows_the_code_of_the_app_among_decoys(site: Running) -> None:
     app, helper = site.browser(), site.browser()
     started = await app.start(context="pwa")
     assert re.fullmatch(r"\d{4}", started["code"])
@@ -52,8 +52,8 @@ async def test_the_page_shows_the_code_of_the_app_among_others_and_the_app_is_to
     assert "code" not in await app.start()  # a browser has nothing to compare
 
 
-async def test_the_link_of_a_stranger_harvests_no_session(stored_site: Running, front: Front) -> None:
-    """Whoever only clicks on gets it wrong, or says no: nobody is signed in, and the provider's tokens are revoked."""
+async def test_a_phished_link_yields_no_session(stored_site: Running, front: Front) -> None:
+    """A victim who clicks on picks a wrong code or declines: no session, and the provider's tokens are revoked."""
     stranger, victim = stored_site.browser(), stored_site.browser()
     started = await stranger.start(context="pwa")
     page = await victim.back(await log_in(started["authorizeUrl"], ACCOUNT), **HTML)
@@ -66,7 +66,7 @@ async def test_the_link_of_a_stranger_harvests_no_session(stored_site: Running, 
     assert [key for key in await stored_site.keys() if key.startswith(("sess:", "login:confirm"))] == []
 
 
-async def test_a_wrong_code_is_the_end_of_the_sign_in(stored_site: Running) -> None:
+async def test_a_wrong_code_ends_the_sign_in(stored_site: Running) -> None:
     app, helper = stored_site.browser(), stored_site.browser()
     started = await app.start(context="pwa")
     page = await helper.back(await log_in(started["authorizeUrl"], ACCOUNT), **HTML)
@@ -75,7 +75,7 @@ async def test_a_wrong_code_is_the_end_of_the_sign_in(stored_site: Running) -> N
     )[-2:]
     said = await answer(helper, confirm=wrong["confirm"], code=wrong["code"])
     assert said.status_code == 403
-    assert "That is not the code that your app shows." in said.text
+    assert "That is not the code in your app." in said.text
     # There is no second try.
     assert (await answer(helper, confirm=right["confirm"], code=right["code"])).status_code == 400
     assert [key for key in await stored_site.keys() if key.startswith("sess:")] == []
@@ -96,7 +96,9 @@ async def test_the_right_code_signs_the_app_in_under_its_own_name(stored_site: R
 # --- as many sessions as allowed -----------------------------------------------------------------------------
 
 
-async def test_at_the_cap_the_user_ends_one_and_goes_on(store_url: str, provider: OidcProvider, front: Front) -> None:
+async def test_at_the_cap_the_user_ends_a_session_to_sign_in(
+    store_url: str, provider: OidcProvider, front: Front
+) -> None:
     async with running(store_url, login_table(provider, front, cap=2, at_cap="refuse")) as site:
         first, second, third = [site.browser() for _ in range(3)]
         first.http.headers["user-agent"], second.http.headers["user-agent"] = FIREFOX, IPHONE
@@ -124,7 +126,7 @@ async def test_at_the_cap_the_user_ends_one_and_goes_on(store_url: str, provider
         assert await second.is_logged_in()
 
 
-async def test_at_the_cap_only_the_browser_that_was_asked_can_end_one(provider: OidcProvider, front: Front) -> None:
+async def test_at_the_cap_only_the_asked_browser_can_end_a_session(provider: OidcProvider, front: Front) -> None:
     async with running("memory://", login_table(provider, front, cap=1, at_cap="refuse")) as site:
         first, second, thief = [site.browser() for _ in range(3)]
         await first.log_in()
@@ -134,9 +136,7 @@ async def test_at_the_cap_only_the_browser_that_was_asked_can_end_one(provider: 
         assert await first.is_logged_in()
 
 
-async def test_at_the_cap_an_id_of_somebody_else_ends_nothing_and_asks_again(
-    provider: OidcProvider, front: Front
-) -> None:
+async def test_at_the_cap_another_users_session_id_ends_nothing(provider: OidcProvider, front: Front) -> None:
     async with running("memory://", login_table(provider, front, cap=1, at_cap="refuse")) as site:
         first, second, other = [site.browser() for _ in range(3)]
         await first.log_in()
@@ -152,7 +152,7 @@ async def test_at_the_cap_an_id_of_somebody_else_ends_nothing_and_asks_again(
         assert await second.is_logged_in()
 
 
-async def test_at_the_cap_an_app_is_asked_for_its_code_and_then_which_session_may_end(
+async def test_at_the_cap_an_app_confirms_its_code_and_then_ends_a_session(
     provider: OidcProvider, front: Front
 ) -> None:
     async with running("memory://", login_table(provider, front, cap=1, at_cap="refuse")) as site:
@@ -173,7 +173,7 @@ async def test_at_the_cap_an_app_is_asked_for_its_code_and_then_which_session_ma
 # --- sign out everywhere -------------------------------------------------------------------------------------
 
 
-async def test_sign_out_everywhere_asks_first_and_staying_is_the_prominent_answer(site: Running) -> None:
+async def test_sign_out_everywhere_asks_for_confirmation(site: Running) -> None:
     browser, other = site.browser(), site.browser()
     await browser.log_in()
     await other.log_in()
@@ -220,7 +220,7 @@ async def test_sign_out_everywhere_asks_first_and_staying_is_the_prominent_answe
         ("<script>" * 10_000, (None, None)),
     ],
 )
-def test_a_browser_is_known_by_two_words(agent: str, known_as: tuple[str | None, str | None]) -> None:
+def test_browser_and_device_are_read_from_the_user_agent(agent: str, known_as: tuple[str | None, str | None]) -> None:
     assert browser_and_device(agent) == known_as
 
 
@@ -241,9 +241,7 @@ async def test_the_account_page_names_the_browser_and_the_device_of_each_session
     ("accept", "language", "word"),
     [("ja,en;q=0.8", "ja", "サインイン"), ("ko-KR,ko;q=0.9", "ko", "로그인"), ("de", "en", "Sign in")],
 )
-async def test_the_pages_speak_the_language_of_the_browser(
-    site: Running, accept: str, language: str, word: str
-) -> None:
+async def test_pages_use_the_language_of_the_browser(site: Running, accept: str, language: str, word: str) -> None:
     browser = site.browser()
     for path in ("/login", "/api/auth/discord/callback?code=x&state=y"):
         page = await browser.http.get(path, headers={**HTML, "accept-language": accept})
@@ -252,7 +250,7 @@ async def test_the_pages_speak_the_language_of_the_browser(
         assert word in page.text or (language == "en" and "sign-in" in page.text)
 
 
-def test_each_message_has_the_same_places_in_each_language() -> None:
+def test_each_message_has_the_same_placeholders_in_each_language() -> None:
     def places(text: str) -> set[str]:
         return set(re.findall(r"\{(\w+)\}", text))
 

@@ -1,4 +1,4 @@
-"""Who signed in and out, and who ended sessions, is in the audit log: as it happens, and never a secret."""
+"""The audit log has sign-ins, sign-outs and ended sessions, and never a secret."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def id_of(browser: Browser) -> str:
     return str(found)
 
 
-async def test_a_sign_in_and_a_sign_out_are_noted_with_who_where_and_which_session(stored_site: Running) -> None:
+async def test_sign_in_and_sign_out_are_audited_with_user_address_and_session(stored_site: Running) -> None:
     browser = stored_site.browser()
     await browser.log_in()
     id = await id_of(browser)
@@ -39,7 +39,7 @@ async def test_a_sign_in_and_a_sign_out_are_noted_with_who_where_and_which_sessi
     ]
 
 
-async def test_a_sign_out_without_a_session_is_noted_nowhere(stored_site: Running) -> None:
+async def test_a_sign_out_without_a_session_is_not_audited(stored_site: Running) -> None:
     browser = stored_site.browser()
     await browser.log_in()
     await browser.post("/api/auth/logout")
@@ -49,7 +49,7 @@ async def test_a_sign_out_without_a_session_is_noted_nowhere(stored_site: Runnin
     assert await events(stored_site) == ["signed-in", "signed-out"]
 
 
-async def test_revocations_are_noted(stored_site: Running) -> None:
+async def test_revocations_are_audited(stored_site: Running) -> None:
     first, second, third = [stored_site.browser() for _ in range(3)]
     for one in (first, second, third):
         await one.log_in()
@@ -66,7 +66,7 @@ async def test_revocations_are_noted(stored_site: Running) -> None:
     ]
 
 
-async def test_an_eviction_is_noted_with_the_session_that_went(
+async def test_an_eviction_is_audited_with_the_evicted_session(
     store_url: str, provider: OidcProvider, front: Front
 ) -> None:
     async with running(store_url, login_table(provider, front, cap=1)) as site:
@@ -79,7 +79,7 @@ async def test_an_eviction_is_noted_with_the_session_that_went(
         assert await events(site) == ["signed-in", "session-evicted", "signed-in"]
 
 
-async def test_of_fifty_sign_ins_at_once_each_and_each_eviction_is_noted_once(stored_site: Running) -> None:
+async def test_fifty_concurrent_sign_ins_and_evictions_are_audited_once_each(stored_site: Running) -> None:
     browsers = [stored_site.browser() for _ in range(50)]
     callbacks = [await log_in((await one.start())["authorizeUrl"], ACCOUNT) for one in browsers]
     answers = await asyncio.gather(*(one.back(url) for one, url in zip(browsers, callbacks, strict=True)))
@@ -93,7 +93,7 @@ async def test_of_fifty_sign_ins_at_once_each_and_each_eviction_is_noted_once(st
     assert alive == made - set(evicted)
 
 
-async def test_of_fifty_sign_outs_of_one_session_at_once_one_is_noted(stored_site: Running) -> None:
+async def test_fifty_concurrent_sign_outs_of_one_session_are_audited_once(stored_site: Running) -> None:
     browser = stored_site.browser()
     await browser.log_in()
     service = stored_site.app.state.kits["login"]
@@ -101,7 +101,7 @@ async def test_of_fifty_sign_outs_of_one_session_at_once_one_is_noted(stored_sit
     assert await events(stored_site) == ["signed-in", "signed-out"]
 
 
-async def test_who_says_that_a_sign_in_is_not_theirs_is_noted(stored_site: Running) -> None:
+async def test_a_denied_sign_in_is_audited(stored_site: Running) -> None:
     attacker, victim = stored_site.browser(), stored_site.browser()
     page = await victim.back(await log_in((await attacker.start())["authorizeUrl"], "mallory"), **HTML)
     confirm = page.text.partition('name="confirm" value="')[2].partition('"')[0]

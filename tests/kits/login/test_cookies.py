@@ -1,4 +1,4 @@
-"""Cookies of the kit: for this host alone, unreadable to scripts, and never kept in a cache (promises 48 to 51)."""
+"""Cookies of the kit: host-only, HttpOnly, and never cached (promises 48 to 51)."""
 
 import re
 from http.cookiejar import CookieJar
@@ -24,7 +24,7 @@ PLAIN = re.compile(r"[a-z_]+=[A-Za-z0-9._~-]*(; Max-Age=\d+)?; Path=/; HttpOnly;
 
 
 async def all_answers(browser: Browser) -> list[httpx2.Response]:
-    """Every answer of the kit that sets or takes away a cookie."""
+    """Every response of the kit that sets or clears a cookie."""
     started = await browser.get("/api/auth/discord/start?context=pwa")
     finished = await browser.back(await log_in(started.json()["authorizeUrl"], ACCOUNT))
     claimed = await browser.post("/api/auth/discord/claim-session", {"state": started.json()["state"]})
@@ -37,7 +37,7 @@ async def all_answers(browser: Browser) -> list[httpx2.Response]:
     return answers
 
 
-async def test_over_https_every_cookie_belongs_to_this_host_alone(provider: OidcProvider, front: Front) -> None:
+async def test_over_https_every_cookie_has_the_host_prefix(provider: OidcProvider, front: Front) -> None:
     async with running("memory://", login_table(provider, front, SECURE_BASE), base=SECURE_BASE) as site:
         for answer in await all_answers(site.browser()):
             assert set_cookies(answer)
@@ -45,15 +45,15 @@ async def test_over_https_every_cookie_belongs_to_this_host_alone(provider: Oidc
                 assert SECURE.fullmatch(cookie), cookie
 
 
-async def test_over_plain_http_in_development_a_cookie_is_the_same_without_what_needs_https(browser: Browser) -> None:
+async def test_over_plain_http_in_development_cookies_have_no_prefix_and_no_secure(browser: Browser) -> None:
     for answer in await all_answers(browser):
         assert set_cookies(answer)
         for cookie in set_cookies(answer):
             assert PLAIN.fullmatch(cookie), cookie
 
 
-async def test_over_https_a_cookie_without_the_prefix_counts_for_nothing(provider: OidcProvider, front: Front) -> None:
-    """Another host of the same domain can set it, and so make somebody else's session out of it."""
+async def test_over_https_a_cookie_without_the_prefix_is_ignored(provider: OidcProvider, front: Front) -> None:
+    """Another host of the same domain could set it to fixate a session."""
     async with running("memory://", login_table(provider, front, SECURE_BASE), base=SECURE_BASE) as site:
         browser = site.browser()
         await browser.log_in()
@@ -64,9 +64,7 @@ async def test_over_https_a_cookie_without_the_prefix_counts_for_nothing(provide
 
 
 @pytest.mark.parametrize("odd", [b"\xa0", b"\x85", b"\x1f"])
-async def test_a_cookie_that_another_host_planted_under_a_name_like_ours_counts_for_nothing(
-    provider: OidcProvider, front: Front, odd: bytes
-) -> None:
+async def test_a_cookie_planted_by_a_sibling_host_is_ignored(provider: OidcProvider, front: Front, odd: bytes) -> None:
     async with running("memory://", login_table(provider, front, SECURE_BASE), base=SECURE_BASE) as site:
         attacker, victim = site.browser(), site.browser()
         await attacker.log_in()
@@ -75,7 +73,9 @@ async def test_a_cookie_that_another_host_planted_under_a_name_like_ours_counts_
         assert answer.json() == {"ok": False, "loggedIn": False}
 
 
-async def test_whatever_is_set_is_taken_away_by_the_rules_of_a_browser(provider: OidcProvider, front: Front) -> None:
+async def test_every_cookie_is_cleared_with_the_attributes_it_was_set_with(
+    provider: OidcProvider, front: Front
+) -> None:
     for base in ("http://127.0.0.1:8712", SECURE_BASE):
         async with running("memory://", login_table(provider, front, base), base=base) as site:
             browser = site.browser()
@@ -89,7 +89,7 @@ async def test_whatever_is_set_is_taken_away_by_the_rules_of_a_browser(provider:
             assert {cookie.name.removeprefix("__Host-") for cookie in jar} == {"d_login"}
 
 
-async def test_cookies_live_as_long_as_the_document_says_and_the_session_as_long_as_it_can(browser: Browser) -> None:
+async def test_cookie_lifetimes_match_the_document_and_the_session_policy(browser: Browser) -> None:
     ages: dict[str, set[int | None]] = {}
     for answer in await all_answers(browser):
         for cookie in set_cookies(answer):
@@ -104,7 +104,7 @@ async def test_cookies_live_as_long_as_the_document_says_and_the_session_as_long
     }
 
 
-async def test_what_is_about_a_session_is_kept_in_no_cache(browser: Browser) -> None:
+async def test_session_responses_are_not_cached(browser: Browser) -> None:
     answers = await all_answers(browser)
     await browser.log_in()
     for path in ("/api/auth/me", "/api/discord/me", "/api/auth/sessions", "/api/auth/csrf", "/login"):
@@ -115,7 +115,7 @@ async def test_what_is_about_a_session_is_kept_in_no_cache(browser: Browser) -> 
         assert answer.headers["cache-control"] == "no-store", answer.request.url
 
 
-async def test_the_largest_cookie_fits_what_browsers_keep(site: Running) -> None:
+async def test_the_largest_cookie_fits_browser_limits(site: Running) -> None:
     browser = site.browser()
     await browser.log_in("x" * 250, "acme")
     [sid] = [one for one in browser.http.cookies.jar if one.name == "sid"]
@@ -128,12 +128,12 @@ async def test_the_largest_cookie_fits_what_browsers_keep(site: Running) -> None
     ["csrf=%%%", "csrf=a b", 'csrf="x', "csrf=" + "x" * 5000, "csrf=\xe9", "sid=\xe9; d_login=\xe9; csrf=;;;=", "="],
 )
 @pytest.mark.parametrize("path", ["/login", "/api/auth/csrf", "/api/auth/me?soft=1", "/api/auth/discord/start"])
-async def test_a_cookie_that_is_rubbish_is_none(browser: Browser, path: str, header: str) -> None:
+async def test_a_malformed_cookie_counts_as_none(browser: Browser, path: str, header: str) -> None:
     answer = await browser.http.get(path, headers=[(b"cookie", header.encode("latin-1"))])
     assert answer.status_code == 200
 
 
-async def test_cookies_in_several_headers_count_as_one(browser: Browser) -> None:
+async def test_cookies_in_several_headers_are_combined(browser: Browser) -> None:
     await browser.log_in()
     token = browser.cookie("sid")
     browser.forget()

@@ -1,4 +1,4 @@
-"""What changes something is done only for pages of this site."""
+"""CSRF protection: only pages of this site can change something."""
 
 import httpx2
 import pytest
@@ -50,7 +50,7 @@ REFUSED: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("headers", REFUSED.values(), ids=REFUSED)
-async def test_a_request_is_refused_that_brings(victim: Browser, headers: dict[str, str]) -> None:
+async def test_a_forged_request_is_refused(victim: Browser, headers: dict[str, str]) -> None:
     await token_of(victim)
     encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
     for method, path in PATHS:
@@ -70,7 +70,7 @@ async def test_the_right_token_from_another_origin_is_refused(victim: Browser, m
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
 @pytest.mark.parametrize("how", ["origin", "referer", "body", "header", "form"])
-async def test_a_request_of_a_page_of_this_site_is_taken(victim: Browser, method: str, path: str, how: str) -> None:
+async def test_a_same_site_request_is_accepted(victim: Browser, method: str, path: str, how: str) -> None:
     token = await token_of(victim)
     ways: dict[str, dict[str, object]] = {
         "origin": {"headers": {"origin": BASE}},
@@ -83,7 +83,7 @@ async def test_a_request_of_a_page_of_this_site_is_taken(victim: Browser, method
     assert (answer.status_code, answer.json()["ok"]) == (200, True)
 
 
-async def test_a_token_without_its_cookie_is_none(victim: Browser) -> None:
+async def test_a_csrf_token_without_its_cookie_is_refused(victim: Browser) -> None:
     token = await token_of(victim)
     victim.forget("csrf")
     assert (await asked(victim, "POST", "/api/auth/logout", {"csrf": token})).status_code == 403
@@ -92,14 +92,14 @@ async def test_a_token_without_its_cookie_is_none(victim: Browser) -> None:
     assert answer.status_code == 403
 
 
-async def test_a_token_of_another_browser_is_none(site: Running, victim: Browser) -> None:
+async def test_a_csrf_token_of_another_browser_is_refused(site: Running, victim: Browser) -> None:
     await token_of(victim)
     foreign = await token_of(site.browser())
     assert (await asked(victim, "POST", "/api/auth/logout", {"csrf": foreign})).status_code == 403
 
 
 @pytest.mark.parametrize("path", ["/api/auth/csrf", "/api/discord/csrf"])
-async def test_a_token_is_the_same_in_the_cookie_and_in_the_answer_and_stays(browser: Browser, path: str) -> None:
+async def test_the_csrf_token_matches_its_cookie_and_is_stable(browser: Browser, path: str) -> None:
     first = (await browser.get(path)).json()
     assert first == {"ok": True, "token": browser.cookie("csrf")}
     assert (await browser.get(path)).json() == first
@@ -117,7 +117,7 @@ BODIES: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.mark.parametrize(("kind", "body"), BODIES.values(), ids=BODIES)
-async def test_a_body_that_cannot_be_read_is_refused(victim: Browser, kind: str, body: bytes) -> None:
+async def test_an_unreadable_body_is_refused(victim: Browser, kind: str, body: bytes) -> None:
     headers = {"content-type": kind, "origin": BASE}
     answer = await victim.http.post("/api/auth/logout", content=body, headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (400, "BAD_REQUEST")
@@ -125,21 +125,21 @@ async def test_a_body_that_cannot_be_read_is_refused(victim: Browser, kind: str,
 
 
 @pytest.mark.parametrize("body", [b"[]", b"null", b'"csrf"', b"{}", b'{"csrf": null}', b""])
-async def test_a_body_without_a_token_is_none(victim: Browser, body: bytes) -> None:
+async def test_a_body_without_a_csrf_token_is_refused(victim: Browser, body: bytes) -> None:
     headers = {"content-type": "application/json"}
     assert (await victim.http.post("/api/auth/logout", content=body, headers=headers)).status_code == 403
     headers["origin"] = BASE
     assert (await victim.http.post("/api/auth/logout", content=body, headers=headers)).status_code == 200
 
 
-async def test_a_text_that_is_no_unicode_is_no_token(victim: Browser) -> None:
+async def test_invalid_unicode_is_not_a_csrf_token(victim: Browser) -> None:
     await token_of(victim)
     body = rb'{"csrf": "\ud800"}'
     answer = await victim.http.post("/api/auth/logout", content=body, headers={"content-type": "application/json"})
     assert answer.status_code == 403
 
 
-async def test_a_form_of_a_page_leads_back_to_it(victim: Browser) -> None:
+async def test_a_form_redirects_back_to_its_page(victim: Browser) -> None:
     token = await token_of(victim)
     answer = await victim.http.post("/api/auth/logout", data={"csrf": token}, headers={"origin": BASE, **HTML})
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")

@@ -1,4 +1,4 @@
-"""The table of the document, on a real Redis, while people log in and out."""
+"""The table of the document, on a real Redis, during logins and logouts."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ SESSION_FIELDS = [
 ]
 
 
-async def test_a_login_under_way_is_a_text_with_the_fields_of_the_document_for_ten_minutes(redis_site: Running) -> None:
+async def test_a_pending_sign_in_has_the_fields_of_the_document_for_ten_minutes(redis_site: Running) -> None:
     await redis_site.browser().start()
     key = await redis_site.key("discord:auth:")
     assert await redis_site.ask("TYPE", key) == b"string"
@@ -32,14 +32,14 @@ async def test_a_login_under_way_is_a_text_with_the_fields_of_the_document_for_t
     assert 595 < await redis_site.left_s(key) <= 600
 
 
-async def test_a_login_for_an_installed_app_keeps_the_digest_of_its_claim_token(redis_site: Running) -> None:
+async def test_a_sign_in_of_an_installed_app_stores_the_digest_of_its_claim_token(redis_site: Running) -> None:
     await redis_site.browser().start(context="pwa")
     record = await redis_site.held("discord:auth:")
     assert record["loginContext"] == "pwa"
     assert len(record["claimTokenDigest"]) == 44
 
 
-async def test_a_login_leaves_a_session_and_its_place_in_the_users_set_for_thirty_days(redis_site: Running) -> None:
+async def test_a_login_stores_the_session_and_its_set_entry_for_thirty_days(redis_site: Running) -> None:
     await redis_site.browser().log_in()
     session, listing = await redis_site.keys()
     assert session.startswith("sess:")
@@ -62,9 +62,7 @@ async def test_a_session_has_exactly_the_fields_of_the_document(redis_site: Runn
     assert now_ms + 3_590_000 < record["access_expires_at"] <= now_ms + 3_600_000
 
 
-async def test_while_tokens_are_refreshed_a_lock_stands_for_five_seconds_and_is_gone_after_it(
-    redis_site: Running, front: Front
-) -> None:
+async def test_a_refresh_holds_a_lock_of_five_seconds_and_releases_it(redis_site: Running, front: Front) -> None:
     browser = redis_site.browser()
     await browser.log_in()
     redis_site.clock.move(seconds=3600)
@@ -84,7 +82,7 @@ async def test_while_tokens_are_refreshed_a_lock_stands_for_five_seconds_and_is_
 
 
 @pytest.mark.parametrize("provider_name", ["discord", "acme"])
-async def test_a_logout_leaves_nothing(stored_site: Running, provider_name: str) -> None:
+async def test_a_logout_deletes_all_keys_of_the_session(stored_site: Running, provider_name: str) -> None:
     browser = stored_site.browser()
     await browser.log_in(provider=provider_name)
     assert len(await stored_site.keys()) == 2
@@ -92,7 +90,7 @@ async def test_a_logout_leaves_nothing(stored_site: Running, provider_name: str)
     assert await stored_site.keys() == []
 
 
-async def test_a_login_that_waits_for_its_user_has_spent_its_state(stored_site: Running) -> None:
+async def test_a_sign_in_awaiting_confirmation_has_consumed_its_state(stored_site: Running) -> None:
     browser = stored_site.browser()
     started = await browser.start()
     callback = await log_in(started["authorizeUrl"], ACCOUNT)
@@ -102,7 +100,7 @@ async def test_a_login_that_waits_for_its_user_has_spent_its_state(stored_site: 
     assert [key for key in await stored_site.keys() if key.startswith("discord:auth:")] == []
 
 
-async def test_counters_of_requests_go_by_themselves(redis_site: Running) -> None:
+async def test_request_counters_expire(redis_site: Running) -> None:
     await redis_site.browser().is_logged_in()
     [counter] = await redis_site.keys(counters=True)
     assert counter.startswith("rl:me:")

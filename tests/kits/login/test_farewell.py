@@ -1,4 +1,4 @@
-"""What a session leaves behind when it ends is done once on every store, in a cluster too."""
+"""Ending a session revokes its tokens once on every store, in a cluster, too."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def session(number: int) -> Session:
 
 
 class Provider:
-    """A client of a provider, of which only `revoke` is asked."""
+    """A provider client that supports only `revoke`."""
 
     def __init__(self) -> None:
         self.provider = SimpleNamespace(name="discord", revokes_grant=False)
@@ -49,7 +49,7 @@ class Provider:
 
 
 @everywhere
-async def test_of_fifty_sign_outs_at_once_each_is_revoked_once_and_noted_once(store: Store) -> None:
+async def test_fifty_concurrent_sign_outs_are_revoked_and_audited_once_each(store: Store) -> None:
     keys = LoginKeys(store, seal=RING)
     provider = Provider()
     clients: Any = {"discord": provider}
@@ -77,8 +77,8 @@ async def test_of_fifty_sign_outs_at_once_each_is_revoked_once_and_noted_once(st
 
 
 @everywhere
-async def test_what_an_operators_program_ends_is_delivered_by_a_server(store: Store) -> None:
-    """The program knows no provider: it only adds the message."""
+async def test_revocations_queued_by_an_operator_are_delivered_by_a_server(store: Store) -> None:
+    """The program has no provider: it only adds the message."""
     keys = LoginKeys(store, seal=RING)
     operator = Sessions(keys.session, Policy(cap=None), farewell=keys.farewell)
     for number in range(3):

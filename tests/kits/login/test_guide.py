@@ -1,4 +1,4 @@
-"""The guide of the kit says what the code does."""
+"""The guide of the kit matches the code."""
 
 import ast
 import inspect
@@ -22,7 +22,7 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "login.md").read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The rows of the table that begins so, cell by cell."""
+    """The rows of the table with this heading, cell by cell."""
     table = GUIDE.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
     assert table, heading
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
@@ -85,7 +85,7 @@ def test_each_reason_of_the_service_has_a_status_and_each_status_a_reason() -> N
     assert used == STATUS.keys()
 
 
-def test_the_example_of_settings_starts() -> None:
+def test_the_settings_example_starts() -> None:
     example = re.search(r"```toml\n(.*?)```", GUIDE, re.DOTALL)
     assert example is not None
     tables = tomllib.loads(example[1])
@@ -95,12 +95,12 @@ def test_the_example_of_settings_starts() -> None:
     assert not any(settings.providers[name].provider(name).missing for name in settings.providers)
 
 
-def test_the_environment_has_the_names_that_the_guide_gives() -> None:
+def test_the_guide_names_the_environment_variables() -> None:
     for name in PRESETS:
         for setting in ("CLIENT_ID", "CLIENT_SECRET", "REDIRECT_URI"):
             assert f"{name.upper()}_{setting}" in KIT.environment
 
 
-def test_the_numbers_of_the_refresh_are_those_of_the_code() -> None:
+def test_the_guide_has_the_refresh_timings_of_the_code() -> None:
     assert f"last {refresh.REFRESH_BEFORE_MS // 1000} seconds" in GUIDE
     assert f"up to {refresh.WAIT_S:g} seconds" in GUIDE

@@ -1,4 +1,4 @@
-"""A login that an installed app begins and a browser ends: the app claims the session, once."""
+"""Sign-in of an installed app that finishes in a browser: the app claims the session once."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ def told(answer: httpx2.Response) -> tuple[int, str]:
     return answer.status_code, answer.json()["code"]
 
 
-async def test_an_app_claims_the_session_of_a_login_that_ended_in_another_browser(stored_site: Running) -> None:
+async def test_an_app_claims_the_session_of_a_sign_in_that_finished_in_another_browser(stored_site: Running) -> None:
     app = stored_site.browser()
     state, other = await finished_elsewhere(stored_site, app)
     assert not await app.is_logged_in()
@@ -45,7 +45,7 @@ async def test_an_app_claims_the_session_of_a_login_that_ended_in_another_browse
     assert [key.partition(":")[0] for key in await stored_site.keys()] == ["sess", "user"]
 
 
-async def test_the_record_of_the_bridge_is_the_one_that_the_running_system_has(redis_site: Running) -> None:
+async def test_the_claim_record_matches_the_running_system(redis_site: Running) -> None:
     app = redis_site.browser()
     await finished_elsewhere(redis_site, app)
     key = await redis_site.key("discord:pwa-session:")
@@ -57,7 +57,7 @@ async def test_the_record_of_the_bridge_is_the_one_that_the_running_system_has(r
     assert record["metadata"] == {"stateRestoredFromKv": True}
 
 
-async def test_a_login_that_the_app_ends_itself_is_claimed_by_nobody_else(site: Running) -> None:
+async def test_a_sign_in_finished_in_the_app_cannot_be_claimed_elsewhere(site: Running) -> None:
     app = site.browser()
     answer = await app.log_in(context="pwa")
     assert answer.json()["loginContext"] == "pwa"
@@ -65,7 +65,7 @@ async def test_a_login_that_the_app_ends_itself_is_claimed_by_nobody_else(site: 
     assert (await site.held("discord:pwa-session:"))["metadata"] == {"stateRestoredFromKv": False}
 
 
-async def test_the_bridge_is_a_cookie_of_the_app_and_no_other_login_has_it(site: Running) -> None:
+async def test_only_app_sign_ins_set_the_claim_cookie(site: Running) -> None:
     app, browser = site.browser(), site.browser()
     await app.start(context="pwa")
     await browser.start(context="something else")
@@ -83,12 +83,12 @@ async def test_a_claim_without_a_state_is_refused(site: Running) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"no json", b"[]", b'{"state": 1}', b'{"state": ["x"]}', b"\xff"])
-async def test_a_claim_whose_body_is_none_is_refused(site: Running, body: bytes) -> None:
+async def test_a_claim_with_an_invalid_body_is_refused(site: Running, body: bytes) -> None:
     answer = await site.browser().http.post(CLAIM, content=body, headers={"content-type": "application/json"})
     assert told(answer) == (400, "BAD_REQUEST")
 
 
-async def test_a_claim_without_the_bridge_is_refused_and_the_record_kept(site: Running) -> None:
+async def test_a_claim_without_its_cookie_is_refused_and_stays_claimable(site: Running) -> None:
     app, thief = site.browser(), site.browser()
     state, _ = await finished_elsewhere(site, app)
     assert told(await thief.post(CLAIM, {"state": state})) == (401, "CLAIM_TOKEN_REQUIRED")
@@ -96,7 +96,7 @@ async def test_a_claim_without_the_bridge_is_refused_and_the_record_kept(site: R
     assert (await app.post(CLAIM, {"state": state})).status_code == 200
 
 
-async def test_a_claim_with_another_bridge_is_refused_and_the_record_kept(site: Running) -> None:
+async def test_a_claim_with_another_cookie_is_refused_and_stays_claimable(site: Running) -> None:
     app, thief = site.browser(), site.browser()
     state, _ = await finished_elsewhere(site, app)
     await thief.start(context="pwa")
@@ -106,7 +106,7 @@ async def test_a_claim_with_another_bridge_is_refused_and_the_record_kept(site: 
 
 
 @pytest.mark.parametrize("state", ["x", "x" * 43, "../../x", "\ud800", "x" * 5000, "*"])
-async def test_a_claim_of_what_was_never_there_is_refused(site: Running, state: str) -> None:
+async def test_a_claim_of_an_unknown_state_is_refused(site: Running, state: str) -> None:
     app = site.browser()
     await app.start(context="pwa")
     answer = await app.http.post(
@@ -115,7 +115,7 @@ async def test_a_claim_of_what_was_never_there_is_refused(site: Running, state: 
     assert told(answer) == (404, "NOT_FOUND")
 
 
-async def test_a_claim_before_the_login_is_finished_finds_nothing_and_spoils_nothing(site: Running) -> None:
+async def test_an_early_claim_finds_nothing_and_breaks_nothing(site: Running) -> None:
     app = site.browser()
     started = await app.start(context="pwa")
     assert told(await app.post(CLAIM, {"state": started["state"]})) == (404, "NOT_FOUND")
@@ -132,7 +132,7 @@ async def test_a_record_without_a_digest_cannot_be_claimed(redis_site: Running) 
     assert told(await app.post(CLAIM, {"state": state})) == (410, "NOT_CLAIMABLE")
 
 
-async def test_of_two_claims_at_once_one_succeeds(stored_site: Running) -> None:
+async def test_one_of_two_concurrent_claims_succeeds(stored_site: Running) -> None:
     app = stored_site.browser()
     state, _ = await finished_elsewhere(stored_site, app)
     bridge = f"d_pwa_bridge={app.cookie('d_pwa_bridge')}"
@@ -144,7 +144,7 @@ async def test_of_two_claims_at_once_one_succeeds(stored_site: Running) -> None:
     assert set(statuses[1:]) <= {404, 409}
 
 
-async def test_a_claim_of_a_session_that_has_ended_is_refused(site: Running) -> None:
+async def test_a_claim_of_an_ended_session_is_refused(site: Running) -> None:
     app = site.browser()
     state, _ = await finished_elsewhere(site, app)
     other = site.browser()
@@ -155,7 +155,7 @@ async def test_a_claim_of_a_session_that_has_ended_is_refused(site: Running) -> 
     assert app.cookie("sid") is None
 
 
-async def test_a_claim_ends_the_session_that_the_app_had_before(site: Running) -> None:
+async def test_a_claim_ends_the_previous_session_of_the_app(site: Running) -> None:
     app = site.browser()
     await app.log_in("somebody")
     before = app.cookie("sid") or ""

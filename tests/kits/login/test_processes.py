@@ -1,4 +1,4 @@
-"""Two `keystead serve` on one Redis, as they run in production, behind whatever divides requests between them."""
+"""Two `keystead serve` processes on one Redis, as in production behind a load balancer."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ def two_servers(folder: Path, store: str, table: dict[str, Any]) -> Iterator[lis
         yield found
 
 
-async def test_a_login_goes_from_one_process_to_the_other_and_twenty_requests_at_both_refresh_once(
+async def test_a_login_spans_two_processes_and_twenty_requests_refresh_once(
     tmp_path: Path, redis_server: servers.Server, redis_url: str, provider: OidcProvider, front: Front
 ) -> None:
     with two_servers(tmp_path, redis_url, login_table(provider, front)) as (one, two):
@@ -68,7 +68,7 @@ async def test_a_login_goes_from_one_process_to_the_other_and_twenty_requests_at
         assert not re.search("Traceback|WARNING|ERROR", said), said
 
 
-async def test_fifty_requests_at_two_processes_ask_once_with_a_refresh_token_whose_answer_was_lost(
+async def test_fifty_requests_at_two_processes_send_a_spent_refresh_token_once(
     tmp_path: Path, redis_server: servers.Server, redis_url: str, provider: OidcProvider, front: Front
 ) -> None:
     with two_servers(tmp_path, redis_url, login_table(provider, front)) as (one, two):
@@ -86,7 +86,7 @@ async def test_fifty_requests_at_two_processes_ask_once_with_a_refresh_token_who
             assert redis_server.ask("KEYS", "lock:*") == []
 
 
-async def test_a_sign_out_before_a_process_is_killed_is_told_to_the_provider_by_the_next_one(
+async def test_a_revocation_survives_a_killed_process(
     tmp_path: Path, redis_server: servers.Server, redis_url: str, provider: OidcProvider, front: Front
 ) -> None:
     with two_servers(tmp_path, redis_url, login_table(provider, front)) as (one, two):

@@ -1,4 +1,4 @@
-"""The provider's tokens are renewed shortly before they expire: once, and without losing the session."""
+"""Refresh of the provider's tokens shortly before they expire: once, without losing the session."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ async def logged_in(site: Running) -> Browser:
 
 
 async def begun(site: Running, front: Front, browser: Browser) -> "asyncio.Task[bool]":
-    """A request whose refresh the provider has granted, and which has not heard of it yet."""
+    """A request whose refresh was granted by the provider, with the response still pending."""
     site.clock.move(seconds=LIFETIME_S)
     front.answering.clear()
     front.reached.clear()
@@ -54,7 +54,7 @@ async def test_tokens_are_renewed_thirty_seconds_before_they_expire_and_not_earl
 
 
 @pytest.mark.parametrize("provider_name", ["discord", "acme"])
-async def test_a_refresh_counts_up_and_renews_what_the_session_holds(
+async def test_a_refresh_increments_the_version_and_stores_the_new_tokens(
     stored_site: Running, front: Front, provider_name: str
 ) -> None:
     browser = stored_site.browser()
@@ -75,7 +75,7 @@ async def test_a_refresh_counts_up_and_renews_what_the_session_holds(
     assert [key for key in await stored_site.keys() if key.startswith("lock:")] == []
 
 
-async def test_a_session_has_its_thirty_days_again_after_a_refresh(redis_site: Running) -> None:
+async def test_a_refresh_restarts_the_thirty_days_of_a_session(redis_site: Running) -> None:
     browser = await logged_in(redis_site)
     await redis_site.ask("PEXPIRE", await redis_site.key("sess:"), 100_000)
     redis_site.clock.move(seconds=LIFETIME_S)
@@ -83,7 +83,7 @@ async def test_a_session_has_its_thirty_days_again_after_a_refresh(redis_site: R
     assert await redis_site.left_s(await redis_site.key("sess:")) > 29 * 86_400
 
 
-async def test_twenty_requests_at_two_processes_refresh_once_and_all_get_what_came(
+async def test_twenty_requests_at_two_processes_refresh_once_and_share_the_result(
     store_url: str, provider: OidcProvider, front: Front
 ) -> None:
     table = login_table(provider, front)
@@ -103,7 +103,7 @@ async def test_twenty_requests_at_two_processes_refresh_once_and_all_get_what_ca
 
 
 @pytest.mark.parametrize("trouble", [{"refusing": "invalid_client"}, {"down": True}])
-async def test_a_refresh_that_fails_loses_no_session_and_is_not_tried_again_at_once(
+async def test_a_failed_refresh_keeps_the_session_and_is_not_retried_immediately(
     stored_site: Running, front: Front, trouble: dict[str, Any]
 ) -> None:
     browser = await logged_in(stored_site)
@@ -127,7 +127,7 @@ async def test_a_refresh_that_fails_loses_no_session_and_is_not_tried_again_at_o
     assert (await stored_site.held("sess:"))["ver"] == 2
 
 
-async def test_after_a_refresh_that_failed_nobody_waits_for_another_one(site: Running, front: Front) -> None:
+async def test_no_request_waits_after_a_failed_refresh(site: Running, front: Front) -> None:
     browser = await logged_in(site)
     site.clock.move(seconds=LIFETIME_S)
     front.refusing = "invalid_client"
@@ -137,9 +137,7 @@ async def test_after_a_refresh_that_failed_nobody_waits_for_another_one(site: Ru
     assert watch.seconds < 1  # less than those wait who wait for a refresh that is under way
 
 
-async def test_a_client_that_goes_away_in_the_middle_does_not_lose_the_new_tokens(
-    stored_site: Running, front: Front
-) -> None:
+async def test_a_client_disconnect_does_not_lose_the_new_tokens(stored_site: Running, front: Front) -> None:
     browser = await logged_in(stored_site)
     asking = await begun(stored_site, front, browser)
     asking.cancel()
@@ -155,9 +153,7 @@ async def test_a_client_that_goes_away_in_the_middle_does_not_lose_the_new_token
     assert (await stored_site.held("sess:"))["ver"] == 3
 
 
-async def test_a_server_that_stops_in_the_middle_does_not_lose_the_new_tokens(
-    store_url: str, provider: OidcProvider, front: Front
-) -> None:
+async def test_a_server_stop_does_not_lose_the_new_tokens(store_url: str, provider: OidcProvider, front: Front) -> None:
     table = login_table(provider, front)
     async with running(store_url, table) as site:
         browser = await logged_in(site)
@@ -170,7 +166,7 @@ async def test_a_server_that_stops_in_the_middle_does_not_lose_the_new_tokens(
 
 
 @pytest.mark.parametrize("end", ["logout", "logout-all"])
-async def test_who_logs_out_during_a_refresh_stays_logged_out(stored_site: Running, front: Front, end: str) -> None:
+async def test_a_refresh_does_not_resurrect_a_logged_out_session(stored_site: Running, front: Front, end: str) -> None:
     browser = await logged_in(stored_site)
     same_browser = stored_site.copy_of(browser)
     token = browser.cookie("sid")
@@ -185,7 +181,7 @@ async def test_who_logs_out_during_a_refresh_stays_logged_out(stored_site: Runni
     assert [key for key in await stored_site.keys() if not key.startswith("end:")] == []
 
 
-async def test_a_session_that_another_device_ends_during_a_refresh_stays_ended(
+async def test_a_refresh_does_not_resurrect_a_session_ended_on_another_device(
     stored_site: Running, front: Front
 ) -> None:
     browser = await logged_in(stored_site)
@@ -203,7 +199,7 @@ async def test_a_session_that_another_device_ends_during_a_refresh_stays_ended(
     assert [one["current"] for one in await other.sessions()] == [True]
 
 
-async def test_a_change_that_others_made_meanwhile_is_kept(redis_site: Running, front: Front) -> None:
+async def test_a_refresh_keeps_concurrent_changes(redis_site: Running, front: Front) -> None:
     browser = await logged_in(redis_site)
     asking = await begun(redis_site, front, browser)
     key = await redis_site.key("sess:")
@@ -215,7 +211,7 @@ async def test_a_change_that_others_made_meanwhile_is_kept(redis_site: Running, 
     assert (after["name"], after["ver"]) == ("Ada King", 2)
 
 
-async def test_a_session_without_a_refresh_token_lives_on_without_one(redis_site: Running, front: Front) -> None:
+async def test_a_session_without_a_refresh_token_continues(redis_site: Running, front: Front) -> None:
     browser = await logged_in(redis_site)
     keys = LoginKeys(redis_site.store, seal=KeyRing.from_text(RING))
     key = keys.session((await redis_site.key("sess:")).removeprefix("sess:"))
@@ -230,7 +226,7 @@ async def test_a_session_without_a_refresh_token_lives_on_without_one(redis_site
 # --- a refresh whose answer was lost -------------------------------------------------------------------------
 
 
-async def test_a_refresh_whose_answer_was_lost_does_not_loop_and_the_session_says_so(
+async def test_a_lost_refresh_response_is_not_retried_forever_and_is_reported(
     stored_site: Running, front: Front
 ) -> None:
     browser = await logged_in(stored_site)
@@ -260,9 +256,7 @@ async def test_a_refresh_whose_answer_was_lost_does_not_loop_and_the_session_say
     assert "providerSignInRequired" not in (await browser.get("/api/auth/me")).json()
 
 
-async def test_a_refusal_that_comes_after_another_process_has_renewed_the_tokens_spoils_nothing(
-    redis_site: Running, front: Front
-) -> None:
+async def test_a_late_refusal_does_not_overwrite_tokens_of_another_process(redis_site: Running, front: Front) -> None:
     browser = await logged_in(redis_site)
     redis_site.clock.move(seconds=LIFETIME_S)
     front.refusing = "invalid_grant"
@@ -270,7 +264,7 @@ async def test_a_refusal_that_comes_after_another_process_has_renewed_the_tokens
     asked = service._refresh._clients["discord"].refresh
 
     async def overtaken(token: str) -> Any:
-        """While the provider refuses, somebody whose lock has run out stores what it granted them."""
+        """While the provider refuses, a request with an expired lock stores its new tokens."""
         key = await redis_site.key("sess:")
         keys = LoginKeys(redis_site.store, seal=KeyRing.from_text(RING))
         session = await keys.session(key.removeprefix("sess:")).get()
@@ -283,7 +277,7 @@ async def test_a_refusal_that_comes_after_another_process_has_renewed_the_tokens
     assert await refresh_token(redis_site) == "newer"
 
 
-async def test_fifty_requests_that_find_a_spent_refresh_token_ask_the_provider_once(
+async def test_fifty_requests_with_a_spent_refresh_token_call_the_provider_once(
     store_url: str, provider: OidcProvider, front: Front
 ) -> None:
     table = login_table(provider, front)

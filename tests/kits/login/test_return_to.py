@@ -1,4 +1,4 @@
-"""Where a login leads: a path of this site, checked when the login begins (promise 39)."""
+"""The return path: a path on this site, checked when the sign-in starts (promise 39)."""
 
 import pytest
 
@@ -20,39 +20,39 @@ BAD = [
 
 
 @pytest.mark.parametrize("path", GOOD)
-def test_a_path_of_this_site_is_taken(path: str) -> None:
+def test_a_path_on_this_site_is_accepted(path: str) -> None:
     assert is_return_path(path)
 
 
 @pytest.mark.parametrize("path", BAD)
-def test_anything_else_is_refused(path: str) -> None:
+def test_any_other_return_path_is_refused(path: str) -> None:
     assert not is_return_path(path)
 
 
 @pytest.mark.parametrize("path", [one for one in BAD if one.isprintable()])
-async def test_a_login_does_not_begin_with_a_path_that_is_refused(browser: Browser, path: str) -> None:
+async def test_start_refuses_a_bad_return_path(browser: Browser, path: str) -> None:
     answer = await browser.http.get("/api/auth/discord/start", params={"returnTo": path})
     assert (answer.status_code, answer.json()["code"]) == (400, "BAD_RETURN_TO")
     assert "set-cookie" not in answer.headers
 
 
 @pytest.mark.parametrize("path", GOOD)
-async def test_a_login_leads_where_its_start_said(browser: Browser, path: str) -> None:
+async def test_a_sign_in_redirects_to_the_path_of_its_start(browser: Browser, path: str) -> None:
     answer = await browser.log_in(returnTo=path)
     assert answer.json() == {"ok": True, "redirectTo": path, "loginContext": "browser"}
 
 
-async def test_a_login_without_a_path_leads_to_the_one_of_the_settings(browser: Browser) -> None:
+async def test_a_sign_in_without_a_path_redirects_to_the_configured_one(browser: Browser) -> None:
     assert (await browser.log_in()).json()["redirectTo"] == "/"
 
 
-async def test_a_callback_cannot_choose_where_to_go(browser: Browser) -> None:
+async def test_a_callback_cannot_choose_the_return_path(browser: Browser) -> None:
     callback = await log_in((await browser.start(returnTo="/shop"))["authorizeUrl"], ACCOUNT)
     answer = await browser.back(f"{callback}&returnTo=https://evil.example&redirectTo=//evil.example")
     assert answer.json()["redirectTo"] == "/shop"
 
 
-async def test_the_page_after_a_login_leads_on_and_is_no_redirect(browser: Browser) -> None:
+async def test_the_callback_responds_with_a_page_that_redirects(browser: Browser) -> None:
     callback = await log_in((await browser.start(returnTo="/shop?a=\"b'&c=<d>"))["authorizeUrl"], ACCOUNT)
     page = await browser.back(callback, **HTML)
     assert page.status_code == 200

@@ -1,4 +1,4 @@
-"""Whoever signs out is signed out at the provider, too: its tokens are revoked, however long it takes to reach it."""
+"""A sign-out revokes the provider's tokens, however long the provider is unreachable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def session_of(site: Running, browser: Browser) -> Session:
 
 
 async def delivered(site: Running) -> None:
-    """All that the outbox has to do is done, by whoever came to it first."""
+    """Wait until the outbox is empty."""
     outbox = login_of(site).revocations.outbox
     while await everything_queued(site):
         await outbox.deliver_due()
@@ -35,7 +35,7 @@ async def everything_queued(site: Running) -> list[str]:
     return [key for key in found if key.startswith("outbox:queue:")]
 
 
-async def test_a_sign_out_revokes_the_tokens_of_the_provider(stored_site: Running, front: Front) -> None:
+async def test_a_sign_out_revokes_the_providers_tokens(stored_site: Running, front: Front) -> None:
     for provider in ("discord", "acme"):
         browser = stored_site.browser()
         await browser.log_in(provider=provider)
@@ -49,7 +49,7 @@ async def test_a_sign_out_revokes_the_tokens_of_the_provider(stored_site: Runnin
     assert [key for key in left if key.startswith(("login:revoke:", "outbox:queue:", "sess:", "user:"))] == []
 
 
-async def test_a_revoked_token_is_dead_at_the_provider(stored_site: Running, front: Front) -> None:
+async def test_a_revoked_token_is_invalid_at_the_provider(stored_site: Running, front: Front) -> None:
     browser = stored_site.browser()
     await browser.log_in(provider="acme")
     stored_site.clock.move(seconds=3600)
@@ -59,7 +59,7 @@ async def test_a_revoked_token_is_dead_at_the_provider(stored_site: Running, fro
     assert (await front.replay())[0] == 400
 
 
-async def test_a_provider_that_is_down_is_told_when_it_is_back_also_by_the_next_process(
+async def test_revocation_is_retried_until_the_provider_is_back_also_by_the_next_process(
     store_url: str, provider: OidcProvider, front: Front
 ) -> None:
     table = login_table(provider, front)
@@ -80,7 +80,7 @@ async def test_a_provider_that_is_down_is_told_when_it_is_back_also_by_the_next_
     assert front.revoked == [session.refresh_token, session.access_token]
 
 
-async def test_all_ways_to_end_a_session_revoke_its_tokens(
+async def test_every_way_to_end_a_session_revokes_its_tokens(
     store_url: str, provider: OidcProvider, front: Front
 ) -> None:
     async with running(store_url, login_table(provider, front, cap=3)) as site:
@@ -107,10 +107,8 @@ async def test_all_ways_to_end_a_session_revoke_its_tokens(
         assert front.revoked[::2] == tokens
 
 
-async def test_where_one_revocation_ends_all_tokens_of_a_user_the_last_session_brings_it(
-    stored_site: Running, front: Front
-) -> None:
-    """As at Discord and Google: the other devices of the user would lose the provider, too."""
+async def test_a_grant_wide_revocation_waits_for_the_last_session(stored_site: Running, front: Front) -> None:
+    """As at Discord and Google: revoking earlier would affect the user's other devices."""
     first, second = stored_site.browser(), stored_site.browser()
     await first.log_in()
     await second.log_in()
@@ -123,7 +121,7 @@ async def test_where_one_revocation_ends_all_tokens_of_a_user_the_last_session_b
     assert front.revoked[:1] == [last]
 
 
-async def test_a_sign_in_that_its_user_denies_is_revoked(stored_site: Running, front: Front) -> None:
+async def test_a_denied_sign_in_revokes_its_tokens(stored_site: Running, front: Front) -> None:
     attacker, victim = stored_site.browser(), stored_site.browser()
     page = await victim.back(await log_in((await attacker.start())["authorizeUrl"], ACCOUNT), **HTML)
     confirm = page.text.partition('name="confirm" value="')[2].partition('"')[0]
@@ -133,7 +131,7 @@ async def test_a_sign_in_that_its_user_denies_is_revoked(stored_site: Running, f
     assert len(front.revoked) == 2
 
 
-async def test_a_provider_without_such_an_endpoint_is_told_nothing(provider: OidcProvider, front: Front) -> None:
+async def test_a_provider_without_a_revocation_endpoint_is_not_called(provider: OidcProvider, front: Front) -> None:
     table = login_table(provider, front)
     places = {name: table["providers"]["discord"][name] for name in ("authorize_url", "token_url", "userinfo_url")}
     client = {"client_id": provider.client_id, "client_secret": provider.client_secret}
@@ -150,7 +148,7 @@ async def test_a_provider_without_such_an_endpoint_is_told_nothing(provider: Oid
     assert front.revoked == []
 
 
-async def test_tokens_that_come_after_a_sign_out_are_revoked(stored_site: Running, front: Front) -> None:
+async def test_tokens_received_after_a_sign_out_are_revoked(stored_site: Running, front: Front) -> None:
     browser = stored_site.browser()
     await browser.log_in(provider="acme")
     stored_site.clock.move(seconds=3600)

@@ -1,4 +1,4 @@
-"""Being logged in, on several devices, and ending it."""
+"""Sessions on several devices, and ending them."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ async def devices(site: Running, number: int, account: str = ACCOUNT) -> list[Br
 
 
 @pytest.mark.parametrize("path", ["/api/auth/me", "/api/discord/me"])
-async def test_who_is_logged_in(site: Running, path: str) -> None:
+async def test_me_returns_the_signed_in_user(site: Running, path: str) -> None:
     browser = site.browser()
     assert told(await browser.get(path)) == (401, "NOT_LOGGED_IN")
     soft = await browser.get(f"{path}?soft=1")
@@ -35,7 +35,7 @@ async def test_who_is_logged_in(site: Running, path: str) -> None:
         assert (answer.status_code, answer.json()) == (200, {"ok": True, "loggedIn": True, "user": user})
 
 
-async def test_users_of_other_providers_are_told_apart_by_its_name(site: Running) -> None:
+async def test_user_ids_of_other_providers_are_prefixed(site: Running) -> None:
     browser = site.browser()
     await browser.log_in(provider="acme")
     assert (await browser.get("/api/auth/me")).json()["user"]["id"] == f"acme.{ACCOUNT}"
@@ -44,7 +44,7 @@ async def test_users_of_other_providers_are_told_apart_by_its_name(site: Running
     assert len(await browser.sessions()) == len(await other.sessions()) == 1
 
 
-async def test_logging_in_again_gives_another_token_and_kills_the_old_one(stored_site: Running) -> None:
+async def test_a_new_login_gives_a_new_token_and_revokes_the_old_one(stored_site: Running) -> None:
     browser, thief = stored_site.browser(), stored_site.browser()
     await browser.log_in()
     old = browser.cookie("sid")
@@ -54,7 +54,7 @@ async def test_logging_in_again_gives_another_token_and_kills_the_old_one(stored
     assert len(await browser.sessions()) == 1
 
 
-async def test_logging_in_as_somebody_else_ends_the_session_that_the_browser_had(site: Running) -> None:
+async def test_a_login_as_another_user_ends_the_previous_session(site: Running) -> None:
     browser, thief = site.browser(), site.browser()
     await browser.log_in("first")
     old = browser.cookie("sid")
@@ -64,9 +64,7 @@ async def test_logging_in_as_somebody_else_ends_the_session_that_the_browser_had
 
 
 @pytest.mark.parametrize("path", ["/api/auth/me", "/api/auth/me?soft=1", "/login", "/api/auth/sessions"])
-async def test_an_answer_to_the_old_token_does_not_take_the_cookie_of_a_new_login_away(
-    site: Running, path: str
-) -> None:
+async def test_a_late_response_does_not_clear_the_cookie_of_a_new_login(site: Running, path: str) -> None:
     """It was sent before the login in another tab, and arrives after it."""
     browser = site.browser()
     await browser.log_in()
@@ -78,7 +76,7 @@ async def test_an_answer_to_the_old_token_does_not_take_the_cookie_of_a_new_logi
     assert await browser.is_logged_in()
 
 
-async def test_a_session_counts_only_while_its_provider_is_configured(
+async def test_a_session_is_valid_only_while_its_provider_is_configured(
     store_url: str, provider: OidcProvider, front: Front
 ) -> None:
     table = login_table(provider, front)
@@ -100,7 +98,7 @@ async def test_a_session_counts_only_while_its_provider_is_configured(
         assert await site.copy_of(other).is_logged_in()
 
 
-async def test_a_session_whose_provider_is_gone_is_still_ended_by_a_logout(
+async def test_a_logout_ends_a_session_of_an_unconfigured_provider(
     store_url: str, provider: OidcProvider, front: Front
 ) -> None:
     table = login_table(provider, front)
@@ -114,7 +112,7 @@ async def test_a_session_whose_provider_is_gone_is_still_ended_by_a_logout(
 
 
 @pytest.mark.parametrize("token", ["attackerchosenid", "x" * 43, f"{'x' * 43}.MTIz", "", "..", "x" * 4000, "{}*:"])
-async def test_a_token_that_somebody_made_up_is_never_taken_over(site: Running, token: str) -> None:
+async def test_a_made_up_token_is_never_adopted(site: Running, token: str) -> None:
     browser = site.browser()
     answer = await browser.get("/api/auth/me", cookie=f"sid={token}")
     assert told(answer) == (401, "NOT_LOGGED_IN")
@@ -129,7 +127,7 @@ async def test_a_token_that_somebody_made_up_is_never_taken_over(site: Running, 
     assert len([key for key in await site.keys() if key.startswith("sess:")]) == 1
 
 
-async def test_the_id_in_a_listing_opens_nothing(site: Running) -> None:
+async def test_a_listed_session_id_is_not_a_credential(site: Running) -> None:
     browser = site.browser()
     await browser.log_in()
     [session] = await browser.sessions()
@@ -138,7 +136,7 @@ async def test_the_id_in_a_listing_opens_nothing(site: Running) -> None:
         assert told(await site.browser().get("/api/auth/me", cookie=f"sid={token}")) == (401, "NOT_LOGGED_IN")
 
 
-async def test_a_user_sees_their_sessions_the_latest_first(site: Running) -> None:
+async def test_sessions_are_listed_latest_first(site: Running) -> None:
     first = site.browser()
     await first.log_in()
     site.clock.move(seconds=100)
@@ -153,11 +151,11 @@ async def test_a_user_sees_their_sessions_the_latest_first(site: Running) -> Non
     assert [one["current"] for one in await first.sessions()] == [False, True]
 
 
-async def test_sessions_are_listed_for_those_who_are_logged_in(site: Running) -> None:
+async def test_listing_sessions_needs_a_session(site: Running) -> None:
     assert told(await site.browser().get("/api/auth/sessions")) == (401, "NOT_LOGGED_IN")
 
 
-async def test_last_seen_is_kept(site: Running) -> None:
+async def test_last_seen_is_updated(site: Running) -> None:
     browser = site.browser()
     await browser.log_in()
     site.clock.move(seconds=600)
@@ -166,7 +164,7 @@ async def test_last_seen_is_kept(site: Running) -> None:
     assert session["lastSeenAt"] - session["createdAt"] >= 600_000
 
 
-async def test_a_session_that_was_not_used_for_thirty_days_has_expired(stored_site: Running) -> None:
+async def test_a_session_expires_after_thirty_days_without_use(stored_site: Running) -> None:
     browser = stored_site.browser()
     await browser.log_in()
     stored_site.clock.move(seconds=30 * 86_400 - 60)
@@ -177,9 +175,7 @@ async def test_a_session_that_was_not_used_for_thirty_days_has_expired(stored_si
     assert [key for key in await stored_site.keys() if key.startswith(("sess:", "user:"))] == []
 
 
-async def test_a_session_ends_ninety_days_after_its_login_however_much_it_is_used(
-    provider: OidcProvider, front: Front
-) -> None:
+async def test_a_session_ends_ninety_days_after_login_despite_use(provider: OidcProvider, front: Front) -> None:
     table = login_table(provider, front)
     async with running("memory://", table) as site:
         browser = site.browser()
@@ -191,7 +187,7 @@ async def test_a_session_ends_ninety_days_after_its_login_however_much_it_is_use
         assert told(await browser.get("/api/auth/me")) == (401, "SESSION_EXPIRED")
 
 
-async def test_another_session_is_ended_by_its_id(stored_site: Running) -> None:
+async def test_another_session_can_be_ended_by_its_id(stored_site: Running) -> None:
     first, second = await devices(stored_site, 2)
     [other] = [one["id"] for one in await first.sessions() if not one["current"]]
     assert (await first.delete(f"/api/auth/sessions/{other}")).json() == {"ok": True, "ended": 1}
@@ -200,7 +196,7 @@ async def test_another_session_is_ended_by_its_id(stored_site: Running) -> None:
     assert len(await first.sessions()) == 1
 
 
-async def test_the_own_session_is_ended_by_its_id_too_and_the_cookie_goes_with_it(site: Running) -> None:
+async def test_ending_the_current_session_by_id_clears_the_cookie(site: Running) -> None:
     [browser] = await devices(site, 1)
     [own] = [one["id"] for one in await browser.sessions()]
     site.clock.move(seconds=7200)  # nobody needs a recent login to log out
@@ -209,7 +205,7 @@ async def test_the_own_session_is_ended_by_its_id_too_and_the_cookie_goes_with_i
     assert await site.keys() == []
 
 
-async def test_a_session_of_another_user_is_not_ended_and_the_answer_tells_nothing(site: Running) -> None:
+async def test_another_users_session_is_not_ended_and_not_revealed(site: Running) -> None:
     [browser] = await devices(site, 1)
     [victim] = await devices(site, 1, "victim")
     [foreign] = [one["id"] for one in await victim.sessions()]
@@ -222,7 +218,7 @@ async def test_a_session_of_another_user_is_not_ended_and_the_answer_tells_nothi
 
 
 @pytest.mark.parametrize("id", ["*", "%2A", "{x}", "%0A", "a%3Ab", "..%2F..", "é", "x" * 64, "-" * 43])
-async def test_an_id_that_is_none_ends_nothing(site: Running, id: str) -> None:
+async def test_an_invalid_session_id_ends_nothing(site: Running, id: str) -> None:
     first, second = await devices(site, 2)
     answer = await first.delete(f"/api/auth/sessions/{id}")
     assert answer.status_code in (200, 400, 404)
@@ -231,7 +227,7 @@ async def test_an_id_that_is_none_ends_nothing(site: Running, id: str) -> None:
     assert await first.is_logged_in()
 
 
-async def test_logging_out_everywhere_ends_all_and_logging_out_everywhere_else_all_others(stored_site: Running) -> None:
+async def test_logout_all_and_logout_others_end_the_right_sessions(stored_site: Running) -> None:
     first, second, third = await devices(stored_site, 3)
     assert (await first.post("/api/auth/logout-others")).json() == {"ok": True, "ended": 2}
     assert await first.is_logged_in()
@@ -246,7 +242,7 @@ async def test_logging_out_everywhere_ends_all_and_logging_out_everywhere_else_a
 
 
 @pytest.mark.parametrize("path", ["/api/auth/logout-all", "/api/auth/logout-others"])
-async def test_whoever_logged_in_long_ago_must_log_in_again_to_end_other_sessions(site: Running, path: str) -> None:
+async def test_ending_other_sessions_needs_a_recent_login(site: Running, path: str) -> None:
     first, second = await devices(site, 2)
     [other] = [one["id"] for one in await first.sessions() if not one["current"]]
     site.clock.move(seconds=3601)
@@ -260,7 +256,7 @@ async def test_whoever_logged_in_long_ago_must_log_in_again_to_end_other_session
     assert not await second.is_logged_in()
 
 
-async def test_whoever_must_log_in_again_is_led_there_by_the_page(site: Running) -> None:
+async def test_the_page_asks_for_a_recent_login(site: Running) -> None:
     [browser] = await devices(site, 1)
     site.clock.move(seconds=3601)
     csrf = (await browser.get("/api/auth/csrf")).json()["token"]
@@ -278,7 +274,7 @@ async def test_ending_other_sessions_needs_a_session(site: Running, path: str) -
     assert told(answer) == (401, "NOT_LOGGED_IN")
 
 
-async def test_a_logout_is_answered_the_same_with_and_without_a_session(site: Running) -> None:
+async def test_a_logout_responds_the_same_with_and_without_a_session(site: Running) -> None:
     [browser] = await devices(site, 1)
     answers = [await browser.post("/api/auth/logout") for _ in range(2)]
     answers.append(await site.browser().post("/api/auth/logout", cookie="sid=never-was-one"))
@@ -287,7 +283,9 @@ async def test_a_logout_is_answered_the_same_with_and_without_a_session(site: Ru
         assert set_cookies(answer) == ["sid=; Max-Age=0; Path=/; HttpOnly; SameSite=Lax"]
 
 
-async def test_a_logout_is_known_to_every_process_at_once(store_url: str, provider: OidcProvider, front: Front) -> None:
+async def test_a_logout_takes_effect_in_every_process_immediately(
+    store_url: str, provider: OidcProvider, front: Front
+) -> None:
     table = login_table(provider, front)
     async with running(store_url, table) as one, running(store_url, table) as other:
         browser = one.browser()
@@ -298,7 +296,7 @@ async def test_a_logout_is_known_to_every_process_at_once(store_url: str, provid
         assert not await elsewhere.is_logged_in()
 
 
-async def test_a_sixth_device_ends_the_session_of_the_first_which_is_told_why(stored_site: Running) -> None:
+async def test_a_sixth_login_evicts_the_first_session_with_a_reason(stored_site: Running) -> None:
     found = []
     for _ in range(6):
         found += await devices(stored_site, 1)
@@ -310,14 +308,14 @@ async def test_a_sixth_device_ends_the_session_of_the_first_which_is_told_why(st
     assert [await other.is_logged_in() for other in others] == [True] * 5
 
 
-async def test_the_login_page_tells_whoever_was_evicted(provider: OidcProvider, front: Front) -> None:
+async def test_the_login_page_explains_an_eviction(provider: OidcProvider, front: Front) -> None:
     async with running("memory://", login_table(provider, front, cap=1)) as site:
         first, _ = await devices(site, 2)
         page = await first.get("/login", **HTML)
         assert "signed in on another device" in page.text
 
 
-async def test_of_twenty_logins_at_once_five_are_alive(stored_site: Running) -> None:
+async def test_twenty_concurrent_logins_leave_five_sessions(stored_site: Running) -> None:
     found = [stored_site.browser() for _ in range(20)]
     started = [await browser.start() for browser in found]
     callbacks = [await log_in(one["authorizeUrl"], ACCOUNT) for one in started]
@@ -329,9 +327,7 @@ async def test_of_twenty_logins_at_once_five_are_alive(stored_site: Running) -> 
     assert len([key for key in await stored_site.keys() if key.startswith("sess:")]) == 5
 
 
-async def test_where_the_settings_say_so_a_login_beyond_the_cap_is_refused(
-    provider: OidcProvider, front: Front
-) -> None:
+async def test_at_cap_refuse_refuses_a_login_beyond_the_cap(provider: OidcProvider, front: Front) -> None:
     async with running("memory://", login_table(provider, front, cap=2, at_cap="refuse")) as site:
         await devices(site, 2)
         third = site.browser()
@@ -340,14 +336,14 @@ async def test_where_the_settings_say_so_a_login_beyond_the_cap_is_refused(
         assert third.cookie("sid") is None
 
 
-async def test_a_record_that_cannot_be_read_is_no_session_and_no_error(redis_site: Running) -> None:
+async def test_an_unreadable_session_counts_as_signed_out(redis_site: Running) -> None:
     [browser] = await devices(redis_site, 1)
     await redis_site.ask("SET", await redis_site.key("sess:"), b"\x80\x04 no JSON", "KEEPTTL")
     assert told(await browser.get("/api/auth/me")) == (401, "NOT_LOGGED_IN")
 
 
 @pytest.mark.parametrize("family", ["discord:auth:", "login:confirm:", "discord:pwa-session:"])
-async def test_a_login_whose_record_cannot_be_read_is_over(redis_site: Running, family: str) -> None:
+async def test_an_unreadable_sign_in_is_over(redis_site: Running, family: str) -> None:
     browser = redis_site.browser()
     started = await browser.start(context="pwa")
     callback = await log_in(started["authorizeUrl"], ACCOUNT)

@@ -1,4 +1,4 @@
-"""What the kit can be told, and what it refuses to be told."""
+"""Settings of the kit, and the errors for invalid ones."""
 
 import re
 from typing import Any
@@ -17,10 +17,10 @@ def told(**table: Any) -> Any:
 
 
 WRONG = {
-    "a path of another site": ({"return_to": "//evil.example"}, "a path of this site"),
+    "a path of another site": ({"return_to": "//evil.example"}, "a path on this site"),
     "a bare number": ({"idle": "30"}, "LOGIN__IDLE"),
     "an idle time beyond what the store keeps": ({"idle": "31d"}, "30d"),
-    "an idle time beyond the end": ({"idle": "30d", "absolute": "1d"}, "longer than absolute"),
+    "an idle time beyond the end": ({"idle": "30d", "absolute": "1d"}, "must not be longer than absolute"),
     "a cap below zero": ({"cap": -1}, "LOGIN__CAP"),
     "a rule that there is not": ({"at_cap": "ask"}, "LOGIN__AT_CAP"),
     "a limit that there is not": ({"limits": {"sign-in": 1}}, "there is no limit"),
@@ -30,25 +30,25 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("table", "sentence"), WRONG.values(), ids=WRONG)
-def test_a_setting_is_refused_with_its_name_that_is(table: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_setting_is_refused_by_name(table: dict[str, Any], sentence: str) -> None:
     with pytest.raises(WrongSettings, match=re.escape(sentence)):
         told(**table)
 
 
-def test_a_secret_of_a_provider_is_in_no_sentence_and_no_text() -> None:
+def test_a_client_secret_is_in_no_error_and_no_repr() -> None:
     with pytest.raises(WrongSettings) as wrong:
         told(providers={"acme": {"client_secret": "s3cret", "colour": "s3cret"}})
     assert "s3cret" not in str(wrong.value)
     assert "s3cret" not in repr(told(providers={"discord": {"client_id": "x", "client_secret": "s3cret"}}))
 
 
-def test_no_session_is_idle_for_longer_than_the_store_keeps_it() -> None:
+def test_the_longest_idle_timeout_is_the_lifetime_of_the_key() -> None:
     kept = LoginKeys.families["session"].lifetime.on_create(0, None)
     assert duration_ms(LONGEST_IDLE) in kept
 
 
-def test_production_wants_a_provider_and_all_that_it_needs() -> None:
-    assert any("nobody can sign in" in one for one in KIT.missing(told()))
+def test_production_needs_a_complete_provider() -> None:
+    assert any("no sign-in provider" in one for one in KIT.missing(told()))
     acme = {"client_id": "x", "issuer": "https://login.example.com"}
     assert [one.partition(":")[0] for one in KIT.missing(told(providers={"acme": acme}))] == [
         "login.providers.acme.client_secret"
@@ -61,10 +61,10 @@ def test_production_wants_a_provider_and_all_that_it_needs() -> None:
     [
         ({"discord": {"client_id": "x"}}, "discord needs client_secret; set DISCORD_CLIENT_SECRET"),
         ({"discrod": {"client_id": "x", "client_secret": "y"}}, "did you mean discord?"),
-        ({"acme": {"client_id": "x", "issuer": "acme"}}, "its issuer is a URL"),
-        ({"Bad Name": {"client_id": "x"}}, "a provider is named by a-z, 0-9 and -"),
+        ({"acme": {"client_id": "x", "issuer": "acme"}}, "issuer must be a URL"),
+        ({"Bad Name": {"client_id": "x"}}, "a provider name consists of a-z, 0-9 and -"),
     ],
 )
-def test_a_provider_that_cannot_be_asked_is_said_at_the_start(providers: dict[str, dict[str, str]], said: str) -> None:
+def test_an_incomplete_provider_is_a_startup_error(providers: dict[str, dict[str, str]], said: str) -> None:
     with pytest.raises(WrongSettings, match=re.escape(said)):
         told(providers=providers)

@@ -1,4 +1,4 @@
-"""The state of a login: made by chance, good once, for ten minutes, in one browser (promises 36 to 40)."""
+"""The state of a sign-in: random, single-use, for ten minutes, in one browser (promises 36 to 40)."""
 
 import asyncio
 import hashlib
@@ -30,7 +30,7 @@ async def test_a_state_has_256_bits_and_never_repeats(browser: Browser, provider
 
 
 @pytest.mark.parametrize("provider_name", PROVIDERS)
-async def test_neither_state_nor_verifier_nor_nonce_leaves_the_server_but_as_the_protocol_says(
+async def test_state_verifier_and_nonce_leave_the_server_only_as_the_protocol_requires(
     site: Running, browser: Browser, provider_name: str
 ) -> None:
     answer = await browser.get(f"/api/auth/{provider_name}/start")
@@ -48,7 +48,7 @@ async def test_neither_state_nor_verifier_nor_nonce_leaves_the_server_but_as_the
         assert record["nonce"] not in shown
 
 
-async def test_the_store_knows_neither_the_state_nor_the_secret_of_the_browser(site: Running, browser: Browser) -> None:
+async def test_the_store_contains_neither_the_state_nor_the_browser_secret(site: Running, browser: Browser) -> None:
     started = await browser.start()
     held = await site.everything()
     assert digest(started["state"]) in held
@@ -58,7 +58,7 @@ async def test_the_store_knows_neither_the_state_nor_the_secret_of_the_browser(s
 
 
 @pytest.mark.parametrize("provider_name", PROVIDERS)
-async def test_a_callback_counts_once(stored_site: Running, provider_name: str) -> None:
+async def test_a_state_is_accepted_once(stored_site: Running, provider_name: str) -> None:
     browser = stored_site.browser()
     started = await browser.start(provider_name)
     callback = await log_in(started["authorizeUrl"], ACCOUNT)
@@ -68,7 +68,7 @@ async def test_a_callback_counts_once(stored_site: Running, provider_name: str) 
     assert await browser.is_logged_in()
 
 
-async def test_of_many_callbacks_with_one_state_one_succeeds_and_asks_the_provider(
+async def test_one_of_many_concurrent_callbacks_succeeds_and_calls_the_provider(
     stored_site: Running, front: Front
 ) -> None:
     browser = stored_site.browser()
@@ -78,7 +78,7 @@ async def test_of_many_callbacks_with_one_state_one_succeeds_and_asks_the_provid
     assert front.grants == ["authorization_code"]
 
 
-async def test_a_state_is_good_for_ten_minutes(stored_site: Running) -> None:
+async def test_a_state_expires_after_ten_minutes(stored_site: Running) -> None:
     browser = stored_site.browser()
     callback = await log_in((await browser.start())["authorizeUrl"], ACCOUNT)
     key = await stored_site.key("discord:auth:")
@@ -99,7 +99,7 @@ async def test_an_attackers_login_is_refused_in_the_browser_of_a_victim_who_is_l
     assert code_of(await attacker.back(planted)) == "STATE_INVALID"
 
 
-async def test_a_secret_of_the_browser_that_is_none_is_another_one(site: Running) -> None:
+async def test_a_malformed_browser_secret_does_not_match(site: Running) -> None:
     browser = site.browser()
     callback = await log_in((await browser.start())["authorizeUrl"], ACCOUNT)
     browser.forget()
@@ -107,13 +107,13 @@ async def test_a_secret_of_the_browser_that_is_none_is_another_one(site: Running
     assert code_of(answer) == "STATE_INVALID"
 
 
-async def test_a_secret_that_a_browser_brings_is_taken_only_if_it_has_the_form_of_one(site: Running) -> None:
+async def test_only_a_well_formed_browser_secret_is_reused(site: Running) -> None:
     browser = site.browser()
     await browser.get("/api/auth/discord/start", cookie="d_login=attackerchosenid")
     assert browser.cookie("d_login") != "attackerchosenid"
 
 
-async def test_an_attackers_login_in_a_browser_without_any_cookie_logs_nobody_in_unasked(site: Running) -> None:
+async def test_an_attackers_login_without_a_cookie_needs_confirmation(site: Running) -> None:
     attacker, victim = site.browser(), site.browser()
     planted = await log_in((await attacker.start())["authorizeUrl"], "attacker")
     page = await victim.back(planted, **HTML)
@@ -125,7 +125,7 @@ async def test_an_attackers_login_in_a_browser_without_any_cookie_logs_nobody_in
 
 
 async def confirmation(browser: Browser, callback: str) -> str:
-    """What the page asks to be sent back."""
+    """The confirmation token in the page."""
     page = await browser.back(callback, **HTML)
     assert page.status_code == 200, page.text
     return page.text.partition('name="confirm" value="')[2].partition('"')[0]
@@ -139,9 +139,7 @@ async def answered(browser: Browser, confirm: str, provider: str = "discord", **
 
 
 @pytest.mark.parametrize("provider_name", PROVIDERS)
-async def test_a_login_survives_a_lost_cookie_once_its_user_says_that_it_is_theirs(
-    stored_site: Running, provider_name: str
-) -> None:
+async def test_a_login_survives_a_lost_cookie_after_confirmation(stored_site: Running, provider_name: str) -> None:
     browser = stored_site.browser()
     callback = await log_in((await browser.start(provider_name))["authorizeUrl"], ACCOUNT)
     browser.forget()
@@ -151,7 +149,7 @@ async def test_a_login_survives_a_lost_cookie_once_its_user_says_that_it_is_thei
     assert [key.partition(":")[0] for key in await stored_site.keys()] == ["sess", "user"]
 
 
-async def test_the_question_counts_once(site: Running) -> None:
+async def test_a_confirmation_is_accepted_once(site: Running) -> None:
     browser = site.browser()
     callback = await log_in((await browser.start())["authorizeUrl"], ACCOUNT)
     browser.forget()
@@ -160,7 +158,7 @@ async def test_the_question_counts_once(site: Running) -> None:
     assert sorted(answers) == [200, 400, 400, 400, 400]
 
 
-async def test_only_the_browser_that_was_asked_can_answer(site: Running) -> None:
+async def test_only_the_asked_browser_can_confirm(site: Running) -> None:
     browser, other = site.browser(), site.browser()
     callback = await log_in((await browser.start())["authorizeUrl"], ACCOUNT)
     browser.forget()
@@ -172,7 +170,7 @@ async def test_only_the_browser_that_was_asked_can_answer(site: Running) -> None
     assert await answered(browser, confirm) == 400
 
 
-async def test_the_question_is_not_answered_from_another_site_and_not_for_another_provider(site: Running) -> None:
+async def test_a_confirmation_from_another_site_or_for_another_provider_is_refused(site: Running) -> None:
     browser = site.browser()
     callback = await log_in((await browser.start())["authorizeUrl"], ACCOUNT)
     browser.forget()
@@ -183,7 +181,7 @@ async def test_the_question_is_not_answered_from_another_site_and_not_for_anothe
     assert not await browser.is_logged_in()
 
 
-async def test_a_get_does_not_answer_the_question(site: Running) -> None:
+async def test_a_get_does_not_confirm(site: Running) -> None:
     browser = site.browser()
     callback = await log_in((await browser.start())["authorizeUrl"], ACCOUNT)
     browser.forget()
@@ -192,7 +190,7 @@ async def test_a_get_does_not_answer_the_question(site: Running) -> None:
     assert not await browser.is_logged_in()
 
 
-async def test_a_program_without_the_cookie_is_told_that_a_person_must_confirm(site: Running) -> None:
+async def test_a_program_without_the_cookie_gets_confirmation_required(site: Running) -> None:
     browser = site.browser()
     callback = await log_in((await browser.start())["authorizeUrl"], ACCOUNT)
     browser.forget()
@@ -203,7 +201,7 @@ async def test_a_program_without_the_cookie_is_told_that_a_person_must_confirm(s
 
 
 @pytest.mark.parametrize("provider_name", PROVIDERS)
-async def test_three_tabs_at_once_all_succeed(stored_site: Running, provider_name: str) -> None:
+async def test_three_concurrent_tabs_all_succeed(stored_site: Running, provider_name: str) -> None:
     browser = stored_site.browser()
     started = [await browser.start(provider_name) for _ in range(3)]
     callbacks = [await log_in(one["authorizeUrl"], ACCOUNT) for one in started]
@@ -212,7 +210,7 @@ async def test_three_tabs_at_once_all_succeed(stored_site: Running, provider_nam
     assert await browser.is_logged_in()
 
 
-async def test_a_login_may_begin_at_one_process_and_end_at_another(
+async def test_a_login_may_start_in_one_process_and_finish_in_another(
     store_url: str, provider: OidcProvider, front: Front
 ) -> None:
     table = login_table(provider, front)
@@ -226,7 +224,7 @@ async def test_a_login_may_begin_at_one_process_and_end_at_another(
 
 
 @pytest.mark.parametrize("trouble", ["refusing", "down"])
-async def test_a_state_is_spent_before_the_code_is_exchanged_whatever_comes_of_it(
+async def test_a_state_is_consumed_before_the_code_is_exchanged(
     stored_site: Running, front: Front, trouble: str
 ) -> None:
     browser = stored_site.browser()
@@ -240,7 +238,7 @@ async def test_a_state_is_spent_before_the_code_is_exchanged_whatever_comes_of_i
     assert await stored_site.keys() == []
 
 
-async def test_while_the_provider_hangs_the_state_is_spent_already(stored_site: Running, front: Front) -> None:
+async def test_a_state_is_consumed_while_the_provider_hangs(stored_site: Running, front: Front) -> None:
     browser = stored_site.browser()
     callback = await log_in((await browser.start())["authorizeUrl"], ACCOUNT)
     front.answering.clear()
@@ -253,14 +251,14 @@ async def test_while_the_provider_hangs_the_state_is_spent_already(stored_site: 
 
 
 @pytest.mark.parametrize(("began", "ended"), [("discord", "acme"), ("acme", "discord")])
-async def test_a_state_of_one_provider_is_none_at_another(site: Running, began: str, ended: str) -> None:
+async def test_a_state_of_one_provider_is_invalid_at_another(site: Running, began: str, ended: str) -> None:
     browser = site.browser()
     callback = await log_in((await browser.start(began))["authorizeUrl"], ACCOUNT)
     answer = await browser.back(callback.replace(f"/{began}/", f"/{ended}/"))
     assert code_of(answer) == "STATE_INVALID"
 
 
-async def test_the_answer_of_another_issuer_is_refused_before_the_code_is_sent_anywhere(
+async def test_a_response_of_another_issuer_is_refused_before_the_code_is_sent(
     site: Running, browser: Browser, provider: OidcProvider, front: Front
 ) -> None:
     started = await browser.start("acme")
@@ -274,9 +272,7 @@ async def test_the_answer_of_another_issuer_is_refused_before_the_code_is_sent_a
     assert front.grants == []
 
 
-async def test_a_callback_that_does_not_name_its_issuer_is_refused_where_the_provider_always_does(
-    browser: Browser, front: Front
-) -> None:
+async def test_a_callback_without_the_promised_issuer_is_refused(browser: Browser, front: Front) -> None:
     callback = await log_in((await browser.start("acme"))["authorizeUrl"], ACCOUNT)
     answer = await browser.back(callback.partition("&iss=")[0])
     assert code_of(answer) == "PROVIDER_REFUSED"
@@ -299,9 +295,7 @@ async def test_a_code_that_comes_back_with_another_state_is_refused(browser: Bro
     assert await browser.is_logged_in()
 
 
-async def test_a_thief_who_replays_a_code_takes_back_what_it_gave_and_the_session_here_is_not_lost(
-    site: Running, browser: Browser, front: Front
-) -> None:
+async def test_a_replayed_code_does_not_end_the_session(site: Running, browser: Browser, front: Front) -> None:
     await browser.log_in()
     assert await front.replay() == (400, "invalid_grant")
     site.clock.move(seconds=3600)
@@ -311,14 +305,14 @@ async def test_a_thief_who_replays_a_code_takes_back_what_it_gave_and_the_sessio
 
 
 @pytest.mark.parametrize("query", ["", "?code=x", "?state=y", "?code=&state=", "?code=x&state=y"])
-async def test_a_callback_that_is_none_is_refused(browser: Browser, front: Front, query: str) -> None:
+async def test_an_incomplete_callback_is_refused(browser: Browser, front: Front, query: str) -> None:
     answer = await browser.get(f"/api/auth/discord/callback{query}")
     assert answer.status_code == 400
     assert code_of(answer) in ("BAD_CALLBACK", "STATE_INVALID")
     assert front.grants == []
 
 
-async def test_somebody_who_turns_back_at_the_provider_is_not_logged_in_and_has_spent_the_state(
+async def test_a_cancelled_sign_in_consumes_its_state(
     stored_site: Running,
 ) -> None:
     browser = stored_site.browser()
@@ -336,7 +330,7 @@ async def test_somebody_who_turns_back_at_the_provider_is_not_logged_in_and_has_
     assert await stored_site.keys() == []
 
 
-async def test_what_a_stranger_writes_into_an_error_is_not_repeated(browser: Browser) -> None:
+async def test_a_foreign_error_text_is_not_echoed(browser: Browser) -> None:
     words = "error=Your+account+is+locked&error_description=Call+555"
     for headers in ({}, HTML):
         answer = await browser.get(f"/api/auth/discord/callback?{words}", **headers)
@@ -346,7 +340,7 @@ async def test_what_a_stranger_writes_into_an_error_is_not_repeated(browser: Bro
     assert (await browser.get(f"/api/auth/discord/callback?{words}")).json()["oauthError"] == "unknown_error"
 
 
-async def test_a_login_cannot_begin_while_the_provider_does_not_say_where(provider: OidcProvider, front: Front) -> None:
+async def test_a_login_cannot_start_while_discovery_fails(provider: OidcProvider, front: Front) -> None:
     table = login_table(provider, front)
     table["providers"]["gone"] = {"client_id": "x", "client_secret": "y", "issuer": "http://127.0.0.1:9"}
     async with running("memory://", table) as site:
@@ -355,7 +349,7 @@ async def test_a_login_cannot_begin_while_the_provider_does_not_say_where(provid
         assert await site.keys() == []
 
 
-async def test_a_provider_that_hangs_leaves_the_others_their_connections(provider: OidcProvider, front: Front) -> None:
+async def test_a_hanging_provider_does_not_block_the_others(provider: OidcProvider, front: Front) -> None:
     table = login_table(provider, front)
     async with stand_in() as silent:
         places = {name: f"{silent.url}/{name}" for name in ("authorize_url", "token_url", "userinfo_url")}

@@ -1,4 +1,4 @@
-"""The store is away: the kit says so, quickly, and goes on when it is back (design, rule 6)."""
+"""Store outage: the kit reports it quickly and recovers (design, rule 6)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -40,7 +40,7 @@ async def all_at_once(browser: Browser, callback: str) -> list[httpx2.Response]:
 
 
 @pytest.mark.parametrize("how", ["paused", "killed"])
-async def test_a_store_that_is_away_is_said_and_nobody_is_logged_out_by_it(
+async def test_a_store_outage_is_reported_and_logs_nobody_out(
     own_redis: servers.Server, fragile_site: Running, how: str
 ) -> None:
     browser = fragile_site.browser()
@@ -73,9 +73,7 @@ async def test_a_store_that_is_away_is_said_and_nobody_is_logged_out_by_it(
     assert await browser.is_logged_in()
 
 
-async def test_that_the_store_is_away_is_not_shown_by_health_which_asks_nobody(
-    own_redis: servers.Server, fragile_site: Running
-) -> None:
+async def test_health_does_not_depend_on_the_store(own_redis: servers.Server, fragile_site: Running) -> None:
     own_redis.kill()
     answer = await fragile_site.browser().get("/api/auth/me?health")
     assert answer.status_code == 200

@@ -1,4 +1,4 @@
-"""Tokens for programs: a session is exchanged for a JWT and a refresh token, which count as long as it does."""
+"""Tokens for programs: a session is exchanged for a JWT and a refresh token, valid as long as the session."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def audited(server: Server) -> list[tuple[str, str]]:
     return [(one.item.event, one.item.who) for one in entries]
 
 
-async def test_an_id_as_long_as_a_provider_may_give_it_has_tokens_like_any_other(urls: dict[str, str]) -> None:
+async def test_the_longest_user_id_gets_tokens(urls: dict[str, str]) -> None:
     async with serving([LOGIN, NOTES], store=urls["default"]) as server:
         ada, eve = await server.sign_in("demo." + "a" * 255, "Ada"), await server.sign_in("demo." + "a" * 254, "Eve")
         pair, program = await exchanged(ada), server.browser()
@@ -77,7 +77,7 @@ async def test_cookie_and_token_identify_the_same_user(urls: dict[str, str]) -> 
         assert (await program.put("/notes/mine", headers=bearer(pair))).json()["subject"] == "login:42"
 
 
-async def test_a_token_is_exchanged_only_by_a_page_of_this_site(urls: dict[str, str]) -> None:
+async def test_only_a_page_of_this_site_can_exchange_a_session(urls: dict[str, str]) -> None:
     async with serving([LOGIN], store=urls["default"]) as server:
         ada = await server.sign_in()
         for headers in ({}, {"origin": "https://elsewhere.example"}):
@@ -86,7 +86,7 @@ async def test_a_token_is_exchanged_only_by_a_page_of_this_site(urls: dict[str, 
         assert (nobody.status_code, nobody.json()["code"]) == (401, "NOT_LOGGED_IN")
 
 
-async def test_a_refresh_brings_the_next_pair_and_a_lost_answer_the_same_again(urls: dict[str, str]) -> None:
+async def test_a_refresh_yields_the_next_pair_and_a_retry_the_same(urls: dict[str, str]) -> None:
     async with serving([LOGIN, NOTES], store=urls["default"]) as server:
         program = server.browser()
         first = await exchanged(await server.sign_in())
@@ -98,7 +98,7 @@ async def test_a_refresh_brings_the_next_pair_and_a_lost_answer_the_same_again(u
         assert again["refreshToken"] == second["refreshToken"]
 
 
-async def test_of_fifty_refreshes_at_once_all_get_one_successor(urls: dict[str, str]) -> None:
+async def test_fifty_concurrent_refreshes_get_one_successor(urls: dict[str, str]) -> None:
     async with serving([LOGIN], store=urls["default"], login={"limits": {"token": 0}}) as server:
         program = server.browser()
         first = await exchanged(await server.sign_in())
@@ -107,7 +107,7 @@ async def test_of_fifty_refreshes_at_once_all_get_one_successor(urls: dict[str, 
         assert len({one.json()["refreshToken"] for one in answers}) == 1
 
 
-async def test_a_refresh_token_that_is_used_again_ends_the_access_tokens_too(
+async def test_refresh_token_reuse_ends_the_access_tokens(
     urls: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving([LOGIN, NOTES], store=urls["default"]) as server:
@@ -127,7 +127,7 @@ async def test_a_refresh_token_that_is_used_again_ends_the_access_tokens_too(
 
 
 @pytest.mark.parametrize("path", ["/api/auth/logout", "/api/auth/logout-all"])
-async def test_whoever_signs_out_ends_what_came_of_the_session(urls: dict[str, str], path: str) -> None:
+async def test_a_sign_out_ends_the_tokens_of_the_session(urls: dict[str, str], path: str) -> None:
     async with serving([LOGIN, NOTES], store=urls["default"]) as server:
         ada, program = await server.sign_in(), server.browser()
         pair = await exchanged(ada)
@@ -136,7 +136,7 @@ async def test_whoever_signs_out_ends_what_came_of_the_session(urls: dict[str, s
         assert (await refreshed(program, pair)).status_code == 401
 
 
-async def test_of_fifty_exchanges_beside_a_sign_out_no_token_is_left(urls: dict[str, str]) -> None:
+async def test_fifty_exchanges_during_a_sign_out_leave_no_token(urls: dict[str, str]) -> None:
     limits = {"limits": {"token": 0, "logout": 0}}
     async with serving([LOGIN, NOTES], store=urls["default"], login=limits) as server:
         ada, program = await server.sign_in(), server.browser()
@@ -150,7 +150,7 @@ async def test_of_fifty_exchanges_beside_a_sign_out_no_token_is_left(urls: dict[
             assert (await refreshed(program, pair)).status_code == 401
 
 
-async def test_a_program_that_signs_out_leaves_the_session(urls: dict[str, str]) -> None:
+async def test_a_program_sign_out_keeps_the_session(urls: dict[str, str]) -> None:
     async with serving([LOGIN, NOTES], store=urls["default"]) as server:
         ada, program = await server.sign_in(), server.browser()
         pair, other = await exchanged(ada), await exchanged(ada)
@@ -163,7 +163,7 @@ async def test_a_program_that_signs_out_leaves_the_session(urls: dict[str, str])
         assert events == ["signed-in", "program-signed-in", "program-signed-in", "program-signed-out"]
 
 
-async def test_a_token_of_somebody_else_does_not_hinder_a_sign_out(urls: dict[str, str]) -> None:
+async def test_a_foreign_token_does_not_prevent_a_sign_out(urls: dict[str, str]) -> None:
     async with serving([LOGIN, NOTES], store=urls["default"]) as server:
         ada = await server.sign_in()
         other = {"authorization": "Bearer of.another.issuer"}
@@ -173,7 +173,7 @@ async def test_a_token_of_somebody_else_does_not_hinder_a_sign_out(urls: dict[st
 
 
 @pytest.mark.parametrize("sent", ["\ud800", "\0", "x" * 1024, "a.0.b", "." * 50, "é"])
-async def test_what_is_no_refresh_token_is_refused(urls: dict[str, str], sent: str) -> None:
+async def test_an_invalid_refresh_token_is_refused(urls: dict[str, str], sent: str) -> None:
     for kits in ([LOGIN], [LOGIN, MEMBERSHIP]):
         async with serving(kits, store=urls["default"]) as server:
             body = json.dumps({"refreshToken": sent}).encode()
@@ -182,7 +182,7 @@ async def test_what_is_no_refresh_token_is_refused(urls: dict[str, str], sent: s
             assert refused.status_code in (400, 401), refused.text
 
 
-async def test_a_session_that_expires_takes_its_tokens_with_it(urls: dict[str, str]) -> None:
+async def test_tokens_end_when_their_session_expires(urls: dict[str, str]) -> None:
     table = {"idle": "30m", "absolute": "40m", "token_lifetime": "2h"}
     async with serving([LOGIN, NOTES], store=urls["default"], login=table) as server:
         pair = await exchanged(await server.sign_in())
@@ -208,7 +208,7 @@ async def test_no_token_is_in_the_store(urls: dict[str, str]) -> None:
         assert ada.cookies["sid"] not in json.dumps(claims)
 
 
-async def test_both_kits_exchange_at_one_address_each_its_own_session(urls: dict[str, str]) -> None:
+async def test_two_kits_exchange_their_own_sessions_at_one_route(urls: dict[str, str]) -> None:
     async with serving([LOGIN, MEMBERSHIP, NOTES], store=urls["default"]) as server:
         ada, program = await server.sign_in("42"), server.browser()
         pair = await exchanged(ada)
@@ -227,14 +227,14 @@ async def test_both_kits_exchange_at_one_address_each_its_own_session(urls: dict
 
 
 @pytest.mark.parametrize("wrong", ["sid", "chain", "sub"])
-async def test_a_token_for_the_session_of_somebody_else_does_not_count(urls: dict[str, str], wrong: str) -> None:
+async def test_a_token_for_another_users_session_is_invalid(urls: dict[str, str], wrong: str) -> None:
     async with serving([LOGIN, NOTES], store=urls["default"]) as server:
         login = server.app.state.kits["login"]
-        named = login.tokens.named((await exchanged(await server.sign_in("42")))["accessToken"])
-        other = login.tokens.named((await exchanged(await server.sign_in("43")))["accessToken"])
-        fields = {"sub": named.user, "sid": named.session, "chain": named.chain}
+        owner = login.tokens.verify((await exchanged(await server.sign_in("42")))["accessToken"])
+        other = login.tokens.verify((await exchanged(await server.sign_in("43")))["accessToken"])
+        fields = {"sub": owner.user, "sid": owner.session, "chain": owner.chain}
         fields[wrong] = {"sub": other.user, "sid": other.session, "chain": other.chain}[wrong]
         forged = login.tokens._access.issue(fields.pop("sub"), **fields).token
         assert not await knows(server, {"accessToken": forged})
-        for odd in ({}, {"sid": 1, "chain": named.chain}, {"sid": "*", "chain": "?"}, {"sid": named.session}):
+        for odd in ({}, {"sid": 1, "chain": owner.chain}, {"sid": "*", "chain": "?"}, {"sid": owner.session}):
             assert not await knows(server, {"accessToken": login.tokens._access.issue("42", **odd).token})

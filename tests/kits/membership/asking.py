@@ -1,4 +1,4 @@
-"""Whom the kit is set up for in its tests, also in processes of their own."""
+"""Settings of the kit for tests, also for tests in several processes."""
 
 from __future__ import annotations
 

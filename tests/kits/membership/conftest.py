@@ -1,4 +1,4 @@
-"""A provider that answers as it is told, and the service of the kit on real stores."""
+"""A fake provider, and the membership service on real stores."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ __all__ = [
 ]
 
 everywhere = on("memory", "sqlite", "redis", "cluster")
-on_all = on(*EVERY, "cluster")  # for the few promises that each store keeps in a way of its own
+on_all = on(*EVERY, "cluster")  # for the few guarantees that each store implements differently
 on_redis = on("redis")
-on_servers = on_urls("sqlite", "redis")  # for what is asked over HTTP
+on_servers = on_urls("sqlite", "redis")  # for tests over HTTP
 here = on("memory")
 
 
 def identity(
     user: str = "123", cents: int = 300, status: str = "active_patron", campaign: str = "c1"
 ) -> dict[str, Any]:
-    """What the provider says of somebody who pays so much."""
+    """The provider's identity response for a user who pays this amount."""
     tiers = [{"type": "tier", "id": "t1"}] if cents else []
     member = {
         "type": "member",
@@ -79,7 +79,7 @@ def identity(
 
 
 class FakePatreon:
-    """The provider: whose code it is stands in the code, `code-123`; what they pay can be changed."""
+    """The fake provider. A code contains its user's id, `code-123`; what users pay can be changed."""
 
     def __init__(self, server: StandIn) -> None:
         self.server = server
@@ -109,15 +109,15 @@ class FakePatreon:
 
     @property
     def questions(self) -> int:
-        """How often it was asked what somebody pays for."""
+        """How many identity requests it received."""
         return self.server.count("/identity")
 
     def says(self, given: bytes | Callable[[], bytes] | None) -> None:
-        """From now on it answers so; None: as before."""
+        """Set its next identity response; None restores the default."""
         self.server.answers["/identity"] = self._identity if given is None else given
 
     def holds(self) -> Callable[[], None]:
-        """It takes questions and answers none, until what is returned here is called."""
+        """Accept requests without answering them, until the returned function is called."""
         return self.server.holds("/identity")
 
     def is_silent(self) -> None:
@@ -125,7 +125,7 @@ class FakePatreon:
 
 
 class Books(Ledger):
-    """The relational side, in a database in memory. It counts what it is asked."""
+    """The ledger on a database in memory. It counts its reads."""
 
     questions = 0
 
@@ -134,7 +134,7 @@ class Books(Ledger):
         return await super().usage(user, month)
 
     async def noted_plan_of(self, user: str) -> str | None:
-        """The plan that was noted last."""
+        """The plan that was recorded last."""
         history = LICENSE_HISTORY.c
         asked = select(history.new_plan).join(PROFILES).where(PROFILES.c.patreon_user_id == user)
         last = asked.order_by(history.place.desc()).limit(1)
@@ -170,7 +170,7 @@ def keys(store: Store, clock: Clock) -> MembershipKeys:
 
 @pytest.fixture
 def patience() -> str:
-    """How long the provider may take."""
+    """The timeout of the provider."""
     return "10s"
 
 
@@ -191,7 +191,7 @@ async def signed_in(members: Members, user: str = "123") -> str:
 
 
 async def refusal(asking: Awaitable[Any]) -> str | None:
-    """Why something is refused; None: it is not."""
+    """The reason of a refusal; None if there is none."""
     try:
         await asking
     except MembershipRefused as refused:
@@ -200,13 +200,13 @@ async def refusal(asking: Awaitable[Any]) -> str | None:
 
 
 async def works(members: Members, token: str) -> bool:
-    """Whether a session token is good. Where it is not, that is said, and nothing else."""
+    """Whether a session token is valid. If not, the refusal must be SESSION_INVALID."""
     found = await refusal(members.validate(token))
     assert found in (None, "SESSION_INVALID")
     return found is None
 
 
 async def rows(store: Store) -> set[str]:
-    """All keys, but those that only count how often somebody syncs: they end within two minutes."""
+    """All keys except the counters of rate limits, which expire within two minutes."""
     found = {key.decode() async for page in store.scan() for key in page}
     return {key for key in found if not key.startswith("ratelimit:sync")}

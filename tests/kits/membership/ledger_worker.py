@@ -1,4 +1,4 @@
-"""A process that records uses beside another.
+"""A process that records usage concurrently with another.
 
     python -m tests.kits.membership.ledger_worker URL FIRST LAST
 

@@ -1,4 +1,4 @@
-"""What a member who is signed in does beside using tokens: the first sync, consents, promotions and bonus tokens."""
+"""The account of a signed-in member: first sync, consents, promotions and bonus tokens."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def post(visit: Visit, path: str, token: str, **body: Any) -> httpx2.Respo
 
 
 @on_servers
-async def test_the_first_sync_tells_all_that_an_app_starts_with_and_welcomes_once(visit: Visit) -> None:
+async def test_the_first_sync_returns_everything_and_grants_the_welcome_bonus_once(visit: Visit) -> None:
     token = await visit.sign_in()
     told = await get(visit, "/api/sync/init", token)
     assert told.status_code == 200, told.text
@@ -70,14 +70,14 @@ async def test_the_first_sync_tells_all_that_an_app_starts_with_and_welcomes_onc
 
 
 @on_servers
-async def test_of_50_first_syncs_at_once_one_welcomes(visit: Visit) -> None:
+async def test_50_concurrent_first_syncs_grant_one_welcome_bonus(visit: Visit) -> None:
     token = await visit.sign_in()
     found = await asyncio.gather(*(get(visit, "/api/sync/init", token) for _ in range(50)))
     assert sum(one.json()["welcome_bonus"] is not None for one in found) == 1
 
 
 @on_servers
-async def test_a_sync_of_which_a_part_fails_tells_the_others(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sync_with_a_failed_part_returns_the_others(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
     token = await visit.sign_in()
 
     async def away(*_: object) -> None:
@@ -90,7 +90,7 @@ async def test_a_sync_of_which_a_part_fails_tells_the_others(visit: Visit, monke
 
 
 @on_servers
-async def test_syncs_redemptions_and_bonus_syncs_have_limits_of_each_user(
+async def test_syncs_redemptions_and_bonus_syncs_are_limited_per_user(
     patreon: FakePatreon, clock: Clock, urls: dict[str, str], tmp_path: Path
 ) -> None:
     settings = {"store": urls["default"], "database": f"sqlite:///{tmp_path}/rows.db"}
@@ -105,7 +105,7 @@ async def test_syncs_redemptions_and_bonus_syncs_have_limits_of_each_user(
         for ask in asks:
             answers = [await ask(ann) for _ in range(4)]
             refused = [one for one in answers if one.status_code == 429]
-            assert len(refused) >= 2  # a window may have begun anew meanwhile
+            assert len(refused) >= 2  # a new window may have begun meanwhile
             assert refused[0].json()["error_code"] == "RATE_LIMITED"
             assert 0 < int(refused[0].headers["retry-after"]) <= 60
             assert (await ask(bob)).status_code == 200
@@ -115,7 +115,7 @@ async def test_syncs_redemptions_and_bonus_syncs_have_limits_of_each_user(
 
 
 @on_servers
-async def test_a_consent_is_kept_once_and_the_latest_version_is_told(visit: Visit, clock: Clock) -> None:
+async def test_a_consent_is_stored_once_and_the_latest_version_is_returned(visit: Visit, clock: Clock) -> None:
     token = await visit.sign_in()
     sent = {"user_id": "123", "consent_type": "privacy_policy", "version": "1", "accepted_at": "2026-01-18T09:30:00Z"}
     assert (await post(visit, "/api/consent/record", token, **sent)).json() == {"success": True, "is_new": True}
@@ -133,7 +133,7 @@ async def test_a_consent_is_kept_once_and_the_latest_version_is_told(visit: Visi
 
 
 @on_servers
-async def test_a_consent_at_a_time_that_cannot_be_told_is_refused_and_hides_no_other(visit: Visit) -> None:
+async def test_a_consent_at_an_unrepresentable_time_is_refused_and_hides_no_other(visit: Visit) -> None:
     token = await visit.sign_in()
     sent = {"user_id": "123", "consent_type": "privacy_policy"}
     for at in ("0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59"):
@@ -147,7 +147,7 @@ async def test_a_consent_at_a_time_that_cannot_be_told_is_refused_and_hides_no_o
 
 
 @on_servers
-async def test_a_consent_is_ones_own(visit: Visit) -> None:
+async def test_a_consent_for_another_user_is_refused(visit: Visit) -> None:
     token = await visit.sign_in()
     profile = await visit.members.ledger.profile_of("123", 0)
     sent = {"consent_type": "terms_of_service", "version": "1", "accepted_at": "2026-01-18T09:30:00Z"}
@@ -164,7 +164,7 @@ async def test_a_consent_is_ones_own(visit: Visit) -> None:
 
 
 @on_databases()
-async def test_nobody_fills_the_database_with_versions_that_they_made_up(
+async def test_the_number_of_consents_of_a_member_is_bounded(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consents, "CONSENTS_MAX", 5)
@@ -193,7 +193,7 @@ async def made(visit: Visit, **more: Any) -> str:
 
 
 @on_servers
-async def test_a_code_gives_its_bonus_once_and_its_promotion_until_it_ends(visit: Visit, clock: Clock) -> None:
+async def test_a_promotion_code_grants_its_bonus_once_and_lasts_until_it_expires(visit: Visit, clock: Clock) -> None:
     token, code = await visit.sign_in(), await made(visit)
     assert code.startswith("PROMO-")
     told = (await post(visit, "/api/promotion/redeem", token, code=f"  {code.lower()} ")).json()
@@ -207,7 +207,7 @@ async def test_a_code_gives_its_bonus_once_and_its_promotion_until_it_ends(visit
     assert (status["has_promotion"], status["expired"], status["promotion"]["code_masked"]) == (True, False, masked)
     clock.pass_ms(29 * DAY_MS)
     assert (await get(visit, "/api/promotion/status", token)).json()["expired"] is False
-    await visit.members.changed("123")
+    await visit.members.invalidate_membership("123")
     clock.pass_ms(DAY_MS)
     token = await visit.sign_in()
     status = (await get(visit, "/api/promotion/status", token)).json()
@@ -216,7 +216,7 @@ async def test_a_code_gives_its_bonus_once_and_its_promotion_until_it_ends(visit
 
 
 @on_servers
-async def test_a_code_that_is_none_is_told_so_with_200(visit: Visit, clock: Clock) -> None:
+async def test_an_invalid_promotion_code_is_answered_with_200_and_the_reason(visit: Visit, clock: Clock) -> None:
     token = await visit.sign_in()
     late = await made(visit, redeem_before_ms=clock() + 1)
     clock.pass_ms(1)
@@ -234,7 +234,7 @@ async def test_a_code_that_is_none_is_told_so_with_200(visit: Visit, clock: Cloc
 
 
 @on_servers
-async def test_a_promotion_needs_somebody_who_is_signed_in(visit: Visit) -> None:
+async def test_a_promotion_needs_a_signed_in_member(visit: Visit) -> None:
     code = await made(visit)
     for headers, why in (({}, "PROMO_AUTH_REQUIRED"), (bearer("a.b.c"), "PROMO_INVALID_TOKEN")):
         for told in (
@@ -247,11 +247,11 @@ async def test_a_promotion_needs_somebody_who_is_signed_in(visit: Visit) -> None
 
 
 @on_databases()
-async def test_of_60_members_at_once_as_many_redeem_a_code_as_it_is_for(database_url: str) -> None:
+async def test_60_concurrent_redemptions_do_not_exceed_max_uses(database_url: str) -> None:
     async with open_tables(database_url, MEMBERSHIP_TABLES) as tables:
         promotions = Promotions(tables, "PROMO")
         code = (await promotions.make("Pro", 0, max_uses=7, lasts_ms=DAY_MS, bonus_tokens=5)).code
-        # Each of thirty comes twice.
+        # Thirty members, two requests each.
         found = await asyncio.gather(*(promotions.redeem(str(number % 30), code, 1) for number in range(60)))
         assert sum(not isinstance(one, str) for one in found) == 7
         assert {one for one in found if isinstance(one, str)} <= {"CODE_USED_UP", "ALREADY_REDEEMED"}
@@ -260,7 +260,7 @@ async def test_of_60_members_at_once_as_many_redeem_a_code_as_it_is_for(database
 
 
 def held_in(folder: Path) -> list[bytes]:
-    """What the files of the database hold."""
+    """The contents of the database files."""
     return [one.read_bytes() for one in folder.glob("rows.db*")]
 
 
@@ -279,7 +279,7 @@ async def test_no_code_is_in_the_database(visit: Visit, tmp_path: Path) -> None:
 
 
 @on_servers
-async def test_what_an_app_has_used_of_a_bonus_only_grows(visit: Visit) -> None:
+async def test_bonus_usage_reported_by_an_app_only_increases(visit: Visit) -> None:
     token = await visit.sign_in()
     await visit.members.usage.grant_bonus("123", "b1", 100, "gift")
     await visit.members.usage.grant_bonus("123", "b2", 100, "gift")
@@ -308,7 +308,7 @@ async def test_what_an_app_has_used_of_a_bonus_only_grows(visit: Visit) -> None:
 
 
 @on_servers
-async def test_to_erase_a_user_erases_their_consents_and_redemptions(visit: Visit) -> None:
+async def test_erasing_a_user_erases_their_consents_and_redemptions(visit: Visit) -> None:
     token, code = await visit.sign_in(), await made(visit)
     await post(visit, "/api/promotion/redeem", token, code=code)
     sent = {"consent_type": "terms_of_service", "version": "1", "accepted_at": "2026-01-18T09:30:00Z"}

@@ -1,4 +1,4 @@
-"""What an answer says of itself: a stale plan, when to come again, and one shape for all that is no success."""
+"""Responses: stale plans, Retry-After, and one format for all errors."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ async def visit(patreon: FakePatreon, clock: Clock, settings_of: dict[str, str])
         yield opened
 
 
-# --- a plan that is stale --------------------------------------------------------------------------------------
+# --- stale plans -----------------------------------------------------------------------------------------------
 
 
 async def told_of(visit: Visit, token: str) -> dict[str, tuple[bool, int]]:
-    """What each route that tells a plan says of its age."""
+    """The age of the plan on each route that returns it."""
     answers = {
         "validate": await visit.http.post("/api/session/validate", json={"session_token": token}),
         "license-status": await visit.http.get("/api/patreon/license-status", headers=bearer(token)),
@@ -56,7 +56,7 @@ async def told_of(visit: Visit, token: str) -> dict[str, tuple[bool, int]]:
 
 
 async def expire(visit: Visit, *families: str) -> None:
-    """What the clock of the server would do in an hour."""
+    """Expire the cache entries of these families, and the entitlements."""
     store = visit.app.state.stores["default"]
     keys = {"membership": "membership:123", "mark": "membership:123:mark"}
     auth = [key async for page in store.scan() for key in page if key.startswith(b"auth:")]
@@ -64,7 +64,7 @@ async def expire(visit: Visit, *families: str) -> None:
 
 
 @on_servers
-async def test_a_plan_of_a_provider_that_does_not_answer_says_that_it_is_stale(
+async def test_a_plan_is_marked_stale_while_the_provider_does_not_answer(
     visit: Visit, patreon: FakePatreon, clock: Clock
 ) -> None:
     token = await visit.sign_in()
@@ -84,10 +84,10 @@ async def test_a_plan_of_a_provider_that_does_not_answer_says_that_it_is_stale(
 
 
 @on_servers
-async def test_a_sync_that_the_provider_did_not_answer_says_so_at_once(
+async def test_a_sync_without_an_answer_of_the_provider_is_marked_stale(
     visit: Visit, patreon: FakePatreon, clock: Clock
 ) -> None:
-    """Whoever has just paid must not take the old plan for the answer of the provider."""
+    """A user who has just paid must not mistake the old plan for a fresh answer of the provider."""
     token, began_ms = await visit.sign_in(), clock()
     clock.pass_ms(60_000)
     patreon.says(answer({}, 500))
@@ -96,7 +96,7 @@ async def test_a_sync_that_the_provider_did_not_answer_says_so_at_once(
 
 
 @on_servers
-async def test_what_an_older_version_remembered_of_a_session_is_read(visit: Visit, clock: Clock) -> None:
+async def test_cache_entries_of_older_versions_are_read(visit: Visit, clock: Clock) -> None:
     token = await visit.sign_in()
     await visit.quota(token)
     store = visit.app.state.stores["default"]
@@ -107,17 +107,17 @@ async def test_what_an_older_version_remembered_of_a_session_is_read(visit: Visi
     assert (told["plan"], told["plan_is_stale"], told["plan_as_of"]) == ("Ultimate", False, clock())
 
 
-# --- when to come again ----------------------------------------------------------------------------------------
+# --- Retry-After -----------------------------------------------------------------------------------------------
 
 
 @on_servers
-async def test_what_waiting_does_not_help_has_no_retry_after(
+async def test_configuration_errors_have_no_retry_after(
     patreon: FakePatreon, clock: Clock, settings_of: dict[str, str]
 ) -> None:
     """In development, with neither a client nor a stand-in: the server that runs this has no demo provider."""
     own = {"client_id": "", "client_secret": None, "webhook_secret": None}
     async with visiting(patreon, now_ms=clock, own=own, **settings_of) as visit:
-        visit.members.stand_in = visit.members.provider.stand_in = None
+        visit.members.provider.stand_in = None
         sign_in = {"code": "code-123", "redirect_uri": REDIRECT}
         for told, code in (
             (await visit.http.post("/api/auth/callback", json=sign_in), "CONFIG_ERROR"),
@@ -133,7 +133,7 @@ async def test_what_waiting_does_not_help_has_no_retry_after(
     ("said", "wait_s"),
     [("120", 120), ("Mon, 21 Sep 2026 14:14:45 GMT", 60), ("7200", 7200), ("soon", 60)],
 )
-async def test_a_pause_that_the_provider_asks_for_is_told_to_who_signs_in(
+async def test_a_retry_after_of_the_provider_is_passed_on_at_sign_in(
     visit: Visit, patreon: FakePatreon, said: str, wait_s: int, clock: Clock
 ) -> None:
     clock.now_ms = 1_790_000_025_000  # 14:13:45
@@ -144,7 +144,7 @@ async def test_a_pause_that_the_provider_asks_for_is_told_to_who_signs_in(
 
 
 @on_servers
-async def test_a_limit_tells_when_its_window_ends(
+async def test_a_limit_reports_when_its_window_ends(
     patreon: FakePatreon, clock: Clock, settings_of: dict[str, str]
 ) -> None:
     async with visiting(patreon, now_ms=clock, own={"limits": {"sync": 1}}, **settings_of) as visit:
@@ -156,7 +156,7 @@ async def test_a_limit_tells_when_its_window_ends(
             return 60 - int(seconds) % 60
 
         refused: list[tuple[int, int, int]] = []
-        while len(refused) < 2:  # a window may begin anew meanwhile
+        while len(refused) < 2:  # a new window may begin meanwhile
             before = await left_s()
             told = await visit.http.get("/api/patreon/license-status", headers=bearer(token))
             if told.status_code == 429:
@@ -166,7 +166,7 @@ async def test_a_limit_tells_when_its_window_ends(
             assert least <= wait_s <= most or least > most
 
 
-# --- one shape -------------------------------------------------------------------------------------------------
+# --- error format ----------------------------------------------------------------------------------------------
 
 BODIES: dict[str, bytes] = {
     "nothing": b"",
@@ -192,7 +192,7 @@ INTERNALS = ("function-", "[", "(", "pydantic", "Error", "keystead", "Traceback"
 
 
 def is_of_the_shape(told: httpx2.Response) -> str:
-    """What is wrong with an answer that is no success; nothing: it is as the guide says."""
+    """What is wrong with an error response; empty if it has the documented format."""
     found = told.json()
     if found.get("ok") is not False or not isinstance(found.get("error"), str) or not found["error"]:
         return "no sentence"
@@ -227,7 +227,7 @@ async def test_every_error_of_every_route_has_the_documented_shape_and_names_no_
 
 
 @on_servers
-async def test_limits_and_a_store_that_is_away_are_told_in_the_same_shape(
+async def test_rate_limits_and_store_outages_have_the_same_error_format(
     patreon: FakePatreon, clock: Clock, settings_of: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with visiting(patreon, now_ms=clock, own={"limits": {"sign_in": 1}}, **settings_of) as visit:
@@ -248,7 +248,7 @@ async def test_limits_and_a_store_that_is_away_are_told_in_the_same_shape(
 
 @on_servers
 @pytest.mark.parametrize("depth", [50, 500, 900, 960, 990, 5_000])
-async def test_system_info_that_is_nested_deep_is_kept_or_refused(visit: Visit, depth: int) -> None:
+async def test_deeply_nested_system_info_is_stored_or_refused(visit: Visit, depth: int) -> None:
     head = {
         "report_id": str(uuid4()),
         "crash_timestamp": "2026-01-18T09:30:00Z",

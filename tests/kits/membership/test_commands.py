@@ -1,4 +1,4 @@
-"""`keystead membership …`, as an operator meets it."""
+"""The `keystead membership …` commands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SERVED = on_urls("sqlite", "redis")
 
 
 class Operator:
-    """Somebody at a shell, beside a server that runs."""
+    """A shell, and a running server."""
 
     def __init__(self, server: Keystead, store: str) -> None:
         self.server = server
@@ -42,9 +42,7 @@ def test_the_help_of_each_command_says_what_it_does(tmp_path: Path) -> None:
 
 
 @SERVED
-def test_an_operator_counts_grants_reads_and_revokes_beside_a_running_server(
-    tmp_path: Path, urls: dict[str, str]
-) -> None:
+def test_operator_commands_work_while_the_server_runs(tmp_path: Path, urls: dict[str, str]) -> None:
     with keystead_serving(tmp_path, urls["default"], "--kits", "membership") as server:
         operator = Operator(server, urls["default"])
         _count_and_grant(operator)
@@ -83,7 +81,7 @@ def _keys(operator: Operator) -> None:
     issued = operator.runs("issue-key", "a program")
     key = issued.stdout.strip()
     assert key.startswith("ks_")
-    assert "shown once" in issued.stderr
+    assert "shown only once" in issued.stderr
     assert key not in operator.runs("list-keys").stdout
     url = f"{operator.server.url}/api/membership/status?user_id=4711"
     headers = {"authorization": f"Bearer {key}"}
@@ -104,7 +102,7 @@ def _crash_reports(operator: Operator) -> None:
     assert "it broke" in listed
     one = operator.runs("crash-report", report["report_id"])
     assert "logs: first\nsecond" in one.stdout
-    assert "\x1b" not in one.stdout  # which a terminal would obey
+    assert "\x1b" not in one.stdout  # no terminal escape sequences
 
 
 def _promotions(operator: Operator) -> None:
@@ -116,7 +114,7 @@ def _promotions(operator: Operator) -> None:
     assert f"PROMO-******{code[-2:]}  Premium  50 tokens  redeemed 0 of 3" in listed
 
 
-def test_a_command_without_a_store_says_so_in_one_sentence(tmp_path: Path) -> None:
+def test_a_command_without_a_store_prints_a_one_line_error(tmp_path: Path) -> None:
     ended = forking.run(("membership", "status", "4711"), tmp_path, environment({}))
     assert ended.returncode == 2
     assert_one_sentence(ended, ended.returncode)

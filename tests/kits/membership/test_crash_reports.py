@@ -1,4 +1,4 @@
-"""What of a crash report is kept."""
+"""Validation, consent and truncation of crash reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from keystead.kits.membership import Members, MembershipRefused
 from keystead.kits.membership.commands import crash_reports
-from keystead.kits.membership.service.crash_reports import CUT, LOGS_MOST, crash_report_of
+from keystead.kits.membership.service.crash_reports import CUT, LOGS_MOST, parse_crash_report
 from tests.kits.membership.conftest import Books, here
 
 
@@ -24,31 +24,31 @@ def report(**more: Any) -> dict[str, Any]:
     }
 
 
-def test_only_what_the_user_agreed_to_send_is_kept() -> None:
+def test_only_data_with_consent_is_stored() -> None:
     full = report(system_info={"cpu": 8}, logs="a line")
-    kept = crash_report_of(full)
+    kept = parse_crash_report(full)
     assert (kept.system_info, kept.logs) == (None, None)
-    kept = crash_report_of(full | {"include_system_info": True, "include_logs": True})
+    kept = parse_crash_report(full | {"include_system_info": True, "include_logs": True})
     assert (kept.system_info, kept.logs) == ('{"cpu": 8}', "a line")
 
 
-def test_long_logs_are_cut_and_say_so() -> None:
-    just = crash_report_of(report(include_logs=True, logs="x" * LOGS_MOST))
+def test_long_logs_are_truncated_and_marked() -> None:
+    just = parse_crash_report(report(include_logs=True, logs="x" * LOGS_MOST))
     assert just.logs == "x" * LOGS_MOST
-    over = crash_report_of(report(include_logs=True, logs="x" * (LOGS_MOST + 1)))
+    over = parse_crash_report(report(include_logs=True, logs="x" * (LOGS_MOST + 1)))
     assert over.logs == "x" * LOGS_MOST + CUT
 
 
 @pytest.mark.parametrize("name", ["report_id", "crash_timestamp", "error_message", "app_version", "os_version"])
-def test_a_report_that_lacks_something_is_refused_by_name(name: str) -> None:
+def test_an_incomplete_report_is_refused_with_the_missing_fields(name: str) -> None:
     told = report()
     del told[name]
     with pytest.raises(MembershipRefused, match=name):
-        crash_report_of(told)
+        parse_crash_report(told)
 
 
 @here
-async def test_what_a_stranger_writes_into_a_report_is_one_line_of_the_list(members: Members) -> None:
+async def test_a_crash_report_is_one_escaped_line_of_the_list(members: Members) -> None:
     for ends in ("\n", "\r", "\x0b", "\x85", "\u2028"):
         forged = f"1.0{ends}{uuid4()}  2026-01-18 09:30 UTC  1.0  all is well"
         await members.crash_report(report(app_version=forged, error_message=forged))
@@ -57,7 +57,7 @@ async def test_what_a_stranger_writes_into_a_report_is_one_line_of_the_list(memb
 
 
 @here
-async def test_the_same_report_again_is_a_success_and_is_kept_once(members: Members, ledger: Books) -> None:
+async def test_a_repeated_report_succeeds_and_is_stored_once(members: Members, ledger: Books) -> None:
     told = report(error_message="first")
     assert await members.crash_report(told) is True
     assert await members.crash_report({**told, "error_message": "second"}) is False

@@ -1,4 +1,4 @@
-"""The database beside the store: whether it answers, what is told while it does not, and what is forgotten in time."""
+"""The relational database: readiness, outages and retention."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def visit(patreon: FakePatreon, clock: Clock) -> AsyncIterator[Visit]:
 
 @pytest.fixture
 def away(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database does not answer."""
+    """A database that does not answer."""
 
     async def nobody(*_: object) -> None:
         raise StoreUnavailable("postgresql://***@10.1.2.3/app does not answer")
@@ -52,7 +52,7 @@ async def test_the_server_is_ready_when_the_database_answers(visit: Visit) -> No
 
 
 @pytest.mark.usefixtures("away")
-async def test_a_database_that_is_away_is_said_where_one_looks_for_it(visit: Visit) -> None:
+async def test_a_database_outage_shows_in_readyz_and_on_the_start_page(visit: Visit) -> None:
     told = await visit.http.get("/readyz")
     assert told.status_code == 503
     assert "10.1.2.3" in told.json()["database"]
@@ -61,14 +61,14 @@ async def test_a_database_that_is_away_is_said_where_one_looks_for_it(visit: Vis
     assert "10.1.2.3" in (await visit.http.get("/")).text
 
 
-async def test_a_kit_without_tables_has_no_word_of_a_database() -> None:
+async def test_a_kit_without_tables_does_not_mention_a_database() -> None:
     app = create_app(Settings(store="memory://", public_url=BASE, seal_keys=SEAL_KEYS), [LOGIN])
     transport = httpx2.ASGITransport(app)
     async with app.router.lifespan_context(app), httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
         assert "database" not in (await client.get("/readyz")).json()
 
 
-async def test_while_the_database_is_away_sessions_go_on_and_the_rest_is_503(
+async def test_sessions_work_during_a_database_outage_and_the_rest_is_503(
     visit: Visit, request: pytest.FixtureRequest
 ) -> None:
     token = await visit.sign_in()
@@ -101,7 +101,7 @@ async def test_while_the_database_is_away_sessions_go_on_and_the_rest_is_503(
     assert await visit.works(token)
 
 
-async def test_a_webhook_while_the_database_is_away_drops_what_is_remembered_and_is_to_be_sent_again(
+async def test_a_webhook_during_a_database_outage_invalidates_the_caches_and_asks_for_a_retry(
     visit: Visit, patreon: FakePatreon, request: pytest.FixtureRequest
 ) -> None:
     token = await visit.sign_in()
@@ -119,9 +119,7 @@ async def test_a_webhook_while_the_database_is_away_drops_what_is_remembered_and
     assert again.json()["planChangeRecorded"] is True
 
 
-async def test_uses_and_crash_reports_are_forgotten_when_their_time_is_over_and_sums_stay(
-    visit: Visit, clock: Clock
-) -> None:
+async def test_usage_events_and_crash_reports_expire_and_monthly_sums_stay(visit: Visit, clock: Clock) -> None:
     members = visit.members
     ledger, now_ms = members.ledger, clock()
 
@@ -144,20 +142,18 @@ async def test_uses_and_crash_reports_are_forgotten_when_their_time_is_over_and_
         counted = select(func.count()).select_from(table)
         assert await tables.read(lambda connection, asked=counted: connection.execute(asked).scalar()) == left
     old_month = (await ledger.usage("123", month_of(now_ms - 401 * DAY_MS))).tokens_used
-    assert old_month >= 7  # the use is forgotten, and its month is not
+    assert old_month >= 7  # the usage event is deleted, and the monthly sum is not
     assert await members._clean_up(Run(job.name, now_ms, 2)) == {"usage_events": 0, "crash_reports": 0}
 
 
-async def test_more_than_a_portion_is_forgotten_in_one_run(
-    visit: Visit, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("keystead.kits.membership.service.members._PORTION", 2)
+async def test_one_run_deletes_more_than_one_batch(visit: Visit, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("keystead.kits.membership.service.members._BATCH", 2)
     for number in range(5):
         await visit.members.ledger.record_usage("123", "Pro", f"e{number}", 1, clock() - 500 * DAY_MS)
     assert (await visit.members._clean_up(Run("membership.clean-up", clock(), 1)))["usage_events"] == 5
 
 
-def test_a_database_that_cannot_be_one_is_one_sentence_at_the_start(tmp_path: Path) -> None:
+def test_an_unusable_database_url_stops_startup_with_a_one_line_error(tmp_path: Path) -> None:
     for url in ("redis://ann:secret@127.0.0.1/0", "postgresql://ann:secret@127.0.0.1:1/app", "nonsense"):
         env = environment(
             {"KEYSTEAD_STORE": "sqlite:///app.db", "KEYSTEAD_DATABASE": url, "KEYSTEAD_KITS": "membership"}

@@ -1,4 +1,4 @@
-"""One device a user: a new sign-in ends the one before it, and nothing brings back what has ended."""
+"""One device per user: a new sign-in ends the previous session, for good."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ async def test_fifty_sign_ins_at_once_leave_one_session_that_works(members: Memb
     assert found.count(True) == 1
     held = await members.keys.user_token("123").get()
     assert held is not None
-    named = members.devices.named(tokens[found.index(True)])
-    assert named is not None
-    assert held.session_tokens == [named.session]
+    session = members.devices.parse_token(tokens[found.index(True)])
+    assert session is not None
+    assert held.session_tokens == [session.id]
     sessions = [key async for key in members.keys.session.scan()]
-    assert [key.key for key in sessions] == [members.keys.session(named.session).key]
+    assert [key.key for key in sessions] == [members.keys.session(session.id).key]
 
 
 @on_all
-async def test_of_swaps_at_the_same_moment_each_ends_the_one_before_it(members: Members) -> None:
-    """No provider spreads them apart, and nobody comes along who would clean up after them."""
+async def test_concurrent_sign_ins_each_end_the_previous_session(members: Members) -> None:
+    """Without a provider in between that spreads them, and without a later request that cleans up."""
     tokens = Tokens("access-123-1", "refresh-123", None, "", "Bearer", members.keys.now_ms() + 3_600_000)
     await asyncio.gather(*(members.devices.admit("123", tokens, "ann@example.com", "Ann") for _ in range(50)))
     held = await members.keys.user_token("123").get()
@@ -61,7 +61,7 @@ async def test_after_a_logout_nothing_of_the_user_is_left(members: Members, stor
 
 
 @everywhere
-async def test_the_logout_of_an_old_token_leaves_the_new_sign_in_alone(members: Members, store: Store) -> None:
+async def test_a_logout_with_an_old_token_does_not_end_a_newer_session(members: Members, store: Store) -> None:
     old, new = await signed_in(members), await signed_in(members)
     assert await members.logout(old) is False
     assert await works(members, new)
@@ -69,20 +69,18 @@ async def test_the_logout_of_an_old_token_leaves_the_new_sign_in_alone(members: 
 
 
 @here
-async def test_a_session_that_nothing_names_does_not_work_and_is_cleaned_up(
-    members: Members, keys: MembershipKeys
-) -> None:
-    """As after a crash between the two steps of a sign-in on a cluster."""
+async def test_an_unnamed_session_is_invalid_and_cleaned_up(members: Members, keys: MembershipKeys) -> None:
+    """The state after a crash between the two steps of a sign-in on a cluster."""
     token = await signed_in(members)
-    named = members.devices.named(token)
-    assert named is not None
+    session = members.devices.parse_token(token)
+    assert session is not None
     await keys.user_token("123").change(lambda held: held.model_copy(update={"session_tokens": []}))
     assert not await works(members, token)
-    assert not await keys.session(named.session).exists()
+    assert not await keys.session(session.id).exists()
 
 
 @here
-async def test_a_question_to_the_provider_under_way_does_not_undo_a_logout(
+async def test_a_provider_request_in_flight_does_not_undo_a_logout(
     members: Members, patreon: FakePatreon, store: Store
 ) -> None:
     token = await signed_in(members)
@@ -98,14 +96,14 @@ async def test_a_question_to_the_provider_under_way_does_not_undo_a_logout(
 
 
 @here
-async def test_a_token_that_was_made_up_asks_nobody(members: Members, store: Store) -> None:
+async def test_a_made_up_token_is_refused_and_writes_nothing(members: Members, store: Store) -> None:
     for made_up in ("", "x", "a.b", "x" * 64, "é" * 43 + ".MTIz", "A" * 43 + ".MTIz"):
         assert not await works(members, made_up)
     assert await rows(store) == set()
 
 
 @here
-async def test_a_sign_in_returns_only_to_addresses_of_the_list(members: Members, patreon: FakePatreon) -> None:
+async def test_a_sign_in_redirects_only_to_listed_uris(members: Members, patreon: FakePatreon) -> None:
     for other in (REDIRECT + "/", REDIRECT.upper(), "https://evil.example/done", ""):
         with pytest.raises(MembershipRefused) as caught:
             await members.sign_in("code-123", other)
@@ -114,9 +112,7 @@ async def test_a_sign_in_returns_only_to_addresses_of_the_list(members: Members,
 
 
 @here
-async def test_who_took_back_what_they_allowed_is_signed_out(
-    members: Members, patreon: FakePatreon, store: Store
-) -> None:
+async def test_revoking_access_at_the_provider_signs_out(members: Members, patreon: FakePatreon, store: Store) -> None:
     token = await signed_in(members)
     patreon.says(answer({}, 401))
     with pytest.raises(MembershipRefused) as caught:
@@ -126,7 +122,7 @@ async def test_who_took_back_what_they_allowed_is_signed_out(
 
 
 @here
-async def test_a_key_that_is_missing_on_the_ring_signs_nobody_out_for_good(members: Members, store: Store) -> None:
+async def test_a_key_missing_from_the_ring_ends_no_session(members: Members, store: Store) -> None:
     token = await signed_in(members)
     row = members.keys.user_token("123").key
     [held] = await store.run([("GET", row)])
@@ -137,7 +133,7 @@ async def test_a_key_that_is_missing_on_the_ring_signs_nobody_out_for_good(membe
 
 
 @everywhere
-async def test_a_session_token_that_comes_up_twice_is_made_anew_and_the_first_session_stays_as_it_is(
+async def test_a_session_token_collision_makes_a_new_token_and_leaves_the_first_session(
     members: Members, keys: MembershipKeys
 ) -> None:
     numbers = iter((b"1" * 32, b"1" * 32, b"1" * 32, b"2" * 32))
@@ -148,14 +144,14 @@ async def test_a_session_token_that_comes_up_twice_is_made_anew_and_the_first_se
         return Tokens(f"access-123-{number}", "refresh-123", None, "", "Bearer", expires_ms)
 
     _, first = await devices.admit("123", tokens(1), "ann@example.com", "Ann")
-    record = await keys.session(first.session).get()
+    record = await keys.session(first.id).get()
     assert record is not None
     assert record.access_token == "access-123-1"
     _, second = await devices.admit("123", tokens(2), "ann@example.com", "Ann")
-    assert second.session != first.session
+    assert second.id != first.id
     held = await keys.user_token("123").get()
     assert held is not None
-    assert held.session_tokens == [second.session]
+    assert held.session_tokens == [second.id]
 
 
 @here

@@ -1,4 +1,4 @@
-"""The key document on a real Redis: each row with its kind, its fields and its lifetime; after a logout, none."""
+"""The key document on a real Redis: the kind, fields and lifetime of each key, and no keys after a logout."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MEMBERSHIP_FIELDS = {
 
 
 async def held(store: Store, key: str) -> tuple[str, Any, int]:
-    """The kind of a key, what is in it, and how many seconds it has left, as Redis says it."""
+    """The kind, value and TTL in seconds of a key, from Redis."""
     kind, left_ms = await store.run([("TYPE", key), ("PTTL", key)])
     kind = kind.decode() if isinstance(kind, bytes) else kind
     if kind == "hash":
@@ -54,7 +54,7 @@ def lives(left_s: int, seconds: int) -> bool:
 
 
 @on_redis
-async def test_each_row_exists_after_what_writes_it_and_none_after_a_logout(members: Members, store: Store) -> None:
+async def test_each_documented_key_is_written_and_deleted_by_a_logout(members: Members, store: Store) -> None:
     token = await signed_in(members)
     pair = await members.token_pairs.issue(token)
     pair = await members.token_pairs.refresh(pair.refresh_token)
@@ -64,7 +64,7 @@ async def test_each_row_exists_after_what_writes_it_and_none_after_a_logout(memb
     assert members.webhooks is not None
     await members.crash_reports.hit("203.0.113.7")
     await members.webhooks.hit("webhook:203.0.113.7")
-    session = str(who.named.session)
+    session = str(who.session.id)
     month = month_of(members.keys.now_ms())
     [chain] = [key for key in await rows(store) if key.startswith("refresh:")]
     [window] = [key for key in await rows(store) if key.startswith("ratelimit:")]
@@ -105,19 +105,19 @@ async def test_each_row_exists_after_what_writes_it_and_none_after_a_logout(memb
 
 
 @on_redis
-async def test_what_is_there_only_for_a_moment_has_its_row_too_and_goes_with_a_logout(
+async def test_short_lived_keys_are_documented_and_deleted_by_a_logout(
     members: Members, patreon: FakePatreon, store: Store, clock: Clock
 ) -> None:
     token = await signed_in(members)
     who = await members.entitled(token)
     clock.pass_ms(2_592_000_000 - 60_000)  # the provider's tokens are about to expire
-    await members.changed("123")
+    await members.invalidate_membership("123")
     tell = patreon.server.holds("/token")
     asking = asyncio.create_task(members.entitled(token))
     await patreon.server.until_asked("/token", 2)
     moment = {
         "membership:123:mark": 15,
-        f"auth:{who.named.session}:mark": 20,
+        f"auth:{who.session.id}:mark": 20,
         "renewing:123": 20,
     }
     assert set(moment) <= await rows(store)
@@ -132,7 +132,7 @@ async def test_what_is_there_only_for_a_moment_has_its_row_too_and_goes_with_a_l
 
 
 @on_redis
-async def test_a_database_that_is_away_is_marked_and_the_mark_goes_with_a_logout(
+async def test_a_database_outage_sets_a_load_marker_that_a_logout_deletes(
     members: Members, ledger: Books, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     token = await signed_in(members)
@@ -151,19 +151,17 @@ async def test_a_database_that_is_away_is_marked_and_the_mark_goes_with_a_logout
 
 
 @on_redis
-async def test_renewed_tokens_of_the_provider_do_not_make_a_session_live_longer(
-    members: Members, store: Store, clock: Clock
-) -> None:
+async def test_renewed_provider_tokens_do_not_extend_a_session(members: Members, store: Store, clock: Clock) -> None:
     token = await signed_in(members)
-    named = members.devices.named(token)
-    assert named is not None
-    for key in (str(named.session), "usertoken:123"):
-        await store.run([("PEXPIRE", key, 100_000)])  # as when it is about to end
+    session = members.devices.parse_token(token)
+    assert session is not None
+    for key in (str(session.id), "usertoken:123"):
+        await store.run([("PEXPIRE", key, 100_000)])  # it is about to expire
     clock.pass_ms(2_592_000_000 - 60_000)
     await members.sync(token)
-    renewed = await members.keys.session(named.session).get()
+    renewed = await members.keys.session(session.id).get()
     assert renewed is not None
     assert renewed.access_token == "access-123-2"
-    for key in (str(named.session), "usertoken:123"):
+    for key in (str(session.id), "usertoken:123"):
         [left_ms] = await store.run([("PTTL", key)])
         assert 0 < left_ms <= 100_000, key

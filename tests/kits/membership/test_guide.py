@@ -1,4 +1,4 @@
-"""The guide of the kit says what the code does."""
+"""The guide of the kit matches the code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "membership.md").read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The rows of the table that begins so, cell by cell."""
+    """The rows of the table with this first heading, as cells."""
     table = GUIDE.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
     assert table, heading
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
@@ -82,7 +82,7 @@ def test_the_guide_names_each_event() -> None:
     assert {event for cell, _ in rows("event") for event in re.findall(r"members:[a-z:]+", cell)} == EVENTS
 
 
-def test_production_needs_what_the_guide_says_and_the_names_of_the_document_are_read() -> None:
+def test_production_needs_the_documented_settings_and_the_guide_names_the_environment_variables() -> None:
     assert [one.partition(":")[0] for one in missing(MembershipSettings())] == [
         f"membership.{name}" for name in ("client_id", "client_secret", "webhook_secret", "redirect_uris")
     ]
@@ -93,7 +93,7 @@ def test_production_needs_what_the_guide_says_and_the_names_of_the_document_are_
 @pytest.mark.parametrize(
     ("family", "said"), [("membership", "1 hour"), ("auth", "1 minute"), ("membership_stale", "24 hours")]
 )
-def test_how_old_an_answer_may_be_is_what_the_families_say(family: str, said: str) -> None:
+def test_the_documented_staleness_is_that_of_the_families(family: str, said: str) -> None:
     hours = {"1 minute": 60_000, "1 hour": 3_600_000, "24 hours": 86_400_000}
     assert MembershipKeys.families[family].lifetime.longest_ms == hours[said]
     assert said in GUIDE
@@ -103,7 +103,7 @@ def test_the_numbers_of_crash_reports_are_those_of_the_code() -> None:
     assert f"{LOGS_MOST:,} characters" in GUIDE
 
 
-def test_the_guide_names_the_codes_that_some_routes_have_for_themselves() -> None:
+def test_the_guide_names_the_codes_of_promotion_and_consent_routes() -> None:
     for code in {*PROMOTION_CODES.values(), *CONSENT_CODES.values()}:
         assert f"`{code}`" in GUIDE
 
@@ -113,10 +113,8 @@ STEPS = GUIDE.partition("## Set up a patron")[2].partition("\n## ")[0]
 
 
 @on_urls("sqlite", "redis")
-def test_an_operator_without_python_sets_up_a_patron_with_a_quota_that_moves(
-    tmp_path: Path, urls: dict[str, str]
-) -> None:
-    """Every command of the guide, in one shell, and every line that it says is shown."""
+def test_the_shell_commands_of_the_guide_work(tmp_path: Path, urls: dict[str, str]) -> None:
+    """Run every command of the guide in one shell, and find every line of output that it shows."""
     start, *steps = re.findall(r"```bash\n(.*?)```", STEPS, re.DOTALL)
     assert start.endswith("\nkeystead serve --kits membership\n")
     [command] = forking.command()
@@ -143,7 +141,7 @@ def test_an_operator_without_python_sets_up_a_patron_with_a_quota_that_moves(
         for line in re.findall(r"^# (.*)$", step, re.MULTILINE):
             assert line in said, (line, said)
     used = set(re.findall(r"keystead membership ([a-z-]+)", "".join(steps)))
-    assert COMMAND_NAMES - used == {"crash-report", "revoke-key"}  # which take an id that nobody knows beforehand
+    assert COMMAND_NAMES - used == {"crash-report", "revoke-key"}  # they take an id that is not known in advance
 
 
 def test_the_guide_names_each_command() -> None:

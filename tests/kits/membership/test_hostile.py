@@ -1,4 +1,4 @@
-"""What strangers send: no error of ours, nothing that is not theirs, and no secret in an answer or a log."""
+"""Hostile input causes no server error, no access to others' data, and no secret in a response or log."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def visit(patreon: FakePatreon, clock: Clock) -> AsyncIterator[Visit]:
         yield opened
 
 
-async def test_a_body_of_any_shape_is_refused_and_no_error_of_ours(visit: Visit) -> None:
+async def test_malformed_bodies_are_refused_without_a_server_error(visit: Visit) -> None:
     for path in POSTS:
         for name, body in BODIES.items():
             headers = {"content-type": "application/json", "x-patreon-event": "members:pledge:update"}
@@ -74,7 +74,7 @@ async def test_a_body_of_any_shape_is_refused_and_no_error_of_ours(visit: Visit)
 
 
 async def left(visit: Visit) -> set[str]:
-    """What is in the store, but for what limits count and when jobs run."""
+    """The keys in the store, except those of rate limits and jobs."""
     held = await rows(visit.app.state.stores["default"])
     return {key for key in held if "ratelimit" not in key and not key.startswith("schedule:")}
 
@@ -95,7 +95,7 @@ AUTHORIZATIONS = (
 )
 
 
-async def test_a_header_of_any_shape_is_refused_and_no_error_of_ours(visit: Visit) -> None:
+async def test_malformed_headers_are_refused_without_a_server_error(visit: Visit) -> None:
     for method, path in (
         ("GET", "/api/patreon/license-status"),
         ("GET", "/api/quota/status"),
@@ -115,13 +115,13 @@ async def test_a_header_of_any_shape_is_refused_and_no_error_of_ours(visit: Visi
 
 
 def token_of(header: dict[str, Any], payload: dict[str, Any], key: bytes | None) -> str:
-    """A token that somebody made up, with an HMAC of a key that they have."""
+    """A forged token, signed with an attacker's key."""
     parts = [base64.urlsafe_b64encode(json.dumps(one).encode()).rstrip(b"=") for one in (header, payload)]
     signed = b"" if key is None else hmac.digest(key, b".".join(parts), "sha256")
     return b".".join([*parts, base64.urlsafe_b64encode(signed).rstrip(b"=")]).decode()
 
 
-async def test_an_access_token_that_we_did_not_sign_for_this_opens_nothing(patreon: FakePatreon, clock: Clock) -> None:
+async def test_access_tokens_of_other_keys_issuers_or_audiences_are_refused(patreon: FakePatreon, clock: Clock) -> None:
     own, other = SigningKeys.new_key("EdDSA"), SigningKeys.new_key("EdDSA")
     async with visiting(patreon, now_ms=clock, own={"jwt_keys": f"2026a:{own}"}) as visit:
         token = await visit.sign_in()
@@ -166,7 +166,7 @@ def _changed(payload: dict[str, Any], **claims: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(payload | claims).encode()).rstrip(b"=").decode()
 
 
-async def test_an_access_token_is_no_session_token_and_a_refresh_token_neither(visit: Visit) -> None:
+async def test_access_and_refresh_tokens_are_not_accepted_as_session_tokens(visit: Visit) -> None:
     token = await visit.sign_in()
     pair = await visit.pair(token)
     for other in (pair["accessToken"], pair["refreshToken"]):
@@ -177,7 +177,7 @@ async def test_an_access_token_is_no_session_token_and_a_refresh_token_neither(v
     assert (await visit.quota(pair["refreshToken"])).status_code == 401
 
 
-async def test_the_token_of_one_user_says_and_ends_nothing_of_another(visit: Visit) -> None:
+async def test_a_users_token_cannot_read_or_end_another_users_session(visit: Visit) -> None:
     ann, bob = await visit.sign_in("123"), await visit.sign_in("124")
     mixed = f"{ann.partition('.')[0]}.{bob.partition('.')[2]}"
     assert not await visit.works(mixed)
@@ -189,7 +189,7 @@ async def test_the_token_of_one_user_says_and_ends_nothing_of_another(visit: Vis
     assert await visit.works(bob)
 
 
-async def test_what_the_store_holds_opens_nothing(visit: Visit) -> None:
+async def test_the_store_holds_no_usable_credential(visit: Visit) -> None:
     token = await visit.sign_in()
     pair = await visit.pair(token)
     for key in await rows(visit.app.state.stores["default"]):
@@ -201,8 +201,8 @@ async def test_what_the_store_holds_opens_nothing(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("sent", [{}, {"authorization": "Basic YTpi"}])
-async def test_a_page_of_another_site_logs_nobody_out(visit: Visit, sent: dict[str, str]) -> None:
-    """A browser sends the cookie along, and what a proxy asks for; only a page of our own may make it."""
+async def test_another_site_cannot_log_a_user_out(visit: Visit, sent: dict[str, str]) -> None:
+    """Browsers attach the cookie and proxy credentials to cross-site requests; only our own pages may log out."""
     foreign = {"origin": "https://evil.example", "cookie": "sid=x", **sent}
     assert (await visit.http.post("/api/auth/logout", headers=foreign)).status_code == 403
     own = {"origin": BASE, "accept": "application/json", **sent}
@@ -211,7 +211,7 @@ async def test_a_page_of_another_site_logs_nobody_out(visit: Visit, sent: dict[s
     assert "sid=" in told.headers["set-cookie"]
 
 
-async def test_with_a_cookie_and_a_bearer_token_it_is_the_bearer_that_ends(visit: Visit) -> None:
+async def test_a_logout_with_cookie_and_bearer_token_ends_the_bearers_session(visit: Visit) -> None:
     token = await visit.sign_in()
     told = await visit.http.post("/api/auth/logout", headers={**bearer(token), "cookie": "sid=x", "origin": BASE})
     assert (told.status_code, told.json()["success"]) == (200, True)
@@ -219,7 +219,7 @@ async def test_with_a_cookie_and_a_bearer_token_it_is_the_bearer_that_ends(visit
     assert not await visit.works(token)
 
 
-async def test_a_webhook_of_a_user_that_cannot_be_one_does_nothing(visit: Visit) -> None:
+async def test_a_webhook_with_an_invalid_user_id_does_nothing(visit: Visit) -> None:
     strange: list[object] = ["é" * 33, "x" * 200, "1" * 10_240, "a\0b", "\ud800", "", 7, None, [], {}, True]
     for user in strange:
         body = json.dumps({"data": {"relationships": {"user": {"data": {"id": user}}}, "attributes": {}}}).encode()
@@ -228,7 +228,7 @@ async def test_a_webhook_of_a_user_that_cannot_be_one_does_nothing(visit: Visit)
         assert (told.status_code, told.json()["processed"]) == (200, False), (user, told.text)
 
 
-async def test_a_user_with_an_odd_id_has_everything_for_themselves(visit: Visit, patreon: FakePatreon) -> None:
+async def test_users_with_unusual_ids_are_isolated(visit: Visit, patreon: FakePatreon) -> None:
     ann = await visit.sign_in("123")
     for user in ("a:b", "{123}", "*", "../..", "usertoken:123", "123:mark", "é", "%00", "a b"):
         patreon.says(answer(identity(user, 900)))
@@ -238,7 +238,7 @@ async def test_a_user_with_an_odd_id_has_everything_for_themselves(visit: Visit,
         assert (await visit.http.post("/api/auth/logout", headers=bearer(odd))).status_code == 200
     patreon.says(None)
     assert await visit.works(ann)
-    assert len(await left(visit)) == 4  # of Ann: her session, her row, and what is remembered of her
+    assert len(await left(visit)) == 4  # Ann's session, her row and her caches
 
 
 async def test_no_secret_is_in_an_answer_a_log_or_a_representation(
@@ -270,7 +270,7 @@ async def test_no_secret_is_in_an_answer_a_log_or_a_representation(
             assert secret not in text, (secret, text)
 
 
-async def test_the_metrics_name_nobody(patreon: FakePatreon, clock: Clock) -> None:
+async def test_metrics_contain_no_user_ids(patreon: FakePatreon, clock: Clock) -> None:
     async with visiting(patreon, now_ms=clock, metrics=True) as visit:
         token = await visit.sign_in()
         await visit.quota(token)
@@ -280,7 +280,7 @@ async def test_the_metrics_name_nobody(patreon: FakePatreon, clock: Clock) -> No
             assert secret not in told
 
 
-async def test_a_redirect_that_is_not_on_the_list_is_refused_before_the_provider_is_asked(
+async def test_an_unlisted_redirect_uri_is_refused_before_the_provider_is_asked(
     visit: Visit, patreon: FakePatreon
 ) -> None:
     for other in (
@@ -296,10 +296,10 @@ async def test_a_redirect_that_is_not_on_the_list_is_refused_before_the_provider
     assert patreon.server.asked == []
 
 
-async def test_a_row_that_cannot_be_read_is_a_refusal_and_no_error_of_ours(
+async def test_an_unreadable_row_is_a_refusal_and_not_a_server_error(
     visit: Visit, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As after a key went missing on the ring, or another program wrote there."""
+    """As when a key is missing from the ring, or another program wrote to the store."""
     store = visit.app.state.stores["default"]
     junk = (b"{", b"[]", b'{"accessToken": "sealed.gone.x", "sessionTokens": 7}', b"\xff\xfe")
     for at in range(6):  # the rows of a session, of its user, of its tokens, and three caches
@@ -322,11 +322,11 @@ async def test_a_row_that_cannot_be_read_is_a_refusal_and_no_error_of_ours(
                 await visit.http.post("/api/auth/logout", headers=bearer(token)),
             ]
             assert {one.status_code for one in answers} <= {200, 401, 503}, (key, text, [one.text for one in answers])
-        assert await visit.works(await visit.sign_in()), key  # whoever signs in again is well
+        assert await visit.works(await visit.sign_in()), key  # signing in again repairs it
     assert "Traceback" not in caplog.text
 
 
-async def test_no_answer_that_tells_of_a_session_may_be_kept_by_others(visit: Visit) -> None:
+async def test_session_responses_are_not_cacheable(visit: Visit) -> None:
     token = await visit.sign_in()
     pair = await visit.http.post("/api/auth/token", headers=bearer(token))
     for told in (
@@ -357,12 +357,12 @@ def report(**more: Any) -> dict[str, Any]:
     }
 
 
-async def test_a_crash_report_is_checked_cut_and_kept_once(visit: Visit) -> None:
+async def test_a_crash_report_is_validated_truncated_and_stored_once(visit: Visit) -> None:
     long = report(include_logs=True, logs="x" * 200_000, app_version="y" * 100_000, error_message="z\0" * 50_000)
     first = await visit.http.post("/api/crash-report", json=long)
-    assert (first.status_code, first.json()["message"]) == (200, "the report was kept")
+    assert (first.status_code, first.json()["message"]) == (200, "report stored")
     again = await visit.http.post("/api/crash-report", json=long | {"logs": "other"})
-    assert (again.status_code, again.json()["message"]) == (200, "this report was submitted already")
+    assert (again.status_code, again.json()["message"]) == (200, "this report was already submitted")
     kept = await visit.members.ledger.find_crash_report(UUID(long["report_id"]))
     assert kept is not None
     assert kept.logs is not None
@@ -377,7 +377,7 @@ async def test_a_crash_report_is_checked_cut_and_kept_once(visit: Visit) -> None
             assert name in told.json()["error"]
 
 
-async def test_logs_are_kept_only_where_the_user_agreed(visit: Visit) -> None:
+async def test_logs_are_stored_only_with_consent(visit: Visit) -> None:
     for agreed in (False, None, "no", "false", 0, 1, "true", [], [1], True):
         sent = report(include_logs=agreed, logs="secret", include_system_info=agreed, system_info={"user": "ann"})
         assert (await visit.http.post("/api/crash-report", json=sent)).status_code == 200
@@ -386,7 +386,7 @@ async def test_logs_are_kept_only_where_the_user_agreed(visit: Visit) -> None:
         assert (kept.logs, kept.system_info) == (("secret", '{"user": "ann"}') if agreed is True else (None, None))
 
 
-async def test_crash_reports_are_counted_by_address_and_an_address_cannot_be_made_up(
+async def test_crash_reports_are_limited_per_address_and_addresses_cannot_be_spoofed(
     patreon: FakePatreon, clock: Clock
 ) -> None:
     async with visiting(patreon, now_ms=clock, own={"limits": {"crash_report": 2}}) as visit:
@@ -401,16 +401,14 @@ async def test_crash_reports_are_counted_by_address_and_an_address_cannot_be_mad
             429,
         ]
         assert await sent_from("198.51.100.2") == 200
-        # In IPv6 a household has 2 ** 64 addresses, and they are one.
+        # An IPv6 household has 2 ** 64 addresses, which count as one.
         assert [await sent_from(f"2001:db8:1:2::{n}") for n in (1, 2, 3)] == [200, 200, 429]
         assert await sent_from("2001:db8:1:3::1") == 200
         # An IPv4 address that is written as IPv6 is the same.
         assert [await sent_from("::ffff:198.51.100.1"), await sent_from("::ffff:198.51.100.2")] == [429, 200]
 
 
-async def test_behind_a_trusted_proxy_it_is_the_address_that_the_proxy_tells(
-    patreon: FakePatreon, clock: Clock
-) -> None:
+async def test_behind_a_trusted_proxy_the_forwarded_address_counts(patreon: FakePatreon, clock: Clock) -> None:
     own = {"limits": {"crash_report": 1}}
     async with visiting(patreon, now_ms=clock, own=own, forwarded_allow=("10.0.0.0/8",)) as visit:
 
@@ -420,7 +418,7 @@ async def test_behind_a_trusted_proxy_it_is_the_address_that_the_proxy_tells(
                 return (await client.post("/api/crash-report", json=report(), headers=headers)).status_code
 
         assert [await sent("203.0.113.1"), await sent("203.0.113.1"), await sent("203.0.113.2")] == [200, 429, 200]
-        # What the client itself put in front of what the proxy added counts for nothing.
+        # Addresses that the client itself added before the proxy are ignored.
         assert [await sent(f"1.2.3.{n}, 203.0.113.3") for n in (1, 2)] == [200, 429]
         assert [await sent("203.0.113.9", hop="198.51.100.1"), await sent("203.0.113.8", hop="198.51.100.1")] == [
             200,
@@ -428,7 +426,7 @@ async def test_behind_a_trusted_proxy_it_is_the_address_that_the_proxy_tells(
         ]
 
 
-async def test_webhooks_and_sign_ins_have_limits_of_their_own(patreon: FakePatreon, clock: Clock) -> None:
+async def test_webhooks_and_sign_ins_have_separate_limits(patreon: FakePatreon, clock: Clock) -> None:
     async with visiting(patreon, now_ms=clock, own={"limits": {"webhook": 1, "sign_in": 1}}) as visit:
         body = b'{"data": {}}'
         headers = {"x-patreon-event": "members:pledge:update", **signature(body)}
@@ -439,6 +437,6 @@ async def test_webhooks_and_sign_ins_have_limits_of_their_own(patreon: FakePatre
         for answers in (heard, signed_in):
             assert answers[0].status_code == 200
             refused = [one for one in answers if one.status_code == 429]
-            assert len(refused) >= 2  # a window may have begun anew meanwhile
+            assert len(refused) >= 2  # a new window may have begun meanwhile
             assert refused[0].json()["code"] == "RATE_LIMITED"
             assert 0 < int(refused[0].headers["retry-after"]) <= 60

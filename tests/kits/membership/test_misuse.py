@@ -1,4 +1,4 @@
-"""Stolen and made-up tokens over HTTP: what ends, what is noted in the log, and what whoever came with them is told."""
+"""Stolen and forged tokens over HTTP: revocation, security log and responses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def visit(patreon: FakePatreon, clock: Clock, urls: dict[str, str], tmp_pa
 
 
 def security(caplog: pytest.LogCaptureFixture, event: str) -> list[dict[str, Any]]:
-    """What was noted of an event, field by field."""
+    """The fields of the logged security events of a kind."""
     found = (one for one in caplog.records if one.name == "keystead.security")
     return [vars(one) for one in found if vars(one).get("event") == event]
 
@@ -49,14 +49,14 @@ async def stolen(visit: Visit) -> tuple[str, list[str], str]:
 
 
 @on_servers
-async def test_a_reused_refresh_token_ends_its_chain_and_every_access_token_of_it(visit: Visit) -> None:
+async def test_a_reused_refresh_token_revokes_its_chain_and_access_tokens(visit: Visit) -> None:
     token, access, old = await stolen(visit)
     assert [(await visit.quota(one)).status_code for one in access] == [200] * 3
     reused = await visit.refresh(old)
     assert (reused.status_code, reused.json()["error_code"]) == (401, "INVALID_REFRESH_TOKEN")
     for path in ("/api/quota/status", "/api/sync/init", "/api/bonus-tokens/status", "/api/promotion/status"):
         assert [(await visit.http.get(path, headers=bearer(one))).status_code for one in access] == [401] * 3, path
-    # Nor do they end anything: whoever stole one cannot sign its owner out.
+    # Nor can a thief use one to sign its owner out.
     for path in ("/api/auth/logout", "/api/patreon/revoke", "/api/patreon/revoke-all"):
         await visit.http.post(path, headers=bearer(access[-1]))
     assert await visit.works(token)
@@ -64,7 +64,7 @@ async def test_a_reused_refresh_token_ends_its_chain_and_every_access_token_of_i
 
 
 @on_servers
-async def test_a_reuse_is_noted_with_its_user_and_its_chain(visit: Visit, caplog: pytest.LogCaptureFixture) -> None:
+async def test_reuse_is_logged_with_user_and_chain(visit: Visit, caplog: pytest.LogCaptureFixture) -> None:
     _, access, old = await stolen(visit)
     chain = json.loads(base64.urlsafe_b64decode(access[0].split(".")[1] + "=="))["chn"]
     await visit.refresh(old)
@@ -82,9 +82,9 @@ async def test_a_reuse_is_noted_with_its_user_and_its_chain(visit: Visit, caplog
 
 
 @on_servers
-async def test_a_reuse_is_noticed_while_the_provider_is_away(visit: Visit, patreon: FakePatreon) -> None:
+async def test_reuse_is_detected_while_the_provider_is_down(visit: Visit, patreon: FakePatreon) -> None:
     _, access, old = await stolen(visit)
-    await visit.members.changed("123")
+    await visit.members.invalidate_membership("123")
     patreon.says(answer({}, 500))
     assert (await visit.refresh(old)).json()["error_code"] == "INVALID_REFRESH_TOKEN"
     patreon.says(None)
@@ -92,7 +92,7 @@ async def test_a_reuse_is_noticed_while_the_provider_is_away(visit: Visit, patre
 
 
 @on_servers
-async def test_of_50_refreshes_beside_a_reuse_no_access_token_survives(visit: Visit) -> None:
+async def test_no_access_token_survives_50_refreshes_concurrent_with_a_reuse(visit: Visit) -> None:
     token, _, old = await stolen(visit)
     newest = await visit.pair(token)
     chains = [newest, *[(await visit.refresh(newest["refreshToken"])).json()]]
@@ -107,14 +107,14 @@ async def test_of_50_refreshes_beside_a_reuse_no_access_token_survives(visit: Vi
 
 
 @on_servers
-async def test_a_new_pair_ends_the_access_token_of_the_one_before(visit: Visit) -> None:
+async def test_a_new_pair_revokes_the_previous_access_token(visit: Visit) -> None:
     token = await visit.sign_in()
     before, after = (await visit.pair(token))["accessToken"], (await visit.pair(token))["accessToken"]
     assert [(await visit.quota(one)).status_code for one in (before, after)] == [401, 200]
 
 
 @on_servers
-async def test_a_forged_token_is_an_event_and_is_answered_with_a_challenge(
+async def test_a_forged_token_is_a_security_event_and_gets_a_challenge(
     visit: Visit, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "keystead.security")
@@ -146,14 +146,14 @@ async def test_a_forged_token_is_an_event_and_is_answered_with_a_challenge(
 
 
 @on_servers
-async def test_who_comes_without_a_token_is_told_which_kind_is_wanted(visit: Visit) -> None:
+async def test_a_request_without_a_token_gets_a_challenge(visit: Visit) -> None:
     told = await visit.http.get("/api/quota/status")
     assert (told.status_code, told.headers["www-authenticate"]) == (401, 'Bearer realm="membership"')
 
 
 @on_servers
-async def test_claims_of_any_shape_are_refused_and_no_error_of_ours(visit: Visit, clock: Clock) -> None:
-    """Other programs have the secret, too, and may sign whatever they like."""
+async def test_malformed_claims_are_refused_without_a_server_error(visit: Visit, clock: Clock) -> None:
+    """Other programs share the secret, and may sign any claims."""
     good = (await visit.pair(await visit.sign_in()))["accessToken"]
     claims = json.loads(base64.urlsafe_b64decode(good.split(".")[1] + "=="))
     key = SigningKeys.from_secret(SECRET).current

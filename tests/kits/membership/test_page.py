@@ -1,4 +1,4 @@
-"""The page of the kit says everything in English, Japanese and Korean."""
+"""The try page is in English, Japanese and Korean."""
 
 import re
 from pathlib import Path
@@ -14,14 +14,14 @@ SOURCE = Path(keystead.__file__).parent
 TITLES: dict[Language, str] = {"en": "Try a membership", "ja": "メンバーシップを試す", "ko": "멤버십 체험"}
 
 
-def test_all_that_it_says_is_there_in_each_language_with_the_same_values() -> None:
+def test_every_text_exists_in_each_language_with_the_same_placeholders() -> None:
     for name, said in (*FRAME.items(), *MESSAGES.items(), *SCRIPT.items()):
         assert len(said) == len(LANGUAGES), name
         assert all(said), name
         assert len({frozenset(re.findall(r"\{\w+\}", text)) for text in said}) == 1, name
 
 
-def test_it_says_what_there_is_and_nothing_more_is_there() -> None:
+def test_the_page_and_its_script_use_exactly_the_defined_texts() -> None:
     page = (SOURCE / "kits/membership/pages/try.html").read_text()
     assert set(re.findall(r'\bsay\("(\w+)"', page)) == {*MESSAGES, *FRAME}
     script = (SOURCE / "kits/membership/assets/membership-try.js").read_text()

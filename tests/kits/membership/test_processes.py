@@ -1,4 +1,4 @@
-"""Real processes: one device a user, one question to the provider, one successor of a refresh token."""
+"""Several processes: one device per user, one provider request, one successor of a refresh token."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Together = Callable[[], Awaitable[list[str]]]
 
 @pytest.fixture
 def clock() -> Callable[[], int]:
-    """The processes have the real one, and so has the test."""
+    """The real clock, as in the processes."""
     from tests.kits.membership.worker import now_ms
 
     return now_ms
@@ -42,7 +42,7 @@ async def store(urls: dict[str, str]) -> AsyncIterator[Store]:
 
 
 class Crowd:
-    """Processes that do each their part at the same moment."""
+    """Processes that run their parts concurrently."""
 
     def __init__(self, store_url: str, patreon: FakePatreon, folder: Path) -> None:
         self._arguments = (store_url, patreon.server.url, f"sqlite:///{folder}/tables.db")
@@ -55,7 +55,7 @@ class Crowd:
         self._stack.close()
 
     async def begin(self, *parts: tuple[str, int, str]) -> Together:
-        """Start a process for each part (what, how often, with which token), and tell all of them to go."""
+        """Start a process for each part (what, how often, with which token), and release them together."""
 
         def started() -> list[forking.Talk]:
             found = []
@@ -113,7 +113,7 @@ async def test_a_thousand_requests_in_four_processes_ask_the_provider_once(
     members: Members, crowd: Crowd, patreon: FakePatreon
 ) -> None:
     token = await signed_in(members)
-    await members.keys.membership("123").delete()  # as when its hour is over
+    await members.keys.membership("123").delete()  # as after its hour
     asked, tell = patreon.questions, patreon.holds()
     together = await crowd.begin(*[("validate", 250, token)] * 4)
     await patreon.server.until_asked("/identity", asked + 1)
@@ -130,7 +130,7 @@ async def test_twenty_uses_of_a_refresh_token_in_two_processes_get_one_successor
     found = await crowd.do(*[("refresh", 10, first.refresh_token)] * 2)
     [successor] = set(found)
     assert successor != first.refresh_token
-    # Whoever lost the answer comes again with the old one, and whoever got it goes on with the new one.
+    # A client that lost the response retries with the old token; one that got it uses the new token.
     assert (await members.token_pairs.refresh(first.refresh_token)).refresh_token == successor
     third = (await members.token_pairs.refresh(successor)).refresh_token
     assert await refusal(members.token_pairs.refresh(first.refresh_token)) == "INVALID_REFRESH_TOKEN"
@@ -138,9 +138,7 @@ async def test_twenty_uses_of_a_refresh_token_in_two_processes_get_one_successor
 
 
 @on_urls("sqlite", "redis", "cluster", "postgres", "mariadb")
-async def test_tokens_that_are_asked_for_during_a_logout_are_not_left_behind(
-    members: Members, crowd: Crowd, store: Store
-) -> None:
+async def test_tokens_issued_during_a_logout_are_cleaned_up(members: Members, crowd: Crowd, store: Store) -> None:
     token = await signed_in(members)
     found = await crowd.do(("tokens", 20, token), ("logout", 1, token))
     assert found[-1] == "True"
@@ -149,7 +147,7 @@ async def test_tokens_that_are_asked_for_during_a_logout_are_not_left_behind(
 
 
 @on_urls("sqlite", "redis", "cluster")
-async def test_a_reuse_in_one_process_ends_the_access_tokens_in_the_others(members: Members, crowd: Crowd) -> None:
+async def test_reuse_in_one_process_revokes_access_tokens_in_the_others(members: Members, crowd: Crowd) -> None:
     first = await members.token_pairs.issue(await signed_in(members))
     second = await members.token_pairs.refresh(first.refresh_token)
     third = await members.token_pairs.refresh(second.refresh_token)
@@ -162,7 +160,7 @@ async def test_a_reuse_in_one_process_ends_the_access_tokens_in_the_others(membe
 
 
 @on_urls("sqlite", "redis")
-async def test_fifty_uses_that_three_processes_tell_count_once_each(
+async def test_fifty_events_reported_by_three_processes_count_once_each(
     members: Members, crowd: Crowd, tmp_path: Path
 ) -> None:
     found = await crowd.do(*[("use", 50, "")] * 3)

@@ -1,4 +1,4 @@
-"""Programs with an API key: usage and bonuses move the quota, and what was reported can be read."""
+"""Programs with an API key: usage, bonuses, plan history and crash reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from keystead.kits.membership import Members
 from keystead.kits.membership.keys import MembershipKeys
-from keystead.kits.membership.service.ledger_records import ToldPlan
+from keystead.kits.membership.service.ledger_records import PlanAsOf
 from tests.kits.membership.conftest import FakePatreon, on_all, on_servers, refusal
 from tests.kits.membership.test_quota import changes_to
 from tests.kits.membership.visiting import Visit, bearer, signature, visiting
@@ -39,7 +39,7 @@ async def visit(patreon: FakePatreon, clock: Clock, urls: dict[str, str], tmp_pa
 
 
 class Program:
-    """A program that counts for members."""
+    """A program that records usage of members."""
 
     def __init__(self, visit: Visit, key: str) -> None:
         self._http = visit.http
@@ -64,7 +64,7 @@ async def program(visit: Visit) -> Program:
 
 
 @on_servers
-async def test_usage_that_a_program_records_moves_the_quota_once_for_each_event(visit: Visit, program: Program) -> None:
+async def test_usage_recorded_by_a_program_counts_once_per_event(visit: Visit, program: Program) -> None:
     token = await visit.sign_in()
     assert (await visit.quota(token)).json()["monthly_usage"]["tokens_used"] == 0
     told = await program.use("e1", 1_200)
@@ -79,14 +79,16 @@ async def test_usage_that_a_program_records_moves_the_quota_once_for_each_event(
 
 
 @on_servers
-async def test_50_programs_that_tell_the_same_uses_at_once_count_each_once(visit: Visit, program: Program) -> None:
+async def test_50_programs_reporting_the_same_events_concurrently_count_each_once(
+    visit: Visit, program: Program
+) -> None:
     token = await visit.sign_in()
     await asyncio.gather(*(program.use(f"e{number % 5}", 10) for number in range(50)))
     assert (await visit.quota(token)).json()["monthly_usage"]["tokens_used"] == 50
 
 
 @on_servers
-async def test_a_bonus_that_is_granted_is_told_at_once_and_everywhere(
+async def test_a_granted_bonus_is_visible_immediately_on_every_route(
     visit: Visit, program: Program, patreon: FakePatreon
 ) -> None:
     patreon.cents = 0
@@ -107,7 +109,7 @@ async def test_a_bonus_that_is_granted_is_told_at_once_and_everywhere(
         held = await family("123").get()
         assert held is not None
         assert held.membership.has_bonus_tokens is True
-    assert patreon.questions == asked  # what is paid for has not changed
+    assert patreon.questions == asked  # the plan has not changed
     await program.use("e1", 500)
     assert (await visit.quota(token)).json()["has_bonus_tokens"] is False
     held = await keys.membership("123").get()
@@ -116,9 +118,7 @@ async def test_a_bonus_that_is_granted_is_told_at_once_and_everywhere(
 
 
 @on_servers
-async def test_a_membership_that_is_asked_for_after_a_grant_says_that_there_are_bonus_tokens(
-    visit: Visit, program: Program
-) -> None:
+async def test_a_membership_loaded_after_a_grant_reports_bonus_tokens(visit: Visit, program: Program) -> None:
     await program.post("bonus", user_id="123", bonus_id="summer", tokens=500)
     await visit.sign_in()
     held = await visit.members.keys.membership("123").get()
@@ -127,7 +127,7 @@ async def test_a_membership_that_is_asked_for_after_a_grant_says_that_there_are_
 
 
 @on_servers
-async def test_who_is_signed_out_is_counted_by_the_plan_that_was_last_told(
+async def test_a_signed_out_member_is_charged_by_the_last_reported_plan(
     visit: Visit, program: Program, patreon: FakePatreon
 ) -> None:
     await program.post("bonus", user_id="123", bonus_id="summer", tokens=500)
@@ -144,19 +144,19 @@ async def test_who_is_signed_out_is_counted_by_the_plan_that_was_last_told(
 
 
 @on_servers
-async def test_no_bonus_is_spent_for_a_plan_that_cannot_be_asked(
+async def test_no_bonus_is_spent_while_the_plan_is_unknown(
     visit: Visit, program: Program, patreon: FakePatreon
 ) -> None:
     await visit.sign_in()
     await program.post("bonus", user_id="123", bonus_id="summer", tokens=500)
-    await visit.members.changed("123")
+    await visit.members.invalidate_membership("123")
     patreon.says(answer({}, 500))
     told = await program.post("usage", user_id="123", event_id="e1", tokens=10)
     assert (told.status_code, told.json()["error_code"]) == (503, "PROVIDER_UNAVAILABLE")
     assert int(told.headers["retry-after"]) > 0
     [bonus] = await visit.members.ledger.bonuses("123")
     assert bonus.used == 0
-    read = (await program.get("status", user_id="123")).json()  # which spends nothing
+    read = (await program.get("status", user_id="123")).json()  # spends nothing
     assert (read["plan"], read["plan_is_stale"]) == ("Free", True)
 
 
@@ -194,7 +194,7 @@ async def test_no_api_key_is_in_the_store(visit: Visit, program: Program) -> Non
 
 
 @on_servers
-async def test_what_is_no_user_or_no_number_is_refused(visit: Visit, program: Program) -> None:
+async def test_invalid_users_and_numbers_are_refused(visit: Visit, program: Program) -> None:
     good = {"user_id": "123", "event_id": "e", "tokens": 1}
     odd: tuple[dict[str, Any], ...] = (
         *({"user_id": one} for one in ("", "x" * 65, "é" * 33, "a\0b", "a\nb", 7, None)),
@@ -208,7 +208,7 @@ async def test_what_is_no_user_or_no_number_is_refused(visit: Visit, program: Pr
 
 
 @on_servers
-async def test_plan_changes_can_be_read_the_newest_first(
+async def test_plan_changes_are_listed_newest_first(
     visit: Visit, program: Program, patreon: FakePatreon, clock: Clock
 ) -> None:
     for cents in (300, 900, 0):
@@ -232,7 +232,7 @@ async def test_crash_reports_can_be_read_page_by_page_and_one_by_one(
 ) -> None:
     ids = []
     for number in range(7):
-        clock.pass_ms(1000 if number % 3 == 0 else 0)  # several came in one millisecond
+        clock.pass_ms(1000 if number % 3 == 0 else 0)  # several in one millisecond
         ids.append(str(uuid4()))
         report = {
             "report_id": ids[-1],
@@ -261,7 +261,7 @@ async def test_crash_reports_can_be_read_page_by_page_and_one_by_one(
 
 
 @on_servers
-async def test_an_event_that_the_provider_sends_again_does_not_bring_an_old_plan_back(
+async def test_a_repeated_webhook_does_not_restore_an_old_plan(
     visit: Visit, program: Program, patreon: FakePatreon
 ) -> None:
     body = b'{"data": {"attributes": {"currently_entitled_amount_cents": 900}, "relationships": {"user": {"data": '
@@ -274,21 +274,21 @@ async def test_an_event_that_the_provider_sends_again_does_not_bring_an_old_plan
 
 
 @on_servers
-async def test_a_plan_that_was_read_before_a_webhook_is_not_put_back_after_it(
+async def test_a_plan_read_before_a_webhook_does_not_overwrite_it(
     visit: Visit, program: Program, patreon: FakePatreon, clock: Clock
 ) -> None:
     ledger = visit.members.ledger
-    read = ToldPlan("Ultimate", clock())
+    read = PlanAsOf("Ultimate", clock())
     clock.pass_ms(1000)
     await changes_to(visit, patreon, 0)
-    await ledger.profile_of("123", clock(), plan=read)  # as tokens are issued that were asked for before it
+    await ledger.profile_of("123", clock(), plan=read)  # as when tokens are issued that were requested before it
     assert (await program.get("status", user_id="123")).json()["plan"] == "Free"
-    await ledger.profile_of("123", clock(), plan=ToldPlan("Pro", clock()))
+    await ledger.profile_of("123", clock(), plan=PlanAsOf("Pro", clock()))
     assert (await program.get("status", user_id="123")).json()["plan"] == "Pro"
 
 
 @on_all
-async def test_an_api_key_is_issued_listed_and_ended_on_every_store(members: Members) -> None:
+async def test_an_api_key_is_issued_listed_and_revoked_on_every_store(members: Members) -> None:
     first = await members.programs.issue_key("one")
     second = await members.programs.issue_key("two")
     assert (await members.programs.admit(first.token)).name == "one"

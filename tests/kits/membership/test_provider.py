@@ -1,4 +1,4 @@
-"""What is remembered of a membership, who asks the provider, and what is told while it does not answer."""
+"""The membership cache: single flight, invalidation, and provider outages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from pydantic import SecretStr
 from keystead import Store
 from keystead.kits.membership import Members, MembershipRefused
 from keystead.kits.membership.service import LIMITS
-from keystead.kits.membership.service.patreon import parsed
-from keystead.kits.membership.service.webhook import told_in
+from keystead.kits.membership.service.patreon import parse_membership
+from keystead.kits.membership.service.webhook import parse_webhook
 from tests.kits.membership.conftest import (
     REDIRECT,
     SECRET,
@@ -61,7 +61,7 @@ async def test_a_thousand_requests_for_an_expired_membership_ask_the_provider_on
     members: Members, patreon: FakePatreon
 ) -> None:
     token = await signed_in(members)
-    await members.keys.membership("123").delete()  # as when its hour is over
+    await members.keys.membership("123").delete()  # as after its hour
     before = patreon.questions
     found = await asyncio.gather(*(members.validate(token) for _ in range(1000)))
     assert {one.membership.plan for one in found} == {"Pro"}
@@ -70,37 +70,37 @@ async def test_a_thousand_requests_for_an_expired_membership_ask_the_provider_on
 
 @pytest.mark.parametrize("trouble", [answer({}, 500), answer(b"<html>"), answer({"data": []}), answer({}, 429)])
 @here
-async def test_trouble_at_the_provider_signs_nobody_out(members: Members, patreon: FakePatreon, trouble: bytes) -> None:
+async def test_provider_outages_sign_nobody_out(members: Members, patreon: FakePatreon, trouble: bytes) -> None:
     token = await signed_in(members)
     patreon.says(trouble)
     await members.keys.membership("123").delete()
     before = patreon.questions
-    for _ in range(3):  # what it said last
+    for _ in range(3):  # its last answer
         assert (await members.validate(token)).membership.plan == "Pro"
     assert patreon.questions == before + 1
-    await members.changed("123")  # now there is nothing that it said last
+    await members.invalidate_membership("123")  # now there is no last answer
     with pytest.raises(MembershipRefused) as caught:
         await members.validate(token)
     assert caught.value.reason == "PROVIDER_UNAVAILABLE"
     assert caught.value.retry_after_s is not None
     assert caught.value.retry_after_s >= 5
     patreon.says(None)
-    await members.changed("123")
+    await members.invalidate_membership("123")
     assert await works(members, token)
 
 
 @here
-async def test_a_pause_that_the_provider_asks_for_is_kept(members: Members, patreon: FakePatreon) -> None:
+async def test_a_retry_after_of_the_provider_is_respected(members: Members, patreon: FakePatreon) -> None:
     token = await signed_in(members)
     patreon.says(answer({}, 429, "retry-after: 90\r\n"))
-    await members.changed("123")
+    await members.invalidate_membership("123")
     with pytest.raises(MembershipRefused) as caught:
         await members.validate(token)
     assert caught.value.retry_after_s == 90
 
 
 @here
-async def test_the_manual_sync_goes_past_the_cache(members: Members, patreon: FakePatreon) -> None:
+async def test_the_manual_sync_bypasses_the_cache(members: Members, patreon: FakePatreon) -> None:
     token = await signed_in(members)
     assert (await members.entitled(token)).plan == "Pro"
     patreon.cents = 900
@@ -139,7 +139,7 @@ def told(cents: int = 0, status: str = "active_patron", user: object = "123") ->
 
 
 @on_all
-async def test_a_changed_membership_is_out_of_every_cache_at_once(
+async def test_a_changed_membership_is_invalidated_in_every_cache(
     members: Members, patreon: FakePatreon, ledger: Books
 ) -> None:
     token = await signed_in(members)
@@ -159,7 +159,7 @@ async def test_a_changed_membership_is_out_of_every_cache_at_once(
 async def test_a_webhook_during_a_sign_in_is_not_undone_by_it(
     members: Members, patreon: FakePatreon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The provider told the sign-in what was paid before the change; that is nowhere when the sign-in is done."""
+    """The sign-in read the plan before the change; it must not be in a cache when the sign-in is done."""
     body = told(900)
     gate = asyncio.Event()
     admit = members.devices.admit
@@ -179,7 +179,7 @@ async def test_a_webhook_during_a_sign_in_is_not_undone_by_it(
 
 @pytest.mark.parametrize("status", ["declined_patron", "former_patron"])
 @here
-async def test_who_does_not_pay_any_more_is_signed_out(members: Members, store: Store, status: str) -> None:
+async def test_a_former_patron_is_signed_out(members: Members, store: Store, status: str) -> None:
     await signed_in(members)
     body = told(0, status)
     for _ in range(2):
@@ -188,7 +188,7 @@ async def test_who_does_not_pay_any_more_is_signed_out(members: Members, store: 
 
 
 @here
-async def test_the_end_of_a_pledge_leaves_the_session(members: Members, ledger: Books) -> None:
+async def test_deleting_a_pledge_does_not_end_the_session(members: Members, ledger: Books) -> None:
     token = await signed_in(members)
     body = told(300, "former_patron")
     await members.webhook(body, signed(body), "members:pledge:delete")
@@ -197,7 +197,7 @@ async def test_the_end_of_a_pledge_leaves_the_session(members: Members, ledger: 
 
 
 @here
-async def test_a_webhook_is_believed_only_with_its_signature(members: Members, patreon: FakePatreon) -> None:
+async def test_a_webhook_needs_a_valid_signature(members: Members, patreon: FakePatreon) -> None:
     await signed_in(members)
     body = told(500)
     event = "members:pledge:update"
@@ -212,23 +212,23 @@ async def test_a_webhook_is_believed_only_with_its_signature(members: Members, p
 
 
 @pytest.mark.parametrize("secrets", [[], [SecretStr("")]])
-def test_without_a_secret_no_webhook_is_believed(secrets: list[SecretStr]) -> None:
+def test_without_a_webhook_secret_every_webhook_is_refused(secrets: list[SecretStr]) -> None:
     body = told(500)
     for signature in (None, hmac.new(b"", body, "md5").hexdigest()):
         with pytest.raises(MembershipRefused) as caught:
-            told_in(body, signature, "members:pledge:update", secrets)
+            parse_webhook(body, signature, "members:pledge:update", secrets)
         assert caught.value.reason == "WEBHOOK_NOT_CONFIGURED"
 
 
 @here
-async def test_who_asks_past_the_cache_again_and_again_is_held_and_stays_signed_in(
+async def test_too_many_syncs_are_limited_and_keep_the_session(
     members: Members, patreon: FakePatreon, store: Store
 ) -> None:
     async def window() -> int:
         [[seconds, _]] = await store.run([("TIME",)])
         return int(seconds) // 60
 
-    for user in ("123", "125", "126"):  # by the clock of the store, on which a minute may end meanwhile
+    for user in ("123", "125", "126"):  # by the store's clock, on which a minute may end meanwhile
         token, asked, began = await signed_in(members, user), patreon.questions, await window()
         answers = [await refusal(members.sync(token)) for _ in range(LIMITS["sync"] + 5)]
         if await window() == began:
@@ -240,15 +240,15 @@ async def test_who_asks_past_the_cache_again_and_again_is_held_and_stays_signed_
 
 
 @here
-async def test_tiers_of_other_campaigns_count_only_where_no_campaign_is_named(members: Members) -> None:
+async def test_tiers_of_other_campaigns_count_only_without_a_configured_campaign(members: Members) -> None:
     other = identity(cents=900, campaign="c2")
-    assert parsed(other, None, "patreon").plan == "Ultimate"
-    assert parsed(other, "c1", "patreon").plan == "Free"
-    assert parsed(other, "c2", "patreon").plan == "Ultimate"
+    assert parse_membership(other, None, "patreon").plan == "Ultimate"
+    assert parse_membership(other, "c1", "patreon").plan == "Free"
+    assert parse_membership(other, "c2", "patreon").plan == "Ultimate"
 
 
 @here
-async def test_how_old_an_answer_may_be_is_a_number(members: Members) -> None:
+async def test_the_longest_staleness_is_a_number(members: Members) -> None:
     assert members.memberships.longest_freshness == timedelta(hours=1)
     assert members.memberships.longest_staleness == timedelta(days=1)
     assert members.longest_staleness == timedelta(days=1, minutes=1)

@@ -1,4 +1,4 @@
-"""What is left this month, over HTTP: limits by plan, bonus tokens after the quota, and what changes in mid-month."""
+"""The quota over HTTP: limits by plan, bonus tokens after the quota, and plan changes within a month."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def use(visit: Visit, token: str, event: str, tokens: int) -> tuple[int, i
 
 
 async def changes_to(visit: Visit, patreon: FakePatreon, cents: int) -> None:
-    """The provider tells that the user pays so much from now on."""
+    """Send a webhook: the user pays this amount from now on."""
     patreon.cents = cents
     body = (
         b'{"data": {"attributes": {"currently_entitled_amount_cents": %d}, "relationships": {"user": {"data": ' % cents
@@ -83,7 +83,7 @@ async def test_bonus_tokens_are_used_after_the_quota_and_never_twice(visit: Visi
     told = await visit.quota(token)
     assert (told.json()["monthly_usage"]["is_exceeded"], told.headers["x-ratelimit-remaining"]) == (False, "5")
     found = await asyncio.gather(*(use(visit, token, "e2", 20) for _ in range(10)))
-    assert set(found) == {(5, 15, 0)}  # one of them counts, and all are told the same
+    assert set(found) == {(5, 15, 0)}  # one of them counts, and all get the same answer
     told = await visit.quota(token)
     usage = told.json()["monthly_usage"]
     assert (usage["tokens_used"], usage["is_exceeded"], told.headers["x-ratelimit-remaining"]) == (PRO, True, "0")
@@ -116,11 +116,11 @@ async def test_a_month_ends_at_midnight_in_utc_and_a_new_one_begins_with_nothing
     }
     assert told.headers["x-ratelimit-reset"] == str(NOVEMBER_S)
     assert await visit.members.tokens_used(await visit.members.entitled(token)) == 0
-    assert await use(visit, token, "e1", 100) == (100, 0, 0)  # it was counted in September, and is not again
+    assert await use(visit, token, "e1", 100) == (100, 0, 0)  # already counted in September
     assert (await visit.quota(token)).json()["monthly_usage"]["tokens_used"] == 0
 
 
-async def test_a_smaller_plan_in_mid_month_takes_nothing_back_and_gives_no_more(
+async def test_a_downgrade_within_a_month_lowers_the_limit_and_keeps_the_usage(
     visit: Visit, patreon: FakePatreon
 ) -> None:
     patreon.cents = 900
@@ -141,7 +141,7 @@ async def test_a_smaller_plan_in_mid_month_takes_nothing_back_and_gives_no_more(
     assert (await visit.quota(token)).headers["x-ratelimit-remaining"] == str(50_000_000 - 30_000_010)
 
 
-async def test_the_quota_is_told_to_nobody_who_is_signed_out(visit: Visit) -> None:
+async def test_a_signed_out_member_cannot_read_the_quota(visit: Visit) -> None:
     token = await visit.sign_in()
     access = (await visit.pair(token))["accessToken"]
     assert (await visit.quota(access)).status_code == 200

@@ -1,4 +1,4 @@
-"""What happens at the same moment: nothing that has ended comes back, and nobody else's end is one's own."""
+"""Races: ended sessions stay ended, and other sessions are not affected."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ MONTH_MS = 2_592_000_000
 
 
 @here
-async def test_a_token_that_the_provider_refuses_does_not_end_a_sign_in_that_came_meanwhile(
+async def test_a_token_refused_by_the_provider_does_not_end_a_newer_sign_in(
     members: Members, patreon: FakePatreon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old = await signed_in(members)
-    withdrawn, new = members.loader.end_withdrawn, ""
+    withdrawn, new = members.loader.end_revoked_sessions, ""
 
     async def later(*given: Any) -> None:
         nonlocal new
@@ -46,14 +46,14 @@ async def test_a_token_that_the_provider_refuses_does_not_end_a_sign_in_that_cam
         new = await signed_in(members)
         await withdrawn(*given)
 
-    monkeypatch.setattr(members.loader, "end_withdrawn", later)
+    monkeypatch.setattr(members.loader, "end_revoked_sessions", later)
     patreon.says(answer({}, 401))
     assert await refusal(members.sync(old)) == "PATREON_TOKEN_EXPIRED"
     assert await works(members, new)
 
 
 @here
-async def test_a_refresh_token_that_the_provider_refuses_does_not_end_a_sign_in_that_came_meanwhile(
+async def test_a_refresh_token_refused_by_the_provider_does_not_end_a_newer_sign_in(
     members: Members, patreon: FakePatreon, clock: Clock
 ) -> None:
     old = await signed_in(members)
@@ -70,7 +70,7 @@ async def test_a_refresh_token_that_the_provider_refuses_does_not_end_a_sign_in_
 
 
 @on_all
-async def test_who_signs_out_while_tokens_are_renewed_stays_out_and_leaves_nothing(
+async def test_a_logout_during_a_token_renewal_is_final_and_leaves_nothing(
     members: Members, patreon: FakePatreon, store: Store, clock: Clock
 ) -> None:
     token = await signed_in(members)
@@ -86,12 +86,12 @@ async def test_who_signs_out_while_tokens_are_renewed_stays_out_and_leaves_nothi
 
 
 @everywhere
-async def test_a_refresh_under_way_does_not_survive_the_end_of_all_sessions(
+async def test_a_refresh_in_flight_does_not_survive_the_end_of_all_sessions(
     members: Members, patreon: FakePatreon, store: Store
 ) -> None:
     token = await signed_in(members)
     pair = await members.token_pairs.issue(token)
-    await members.changed("123")
+    await members.invalidate_membership("123")
     tell = patreon.holds()
     asked = patreon.questions
     refreshing = asyncio.create_task(refusal(members.token_pairs.refresh(pair.refresh_token)))
@@ -106,9 +106,9 @@ async def test_a_refresh_under_way_does_not_survive_the_end_of_all_sessions(
 
 @everywhere
 async def test_a_webhook_during_a_load_is_not_undone_by_it(members: Members, patreon: FakePatreon) -> None:
-    """The provider was asked before the change, and answers after it with what was so before."""
+    """The provider is asked before the change, and answers after it with the old plan."""
     token = await signed_in(members)
-    await members.changed("123")
+    await members.invalidate_membership("123")
     tell = patreon.holds()
     asked = patreon.questions
     waiting = asyncio.create_task(members.validate(token))
@@ -122,7 +122,7 @@ async def test_a_webhook_during_a_load_is_not_undone_by_it(members: Members, pat
 
 
 @here
-async def test_twenty_validations_beside_a_sign_in_end_nothing_but_the_old_session(members: Members) -> None:
+async def test_twenty_validations_concurrent_with_a_sign_in_end_only_the_old_session(members: Members) -> None:
     old = await signed_in(members)
     asking = [asyncio.create_task(refusal(members.validate(old))) for _ in range(20)]
     new = await signed_in(members)
@@ -132,28 +132,26 @@ async def test_twenty_validations_beside_a_sign_in_end_nothing_but_the_old_sessi
 
 
 @here
-async def test_the_end_of_all_sessions_by_an_old_token_leaves_a_new_sign_in_alone(members: Members) -> None:
+async def test_an_old_token_cannot_end_a_newer_session_with_revoke_all(members: Members) -> None:
     old, new = await signed_in(members), await signed_in(members)
     assert await refusal(members.logout_all(old)) == "SESSION_INVALID"
     assert await works(members, new)
 
 
 @here
-async def test_an_old_event_that_comes_again_signs_nobody_out_who_came_after_it(
-    members: Members, ledger: Books, clock: Clock
-) -> None:
+async def test_a_repeated_webhook_ends_no_newer_session(members: Members, ledger: Books, clock: Clock) -> None:
     await signed_in(members)
     body, event = told(0, "former_patron"), "members:pledge:update"
     await members.webhook(body, signed(body), event)
     clock.pass_ms(60_000)
-    token = await signed_in(members)  # they pay again
+    token = await signed_in(members)  # the user pays again
     heard = await members.webhook(body, signed(body), event)
     assert (heard.user, heard.plan_change_recorded) == ("123", False)
     assert await works(members, token)
 
 
 @here
-async def test_an_event_that_was_noted_and_not_carried_out_is_carried_out_when_it_comes_again(
+async def test_a_repeated_webhook_completes_an_interrupted_one(
     members: Members, store: Store, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await signed_in(members)
@@ -173,7 +171,7 @@ async def test_an_event_that_was_noted_and_not_carried_out_is_carried_out_when_i
 
 
 @here
-async def test_events_in_any_order_leave_what_the_provider_says_now(
+async def test_webhooks_in_any_order_leave_the_providers_current_plan(
     members: Members, patreon: FakePatreon, ledger: Books
 ) -> None:
     token = await signed_in(members)
@@ -186,16 +184,16 @@ async def test_events_in_any_order_leave_what_the_provider_says_now(
 
 
 @here
-async def test_a_made_up_token_of_a_user_ends_nothing_of_theirs(
+async def test_a_made_up_token_of_a_user_cannot_end_their_session(
     members: Members, keys: MembershipKeys, store: Store
 ) -> None:
     token = await signed_in(members)
     made_up = "A" * 43 + "." + token.partition(".")[2]
-    assert members.devices.named(made_up) is not None
+    assert members.devices.parse_token(made_up) is not None
     assert await members.logout(made_up) is False
     assert await refusal(members.logout_all(made_up)) == "SESSION_INVALID"
     assert await works(members, token)
-    # Nor while the row of the user cannot be read, as where a key is missing on the ring.
+    # Nor while the user's row is unreadable, as when a key is missing from the ring.
     row = keys.user_token("123").key
     [held] = await store.run([("GET", row)])
     await store.run([("SET", row, b'{"accessToken":"sealed.gone.x"}', "KEEPTTL")])
@@ -205,7 +203,7 @@ async def test_a_made_up_token_of_a_user_ends_nothing_of_theirs(
 
 
 @here
-async def test_a_logout_counts_also_while_the_row_of_the_user_cannot_be_read(
+async def test_a_logout_works_while_the_users_row_is_unreadable(
     members: Members, keys: MembershipKeys, store: Store
 ) -> None:
     token = await signed_in(members)
@@ -218,7 +216,7 @@ async def test_a_logout_counts_also_while_the_row_of_the_user_cannot_be_read(
 
 
 @here
-async def test_a_logout_at_the_beginning_of_a_month_forgets_the_quota_of_the_last_one(
+async def test_a_logout_at_the_start_of_a_month_clears_last_months_cached_quota(
     members: Members, store: Store, clock: Clock
 ) -> None:
     clock.now_ms = 1_790_812_799_000  # one second before October 2026, UTC
@@ -233,7 +231,7 @@ async def test_a_logout_at_the_beginning_of_a_month_forgets_the_quota_of_the_las
 
 
 @here
-async def test_a_sign_in_that_cannot_empty_the_caches_changes_nothing(apart: Members, cache: Cutting) -> None:
+async def test_a_sign_in_during_a_cache_outage_changes_nothing(apart: Members, cache: Cutting) -> None:
     token = await signed_in(apart)
     cache.is_away = True
     with pytest.raises(StoreUnavailable):

@@ -1,4 +1,4 @@
-"""Refresh tokens over HTTP: a reply that is lost, two at once, too late and too old."""
+"""Refresh tokens over HTTP: lost replies, concurrent use, late reuse and expiry."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ async def visit(patreon: FakePatreon, clock: Clock) -> AsyncIterator[Visit]:
         yield opened
 
 
-async def test_a_reply_that_is_lost_leaves_a_client_that_works(visit: Visit, clock: Clock) -> None:
+async def test_a_lost_reply_leaves_a_working_client(visit: Visit, clock: Clock) -> None:
     token = await visit.sign_in()
     first = (await visit.pair(token))["refreshToken"]
-    # The reply is lost, and the client comes again: the same successor, and it works.
+    # The reply is lost, and the client retries: it gets the same successor, which works.
     lost = (await visit.refresh(first)).json()["refreshToken"]
     clock.pass_ms(29_000)
     second = (await visit.refresh(first)).json()["refreshToken"]
     assert second == lost
     third = (await visit.refresh(second)).json()["refreshToken"]
-    # Two replies come in the other order: the later one is for the earlier request, and both are the same.
+    # Two replies arrive in reverse order, and both are the same.
     found = await asyncio.gather(*(visit.refresh(third) for _ in range(20)))
     assert {one.status_code for one in found} == {200}
     [fourth] = {one.json()["refreshToken"] for one in found}
@@ -40,7 +40,7 @@ async def test_a_reply_that_is_lost_leaves_a_client_that_works(visit: Visit, clo
     assert await visit.works(token)
 
 
-async def test_a_refresh_token_that_comes_too_late_or_is_too_old_ends_them_all(visit: Visit, clock: Clock) -> None:
+async def test_a_reused_refresh_token_after_the_grace_period_revokes_the_chain(visit: Visit, clock: Clock) -> None:
     token = await visit.sign_in()
     first = (await visit.pair(token))["refreshToken"]
     second = (await visit.refresh(first)).json()["refreshToken"]
@@ -48,13 +48,11 @@ async def test_a_refresh_token_that_comes_too_late_or_is_too_old_ends_them_all(v
     late = await visit.refresh(first)
     assert (late.status_code, late.json()["error_code"]) == (401, "INVALID_REFRESH_TOKEN")
     assert (await visit.refresh(second)).status_code == 401
-    # The session itself is good, and brings new ones.
+    # The session stays valid, and issues new tokens.
     assert (await visit.refresh((await visit.pair(token))["refreshToken"])).status_code == 200
 
 
-async def test_refresh_tokens_end_30_days_after_the_first_however_often_they_are_renewed(
-    visit: Visit, clock: Clock
-) -> None:
+async def test_a_refresh_token_chain_expires_30_days_after_its_first_token(visit: Visit, clock: Clock) -> None:
     token = (await visit.pair(await visit.sign_in()))["refreshToken"]
     for _ in range(29):
         clock.pass_ms(86_400_000)

@@ -1,4 +1,4 @@
-"""What a request costs: one round trip to a real Redis."""
+"""A request costs one round trip to a real Redis."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.stores.redis.proxy import Proxy
 
 
 class Counting(Proxy):
-    """Counts how often something was sent. Whatever is sent is waited for before there is more to send."""
+    """Counts the batches that were sent. Each is awaited before the next."""
 
     def __init__(self, server_port: int) -> None:
         super().__init__(server_port)
@@ -36,7 +36,7 @@ async def proxy(redis_server: Server) -> AsyncIterator[Counting]:
         yield opened
 
 
-async def test_to_validate_and_to_ask_what_a_bearer_may_do_is_one_round_trip(
+async def test_validating_a_session_or_bearer_token_is_one_round_trip(
     proxy: Counting, settings: MembershipSettings, clock: Clock, ledger: Books
 ) -> None:
     site = Site(public_url=BASE, internal_url=BASE, development=True, now_ms=clock, render=lambda *_, **__: "")

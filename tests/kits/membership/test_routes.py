@@ -1,4 +1,4 @@
-"""The routes of the kit, as an application asks them."""
+"""The routes of the kit, as an application uses them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RING = "test:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"
 async def http(patreon: FakePatreon) -> AsyncIterator[httpx2.AsyncClient]:
     own = table(patreon.server.url, jwt_keys=f"2026a:{SigningKeys.new_key('EdDSA')}", limits={"crash_report": 2})
     settings = Settings(store="memory://", public_url=BASE, seal_keys=RING, tables={"membership": own})
-    app = create_app(settings, [LOGIN, KIT])  # in this order the login kit would take every logout
+    app = create_app(settings, [LOGIN, KIT])  # in this order the login kit would handle every logout
     async with app.router.lifespan_context(app):
         transport = httpx2.ASGITransport(app, client=("192.0.2.7", 50_000))
         async with httpx2.AsyncClient(transport=transport, base_url=BASE) as client:
@@ -44,7 +44,7 @@ async def sign_in(http: httpx2.AsyncClient, path: str = "/api/auth/callback") ->
 
 
 @pytest.mark.parametrize("path", ["/api/auth/callback", "/api/patreon/exchange"])
-async def test_a_code_brings_a_session(http: httpx2.AsyncClient, path: str) -> None:
+async def test_a_code_is_exchanged_for_a_session(http: httpx2.AsyncClient, path: str) -> None:
     told = await sign_in(http, path)
     token = told.pop("session_token")
     assert told.pop("expires_in") > 29 * 86_400
@@ -103,7 +103,7 @@ async def test_a_logout_without_a_bearer_token_is_that_of_the_login_kit(http: ht
     assert foreign.status_code == 403
 
 
-async def test_tokens_are_given_and_renewed_and_their_keys_published(http: httpx2.AsyncClient) -> None:
+async def test_tokens_are_issued_and_refreshed_and_their_keys_published(http: httpx2.AsyncClient) -> None:
     token = (await sign_in(http))["session_token"]
     pair = (await http.post("/api/auth/token", headers=bearer(token))).json()
     assert (pair["expiresIn"], pair["tokenType"]) == (3600, "Bearer")
@@ -118,7 +118,7 @@ async def test_tokens_are_given_and_renewed_and_their_keys_published(http: httpx
     assert (none.status_code, none.json()["error_code"]) == (401, "MISSING_AUTH")
 
 
-async def test_a_webhook_is_checked_by_its_raw_body(http: httpx2.AsyncClient) -> None:
+async def test_a_webhook_signature_covers_the_raw_body(http: httpx2.AsyncClient) -> None:
     await sign_in(http)
     body = b'{ "data": {"relationships": {"user": {"data": {"id": "123"}}}, "attributes": {}} }'
     headers = {"x-patreon-event": "members:pledge:create"}
@@ -152,7 +152,7 @@ async def test_crash_reports_have_a_limit(http: httpx2.AsyncClient) -> None:
     assert int(third.headers["retry-after"]) <= 60
 
 
-async def test_an_application_is_not_told_to_sign_out_while_the_provider_is_in_trouble(
+async def test_a_provider_outage_does_not_tell_applications_to_sign_out(
     http: httpx2.AsyncClient, patreon: FakePatreon
 ) -> None:
     token = (await sign_in(http))["session_token"]

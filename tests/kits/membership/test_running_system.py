@@ -1,4 +1,4 @@
-"""The routes of the running system that pass on what the provider says, `/health`, and the names of its settings."""
+"""Compatibility with the running system: provider routes, `/health`, and names of settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def visit(patreon: FakePatreon, clock: Clock, urls: dict[str, str], tmp_pa
 
 
 @on_servers
-async def test_health_is_told_to_whoever_asks_by_whatever_method(visit: Visit) -> None:
+async def test_health_answers_every_method_without_authentication(visit: Visit) -> None:
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
         told = await visit.http.request(method, "/health")
         assert (told.status_code, told.json()) == (
@@ -45,7 +45,7 @@ async def test_health_is_told_to_whoever_asks_by_whatever_method(visit: Visit) -
 
 
 @on_servers
-async def test_the_providers_own_tokens_are_passed_on_and_begin_no_session(visit: Visit) -> None:
+async def test_the_providers_own_tokens_are_returned_without_a_session(visit: Visit) -> None:
     store = visit.app.state.stores["default"]
     sent = {"code": "code-123", "redirect_uri": REDIRECT}
     told = await visit.http.post("/oauth/token", json=sent)
@@ -62,7 +62,7 @@ async def test_the_providers_own_tokens_are_passed_on_and_begin_no_session(visit
 
 
 @on_servers
-async def test_what_the_provider_refuses_is_refused_in_our_words(visit: Visit, patreon: FakePatreon) -> None:
+async def test_refusals_of_the_provider_have_our_own_message(visit: Visit, patreon: FakePatreon) -> None:
     for path, sent in (
         ("/oauth/token", {"code": "spent", "redirect_uri": REDIRECT}),
         ("/oauth/refresh", {"refresh_token": "spent"}),
@@ -84,7 +84,7 @@ async def test_what_the_provider_refuses_is_refused_in_our_words(visit: Visit, p
 
 
 @on_servers
-async def test_what_the_provider_says_of_its_own_token_is_passed_on(visit: Visit, patreon: FakePatreon) -> None:
+async def test_the_membership_of_a_provider_token_is_returned(visit: Visit, patreon: FakePatreon) -> None:
     told = await visit.http.get("/api/membership", headers=bearer("access-123-1"))
     assert told.json() == {
         "user_id": "123",
@@ -109,7 +109,7 @@ async def test_what_the_provider_says_of_its_own_token_is_passed_on(visit: Visit
     assert (away.status_code, away.json()["error_code"]) == (503, "PROVIDER_UNAVAILABLE")
 
 
-# --- the names of the settings ---------------------------------------------------------------------------------
+# --- names of settings -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("empty")
-def test_jwt_secret_signs_access_tokens_as_others_check_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_access_tokens_signed_with_jwt_secret_verify_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JWT_SECRET", SECRET)
     found = Settings().of(KIT)
     signing = found.signing_keys
@@ -142,7 +142,7 @@ def test_jwt_secret_signs_access_tokens_as_others_check_them(monkeypatch: pytest
         ("SUPABASE_SERVICE_KEY", "service key that is shown nowhere", "SUPABASE_SERVICE_KEY: Supabase is not used"),
     ],
 )
-def test_a_name_that_cannot_be_used_is_refused_with_the_reason(
+def test_an_unusable_name_is_refused_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, said: str
 ) -> None:
     monkeypatch.setenv(name, value)
@@ -153,15 +153,15 @@ def test_a_name_that_cannot_be_used_is_refused_with_the_reason(
 
 
 @pytest.mark.usefixtures("empty")
-def test_two_things_that_sign_are_one_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jwt_keys_and_jwt_secret_exclude_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JWT_SECRET", SECRET)
     monkeypatch.setenv("KEYSTEAD_MEMBERSHIP__JWT_KEYS", f"2026a:{SigningKeys.new_key()}")
-    with pytest.raises(WrongSettings, match="both say what signs"):
+    with pytest.raises(WrongSettings, match="exclude each other"):
         Settings().of(KIT)
 
 
 @pytest.mark.usefixtures("empty")
-def test_the_key_of_the_service_that_translates_is_read_by_the_name_of_the_document(
+def test_gemini_api_key_sets_translate_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", "gemini")
@@ -177,14 +177,14 @@ def test_the_key_of_the_service_that_translates_is_read_by_the_name_of_the_docum
         (None, False),
     ],
 )
-def test_production_sends_the_key_of_a_service_to_nobody_who_listens(url: str | None, is_refused: bool) -> None:
+def test_production_does_not_send_translate_key_over_plain_http(url: str | None, is_refused: bool) -> None:
     found = missing(MembershipSettings(translate_url=url, translate_key="key"))
     assert ("membership.translate_url" in " ".join(found)) is is_refused
     assert "membership.translate_url" not in " ".join(missing(MembershipSettings(translate_url=url)))
 
 
 @on_servers
-async def test_access_tokens_that_jwt_secret_signs_open_what_they_should(
+async def test_access_tokens_signed_with_jwt_secret_are_accepted(
     patreon: FakePatreon, clock: Clock, urls: dict[str, str]
 ) -> None:
     settings = {"store": urls["default"], "database": "memory://"}

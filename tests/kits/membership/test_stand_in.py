@@ -1,4 +1,4 @@
-"""In development, with nothing configured: the demo provider stands in for Patreon."""
+"""The demo provider stands in for Patreon in development without a configured client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from keystead.demo.demo_patreon import identity_of, pledge_event
 from keystead.demo.demo_service import AMOUNTS, PEOPLE
 from keystead.kits.membership import KIT
 from keystead.kits.membership.service import LIMITS
-from keystead.kits.membership.service.patreon import parsed
+from keystead.kits.membership.service.patreon import parse_membership
 from keystead.parts.oauth import challenge_of, new_verifier
 from keystead.server import Settings, create_app
 from keystead.server.app import site_of
@@ -31,8 +31,8 @@ CLIENT = {"client_id": "keystead", "client_secret": "secret", "redirect_uris": (
 
 @asynccontextmanager
 async def serving(**settings: Any) -> AsyncIterator[httpx2.AsyncClient]:
-    """A server that asks itself, as one in development does."""
-    listening = socket.create_server(("127.0.0.1", 0))  # a request that is made at once only waits
+    """A server that sends requests to itself, as in development."""
+    listening = socket.create_server(("127.0.0.1", 0))  # early requests wait in the backlog
     port = listening.getsockname()[1]
     app = create_app(Settings(store="memory://", port=port, seal_keys=RING, **settings), [KIT])
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
@@ -54,7 +54,7 @@ async def http() -> AsyncIterator[httpx2.AsyncClient]:
 async def authorized(
     http: httpx2.AsyncClient, verifier: str, redirect_uri: str, client: str = "demo-patreon", **choice: str
 ) -> httpx2.Response:
-    """The answer to the click of somebody who signs in."""
+    """The response to a click on the sign-in page."""
     asked = {
         "response_type": "code",
         "client_id": client,
@@ -85,7 +85,7 @@ async def signed_in(http: httpx2.AsyncClient, redirect_uri: str = APP, **choice:
 
 
 async def plan(http: httpx2.AsyncClient, token: str) -> str:
-    """What is remembered, or asked where nothing is."""
+    """The plan, from the cache if there is an entry."""
     answer = await http.post("/api/session/validate", json={"session_token": token})
     assert answer.status_code == 200, answer.text
     told: str = answer.json()["plan"]
@@ -96,7 +96,7 @@ async def pays(http: httpx2.AsyncClient, person: str, cents: int, **more: str) -
     return await http.post("/demo/patreon", data={"person": person, "cents": str(cents), **more})
 
 
-async def test_who_signs_in_has_the_plan_that_they_pay_for(http: httpx2.AsyncClient) -> None:
+async def test_a_sign_in_returns_the_paid_plan(http: httpx2.AsyncClient) -> None:
     told = {person.id: await signed_in(http, person=person.id) for person in PEOPLE}
     assert {who: one["plan"] for who, one in told.items()} == {
         "demo-ada": "Ultimate",
@@ -116,15 +116,15 @@ async def test_who_signs_in_has_the_plan_that_they_pay_for(http: httpx2.AsyncCli
 
 
 @pytest.mark.parametrize("cents", AMOUNTS)
-def test_the_identity_is_one_that_the_kit_can_read(cents: int) -> None:
+def test_the_kit_can_parse_the_stand_ins_identity(cents: int) -> None:
     december = 1_797_552_000_000  # 2026-12-18
-    read = parsed(identity_of(PEOPLE[0], cents, december), None, "patreon")
+    read = parse_membership(identity_of(PEOPLE[0], cents, december), None, "patreon")
     assert (read.user_id, read.pledge_amount_cents, read.entitled_amount_cents) == ("demo-ada", cents, cents)
     assert read.next_charge_date == ("2027-01-01" if cents else None)
     assert read.tier_id == (f"tier-{cents}" if cents else None)
 
 
-async def test_a_changed_pledge_is_seen_at_once_and_one_without_a_webhook_is_not(http: httpx2.AsyncClient) -> None:
+async def test_a_changed_pledge_is_visible_immediately_but_only_with_a_webhook(http: httpx2.AsyncClient) -> None:
     token = (await signed_in(http))["session_token"]
     pair = (await http.post("/api/auth/token", headers={"authorization": f"Bearer {token}"})).json()
     assert await plan(http, token) == "Ultimate"
@@ -141,10 +141,10 @@ async def test_a_changed_pledge_is_seen_at_once_and_one_without_a_webhook_is_not
         quota = await http.get("/api/quota/status", headers={"authorization": f"Bearer {pair['accessToken']}"})
         assert quota.json()["plan"] == word
     same = await pays(http, "demo-ada", 300)
-    assert "event" not in same.headers["location"]  # nothing has changed, so nobody is told
+    assert "event" not in same.headers["location"]  # nothing has changed, so no webhook is sent
 
 
-async def test_a_webhook_is_taken_with_the_signature_of_the_stand_in_only(http: httpx2.AsyncClient) -> None:
+async def test_only_the_stand_in_can_sign_webhooks(http: httpx2.AsyncClient) -> None:
     await signed_in(http)
     event = pledge_event(PEOPLE[0], 900, 300, 0)
     named = {"x-patreon-event": "members:pledge:update"}
@@ -156,7 +156,7 @@ async def test_a_webhook_is_taken_with_the_signature_of_the_stand_in_only(http: 
         assert (answer.status_code, answer.json()["error_code"]) == (401, "INVALID_SIGNATURE")
 
 
-async def test_a_webhook_secret_that_is_set_is_taken_beside_that_of_the_stand_in() -> None:
+async def test_a_configured_webhook_secret_is_accepted_in_addition_to_the_stand_ins() -> None:
     async with serving(tables={"membership": {"webhook_secret": "mine"}}) as http:
         body = json.dumps({"data": {"relationships": {"user": {"data": {"id": "demo-ada"}}}}}).encode()
         signature = hmac.new(b"mine", body, "md5").hexdigest()
@@ -165,7 +165,7 @@ async def test_a_webhook_secret_that_is_set_is_taken_beside_that_of_the_stand_in
         assert (await pays(http, "demo-ada", 0)).headers["location"].endswith("status=200")
 
 
-async def test_what_nobody_can_pay_is_refused(http: httpx2.AsyncClient) -> None:
+async def test_an_impossible_pledge_is_refused(http: httpx2.AsyncClient) -> None:
     for sent in (
         {"person": "demo-ada", "cents": "400"},
         {"person": "demo-ada", "cents": "٣٠٠"},
@@ -176,7 +176,7 @@ async def test_what_nobody_can_pay_is_refused(http: httpx2.AsyncClient) -> None:
         assert (await http.post("/demo/patreon", data=sent)).status_code == 400, sent
 
 
-async def test_a_page_of_another_site_changes_no_pledge_and_is_not_led_back_to(http: httpx2.AsyncClient) -> None:
+async def test_another_site_cannot_change_a_pledge_or_be_redirected_to(http: httpx2.AsyncClient) -> None:
     sent = {"person": "demo-ada", "cents": "300"}
     foreign = await http.post("/demo/patreon", data=sent, headers={"origin": "https://evil.example"})
     assert foreign.status_code == 403
@@ -186,7 +186,7 @@ async def test_a_page_of_another_site_changes_no_pledge_and_is_not_led_back_to(h
     assert 'href="/membership/try"' in (await http.get("/demo/patreon?back=/membership/try")).text
 
 
-async def test_only_applications_on_this_machine_are_led_back_to_beside_this_server(http: httpx2.AsyncClient) -> None:
+async def test_redirects_lead_only_to_this_server_and_loopback_applications(http: httpx2.AsyncClient) -> None:
     verifier = new_verifier()
     for address in (str(http.base_url.join("/membership/try")), APP, "http://localhost:8080/done?x=1"):
         assert await code_of(http, verifier, address)
@@ -200,18 +200,18 @@ async def test_only_applications_on_this_machine_are_led_back_to_beside_this_ser
         "http://192.0.2.1:8080/",
     ):
         assert (await authorized(http, verifier, address)).status_code == 400, address
-    # Where it signs people in to this server itself, it leads nowhere else.
+    # Sign-ins to this server itself redirect only to it.
     assert (await authorized(http, verifier, APP, client="demo")).status_code == 400
 
 
-async def test_a_code_of_one_client_is_none_of_another(http: httpx2.AsyncClient) -> None:
+async def test_a_code_is_valid_only_for_its_client(http: httpx2.AsyncClient) -> None:
     verifier = new_verifier()
     code = await code_of(http, verifier, APP)
     sent = {"grant_type": "authorization_code", "code": code, "code_verifier": verifier, "redirect_uri": APP}
     assert (await http.post("/demo/token", data={**sent, "client_id": "demo"})).status_code == 400
 
 
-async def test_the_form_may_lead_to_the_application_that_asks_and_to_no_other(http: httpx2.AsyncClient) -> None:
+async def test_the_form_policy_allows_only_the_requesting_application(http: httpx2.AsyncClient) -> None:
     asked = {
         "response_type": "code",
         "client_id": "demo-patreon",
@@ -224,7 +224,7 @@ async def test_the_form_may_lead_to_the_application_that_asks_and_to_no_other(ht
     assert "pays $9 a month" in page.text
 
 
-async def test_the_page_is_there_and_the_start_page_leads_to_it(http: httpx2.AsyncClient) -> None:
+async def test_the_start_page_links_to_the_try_page(http: httpx2.AsyncClient) -> None:
     assert 'href="/membership/try"' in (await http.get("/")).text
     page = await http.get("/membership/try")
     assert page.status_code == 200
@@ -232,7 +232,7 @@ async def test_the_page_is_there_and_the_start_page_leads_to_it(http: httpx2.Asy
     assert "unsafe" not in page.headers["content-security-policy"]
 
 
-async def test_with_a_client_of_its_own_the_kit_has_no_stand_in() -> None:
+async def test_with_a_configured_client_there_is_no_stand_in() -> None:
     async with serving(tables={"membership": CLIENT}) as http:
         assert (await http.get("/membership/try")).status_code == 404
         assert "/membership/try" not in (await http.get("/")).text
@@ -241,7 +241,7 @@ async def test_with_a_client_of_its_own_the_kit_has_no_stand_in() -> None:
         assert (answer.status_code, answer.json()["error_code"]) == (503, "WEBHOOK_NOT_CONFIGURED")
 
 
-# Anybody who reaches the demo provider could sign in as anybody.
+# Anyone who reaches the demo provider could sign in as anyone.
 @pytest.mark.parametrize(
     "settings",
     [
@@ -251,7 +251,7 @@ async def test_with_a_client_of_its_own_the_kit_has_no_stand_in() -> None:
     ],
     ids=["production", "public", "every address"],
 )
-async def test_where_others_reach_the_server_there_is_none_of_it(settings: dict[str, Any]) -> None:
+async def test_a_publicly_reachable_server_has_no_stand_in(settings: dict[str, Any]) -> None:
     given = Settings(store="memory://", seal_keys=RING, **settings)
     assert site_of(given).stand_ins == {}
     app = create_app(given, [KIT])
@@ -268,7 +268,7 @@ async def test_where_others_reach_the_server_there_is_none_of_it(settings: dict[
             assert (unsigned.status_code, unsigned.json()["error_code"]) == (503, "WEBHOOK_NOT_CONFIGURED")
 
 
-async def test_a_limit_of_0_is_none() -> None:
+async def test_a_limit_of_0_disables_it() -> None:
     table = {"membership": {"limits": dict.fromkeys(LIMITS, 0)}}
     app = create_app(Settings(store="memory://", seal_keys=RING, tables=table), [KIT])
     async with app.router.lifespan_context(app):

@@ -1,4 +1,4 @@
-"""Which stores the kit takes, and what it does where its caches have one of their own."""
+"""Which stores the kit accepts, and a separate store for its caches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.serving import environment
 
 
 class Cutting(Relay):
-    """A store that can be cut off."""
+    """A store that can be disconnected."""
 
     is_away = False
 
@@ -43,7 +43,7 @@ async def cache() -> AsyncIterator[Cutting]:
 async def apart(
     store: Store, cache: Store, settings: MembershipSettings, clock: Clock, ledger: Books
 ) -> AsyncIterator[Members]:
-    """The service with a store for sessions, and another one for caches."""
+    """The service with separate stores for sessions and caches."""
     site = Site(public_url=BASE, internal_url=BASE, development=True, now_ms=clock, render=lambda *_, **__: "")
     keys = MembershipKeys(store, cache=cache, seal=RING, now_ms=clock)
     async with httpx2.AsyncClient(trust_env=False) as http:
@@ -53,7 +53,7 @@ async def apart(
 
 
 @here
-async def test_caches_of_their_own_are_emptied_by_a_logout(apart: Members, store: Store, cache: Store) -> None:
+async def test_a_logout_clears_caches_in_a_separate_store(apart: Members, store: Store, cache: Store) -> None:
     token = await signed_in(apart)
     await apart.entitled(token)
     assert {key.partition(":")[0] for key in await rows(cache)} == {"membership", "auth"}
@@ -62,7 +62,7 @@ async def test_caches_of_their_own_are_emptied_by_a_logout(apart: Members, store
 
 
 @here
-async def test_a_cache_that_is_away_costs_a_question_and_signs_nobody_out(
+async def test_a_cache_outage_asks_the_provider_and_signs_nobody_out(
     apart: Members, cache: Cutting, patreon: FakePatreon
 ) -> None:
     token = await signed_in(apart)
@@ -73,7 +73,7 @@ async def test_a_cache_that_is_away_costs_a_question_and_signs_nobody_out(
 
 
 @here
-async def test_a_logout_that_a_cache_did_not_hear_of_is_final_and_can_be_finished(
+async def test_a_logout_during_a_cache_outage_is_final_and_can_be_completed(
     apart: Members, store: Store, cache: Cutting
 ) -> None:
     token = await signed_in(apart)
@@ -93,8 +93,8 @@ NO_STEP = "the store has no atomic step, so add, replace and consume would not b
 UNDONE = (
     "without an atomic step that every read sees, a load that began before an entry was dropped could write it again"
 )
-# Why a store with the guarantees of a serverless KV cannot keep each family. The caches could live there, and nothing
-# that decides who is signed in; what says who loads an entry cannot, so they do not either.
+# Why a store with the guarantees of a serverless KV does not fit each family. Cache entries would fit, but neither
+# sessions nor load markers do, so the caches do not fit either.
 REASONS = {
     "session": [FORGETS, NO_STEP],
     "user_token": [FORGETS, NO_STEP],
@@ -119,15 +119,15 @@ REASONS = {
 }
 SLOW = Guarantees(
     kinds=frozenset({"string"}), consistency="eventual", atomic="nothing", shortest_lifetime_ms=60_000
-)  # and keys of 512 bytes, which `check` warns of
+)  # and keys of 512 bytes, which `check` warns about
 
 
-def test_a_store_that_forgets_slowly_is_refused_family_by_family_with_the_reason() -> None:
+def test_an_eventually_consistent_store_is_refused_with_the_reason_for_each_family() -> None:
     assert {name: list(misfits(family, SLOW)) for name, family in MembershipKeys.families.items()} == REASONS
 
 
 @here
-async def test_such_a_store_is_refused_before_anything_is_asked_of_it(store: Store) -> None:
+async def test_an_eventually_consistent_store_is_refused_before_any_command(store: Store) -> None:
     store.guarantees = SLOW
     with pytest.raises(DoesNotFit) as caught:
         MembershipKeys(store, seal=RING)
@@ -135,7 +135,7 @@ async def test_such_a_store_is_refused_before_anything_is_asked_of_it(store: Sto
 
 
 @here
-async def test_such_a_store_is_not_for_the_caches_either(store: Store) -> None:
+async def test_an_eventually_consistent_store_is_refused_for_caches_too(store: Store) -> None:
     async with connect("memory://") as slow:
         slow.guarantees = SLOW
         with pytest.raises(DoesNotFit) as caught:
@@ -145,7 +145,7 @@ async def test_such_a_store_is_not_for_the_caches_either(store: Store) -> None:
 
 
 def sentences(said: str, url: str) -> dict[str, list[str]]:
-    """The reasons by family, as a person reads them line by line."""
+    """The reasons in the error, by family."""
     found: dict[str, list[str]] = {}
     for line in said.splitlines():
         if " does not fit " in line:
@@ -171,7 +171,7 @@ def store(url):
 
 @pytest.fixture
 def cloudlike(tmp_path: Path) -> Path:
-    """A folder with a package that brings such a store."""
+    """A folder with a package that provides such a store."""
     (tmp_path / "cloudlike.py").write_text(CLOUDLIKE)
     told = tmp_path / "cloudlike-1.0.dist-info"
     told.mkdir()
@@ -181,14 +181,14 @@ def cloudlike(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("role", ["", "cache="])
-def test_the_commands_say_so_in_sentences(cloudlike: Path, role: str) -> None:
+def test_check_and_serve_report_the_reason_for_each_family(cloudlike: Path, role: str) -> None:
     expected = {name: why for name, why in REASONS.items() if why and (not role or name.endswith("_mark"))}
     url, env = "cloudlike://kv", environment({"PYTHONPATH": str(cloudlike)})
     stores = ("--store", "memory://", "--store", f"cache={url}") if role else ("--store", url)
     checked = forking.run(("check", "keystead.kits.membership.keys", *stores, "--json"), cloudlike, env)
     assert checked.returncode == 1, checked.stderr
     told = [one for one in json.loads(checked.stdout)["findings"] if one["code"] == "role-unfit"]
-    own = {one["family"] for one in told if one["family"].startswith("MembershipKeys.")}  # not those of its parts
+    own = {one["family"] for one in told if one["family"].startswith("MembershipKeys.")}  # without those of its parts
     assert own == {f"MembershipKeys.{name}" for name in expected}, told
     settings = {"KEYSTEAD_STORE": "memory://", "KEYSTEAD_STORES__CACHE": url} if role else {"KEYSTEAD_STORE": url}
     served = forking.run(("serve",), cloudlike, {**env, **settings, "KEYSTEAD_KITS": "membership"})

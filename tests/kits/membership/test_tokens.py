@@ -8,7 +8,7 @@ import pytest
 
 from keystead import Store
 from keystead.kits.membership import Members
-from keystead.kits.membership.service import Named
+from keystead.kits.membership.service import SessionRef
 from tests.kits.membership.conftest import Books, FakePatreon, here, on_all, refusal, rows, signed_in
 from tests.parts.oauth.stand_in import answer
 from tests.parts.sessions.conftest import Clock
@@ -23,7 +23,7 @@ async def test_twenty_uses_of_one_refresh_token_get_one_successor(members: Membe
 
 
 @here
-async def test_an_old_refresh_token_ends_them_all(members: Members) -> None:
+async def test_an_old_refresh_token_revokes_the_chain(members: Members) -> None:
     first = await members.token_pairs.issue(await signed_in(members))
     second = await members.token_pairs.refresh(first.refresh_token)
     third = await members.token_pairs.refresh(second.refresh_token)
@@ -42,7 +42,7 @@ async def test_a_new_sign_in_ends_the_tokens_of_the_old_one(members: Members, st
 
 
 @here
-async def test_an_access_token_says_whom_it_is_for(members: Members, ledger: Books) -> None:
+async def test_an_access_token_names_its_user_and_audience(members: Members, ledger: Books) -> None:
     await ledger.grant_bonus("123", "welcome", 25_000, "welcome", 0)
     pair = await members.token_pairs.issue(await signed_in(members), "window 1")
     access = members.access.check(pair.access_token)
@@ -54,7 +54,7 @@ async def test_an_access_token_says_whom_it_is_for(members: Members, ledger: Boo
 
 
 @here
-async def test_what_is_used_is_asked_of_the_database_once_until_more_is_used(
+async def test_usage_is_read_from_the_database_once_until_more_is_recorded(
     members: Members, ledger: Books, store: Store
 ) -> None:
     token = await signed_in(members)
@@ -78,21 +78,21 @@ async def test_a_session_has_one_pair_of_tokens(members: Members, store: Store) 
 
 
 @here
-async def test_a_refresh_token_is_not_used_up_while_the_provider_is_away(
+async def test_a_refresh_token_is_not_used_up_while_the_provider_is_down(
     members: Members, patreon: FakePatreon, clock: Clock
 ) -> None:
     pair = await members.token_pairs.issue(await signed_in(members))
-    await members.changed("123")
+    await members.invalidate_membership("123")
     patreon.says(answer({}, 500))
     assert await refusal(members.token_pairs.refresh(pair.refresh_token)) == "PROVIDER_UNAVAILABLE"
     patreon.says(None)
-    await members.changed("123")
+    await members.invalidate_membership("123")
     clock.pass_ms(3_600_000)
     assert (await members.token_pairs.refresh(pair.refresh_token)).refresh_token != pair.refresh_token
 
 
 @here
-async def test_a_refresh_token_that_was_made_up_is_told_nothing(members: Members) -> None:
+async def test_a_made_up_refresh_token_learns_nothing(members: Members) -> None:
     pair = await members.token_pairs.issue(await signed_in(members))
     secret = pair.refresh_token.partition(".")[0]
     for made_up in ("", "x", f"{secret}.0.{'A' * 43}", f"{secret}.7.{'A' * 43}"):
@@ -101,18 +101,18 @@ async def test_a_refresh_token_that_was_made_up_is_told_nothing(members: Members
 
 
 @here
-async def test_tokens_that_are_made_while_a_logout_deletes_the_session_are_not_left_behind(
+async def test_tokens_issued_while_a_logout_deletes_the_session_are_cleaned_up(
     members: Members, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The logout has looked which tokens the session has; then it gets others; then its row goes."""
+    """The logout reads the session's tokens, then new ones are issued, then its row is deleted."""
     token = await signed_in(members)
-    named = members.devices.named(token)
-    assert named is not None
+    session = members.devices.parse_token(token)
+    assert session is not None
     counts = members.is_current
 
-    async def meanwhile(asked: Named) -> bool | None:
+    async def meanwhile(asked: SessionRef) -> bool | None:
         await members.keys.user_token("123").delete()
-        await members.keys.session(named.session).delete()
+        await members.keys.session(session.id).delete()
         return await counts(asked)
 
     monkeypatch.setattr(members, "is_current", meanwhile)

@@ -1,4 +1,4 @@
-"""Translations: passed on to the service that the operator chose, and counted, or neither."""
+"""Translations are forwarded to the configured service and counted, or neither."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def refusal(told: httpx2.Response) -> tuple[int, str, bool]:
 
 
 @on_servers
-async def test_a_translation_is_passed_on_as_it_is_and_counted(visit: Visit, service: StandIn) -> None:
+async def test_a_translation_is_forwarded_unchanged_and_counted(visit: Visit, service: StandIn) -> None:
     token = await visit.sign_in()
     access = (await visit.pair(token))["accessToken"]
     told = await translate(visit, access)
@@ -92,13 +92,13 @@ async def test_a_translation_is_passed_on_as_it_is_and_counted(visit: Visit, ser
     assert "Bearer upstream key" in sent
     for own in (access, token, "sid=secret", "192.0.2.7"):
         assert own not in sent
-    # The same again is another translation: whoever sends it cannot have it for nothing.
+    # The same request again is charged again.
     await translate(visit, access)
     assert await used(visit, token) == 240
 
 
 @on_servers
-async def test_the_key_and_the_place_of_the_tokens_are_those_of_the_service(
+async def test_the_header_of_the_key_and_the_path_of_the_token_count_are_configurable(
     patreon: FakePatreon, clock: Clock, urls: dict[str, str], tmp_path: Path, service: StandIn
 ) -> None:
     service.answers["/translate"] = answer({"usageMetadata": {"totalTokenCount": 7}})
@@ -110,20 +110,20 @@ async def test_the_key_and_the_place_of_the_tokens_are_those_of_the_service(
 
 
 @on_servers
-async def test_without_tokens_nothing_is_passed_on(visit: Visit, patreon: FakePatreon, service: StandIn) -> None:
+async def test_without_tokens_nothing_is_forwarded(visit: Visit, patreon: FakePatreon, service: StandIn) -> None:
     patreon.cents = 0
     token = await visit.sign_in()
     told = await translate(visit, token)
     assert refusal(told) == (403, "PLAN_NOT_SUPPORTED", False)
     assert service.asked == []
     await visit.members.usage.grant_bonus("123", "gift", 100, "gift")
-    assert (await translate(visit, token)).status_code == 200  # 120: more than there were, and the last
+    assert (await translate(visit, token)).status_code == 200  # 120: more than were left, and the last one
     assert refusal(await translate(visit, token))[1] == "PLAN_NOT_SUPPORTED"
     assert len(service.asked) == 1
 
 
 @on_servers
-async def test_a_quota_that_is_used_up_says_when_the_next_month_begins(
+async def test_an_exhausted_quota_reports_when_the_next_month_begins(
     visit: Visit, service: StandIn, clock: Clock
 ) -> None:
     token = await visit.sign_in()
@@ -146,7 +146,7 @@ async def test_a_quota_that_is_used_up_says_when_the_next_month_begins(
 
 
 @on_servers
-async def test_50_translations_at_once_are_all_counted(visit: Visit) -> None:
+async def test_50_concurrent_translations_are_all_counted(visit: Visit) -> None:
     token = await visit.sign_in()
     found = await asyncio.gather(*(translate(visit, token) for _ in range(50)))
     assert {one.status_code for one in found} == {200}
@@ -172,7 +172,7 @@ async def test_50_translations_at_once_are_all_counted(visit: Visit) -> None:
         (answer(b"[" * 100_000), (502, "API_ERROR", False)),
     ],
 )
-async def test_what_the_service_refuses_costs_nothing_and_its_words_are_not_repeated(
+async def test_a_refused_translation_costs_nothing_and_hides_the_services_message(
     visit: Visit, service: StandIn, said: bytes, told: tuple[int, str, bool]
 ) -> None:
     token = await visit.sign_in()
@@ -185,7 +185,7 @@ async def test_what_the_service_refuses_costs_nothing_and_its_words_are_not_repe
 
 
 @on_servers
-async def test_a_service_that_does_not_answer_in_time_is_a_timeout(
+async def test_a_slow_translation_service_is_a_timeout(
     patreon: FakePatreon, clock: Clock, urls: dict[str, str], tmp_path: Path, service: StandIn
 ) -> None:
     del service.answers["/translate"]
@@ -195,7 +195,7 @@ async def test_a_service_that_does_not_answer_in_time_is_a_timeout(
 
 
 @on_servers
-async def test_what_is_no_json_object_is_not_passed_on(visit: Visit, service: StandIn) -> None:
+async def test_a_body_that_is_not_a_json_object_is_not_forwarded(visit: Visit, service: StandIn) -> None:
     token = await visit.sign_in()
     for body in (b"", b"[]", b"7", b"{", b"\xff", b"[" * 100_000, b'{"a":' * 100_000):
         assert refusal(await translate(visit, token, body)) == (400, "VALIDATION_ERROR", False)
@@ -204,9 +204,7 @@ async def test_what_is_no_json_object_is_not_passed_on(visit: Visit, service: St
 
 
 @on_servers
-async def test_an_answer_that_cannot_be_counted_is_not_given_away(
-    visit: Visit, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_translation_without_a_token_count_is_refused(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
     token = await visit.sign_in()
 
     async def away(*_: object) -> None:
@@ -219,7 +217,7 @@ async def test_an_answer_that_cannot_be_counted_is_not_given_away(
 
 
 @on_servers
-async def test_who_leaves_before_the_answer_is_counted_all_the_same(visit: Visit, service: StandIn) -> None:
+async def test_a_translation_is_counted_even_if_the_client_disconnects(visit: Visit, service: StandIn) -> None:
     token = await visit.sign_in()
     answers = service.holds("/translate")
     task = asyncio.create_task(visit.members.translation.translate(token, json.dumps(ASKED).encode()))
@@ -234,7 +232,7 @@ async def test_who_leaves_before_the_answer_is_counted_all_the_same(visit: Visit
 
 
 @on_servers
-async def test_without_a_service_nothing_translates_and_waiting_does_not_help(
+async def test_without_translate_url_translations_get_503_without_retry_after(
     patreon: FakePatreon, clock: Clock, urls: dict[str, str], tmp_path: Path, service: StandIn
 ) -> None:
     async with opened(patreon, clock, urls, tmp_path, service, translate_url=None) as visit:

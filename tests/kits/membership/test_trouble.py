@@ -1,4 +1,4 @@
-"""The provider is slow, away, talks nonsense or asks for a pause: what it said last, one question, no logout."""
+"""Provider outages: the last answer is served, one request asks again, and nobody is signed out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ REQUESTS = 200
 
 
 def without(*path: str | int, value: Any = None) -> dict[str, Any]:
-    """What the provider says of Ann, with something else in one place."""
+    """The identity response of Ann, with one value replaced."""
     told: Any = identity()
     place = told
     for step in path[:-1]:
@@ -61,13 +61,13 @@ def patience() -> str:
 
 
 async def until_it_may_be_asked_again(members: Members) -> None:
-    """As when the 5 seconds after a failure are over."""
+    """End the pause of 5 seconds after a failure."""
     await members.keys.membership_mark("123").delete()
 
 
 async def in_trouble(members: Members, patreon: FakePatreon, token: str) -> None:
-    """200 requests while the provider is in trouble: one question, what it said last, and then it recovers."""
-    await members.keys.membership("123").delete()  # as when its hour is over
+    """200 requests during a provider outage: one asks, all get the last answer, and then it recovers."""
+    await members.keys.membership("123").delete()  # as after its hour
     before = members.memberships.counts
     found = await asyncio.gather(*(members.validate(token) for _ in range(REQUESTS)))
     assert {one.membership.plan for one in found} == {"Pro"}
@@ -86,7 +86,9 @@ async def recovers(members: Members, patreon: FakePatreon, token: str) -> None:
 
 @pytest.mark.parametrize("said", NOT_SAID.values(), ids=NOT_SAID)
 @here
-async def test_nonsense_is_no_stampede_and_no_logout(members: Members, patreon: FakePatreon, said: bytes) -> None:
+async def test_invalid_provider_responses_cause_no_stampede_and_no_logout(
+    members: Members, patreon: FakePatreon, said: bytes
+) -> None:
     token = await signed_in(members)
     patreon.says(said)
     await in_trouble(members, patreon, token)
@@ -95,11 +97,11 @@ async def test_nonsense_is_no_stampede_and_no_logout(members: Members, patreon: 
 
 @pytest.mark.parametrize("said", NOT_SAID.values(), ids=NOT_SAID)
 @here
-async def test_nonsense_at_a_sign_in_is_a_refusal_and_leaves_nothing(
+async def test_an_invalid_provider_response_at_sign_in_is_a_refusal_and_writes_nothing(
     members: Members, patreon: FakePatreon, store: Store, said: bytes
 ) -> None:
     if said == NOT_SAID["another user"]:
-        return  # at a sign-in nobody else is expected
+        return  # a sign-in has no expected user
     patreon.says(said)
     expected = "IDENTITY_FETCH_FAILED" if said == NOT_SAID["403"] else "PROVIDER_UNAVAILABLE"
     assert await refusal(members.sign_in("code-123", REDIRECT)) == expected
@@ -122,7 +124,7 @@ STRANGE = {
 
 @pytest.mark.parametrize("said", STRANGE.values(), ids=STRANGE)
 @here
-async def test_who_pays_something_that_cannot_be_read_pays_nothing(
+async def test_unreadable_amounts_count_as_nothing_paid(
     members: Members, patreon: FakePatreon, said: dict[str, Any]
 ) -> None:
     patreon.says(answer(said))
@@ -132,7 +134,7 @@ async def test_who_pays_something_that_cannot_be_read_pays_nothing(
 
 @pytest.mark.parametrize("text", ["half \ud800 of a character", "a NUL \0", 7, ["a"], {"a": 1}, "x" * 10_000, None])
 @here
-async def test_a_name_that_is_strange_keeps_nobody_out(members: Members, patreon: FakePatreon, text: object) -> None:
+async def test_unusual_names_do_not_prevent_a_sign_in(members: Members, patreon: FakePatreon, text: object) -> None:
     said = without("data", "attributes", "full_name", value=text)
     said["data"]["attributes"]["email"] = text
     said["included"][0]["attributes"]["next_charge_date"] = text
@@ -147,7 +149,7 @@ async def test_a_name_that_is_strange_keeps_nobody_out(members: Members, patreon
 
 
 @here
-async def test_a_tier_id_that_is_strange_keeps_nobody_out(members: Members, patreon: FakePatreon) -> None:
+async def test_unusual_tier_ids_do_not_prevent_a_sign_in(members: Members, patreon: FakePatreon) -> None:
     for id in ("\ud800", "x" * 100_000):
         said = without("included", 1, "id", value=id)
         said["included"][0]["relationships"]["currently_entitled_tiers"]["data"] = [{"type": "tier", "id": id}]
@@ -187,9 +189,9 @@ def nobody_listens(patreon: FakePatreon) -> Callable[[], None]:
     ("headers", "pause_s"),
     [
         ("retry-after: 90\r\n", 90),
-        ("retry-after: 1\r\n", 5),  # never less than after any other failure
+        ("retry-after: 1\r\n", 5),  # never shorter than after any other failure
         ("retry-after: 86400\r\n", 300),  # never longer than 5 minutes
-        ("retry-after: Wed, 21 Oct 2015 07:28:00 GMT\r\n", 5),  # a moment that has passed
+        ("retry-after: Wed, 21 Oct 2015 07:28:00 GMT\r\n", 5),  # in the past
         ("retry-after: yesterday\r\n", 60),
         ("retry-after: 99999999999999999999\r\n", 60),
         ("retry-after: -5\r\n", 60),
@@ -197,7 +199,7 @@ def nobody_listens(patreon: FakePatreon) -> Callable[[], None]:
     ],
 )
 @here
-async def test_a_provider_that_asks_for_a_pause_gets_it(
+async def test_a_429_of_the_provider_pauses_requests_to_it(
     members: Members, patreon: FakePatreon, headers: str, pause_s: int
 ) -> None:
     token = await signed_in(members)
@@ -210,7 +212,9 @@ async def test_a_provider_that_asks_for_a_pause_gets_it(
 
 
 @here
-async def test_a_pause_at_a_sign_in_is_a_refusal_that_says_when(members: Members, patreon: FakePatreon) -> None:
+async def test_a_429_of_the_provider_at_sign_in_is_a_refusal_with_retry_after(
+    members: Members, patreon: FakePatreon
+) -> None:
     patreon.says(answer({}, 429, "retry-after: 90\r\n"))
     with pytest.raises(MembershipRefused) as caught:
         await members.sign_in("code-123", REDIRECT)
@@ -218,7 +222,7 @@ async def test_a_pause_at_a_sign_in_is_a_refusal_that_says_when(members: Members
 
 
 @here
-async def test_a_token_endpoint_in_trouble_refuses_sign_ins_and_signs_nobody_out(
+async def test_a_failing_token_endpoint_refuses_sign_ins_and_signs_nobody_out(
     members: Members, patreon: FakePatreon
 ) -> None:
     token = await signed_in(members)
@@ -253,7 +257,7 @@ async def test_a_token_endpoint_in_trouble_refuses_sign_ins_and_signs_nobody_out
     ids=repr,
 )
 @here
-async def test_tokens_that_are_strange_are_a_refusal_or_a_session_and_no_error_of_ours(
+async def test_unusual_provider_tokens_cause_no_server_error(
     members: Members, patreon: FakePatreon, more: dict[str, Any]
 ) -> None:
     usual = {"access_token": "access-123-1", "refresh_token": "refresh-123", "token_type": "Bearer", "expires_in": 3600}

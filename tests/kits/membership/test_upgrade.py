@@ -1,4 +1,4 @@
-"""Tables of the version before are brought up to date, and what they hold goes on."""
+"""Tables of the previous version are migrated with their data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uuid import uuid4
 from sqlalchemy import Connection, insert
 
 from keystead.kits.membership.service import Ledger
-from keystead.kits.membership.service.promotions import Promotions, Redeemed
+from keystead.kits.membership.service.promotions import Promotions, Redemption
 from keystead.kits.membership.service.tables import BONUS_TOKENS, LICENSE_HISTORY, MEMBERSHIP_TABLES, PROFILES
 from keystead.parts.tables import TableSet, open_tables
 from tests.every_database import database_url, on_databases
@@ -18,7 +18,7 @@ VERSION_1 = TableSet("membership", MEMBERSHIP_TABLES.changes[:1])
 
 
 def fill(connection: Connection) -> None:
-    """What the version before wrote: a member with two plans and a bonus, and one of whom no plan is known."""
+    """Data of the previous version: a member with two plans and a bonus, and one without a plan."""
     for user in ("123", "124"):
         profile = uuid4()
         row = {"id": profile, "patreon_user_id": user, "created_at_ms": 1, "updated_at_ms": 1}
@@ -42,9 +42,9 @@ def fill(connection: Connection) -> None:
 
 
 @on_databases()
-async def test_members_of_the_version_before_keep_their_plan_and_their_bonuses(database_url: str) -> None:
+async def test_an_upgrade_keeps_plans_and_bonuses(database_url: str) -> None:
     if database_url == "memory://":
-        return  # which nothing outlives
+        return  # memory is gone after closing
     async with open_tables(database_url, VERSION_1) as tables:
         await tables.write(fill)
     [plan] = await open_tables(database_url, MEMBERSHIP_TABLES).upgrade(dry_run=True)
@@ -54,7 +54,7 @@ async def test_members_of_the_version_before_keep_their_plan_and_their_bonuses(d
         assert (await ledger.plan_of("123"), await ledger.plan_of("124")) == ("Ultimate", None)
         assert (await ledger.status("123", "Ultimate", 0)).bonus_left == 6
         code = (await promotions.make("Pro", 0, lasts_ms=1000)).code
-        assert isinstance(await promotions.redeem("124", code, 1), Redeemed)
-        # Where it was interrupted, as on MySQL, it is run again.
+        assert isinstance(await promotions.redeem("124", code, 1), Redemption)
+        # An interrupted migration, as on MySQL, is run again.
         await tables.write(MEMBERSHIP_TABLES.changes[1].do)
         assert (await ledger.plan_of("123"), await ledger.plan_of("124")) == ("Ultimate", None)

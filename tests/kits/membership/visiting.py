@@ -1,4 +1,4 @@
-"""The kit behind a server, as an application asks it, with the service within reach."""
+"""The kit in a server, for HTTP requests, with access to its service."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEAL_KEYS = "test:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"
 
 @dataclass(frozen=True)
 class Visit:
-    """An application, and the service that it talks to."""
+    """An application, and the service it uses."""
 
     app: FastAPI
     http: httpx2.AsyncClient
@@ -33,7 +33,7 @@ class Visit:
         return found
 
     def at(self, address: str) -> httpx2.AsyncClient:
-        """The same from another address."""
+        """The same application from another address."""
         return httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app, client=(address, 50_000)), base_url=BASE)
 
     async def sign_in(self, user: str = "123") -> str:
@@ -69,7 +69,7 @@ async def visiting(
     clock = {} if now_ms is None else {"now_ms": now_ms}
     given = {"store": "memory://", "public_url": BASE, "seal_keys": SEAL_KEYS, **settings}
     made = Settings(**given, tables={"membership": table(patreon.server.url, **(own or {}))})
-    app = create_app(made, [LOGIN, KIT], **clock)  # in this order the login kit would take every logout
+    app = create_app(made, [LOGIN, KIT], **clock)  # in this order the login kit would handle every logout
     async with app.router.lifespan_context(app):
         transport = httpx2.ASGITransport(app, client=("192.0.2.7", 50_000))
         async with httpx2.AsyncClient(transport=transport, base_url=BASE) as client:

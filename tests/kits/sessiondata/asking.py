@@ -1,4 +1,4 @@
-"""The session data kit in an application of this process, and programs that ask its API."""
+"""The session data kit in an application of this process, and a client of its API."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.kits.sharing.visiting import BASE, RING_TEXT, Clock
 
 KEY = {"SessionKey": "My_Key"}
 VALUE = {**KEY, "SessionValue": "x"}
-WRONG = {"Id", "StatusCode", "Message"}  # what the answer to a request that went wrong holds
+WRONG = {"Id", "StatusCode", "Message"}  # fields of an error response
 
 
 class Client:
-    """A program with an API key of user 42."""
+    """A client with an API key of user 42."""
 
     def __init__(self, app: Any, token: str, address: str = "10.0.0.1") -> None:
         transport = httpx2.ASGITransport(app, client=(address, 50_000))
@@ -40,12 +40,12 @@ class Client:
         return await self.http.post(f"/api/Sessions/{verb}", json={"ApiKey": self.token, **body})
 
     async def send(self, path: str, body: object, **headers: str) -> httpx2.Response:
-        """A body of any bytes, or as JSON with half characters written out, as a client may do."""
+        """Send raw bytes, or JSON that may contain lone surrogates."""
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         return await self.http.post(path, content=content, headers=headers)
 
     async def held(self) -> set[bytes]:
-        """All that the stores hold, without the count of guesses, which is gone after a minute."""
+        """The contents of all stores, without rate-limit counters."""
         lines = b"\n".join([await self.raw.everything(), await self.durable.everything()]).split(b"\n")
         return {line for line in lines if line and not line.startswith(b"sessiondata:asked:")}
 

@@ -43,7 +43,7 @@ def data(keys: SessionDataKeys) -> SessionData:
 
 
 class Begun:
-    """A session, and what the store of sessions holds of it."""
+    """A session, and its raw contents in the store."""
 
     def __init__(self, data: SessionData, keys: SessionDataKeys, session_id: str) -> None:
         guid = guid_of(session_id)
@@ -54,25 +54,25 @@ class Begun:
         self.raw = Raw(keys.store_of("default"))
 
     async def fields(self) -> tuple[set[bytes], set[bytes]]:
-        """The names in both hashes, without the one that every session has."""
+        """The names in both hashes, without StartTime."""
         plain, once = (await self.raw.ask("HGETALL", self.plain), await self.raw.ask("HGETALL", self.once))
         return set(plain) - {b"StartTime"}, set(once)
 
     async def minutes_left(self) -> tuple[int, int]:
-        """How long both hashes have to live; -1: there is none."""
+        """The remaining lifetime of both hashes in minutes; -1: none."""
         left = [await self.raw.ask("PTTL", key) for key in (self.plain, self.once)]
         plain, once = (-1 if ms < 0 else round(ms / 60_000) for ms in left)
         return plain, once
 
     async def pass_minutes(self, minutes: int) -> None:
-        """As if so much time had passed, for both."""
+        """Shorten the lifetime of both hashes, as if time had passed."""
         for key in (self.plain, self.once):
             left = await self.raw.ask("PTTL", key)
             if left > 0:
                 await self.raw.ask("PEXPIRE", key, left - minutes * 60_000)
 
     async def expire(self) -> None:
-        """What the store does at the end of its time."""
+        """Let both hashes expire now."""
         for key in (self.plain, self.once):
             await self.raw.ask("PEXPIREAT", key, 1)
 

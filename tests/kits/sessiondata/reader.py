@@ -1,8 +1,8 @@
-"""A process that reads what is to be read once, beside another.
+"""A process that reads a read-once value concurrently with another one.
 
     python reader.py STORE-URL SESSION-ID TIMES
 
-It waits for a line on its input, so that both begin together, and prints how often it got the value.
+It waits for a line on standard input, so that both start together, and prints how often it got the value.
 """
 
 import asyncio

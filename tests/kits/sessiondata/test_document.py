@@ -22,7 +22,7 @@ from tests.kits.sharing.visiting import Clock
 
 
 @everywhere
-async def test_fault_1_a_key_with_an_underscore_is_not_cut_into_key_and_page(session: Begun) -> None:
+async def test_fault_1_a_key_with_an_underscore_is_not_split_into_key_and_page(session: Begun) -> None:
     """Underscores in the key-value store: "where a key has one, the page is read wrongly"."""
     await session.area.set("User_Theme", "of the key")
     await session.area.set("User", "of the page", page="Theme")
@@ -32,7 +32,7 @@ async def test_fault_1_a_key_with_an_underscore_is_not_cut_into_key_and_page(ses
 
 
 @everywhere
-async def test_fault_2_what_is_removed_is_gone_from_the_store(session: Begun) -> None:
+async def test_fault_2_a_removed_value_leaves_the_store(session: Begun) -> None:
     """Remove() does not know the key-value store: "when single keys are deleted, data stays behind in Redis"."""
     await session.area.set("ViewMode", "List", page="Items/100")
     await session.area.set_once("Message", "saved")
@@ -44,7 +44,7 @@ async def test_fault_2_what_is_removed_is_gone_from_the_store(session: Begun) ->
 
 
 @on("sqlite", "redis", "redis+postgres", "postgres", "mariadb")
-async def test_fault_3_old_sessions_go_by_themselves_with_no_visitor(
+async def test_fault_3_old_sessions_expire_without_visitors(
     data: SessionData, keys: SessionDataKeys, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """DeleteOldSessions does not run in the background: "while no user comes, old sessions pile up".
@@ -62,16 +62,14 @@ async def test_fault_3_old_sessions_go_by_themselves_with_no_visitor(
             await session.raw.ask("PEXPIRE", key, 500)
     assert held_by(name, request, tmp_path) > stays
     async with asyncio.timeout(30):
-        while held_by(name, request, tmp_path) != stays:  # noqa: ASYNC110 - what the server does is seen by looking
+        while held_by(name, request, tmp_path) != stays:  # noqa: ASYNC110 - the server sends no signal
             await asyncio.sleep(0.05)
     assert not durable or held_by(durable, request, tmp_path) == 1
     assert await data.user(1).get("Theme") == "Dark"
 
 
 @everywhere
-async def test_fault_4_what_is_kept_for_a_user_is_found_whatever_the_store_of_sessions_is(
-    session: Begun, data: SessionData
-) -> None:
+async def test_fault_4_user_data_is_found_with_any_session_store(session: Begun, data: SessionData) -> None:
     """UserSessionData and the key-value store: "data of the user area may not be found where it is in use"."""
     await data.user(1).set("Theme", "Dark")
     assert await data.user(1).get("Theme") == "Dark"
@@ -81,7 +79,7 @@ async def test_fault_4_what_is_kept_for_a_user_is_found_whatever_the_store_of_se
 
 
 @everywhere
-async def test_fault_5_what_is_read_once_goes_one_by_one_on_every_store(session: Begun) -> None:
+async def test_fault_5_read_once_values_are_consumed_one_by_one_on_every_store(session: Begun) -> None:
     """ReadOnce differs: "the unit of deletion is not the same in the table and in the key-value store"."""
     await session.area.set_once("Message", "first")
     await session.area.set_once("Warning", "second")
@@ -124,7 +122,7 @@ async def test_underscore_case_5_underscores_in_the_key_and_in_the_page(session:
 
 
 async def _is_its_own(session: Begun, data: SessionData, key: str, page: str | None, stored: bytes) -> None:
-    """A name is stored like this, and none of those that it could be mistaken for is the same."""
+    """A name is stored in this form, and no similar name shares it."""
     joined = key if page is None else f"{key}_{page}"
     first, _, rest = joined.partition("_")
     others = {(joined, None), (first, rest or None), (key, None), (key, f"{page}_")} - {(key, page)}
@@ -143,14 +141,14 @@ async def _is_its_own(session: Begun, data: SessionData, key: str, page: str | N
 
 
 class TableKeys(Keyspace):
-    """Tables that one person at a time changes."""
+    """Tables with an exclusive lock."""
 
     lock = Value("table:{id:int}", Holder, lifetime=sliding("120s", touch_every="30s"), tag="id", doc="who")
     fence = Counter("table:{id:int}:fence", lifetime=sliding("400d", touch_every="1d"), tag="id", doc="its number")
 
 
 @everywhere
-async def test_scenario_1_a_lock_that_was_released_is_seen_by_nobody(store: Store) -> None:
+async def test_scenario_1_a_released_lock_is_not_visible(store: Store) -> None:
     """An old exclusive lock is read: "another process may see the information of a lock that was cleared"."""
     keys = TableKeys(store)
     lock, other_process = Lock(keys.lock(7), keys.fence(7)), Lock(keys.lock(7), keys.fence(7))
@@ -165,7 +163,7 @@ async def test_scenario_1_a_lock_that_was_released_is_seen_by_nobody(store: Stor
 
 
 @everywhere
-async def test_scenario_2_files_under_way_leave_nothing_behind(session: Begun) -> None:
+async def test_scenario_2_uploads_leave_nothing_behind(session: Begun) -> None:
     """Sessions of temporary files pile up: "they are deleted from the table and stay in Redis for 24 hours"."""
 
     async def upload(number: int) -> None:
@@ -180,7 +178,7 @@ async def test_scenario_2_files_under_way_leave_nothing_behind(session: Begun) -
 
 
 @everywhere
-async def test_scenario_3_there_is_one_place_to_look_and_it_says_what_the_kit_says(
+async def test_scenario_3_the_store_is_the_single_source_of_truth(
     session: Begun, data: SessionData, stores: dict[str, Store], clock: Clock
 ) -> None:
     """Table and Redis disagree when trouble is looked for: "it is hard to tell which of the two is right".
@@ -198,7 +196,7 @@ async def test_scenario_3_there_is_one_place_to_look_and_it_says_what_the_kit_sa
     assert [await place.keys() for place in places.values()] == [set()] * len(places)
 
 
-# --- where things are, by asking the servers themselves ------------------------------------------------------
+# --- the layout, read directly from the servers --------------------------------------------------------------
 
 
 async def _examples(data: SessionData, keys: SessionDataKeys) -> Begun:
@@ -219,7 +217,7 @@ _AREA = {b"User_Theme": b"Dark", b"User_View_Items/200": b"{...}"}
 async def test_on_redis_the_layout_is_that_of_the_document(
     data: SessionData, keys: SessionDataKeys, redis_server: servers.Server
 ) -> None:
-    """`{SessionGuid}` and `{SessionGuid}_readOnce` are hashes that live 1440 minutes; `@{UserId}` has no end."""
+    """`{SessionGuid}` and `{SessionGuid}_readOnce` are hashes that live 1440 minutes; `@{UserId}` never expires."""
     session = await _examples(data, keys)
     guid = guid_of(session.id)
     assert sorted(redis_server.ask("KEYS", "*")) == sorted([guid.encode(), f"{guid}_readOnce".encode(), b"@1"])
@@ -234,7 +232,7 @@ async def test_on_redis_the_layout_is_that_of_the_document(
 
 
 @on("postgres", "mariadb")
-async def test_in_tables_the_layout_is_the_same(
+async def test_in_tables_the_layout_is_that_of_the_document(
     data: SessionData, keys: SessionDataKeys, request: pytest.FixtureRequest
 ) -> None:
     session = await _examples(data, keys)

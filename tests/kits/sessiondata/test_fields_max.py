@@ -1,4 +1,4 @@
-"""How many values a session and a user may have: no client fills the store."""
+"""The limit of values per session and per user."""
 
 import asyncio
 
@@ -13,13 +13,13 @@ from tests.servers import Server
 
 
 @everywhere
-async def test_one_value_more_is_refused_and_those_that_are_there_can_be_changed(keys: SessionDataKeys) -> None:
+async def test_a_value_beyond_fields_max_is_refused_and_existing_values_can_be_changed(keys: SessionDataKeys) -> None:
     data = SessionData(keys, SessionDataSettings(fields_max=3))
     session = Begun(data, keys, await data.begin())
     for area in (session.area, data.user(1)):
         for number in range(3):
             await area.set("Key", str(number), page=f"Items/{number}")
-        with pytest.raises(TooMany, match="there are 3 values here"):
+        with pytest.raises(TooMany, match="the limit of 3 values is reached"):
             await area.set("Key", "x")
         await area.set("Key", "changed", page="Items/2")
         assert (await area.get("Key"), await area.get("Key", "Items/2")) == (None, "changed")
@@ -29,7 +29,7 @@ async def test_one_value_more_is_refused_and_those_that_are_there_can_be_changed
 
 
 @everywhere
-async def test_values_that_are_read_once_have_a_limit_of_their_own(keys: SessionDataKeys) -> None:
+async def test_read_once_values_have_their_own_limit(keys: SessionDataKeys) -> None:
     data = SessionData(keys, SessionDataSettings(fields_max=2))
     session = Begun(data, keys, await data.begin({"A": "stays", "B": "stays"}))
     for key in ("C", "D"):
@@ -43,7 +43,7 @@ async def test_values_that_are_read_once_have_a_limit_of_their_own(keys: Session
 
 
 @everywhere
-async def test_a_hundred_writers_at_once_leave_no_more_than_there_may_be(keys: SessionDataKeys) -> None:
+async def test_concurrent_writers_never_exceed_fields_max(keys: SessionDataKeys) -> None:
     data = SessionData(keys, SessionDataSettings(fields_max=10))
     session = Begun(data, keys, await data.begin())
 
@@ -60,7 +60,7 @@ async def test_a_hundred_writers_at_once_leave_no_more_than_there_may_be(keys: S
 
 
 @everywhere
-async def test_beyond_the_limit_a_session_that_has_ended_stays_dead(keys: SessionDataKeys) -> None:
+async def test_a_full_session_that_has_ended_is_not_revived(keys: SessionDataKeys) -> None:
     data = SessionData(keys, SessionDataSettings(fields_max=1))
     session = Begun(data, keys, await data.begin())
     await session.area.clear()
@@ -70,7 +70,7 @@ async def test_beyond_the_limit_a_session_that_has_ended_stays_dead(keys: Sessio
 
 
 @on("redis")
-async def test_a_write_costs_no_copy_of_all_that_is_there(keys: SessionDataKeys, redis_server: Server) -> None:
+async def test_a_write_does_not_copy_all_fields(keys: SessionDataKeys, redis_server: Server) -> None:
     """What may be stopped behind a write has to be undone, for which Redis copies the whole hash: a limit may not."""
     data = SessionData(keys, SessionDataSettings(fields_max=3))
     session = Begun(data, keys, await data.begin({"A": "x"}))
@@ -88,7 +88,7 @@ async def test_a_write_costs_no_copy_of_all_that_is_there(keys: SessionDataKeys,
 
 
 @here
-async def test_a_session_begins_with_values_or_not_at_all(keys: SessionDataKeys) -> None:
+async def test_a_session_is_created_with_all_values_or_not_at_all(keys: SessionDataKeys) -> None:
     data = SessionData(keys, SessionDataSettings(fields_max=2, value_max="10"))
     session = Begun(data, keys, await data.begin({"User_A": "x", "B": "y"}))
     assert (await session.area.get("User_A"), await session.area.get("B")) == ("x", "y")
@@ -101,13 +101,13 @@ async def test_a_session_begins_with_values_or_not_at_all(keys: SessionDataKeys)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, 100_001, "many"])
-def test_a_limit_is_a_number_from_1_on(wrong: object) -> None:
+def test_fields_max_must_be_at_least_1(wrong: object) -> None:
     with pytest.raises(ValidationError):
         SessionDataSettings.model_validate({"fields_max": wrong})
 
 
 @on("memory", "redis")
-async def test_a_session_begins_with_thousands_of_values(keys: SessionDataKeys) -> None:
+async def test_a_session_can_be_created_with_thousands_of_values(keys: SessionDataKeys) -> None:
     many = {f"Key{number}": str(number) for number in range(8_000)}
     data = SessionData(keys, SessionDataSettings(fields_max=len(many)))
     session_id = await data.begin(many)
@@ -115,5 +115,5 @@ async def test_a_session_begins_with_thousands_of_values(keys: SessionDataKeys) 
     moved = await data.move(session_id)
     assert moved is not None
     assert await data.session(moved).get("Key0") == "0"
-    with pytest.raises(TooMany, match="there are 8000 values here"):
+    with pytest.raises(TooMany, match="the limit of 8000 values is reached"):
         await data.begin({**many, "OneMore": "x"})

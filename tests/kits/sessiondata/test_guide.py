@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from keystead.kits.sessiondata import KIT, SessionDataSettings
-from keystead.kits.sessiondata.routes import _USER, STATUS, AskedToSet
+from keystead.kits.sessiondata.routes import _USER, STATUS, SessionsSetRequest
 from keystead.kits.sessiondata.service import KEY_MAX, LIMITS
 from keystead.server import Settings, create_app
 from tests import forking
@@ -49,7 +49,7 @@ def test_the_guide_names_each_limit() -> None:
 
 
 def test_the_guide_names_each_field_of_a_request_and_each_status() -> None:
-    assert [plain(name) for name, _ in rows("Field")] == list(AskedToSet.model_fields)
+    assert [plain(name) for name, _ in rows("Field")] == list(SessionsSetRequest.model_fields)
     assert {int(status) for status, _, _ in rows("Status")} == {200, *STATUS.values()}
 
 
@@ -59,7 +59,7 @@ def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("example", re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL))
-def test_the_examples_of_settings_are_taken(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_settings_are_valid(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "App_Data" / "Parameters"
     folder.mkdir(parents=True)
@@ -75,7 +75,7 @@ def test_the_examples_of_settings_are_taken(example: str, tmp_path: Path, monkey
     }
 
 
-def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
+def test_the_shell_examples_print_what_the_guide_shows(tmp_path: Path) -> None:
     program("curl")
     first, second = re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL)
     assert first == "keystead serve --kits sessiondata\n"

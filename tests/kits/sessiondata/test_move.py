@@ -1,4 +1,4 @@
-"""A session gets another id at a login, so that whoever knew the old one has nothing from then on."""
+"""A session gets a new id at login, which protects against session fixation."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from tests.kits.sessiondata.conftest import Begun, everywhere, here
 
 
 @everywhere
-async def test_all_of_a_session_is_there_under_the_new_id_and_the_old_one_is_dead(
+async def test_move_keeps_all_values_and_invalidates_the_old_id(
     session: Begun, data: SessionData, keys: SessionDataKeys
 ) -> None:
     await session.area.set("ViewMode", "List")
@@ -30,7 +30,7 @@ async def test_all_of_a_session_is_there_under_the_new_id_and_the_old_one_is_dea
 
 
 @everywhere
-async def test_a_session_without_anything_to_be_read_once_is_moved_and_one_that_is_not_there_is_not(
+async def test_move_works_without_read_once_values_and_returns_none_for_no_session(
     session: Begun, data: SessionData, keys: SessionDataKeys
 ) -> None:
     new_id = await data.move(session.id)
@@ -42,7 +42,7 @@ async def test_a_session_without_anything_to_be_read_once_is_moved_and_one_that_
 
 
 @everywhere
-async def test_of_several_moves_at_once_one_gets_an_id_and_nothing_else_is_left(
+async def test_of_concurrent_moves_one_gets_an_id_and_no_copy_is_left(
     session: Begun, data: SessionData, keys: SessionDataKeys
 ) -> None:
     await session.area.set_once("Message", "saved")
@@ -53,10 +53,10 @@ async def test_of_several_moves_at_once_one_gets_an_id_and_nothing_else_is_left(
 
 
 @everywhere
-async def test_a_write_in_flight_is_moved_along_or_told_and_never_lost(
+async def test_a_concurrent_write_is_moved_or_refused_and_never_lost(
     session: Begun, data: SessionData, keys: SessionDataKeys
 ) -> None:
-    """Each write that was told True is there under the new id; each that was told False is nowhere."""
+    """Each write that returned True is under the new id; each that returned False is nowhere."""
 
     async def write(number: int) -> bool:
         area = data.session(session.id)
@@ -71,7 +71,7 @@ async def test_a_write_in_flight_is_moved_along_or_told_and_never_lost(
 
 
 @everywhere
-async def test_what_is_read_once_while_it_moves_is_read_once(session: Begun, data: SessionData) -> None:
+async def test_a_read_once_value_is_read_once_during_a_move(session: Begun, data: SessionData) -> None:
     await session.area.set_once("Message", "saved")
     *read, new_id = await asyncio.gather(
         *(data.session(session.id).get("Message") for _ in range(10)), data.move(session.id)
@@ -91,9 +91,7 @@ async def test_a_full_session_is_moved(session: Begun, data: SessionData) -> Non
 
 
 @here
-async def test_a_write_between_the_copy_and_the_end_of_the_old_one_is_copied_again(
-    session: Begun, data: SessionData
-) -> None:
+async def test_a_write_between_copy_and_delete_is_copied_again(session: Begun, data: SessionData) -> None:
     begun: list[str] = []
     session_of = data.session
 
@@ -121,8 +119,8 @@ async def test_a_write_between_the_copy_and_the_end_of_the_old_one_is_copied_aga
 
 
 @everywhere
-async def test_a_session_of_as_many_values_as_anybody_likes_is_moved(keys: SessionDataKeys) -> None:
-    """One command of an atomic step has a limit of arguments; a session that grew beyond it has to be moved, too."""
+async def test_a_session_of_any_size_is_moved(keys: SessionDataKeys) -> None:
+    """A command has a limit of arguments; a session that grew beyond it is moved, too."""
     data = SessionData(keys, SessionDataSettings(fields_max=4000))
     names = [f"Key{number}" for number in range(4000)]
     session = Begun(data, keys, await data.begin(dict.fromkeys(names[:2000], "x")))

@@ -1,4 +1,4 @@
-"""Session.json and Kvs.json are read as they are, and what cannot be kept is said without a secret."""
+"""Session.json and Kvs.json: how they are read, and errors that never contain a secret."""
 
 import json
 import os
@@ -68,12 +68,12 @@ def test_the_example_of_the_document_is_read_with_its_comments(folder: Path) -> 
     ],
     ids=["byte order mark", "utf-16", "comments and a last comma", "names in any case"],
 )
-def test_what_the_documents_own_reader_takes_is_taken(folder: Path, written: bytes) -> None:
+def test_comments_trailing_commas_and_any_case_are_accepted(folder: Path, written: bytes) -> None:
     (folder / "Session.json").write_bytes(written)
     assert session_parameters(folder) == SessionParameters(30, True)
 
 
-def test_what_a_file_does_not_say_is_as_the_document_has_it(folder: Path) -> None:
+def test_missing_members_have_the_documents_defaults(folder: Path) -> None:
     (folder / "Session.json").write_text('{"UseKeyValueStore": null}')
     assert session_parameters(folder) == SessionParameters(1440, False)
 
@@ -100,30 +100,28 @@ def test_what_a_file_does_not_say_is_as_the_document_has_it(folder: Path) -> Non
         ),
     ],
 )
-def test_a_connection_string_is_the_url_of_a_store(folder: Path, connection: str, url: str) -> None:
+def test_a_connection_string_becomes_a_store_url(folder: Path, connection: str, url: str) -> None:
     kvs_json(folder, connection)
     found = key_value_store(folder)
     assert found == url
     RedisSettings.of(found)  # the store takes it
 
 
-def test_a_password_comes_out_of_the_url_as_it_was(folder: Path) -> None:
+def test_a_password_of_any_characters_round_trips_through_the_url(folder: Path) -> None:
     kvs_json(folder, "host,password=p%40 ss/w#rd?:@é=")
     assert RedisSettings.of(key_value_store(folder) or "").password == "p%40 ss/w#rd?:@é="
 
 
-# --- how they are settings -----------------------------------------------------------------------------------
+# --- as settings ---------------------------------------------------------------------------------------------
 
 
-def test_without_the_setting_no_file_is_looked_for(folder: Path) -> None:
+def test_without_the_setting_no_file_is_read(folder: Path) -> None:
     session_json(folder, RetentionPeriod=7)
     (folder.parent / "Session.json").write_text("no JSON")
     assert Settings().of(KIT).retention == "1440m"
 
 
-def test_retention_and_store_come_from_the_files_and_by_the_environment_too(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_retention_and_store_come_from_the_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     session_json(folder, RetentionPeriod=60, UseKeyValueStore=True)
     kvs_json(folder, f"host:6379,password={SECRET}")
     monkeypatch.setenv("KEYSTEAD_PARAMETERS", str(folder))
@@ -159,41 +157,42 @@ def test_without_a_key_value_store_sessions_are_in_the_relational_one(folder: Pa
 
 
 @pytest.mark.parametrize("provider", [None, "", "Redis", "redis"])
-def test_redis_is_the_provider_where_none_is_named(folder: Path, provider: str | None) -> None:
+def test_redis_is_the_default_provider(folder: Path, provider: str | None) -> None:
     kvs_json(folder, "host", Provider=provider, MemcachedServers=[])
     assert key_value_store(folder) == "redis://host:6379/0"
 
 
-# --- what cannot be used -------------------------------------------------------------------------------------
+# --- errors --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("connection", "said"),
     [
-        (None, "Session.json wants a key-value store, so write where it is"),
-        ("", "Session.json wants a key-value store, so write where it is"),
-        (7, "write a text such as localhost:6379"),
+        (None, "Session.json enables the key-value store; write its address"),
+        ("", "Session.json enables the key-value store; write its address"),
+        (7, "write text such as localhost:6379"),
         (f"password={SECRET}", "it names no server"),
         (f"a,b,password={SECRET}", "it names several servers"),
-        (f"host,password={SECRET},sslHost=other", "the option sslHost is not kept here"),
-        (f"host,password={SECRET},proxy=Twemproxy", "the option proxy is not kept here"),
-        (f"host,password=x,y={SECRET}", "part 3 of it is no server, and no option that is known here"),
-        (f"host,password=x,{SECRET}=y", "part 3 of it is no server, and no option that is known here"),
-        (f"host,password=x,{SECRET}", "part 3 of it stands behind the password, and may be a piece of it"),
-        (f"host,serviceName=main,password=x,{SECRET}", "part 4 of it stands behind the password"),
-        (f"host:65536,password={SECRET}", "part 1 of it has a port that is no number from 1 to 65535"),
-        (f"host:0,password={SECRET}", "part 1 of it has a port that is no number from 1 to 65535"),
-        (f"host:{SECRET}", "part 1 of it is no server"),
-        ("host,$CLIENT=", "part 2 of it is no server"),
-        (f"host,password={SECRET},ssl=perhaps", "the option ssl is true or false"),
-        (f"host,password={SECRET},defaultDatabase=two", "the option defaultDatabase is a whole number from 0 on"),
-        ("host,connectTimeout=-1", "the option connectTimeout is a whole number from 1 on"),
+        (f"host,password={SECRET},sslHost=other", "the option sslHost is not supported"),
+        (f"host,password={SECRET},proxy=Twemproxy", "the option proxy is not supported"),
+        (f"host,password=x,y={SECRET}", "part 3 is not a server or a known option"),
+        (f"host,password=x,{SECRET}=y", "part 3 is not a server or a known option"),
+        (f"host,password=x,{SECRET}", "part 3 follows the password, and may be part of it"),
+        (f"host,serviceName=main,password=x,{SECRET}", "part 4 follows the password"),
+        (f"host:65536,password={SECRET}", "part 1 has a port that is not a number from 1 to 65535"),
+        (f"host:0,password={SECRET}", "part 1 has a port that is not a number from 1 to 65535"),
+        (f"host:{SECRET}", "part 1 is not a server"),
+        ("host,$CLIENT=", "part 2 is not a server"),
+        (f"host,password={SECRET},ssl=perhaps", "the option ssl must be true or false"),
+        (
+            f"host,password={SECRET},defaultDatabase=two",
+            "the option defaultDatabase must be a whole number of at least 0",
+        ),
+        ("host,connectTimeout=-1", "the option connectTimeout must be a whole number of at least 1"),
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_connection_string_that_cannot_be_kept_is_said_without_its_secrets(
-    folder: Path, connection: object, said: str
-) -> None:
+def test_errors_in_a_connection_string_do_not_contain_its_secrets(folder: Path, connection: object, said: str) -> None:
     session_json(folder, UseKeyValueStore=True)
     kvs_json(folder, connection)
     config('parameters = "Parameters"\n')
@@ -204,9 +203,9 @@ def test_a_connection_string_that_cannot_be_kept_is_said_without_its_secrets(
 
 @pytest.mark.parametrize(
     ("provider", "said"),
-    [("Memcached", "Memcached forgets sessions"), ("DynamoDB", "there is no such one here"), (7, "there is no such")],
+    [("Memcached", "Memcached evicts sessions"), ("DynamoDB", "unknown provider"), (7, "unknown provider")],
 )
-def test_a_provider_that_cannot_keep_sessions_is_refused(folder: Path, provider: object, said: str) -> None:
+def test_unsupported_providers_are_refused(folder: Path, provider: object, said: str) -> None:
     session_json(folder, UseKeyValueStore=True)
     kvs_json(folder, f"host,password={SECRET}", Provider=provider)
     config('parameters = "Parameters"\n')
@@ -222,31 +221,29 @@ def test_a_provider_that_cannot_keep_sessions_is_refused(folder: Path, provider:
         ('{"RetentionPeriod": 0}', "RetentionPeriod in Session.json: write a whole number of minutes"),
         ('{"RetentionPeriod": true}', "RetentionPeriod in Session.json: write a whole number of minutes"),
         ('{"UseKeyValueStore": "yes"}', "UseKeyValueStore in Session.json: write true or false"),
-        ("{\n/* a\n*/\n  x\n}", "Parameters/Session.json is no JSON: line 4 cannot be read"),
+        ("{\n/* a\n*/\n  x\n}", "Parameters/Session.json is not JSON: line 4 cannot be read"),
         ("[]", "Parameters/Session.json: write an object"),
-        ("[" * 100_000, "Parameters/Session.json is no JSON"),
-        ('{"a": "' + '\\"' * 50_000, "Parameters/Session.json is no JSON"),  # neither takes minutes to find out
-        ("/*" * 50_000, "Parameters/Session.json is no JSON"),
-        ('{"RetentionPeriod": 5} /* {"a": 1', "Parameters/Session.json is no JSON"),
+        ("[" * 100_000, "Parameters/Session.json is not JSON"),
+        ('{"a": "' + '\\"' * 50_000, "Parameters/Session.json is not JSON"),  # in less than minutes
+        ("/*" * 50_000, "Parameters/Session.json is not JSON"),
+        ('{"RetentionPeriod": 5} /* {"a": 1', "Parameters/Session.json is not JSON"),
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_a_file_that_cannot_be_used_is_said_with_its_name_and_what_to_write(
-    folder: Path, written: str, said: str
-) -> None:
+def test_an_invalid_file_is_an_error_with_its_name_and_what_to_write(folder: Path, written: str, said: str) -> None:
     (folder / "Session.json").write_text(written)
     config('parameters = "Parameters"\n')
     assert wrong().startswith(f"parameters: {said}")
 
 
-def test_a_retention_that_is_too_short_or_too_long_is_said_with_the_name_that_it_has_there(folder: Path) -> None:
+def test_an_invalid_retention_is_reported_under_its_name_in_the_file(folder: Path) -> None:
     config('parameters = "Parameters"\n')
     for minutes in (1, 400 * 1440 + 1):
         session_json(folder, RetentionPeriod=minutes)
-        assert wrong() == "RetentionPeriod in Session.json: retention is from 2m to 400d"
+        assert wrong() == "RetentionPeriod in Session.json: retention must be from 2m to 400d"
 
 
-def test_files_that_are_not_there_are_said(folder: Path) -> None:
+def test_missing_files_are_reported(folder: Path) -> None:
     config('parameters = "Elsewhere"\n')
     assert wrong() == "parameters: Elsewhere/Session.json: cannot be read (No such file or directory)"
     session_json(folder, UseKeyValueStore=True)

@@ -1,4 +1,4 @@
-"""Session data of several processes, and of a real server that is told by settings alone where its stores are."""
+"""Session data across processes, and a real server with stores from its settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READER = Path(__file__).with_name("reader.py")
 
 
 @on_urls("sqlite", "redis", "postgres", "mariadb")
-async def test_of_fifty_readers_in_two_processes_one_gets_what_is_read_once(urls: dict[str, str]) -> None:
+async def test_one_of_fifty_readers_in_two_processes_gets_a_read_once_value(urls: dict[str, str]) -> None:
     async with connect(urls["default"]) as store:
         data = SessionData(SessionDataKeys(store))
         session_id = await data.begin()
@@ -60,18 +60,18 @@ def _reader(url: str, session_id: str, times: int) -> Iterator[subprocess.Popen[
         process.communicate()
 
 
-# --- a server that is told by settings alone -----------------------------------------------------------------
+# --- a server with stores from its settings ------------------------------------------------------------------
 
 
-def _issued(folder: Path) -> str:
-    """An API key, as an operator makes one in the folder of the server."""
+def _issue_key(folder: Path) -> str:
+    """Issue an API key in the folder of the server, as an operator does."""
     issued = forking.run(("apikeys", "issue", "42", "a test"), folder, environment())
     assert issued.returncode == 0, issued.stderr
     return issued.stdout.strip()
 
 
-async def _used(server: Keystead, token: str) -> str:
-    """Ask all there is to ask; the id of the session."""
+async def _use_api(server: Keystead, token: str) -> str:
+    """Call every route. Returns the id of the session."""
     async with httpx2.AsyncClient(base_url=server.url, trust_env=False) as http:
 
         async def ask(verb: str, **body: object) -> Any:
@@ -89,7 +89,7 @@ async def _used(server: Keystead, token: str) -> str:
     return guid
 
 
-async def test_a_table_of_stores_is_all_that_it_takes_to_keep_sessions_in_redis_and_users_in_postgresql(
+async def test_settings_alone_put_sessions_in_redis_and_users_in_postgresql(
     tmp_path: Path, redis_server: servers.Server, postgres_server: servers.PostgresServer
 ) -> None:
     redis_server.ask("FLUSHALL")
@@ -98,7 +98,7 @@ async def test_a_table_of_stores_is_all_that_it_takes_to_keep_sessions_in_redis_
         f'kits = ["sessiondata"]\n[stores]\ndefault = "{redis_server.url}"\ndurable = "{postgres_server.url}"\n'
     )
     with keystead_serving(tmp_path) as server:
-        guid = await _used(server, _issued(tmp_path))
+        guid = await _use_api(server, _issue_key(tmp_path))
     assert not any(name.endswith(".db") for name in os.listdir(tmp_path))
     assert redis_server.ask("HGET", guid_of(guid), "User%5FMy%5FKey") == b"x"
     assert redis_server.ask("EXISTS", "@42") == 0
@@ -106,12 +106,12 @@ async def test_a_table_of_stores_is_all_that_it_takes_to_keep_sessions_in_redis_
         assert await store.run([("HGETALL", "@42"), ("EXISTS", guid_of(guid))]) == [{b"User_Theme": b"Dark"}, 0]
 
 
-async def test_the_documents_own_files_say_as_much(
+async def test_the_documents_own_files_do_the_same(
     tmp_path: Path,
     redis_server: servers.Server,
     postgres_server: servers.PostgresServer,
 ) -> None:
-    """UseKeyValueStore is turned on later: sessions are in Redis then, and users are where they were."""
+    """Turning UseKeyValueStore on later moves sessions to Redis, and leaves user data where it was."""
     redis_server.ask("FLUSHALL")
     postgres_server.empty()
     parameters = tmp_path / "App_Data" / "Parameters"
@@ -122,8 +122,8 @@ async def test_the_documents_own_files_say_as_much(
     session = {"RetentionPeriod": 30, "UseKeyValueStore": False}
     (parameters / "Session.json").write_text(json.dumps(session))
     with keystead_serving(tmp_path) as server:
-        token = _issued(tmp_path)
-        guid = await _used(server, token)
+        token = _issue_key(tmp_path)
+        guid = await _use_api(server, token)
     async with connect(postgres_server.url) as store:
         [left_ms] = await store.run([("PTTL", guid_of(guid))])
         assert 29 * 60_000 < left_ms <= 30 * 60_000
@@ -132,5 +132,5 @@ async def test_the_documents_own_files_say_as_much(
     connection = f"127.0.0.1:{redis_server.port},defaultDatabase=0,abortConnect=False"
     (parameters / "Kvs.json").write_text(json.dumps({"ConnectionStringForSession": connection}))
     with keystead_serving(tmp_path) as server:
-        guid = await _used(server, token)
+        guid = await _use_api(server, token)
     assert 29 * 60 < redis_server.ask("TTL", guid_of(guid)) <= 30 * 60

@@ -1,4 +1,4 @@
-"""Session data: the same answers on every store."""
+"""Session data: the same results on every store."""
 
 import asyncio
 from collections.abc import Sequence
@@ -37,11 +37,11 @@ HOSTILE = [
 ]
 
 
-# --- values that stay ----------------------------------------------------------------------------------------
+# --- kept values ---------------------------------------------------------------------------------------------
 
 
 @everywhere
-async def test_what_was_set_is_read_until_it_is_removed(session: Begun) -> None:
+async def test_a_value_is_read_until_it_is_removed(session: Begun) -> None:
     area = session.area
     assert await area.get("ViewMode") is None
     assert await area.set("ViewMode", "List") is True
@@ -56,7 +56,7 @@ async def test_what_was_set_is_read_until_it_is_removed(session: Begun) -> None:
 
 
 @everywhere
-async def test_keys_and_pages_of_any_characters_are_names_of_their_own(session: Begun) -> None:
+async def test_keys_and_pages_of_any_characters_are_distinct_names(session: Begun) -> None:
     names = [(key, page) for key in HOSTILE for page in (None, *HOSTILE)]
     await asyncio.gather(*(session.area.set(key, f"{key} {page}", page) for key, page in names))
     found = await asyncio.gather(*(session.area.get(key, page) for key, page in names))
@@ -65,14 +65,14 @@ async def test_keys_and_pages_of_any_characters_are_names_of_their_own(session: 
 
 
 @everywhere
-async def test_two_requests_that_write_different_keys_both_survive(session: Begun, data: SessionData) -> None:
+async def test_concurrent_writes_to_different_keys_both_survive(session: Begun, data: SessionData) -> None:
     areas = [data.session(session.id) for _ in range(20)]
     await asyncio.gather(*(area.set(f"Key{n}", str(n)) for n, area in enumerate(areas)))
     assert [await session.area.get(f"Key{n}") for n in range(20)] == [str(n) for n in range(20)]
 
 
 @everywhere
-async def test_sessions_do_not_see_each_other(session: Begun, data: SessionData) -> None:
+async def test_sessions_are_isolated(session: Begun, data: SessionData) -> None:
     other = data.session(await data.begin())
     await session.area.set("ViewMode", "List")
     assert await other.get("ViewMode") is None
@@ -80,18 +80,18 @@ async def test_sessions_do_not_see_each_other(session: Begun, data: SessionData)
     assert await session.area.get("ViewMode") == "List"
 
 
-# --- values that are read once -------------------------------------------------------------------------------
+# --- read-once values ----------------------------------------------------------------------------------------
 
 
 @everywhere
-async def test_of_fifty_readers_one_gets_what_is_read_once(session: Begun, data: SessionData) -> None:
+async def test_one_of_fifty_readers_gets_a_read_once_value(session: Begun, data: SessionData) -> None:
     assert await session.area.set_once("Message", "saved") is True
     found = await asyncio.gather(*(data.session(session.id).get("Message") for _ in range(50)))
     assert sorted(found, key=str) == [*[None] * 49, "saved"]
 
 
 @everywhere
-async def test_reading_one_does_not_consume_the_others(session: Begun) -> None:
+async def test_reading_one_value_does_not_consume_others(session: Begun) -> None:
     for key, page in (("Message", None), ("Message", "Items/1"), ("Warning", None)):
         await session.area.set_once(key, f"{key} {page}", page)
     assert await session.area.get("Message") == "Message None"
@@ -102,7 +102,7 @@ async def test_reading_one_does_not_consume_the_others(session: Begun) -> None:
 
 
 @everywhere
-async def test_a_name_has_one_value_whether_it_stays_or_is_read_once(session: Begun) -> None:
+async def test_a_name_has_one_value_kept_or_read_once(session: Begun) -> None:
     await session.area.set("Message", "stays")
     await session.area.set_once("Message", "once")
     assert await session.fields() == (set(), {b"Message"})
@@ -114,8 +114,8 @@ async def test_a_name_has_one_value_whether_it_stays_or_is_read_once(session: Be
 
 
 @everywhere
-async def test_a_value_that_changes_its_kind_is_never_missed(session: Begun) -> None:
-    """A name is set the one way and the other in turn. Only after it was read once there may be nothing."""
+async def test_a_value_that_changes_between_kept_and_read_once_is_never_missed(session: Begun) -> None:
+    """A name alternates between kept and read once. It may be missing only after it was read once."""
     await session.area.set("Message", "stays")
     done = asyncio.Event()
 
@@ -152,7 +152,7 @@ async def test_clear_ends_all_of_a_session_and_nothing_else(session: Begun, data
 
 
 @everywhere
-async def test_a_write_that_comes_after_a_clear_or_an_expiry_revives_nothing(
+async def test_a_write_after_clear_or_expiry_does_not_revive_the_session(
     session: Begun, data: SessionData, keys: SessionDataKeys
 ) -> None:
     await session.area.clear()
@@ -184,7 +184,7 @@ async def test_a_set_racing_a_clear_never_revives_the_session(data: SessionData,
 
 
 @everywhere
-async def test_an_id_that_nobody_was_given_has_no_session(data: SessionData, store: Store) -> None:
+async def test_an_unknown_id_has_no_session(data: SessionData, store: Store) -> None:
     for guess in ("attackerchosenid", "", "@1", "\ud800", "x" * 100_000):
         area = data.session(guess)
         assert await area.set("ViewMode", "List") is False
@@ -193,7 +193,7 @@ async def test_an_id_that_nobody_was_given_has_no_session(data: SessionData, sto
 
 
 @everywhere
-async def test_who_has_only_read_the_store_has_no_session(session: Begun, data: SessionData) -> None:
+async def test_the_contents_of_the_store_grant_no_access(session: Begun, data: SessionData) -> None:
     await session.area.set("ViewMode", "List")
     assert session.id.encode() not in await session.raw.everything()
     assert guid_of(session.id).encode() in await session.raw.everything()
@@ -201,7 +201,7 @@ async def test_who_has_only_read_the_store_has_no_session(session: Begun, data: 
 
 
 @here
-async def test_a_session_says_when_it_began_and_nobody_changes_that(session: Begun, clock: Clock) -> None:
+async def test_start_time_is_read_only(session: Begun, clock: Clock) -> None:
     started = await session.area.get("StartTime")
     assert started is not None
     assert abs(datetime.fromisoformat(started).timestamp() * 1000 - clock()) < 60_000
@@ -214,7 +214,7 @@ async def test_a_session_says_when_it_began_and_nobody_changes_that(session: Beg
     assert await session.area.get("StartTime") == started
 
 
-# --- how long it lives ---------------------------------------------------------------------------------------
+# --- renewal -------------------------------------------------------------------------------------------------
 
 
 @everywhere
@@ -229,7 +229,7 @@ async def test_a_session_lives_1440_minutes_after_each_write(session: Begun) -> 
 
 
 @everywhere
-async def test_removing_does_not_make_it_live_longer(session: Begun) -> None:
+async def test_removing_does_not_renew_the_session(session: Begun) -> None:
     for key in ("ViewMode", "FilterSettings"):
         await session.area.set(key, "x")
         await session.area.set_once(f"{key}Once", "x")
@@ -241,20 +241,20 @@ async def test_removing_does_not_make_it_live_longer(session: Begun) -> None:
 
 
 @everywhere
-async def test_a_use_makes_it_live_longer_at_most_once_a_minute(session: Begun, clock: Clock) -> None:
+async def test_a_use_renews_the_session_at_most_once_a_minute(session: Begun, clock: Clock) -> None:
     await session.area.set("ViewMode", "List")
     await session.area.set_once("Message", "saved")
     for missing in ("ViewMode", "Absent"):
         await session.pass_minutes(240)
         await session.area.get(missing)
         assert await session.minutes_left() == (1440, 1440)
-    clock.move("10m")  # what would be written now would be 10 minutes more
+    clock.move("10m")  # a renewal now would add 10 minutes
     await session.area.get("ViewMode")
     assert await session.minutes_left() == (1440, 1440)
 
 
 @everywhere
-async def test_by_setting_only_a_write_makes_it_live_longer(keys: SessionDataKeys) -> None:
+async def test_with_renewed_by_write_only_a_write_renews_the_session(keys: SessionDataKeys) -> None:
     data = renewed_by_writes(keys, "60m")
     session = Begun(data, keys, await data.begin())
     await session.area.set("ViewMode", "List")
@@ -268,8 +268,8 @@ async def test_by_setting_only_a_write_makes_it_live_longer(keys: SessionDataKey
 
 
 @here
-async def test_an_outlived_use_does_not_revive(session: Begun, data: SessionData) -> None:
-    """The session ends between the read and the touch that it asks for."""
+async def test_a_renewal_after_the_end_does_not_revive_the_session(session: Begun, data: SessionData) -> None:
+    """The session ends between a read and the renewal that follows it."""
     await session.pass_minutes(240)
     area, run = session.area, session.area._keys.run
 
@@ -283,13 +283,11 @@ async def test_an_outlived_use_does_not_revive(session: Begun, data: SessionData
     assert await session.raw.keys() == set()
 
 
-# --- the area of a user --------------------------------------------------------------------------------------
+# --- user data -----------------------------------------------------------------------------------------------
 
 
 @everywhere
-async def test_the_area_of_a_user_lasts_in_its_own_store_and_has_no_deadline(
-    data: SessionData, stores: dict[str, Store]
-) -> None:
+async def test_user_data_is_in_the_durable_store_and_never_expires(data: SessionData, stores: dict[str, Store]) -> None:
     user = data.user(1)
     await user.set("Theme", "Dark")
     await user.set("View", "{...}", page="Items/200")
@@ -309,11 +307,11 @@ async def test_the_area_of_a_user_lasts_in_its_own_store_and_has_no_deadline(
     assert await durable.keys() == set()
 
 
-# --- what is refused -----------------------------------------------------------------------------------------
+# --- refusals ------------------------------------------------------------------------------------------------
 
 
 @here
-async def test_what_is_no_name_or_too_long_is_refused_and_nothing_is_stored(
+async def test_invalid_or_too_long_names_are_refused_and_nothing_is_stored(
     session: Begun, data: SessionData, keys: SessionDataKeys
 ) -> None:
     before = await session.raw.everything()
@@ -341,16 +339,16 @@ async def test_what_is_no_name_or_too_long_is_refused_and_nothing_is_stored(
     [{"retention": "1440"}, {"retention": "1m"}, {"retention": "401d"}, {"renewed_by": "read"}, {"value_max": "much"}],
     ids=str,
 )
-def test_settings_that_make_no_sense_are_refused(wrong: dict[str, str]) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValidationError):
         SessionDataSettings.model_validate(wrong)
 
 
 @here
-async def test_a_store_that_fails_at_the_renewal_loses_nothing_that_is_read_once(
+async def test_a_store_failure_at_the_renewal_does_not_lose_a_read_once_value(
     session: Begun, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Consuming and renewing are one step: both take effect and the reader has the value, or neither does."""
+    """Consuming and renewing are one atomic step: both take effect, or neither does."""
     await session.area.set_once("Message", "saved")
     await session.pass_minutes(30)
     steps, real = [], store.atomically

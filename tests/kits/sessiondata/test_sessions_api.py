@@ -1,4 +1,4 @@
-"""The Sessions API: the answers, status codes and shapes of the document, and nothing stored where it refuses."""
+"""The Sessions API: responses, status codes and shapes as in the document; a refused request stores nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from keystead.kits.sessiondata.routes import STATUS
-from keystead.kits.sessiondata.words import WORDS
+from keystead.kits.sessiondata.words import MESSAGES
 from tests import servers
 from tests.kits.sessiondata.asking import KEY, VALUE, WRONG, Client, running
 from tests.kits.sessiondata.conftest import everywhere_by_http
@@ -24,16 +24,16 @@ async def client(urls: dict[str, str]) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def local() -> AsyncIterator[Client]:
-    """For what no store has a part in."""
+    """For tests that do not depend on the store."""
     async with running() as opened:
         yield opened
 
 
-# --- the answers, on every store -----------------------------------------------------------------------------
+# --- responses, on every store -------------------------------------------------------------------------------
 
 
 @everywhere_by_http
-async def test_per_user_a_value_is_set_read_and_deleted(client: Client) -> None:
+async def test_a_user_value_is_set_read_and_deleted(client: Client) -> None:
     answer = await client.ask("Set", ApiVersion=1.1, SavePerUser=True, **VALUE)
     assert answer.status_code == 200
     assert answer.json() == {"StatusCode": 200, "Response": {"UserId": 42, "Key": "My_Key"}}
@@ -49,7 +49,7 @@ async def test_per_user_a_value_is_set_read_and_deleted(client: Client) -> None:
 
 
 @everywhere_by_http
-async def test_a_client_without_cookies_is_told_its_session_and_can_use_it(client: Client) -> None:
+async def test_a_client_without_cookies_gets_a_session_id_and_can_use_it(client: Client) -> None:
     told = (await client.ask("Set", **VALUE)).json()["Response"]
     client.http.cookies.clear()
     assert set(told) == {"UserId", "Key", "SessionGuid"}
@@ -64,7 +64,7 @@ async def test_a_client_without_cookies_is_told_its_session_and_can_use_it(clien
 
 
 @everywhere_by_http
-async def test_a_session_that_has_ended_stays_dead_and_the_client_is_told_a_new_one(client: Client) -> None:
+async def test_an_ended_session_is_not_revived_and_the_client_gets_a_new_one(client: Client) -> None:
     first = (await client.ask("Set", **VALUE)).json()["Response"]["SessionGuid"]
     await client.data.session(first).clear()
     for verb in ("Get", "Delete"):
@@ -76,7 +76,7 @@ async def test_a_session_that_has_ended_stays_dead_and_the_client_is_told_a_new_
 
 
 @everywhere_by_http
-async def test_two_requests_that_write_different_keys_of_one_session_both_survive(client: Client) -> None:
+async def test_concurrent_writes_to_different_keys_of_one_session_both_survive(client: Client) -> None:
     guid = (await client.ask("Set", **VALUE)).json()["Response"]["SessionGuid"]
     names = [f"Key_{number}" for number in range(20)]
     answers = await asyncio.gather(
@@ -88,7 +88,7 @@ async def test_two_requests_that_write_different_keys_of_one_session_both_surviv
 
 
 @everywhere_by_http
-async def test_a_set_that_races_the_end_of_its_session_is_kept_in_a_new_one_and_revives_nothing(client: Client) -> None:
+async def test_a_set_racing_the_end_of_its_session_goes_to_a_new_session(client: Client) -> None:
     for _ in range(5):
         guid = (await client.ask("Set", SessionGuid="none", **VALUE)).json()["Response"]["SessionGuid"]
         client.http.cookies.clear()
@@ -107,7 +107,7 @@ async def test_a_set_that_races_the_end_of_its_session_is_kept_in_a_new_one_and_
 
 @everywhere_by_http
 @pytest.mark.parametrize("per_user", [True, False])
-async def test_names_and_values_of_any_characters_come_back_as_they_were_sent(client: Client, per_user: bool) -> None:
+async def test_names_and_values_of_any_characters_round_trip(client: Client, per_user: bool) -> None:
     guid = (await client.ask("Set", **VALUE)).json()["Response"]["SessionGuid"]
     place = {"SavePerUser": per_user, "SessionGuid": guid}
     for text in ("a_b", "User_", "\x00", "\n", "日本語", "😀", "'\";--", "%5F", "a/b", " ", "k" * 251):
@@ -118,7 +118,7 @@ async def test_names_and_values_of_any_characters_come_back_as_they_were_sent(cl
         assert answer.json()["Response"] == {"UserId": 42, "Key": text, "Value": text * 3}
 
 
-# --- what is refused, on every store -------------------------------------------------------------------------
+# --- refusals, on every store --------------------------------------------------------------------------------
 
 UNKNOWN = "ks_0000000000000000_" + "A" * 43
 REFUSED: list[tuple[str, dict[str, Any], int]] = [
@@ -157,7 +157,7 @@ REFUSED: list[tuple[str, dict[str, Any], int]] = [
 
 @everywhere_by_http
 @pytest.mark.parametrize("per_user", [True, False])
-async def test_a_refusal_has_its_status_and_shape_and_nothing_is_stored(client: Client, per_user: bool) -> None:
+async def test_an_error_has_its_status_and_shape_and_nothing_is_stored(client: Client, per_user: bool) -> None:
     before = await client.held()
     for verb, body, status in REFUSED:
         case = f"{verb} {str(body)[:80]}"
@@ -171,13 +171,13 @@ async def test_a_refusal_has_its_status_and_shape_and_nothing_is_stored(client: 
 
 
 @everywhere_by_http
-async def test_what_is_no_json_is_told_with_a_message_only_and_nothing_is_stored(client: Client) -> None:
+async def test_a_body_that_is_not_json_gets_a_message_only_and_nothing_is_stored(client: Client) -> None:
     before = await client.held()
     long = b'{"ApiVersion": 1%s}' % (b"0" * 5000)
     for body in (b"", b" ", b"{", b"\xff", b"NaN", b'{"a": Infinity}', b"[" * 100_000, long):
         answer = await client.send("/api/Sessions/Set", body)
         assert (answer.status_code, set(answer.json())) == (400, {"Message"}), body[:20]
-    for body in (b"[]", b"null", b"7", b'"text"', b'{"ApiVersion": 1e999}'):  # JSON, and nothing that was asked for
+    for body in (b"[]", b"null", b"7", b'"text"', b'{"ApiVersion": 1e999}'):  # JSON, but not a request
         answer = await client.send("/api/Sessions/Set", body)
         assert (answer.status_code, set(answer.json())) == (400, WRONG), body
     assert await client.held() == before
@@ -185,7 +185,7 @@ async def test_what_is_no_json_is_told_with_a_message_only_and_nothing_is_stored
 
 @everywhere_by_http
 @pytest.mark.parametrize("per_user", [True, False])
-async def test_a_value_of_one_megabyte_is_kept_and_one_byte_more_is_not(client: Client, per_user: bool) -> None:
+async def test_a_value_of_one_megabyte_is_stored_and_one_byte_more_is_not(client: Client, per_user: bool) -> None:
     place, largest = {"SavePerUser": per_user, **KEY}, "日" * 333_333 + "x"
     guid = (await client.ask("Set", SessionValue=largest, **place)).json()["Response"].get("SessionGuid", "")
     answer = await client.ask("Set", SessionValue=f"{largest}x", SessionGuid=guid, **place)
@@ -195,7 +195,7 @@ async def test_a_value_of_one_megabyte_is_kept_and_one_byte_more_is_not(client: 
 
 
 @everywhere_by_http
-async def test_one_value_more_than_there_may_be_is_refused(urls: dict[str, str]) -> None:
+async def test_a_value_beyond_fields_max_is_a_441(urls: dict[str, str]) -> None:
     async with running(urls, fields_max=2) as client:
         for per_user in (True, False):
             guid = ""
@@ -212,7 +212,7 @@ async def test_one_value_more_than_there_may_be_is_refused(urls: dict[str, str])
             assert (await client.ask("Set", SessionKey="b", SessionValue="y", **more)).status_code == 200
 
 
-# --- what no store has a part in -----------------------------------------------------------------------------
+# --- independent of the store --------------------------------------------------------------------------------
 
 
 async def test_a_client_with_cookies_stays_in_its_session(local: Client) -> None:
@@ -224,14 +224,14 @@ async def test_a_client_with_cookies_stays_in_its_session(local: Client) -> None
     assert "SessionGuid" not in answer.json()["Response"]
 
 
-async def test_nobody_chooses_the_id_of_a_session(local: Client) -> None:
+async def test_a_client_cannot_choose_its_session_id(local: Client) -> None:
     told = (await local.ask("Set", SessionGuid="attackerchosenid", **VALUE)).json()["Response"]
     assert told["SessionGuid"] != "attackerchosenid"
     local.http.cookies.clear()
     assert (await local.ask("Get", SessionGuid="attackerchosenid", **KEY)).status_code == 404
 
 
-async def test_a_clients_keys_meet_none_of_the_application(local: Client) -> None:
+async def test_client_keys_do_not_collide_with_application_keys(local: Client) -> None:
     guid = (await local.ask("Set", **VALUE)).json()["Response"]["SessionGuid"]
     area = local.data.session(guid)
     await area.set("ViewMode", "List")
@@ -244,9 +244,7 @@ async def test_a_clients_keys_meet_none_of_the_application(local: Client) -> Non
 
 
 @pytest.mark.parametrize("path", ["/api/sessions/set", "/API/SESSIONS/SET", "/api/Sessions/Set", "/aPi/sEssions/seT"])
-async def test_the_path_is_the_same_in_capitals_and_small_letters_for_large_values_too(
-    local: Client, path: str
-) -> None:
+async def test_paths_are_case_insensitive_for_large_values_too(local: Client, path: str) -> None:
     body = {"ApiKey": local.token, "SavePerUser": True, **KEY}
     assert (await local.send(path, {**body, "SessionValue": "\x00" * 1_000_000})).status_code == 200  # 6 MB of JSON
     assert (await local.send(path, {**body, "SessionValue": "x" * 2**20})).status_code == 422
@@ -254,31 +252,31 @@ async def test_the_path_is_the_same_in_capitals_and_small_letters_for_large_valu
     assert (answer.status_code, answer.json()["code"]) == (413, "TOO_LARGE")
 
 
-async def test_in_logs_and_numbers_the_path_is_that_of_the_document_however_it_was_written(local: Client) -> None:
+async def test_logs_and_metrics_have_the_path_as_documented_in_any_case(local: Client) -> None:
     answer = await local.http.get("/API/sessions/gET?health")
     assert answer.json() == {"ok": True, "route": "/api/Sessions/Get"}
     assert (await local.http.get("/api/sessions/get")).headers["allow"] == "POST, OPTIONS"
 
 
 @pytest.mark.parametrize("path", ["/api/sessions", "/api/sessions/set/", "/api/sessions/setx", "/x/api/sessions/set"])
-async def test_other_paths_are_none_of_these(local: Client, path: str) -> None:
+async def test_other_paths_are_not_found(local: Client, path: str) -> None:
     assert (await local.send(path, {"ApiKey": local.token, **VALUE})).status_code == 404
 
 
-async def test_of_a_name_that_is_there_twice_the_last_one_counts(local: Client) -> None:
+async def test_of_a_repeated_field_the_last_one_wins(local: Client) -> None:
     body = f'{{"ApiKey": "{local.token}", "SessionKey": "a", "SessionKey": "b", "SessionValue": "x"}}'
     answer = await local.send("/api/Sessions/Set", body.encode())
     assert answer.json()["Response"]["Key"] == "b"
 
 
-async def test_what_others_of_this_api_know_beside_it_is_let_be(local: Client) -> None:
+async def test_unknown_fields_and_a_byte_order_mark_are_ignored(local: Client) -> None:
     body = {"ApiKey": local.token, "ApiVersion": 99.5, "View": {"a": [1]}, "Keys": None, "Offset": -1, **VALUE}
     assert (await local.send("/api/Sessions/Set", body)).status_code == 200
     marked = b"\xef\xbb\xbf" + json.dumps({"ApiKey": local.token, **KEY}).encode()  # a byte order mark
     assert (await local.send("/api/Sessions/Get", marked)).status_code == 200
 
 
-async def test_the_content_type_counts_only_by_setting(local: Client) -> None:
+async def test_the_content_type_is_checked_only_by_setting(local: Client) -> None:
     path, plain = "/api/Sessions/Set", {"content-type": "text/plain"}
     body = {"ApiKey": local.token, "SavePerUser": True, **VALUE}
     assert (await local.send(path, body, **plain)).status_code == 200
@@ -296,28 +294,28 @@ async def test_the_content_type_counts_only_by_setting(local: Client) -> None:
 @pytest.mark.parametrize(
     ("accepted", "sentence"),
     [
-        ("", "There is nothing under this key."),
+        ("", "There is no value under this key."),
         ("ja", "このキーのデータはありません。"),
         ("ko-KR,ko;q=0.9,en;q=0.8", "이 키에 해당하는 데이터가 없습니다."),
         ("fr, en;q=0.2, ja;q=0.7", "このキーのデータはありません。"),
-        ("ja;q=0, ko;q=x, *", "There is nothing under this key."),
+        ("ja;q=0, ko;q=x, *", "There is no value under this key."),
     ],
 )
-async def test_messages_come_in_the_language_that_the_client_likes_best(
+async def test_messages_are_in_the_preferred_language_of_the_client(
     local: Client, accepted: str, sentence: str
 ) -> None:
     local.http.headers["accept-language"] = accepted
     assert (await local.ask("Get", **KEY)).json()["Message"] == sentence
 
 
-def test_whatever_is_refused_is_said_in_three_languages() -> None:
-    assert WORDS.keys() >= STATUS.keys()
-    for what, words in WORDS.items():
+def test_every_error_has_a_message_in_three_languages() -> None:
+    assert MESSAGES.keys() >= STATUS.keys()
+    for what, words in MESSAGES.items():
         assert set(words) == {"en", "ja", "ko"}, what
         assert len(set(words.values())) == 3, what
 
 
-async def test_a_revoked_key_opens_nothing_from_then_on(local: Client) -> None:
+async def test_a_revoked_key_is_refused(local: Client) -> None:
     await local.ask("Set", SavePerUser=True, **VALUE)
     [listed] = await local.data.api_keys.list()
     assert await local.data.api_keys.revoke(listed.id) is True
@@ -325,7 +323,7 @@ async def test_a_revoked_key_opens_nothing_from_then_on(local: Client) -> None:
         assert (await local.ask(verb, SavePerUser=True, **VALUE)).status_code == 401
 
 
-# --- a store that is away ------------------------------------------------------------------------------------
+# --- store outages -------------------------------------------------------------------------------------------
 
 
 async def _is_a_500(client: Client, **body: object) -> None:
@@ -336,7 +334,7 @@ async def _is_a_500(client: Client, **body: object) -> None:
         assert "set-cookie" not in answer.headers
 
 
-async def test_a_store_that_is_away_is_a_500_in_the_shape_of_the_document() -> None:
+async def test_a_store_outage_is_a_500_in_the_shape_of_the_document() -> None:
     with servers.redis() as server:
         async with running({"default": f"{server.url}?timeout=300ms"}) as client:
             server.kill()
@@ -344,8 +342,8 @@ async def test_a_store_that_is_away_is_a_500_in_the_shape_of_the_document() -> N
             await _is_a_500(client)
 
 
-async def test_where_only_one_of_two_stores_is_away_nothing_is_guessed() -> None:
-    """Without the durable store nobody knows whose a key is; without the other, no session can be begun."""
+async def test_an_outage_of_one_of_two_stores_is_a_500() -> None:
+    """API keys are in the durable store, sessions in the other one."""
     with servers.redis() as server:
         async with running({"default": "memory://", "durable": f"{server.url}?timeout=300ms"}) as client:
             server.kill()

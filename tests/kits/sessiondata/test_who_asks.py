@@ -1,4 +1,4 @@
-"""Who may use the Sessions API: programs with a key, as often as they may, and users who are logged in."""
+"""Authentication and rate limits of the Sessions API: API keys, and logged-in users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GUESS = "ks_0000000000000000_" + "A" * 43
 
 @pytest.fixture
 def clock() -> Clock:
-    """It stands at the beginning of a minute, the next one of the store's clock."""
+    """Stopped at the start of a minute, the next one of the store's clock."""
     clock = Clock()
     clock.stand_at((clock() // 60_000 + 1) * 60_000)
     return clock
@@ -29,10 +29,10 @@ async def client(clock: Clock) -> AsyncIterator[Client]:
         yield opened
 
 
-# --- guesses of keys -----------------------------------------------------------------------------------------
+# --- wrong API keys ------------------------------------------------------------------------------------------
 
 
-async def test_who_guesses_too_often_waits_for_the_next_minute(client: Client, clock: Clock) -> None:
+async def test_an_address_with_too_many_wrong_keys_waits_for_the_next_minute(client: Client, clock: Clock) -> None:
     for guess in (GUESS, "no key at all", client.token[:-1]):
         assert (await client.ask("Get", **KEY, ApiKey=guess)).status_code == 401
     before = await client.held()
@@ -45,21 +45,21 @@ async def test_who_guesses_too_often_waits_for_the_next_minute(client: Client, c
     assert (await client.ask("Set", **VALUE)).status_code == 200
 
 
-async def test_the_guesses_of_one_address_do_not_keep_others_out(client: Client) -> None:
+async def test_wrong_keys_from_one_address_do_not_block_others(client: Client) -> None:
     for _ in range(5):
         await client.ask("Get", **KEY, ApiKey=GUESS)
     assert (await client.ask("Get", **KEY)).status_code == 429
     assert (await client.elsewhere("10.0.0.2").ask("Get", **KEY)).status_code == 404
 
 
-async def test_who_has_a_key_is_not_counted_and_no_key_is_no_guess(client: Client) -> None:
+async def test_valid_and_missing_keys_are_not_counted_as_guesses(client: Client) -> None:
     for _ in range(10):
         assert (await client.ask("Set", SavePerUser=True, **VALUE)).status_code == 200
         assert (await client.ask("Get", **KEY, ApiKey="")).status_code == 401
     assert not [key for key in await client.raw.keys() if key.startswith("sessiondata:asked:")]
 
 
-async def test_whatever_is_guessed_leaves_one_number_that_is_gone_after_a_minute(client: Client) -> None:
+async def test_guesses_leave_one_counter_that_expires(client: Client) -> None:
     before = await client.raw.keys()
     for number in range(20):
         await client.ask("Get", **KEY, ApiKey=f"ks_{number:016x}_" + "A" * 43)
@@ -69,16 +69,16 @@ async def test_whatever_is_guessed_leaves_one_number_that_is_gone_after_a_minute
     assert 0 < await client.raw.left_ms(counter) <= 70_000
 
 
-async def test_by_setting_anybody_may_guess_as_often_as_they_like() -> None:
+async def test_the_limit_of_guesses_can_be_turned_off() -> None:
     async with running(limits={"guesses": 0}) as client:
         for _ in range(50):
             assert (await client.ask("Get", **KEY, ApiKey=GUESS)).status_code == 401
 
 
-# --- requests of a key ---------------------------------------------------------------------------------------
+# --- requests per API key ------------------------------------------------------------------------------------
 
 
-async def test_by_setting_a_key_may_ask_so_often_a_minute(clock: Clock) -> None:
+async def test_requests_per_key_can_be_limited(clock: Clock) -> None:
     async with running(clock=clock, limits={"requests": 2}) as client:
         other = (await client.data.api_keys.issue(42, "another")).token
         for _ in range(2):
@@ -93,16 +93,16 @@ async def test_by_setting_a_key_may_ask_so_often_a_minute(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"guess": 3}, {"guesses": -1}, {"requests": "many"}], ids=str)
-def test_limits_that_there_are_not_are_refused(wrong: dict[str, object]) -> None:
+def test_unknown_or_invalid_limits_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         SessionDataSettings.model_validate({"limits": wrong})
 
 
-# --- being logged in -----------------------------------------------------------------------------------------
+# --- logged-in users -----------------------------------------------------------------------------------------
 
 
 async def user_of(request: Request) -> int | None:
-    """As an application might know its users: here the cookie says it outright."""
+    """The application's login function: here the cookie is the user id."""
     who = request.cookies.get("who")
     return int(who) if who else None
 
@@ -115,7 +115,7 @@ async def browser() -> AsyncIterator[Client]:
         yield opened
 
 
-async def test_a_user_who_is_logged_in_needs_no_api_key(browser: Client) -> None:
+async def test_a_logged_in_user_needs_no_api_key(browser: Client) -> None:
     browser.http.headers["origin"] = BASE
     answer = await browser.ask("Set", SavePerUser=True, **VALUE)
     assert answer.json() == {"StatusCode": 200, "Response": {"UserId": 7, "Key": "My_Key"}}
@@ -137,21 +137,21 @@ async def test_a_page_of_another_site_cannot_use_the_cookies_of_its_visitors(
     assert await browser.held() == before
 
 
-async def test_where_no_origin_is_said_the_csrf_token_of_the_page_counts(browser: Client) -> None:
+async def test_without_an_origin_header_the_csrf_token_is_checked(browser: Client) -> None:
     browser.http.cookies.set("csrf", "c" * 43)
     assert (await browser.ask("Set", Token="c" * 43, **VALUE)).status_code == 200
     assert (await browser.ask("Set", Token="d" * 43, **VALUE)).status_code == 403
 
 
-async def test_who_is_logged_in_as_nobody_or_shows_a_wrong_key_is_refused(browser: Client) -> None:
+async def test_without_a_login_or_with_a_wrong_key_the_request_is_refused(browser: Client) -> None:
     browser.http.headers["origin"] = BASE
-    assert (await browser.ask("Get", **KEY, ApiKey=GUESS)).status_code == 401  # a key that is shown counts
+    assert (await browser.ask("Get", **KEY, ApiKey=GUESS)).status_code == 401  # a given key is checked first
     browser.http.cookies.clear()
     assert (await browser.ask("Get", **KEY)).status_code == 401
 
 
-async def test_an_application_moves_the_session_at_a_login_and_the_browser_stays_in_it(browser: Client) -> None:
-    """Somebody planted the id of their own session in the browser before its user logs in."""
+async def test_moving_the_session_at_login_prevents_session_fixation(browser: Client) -> None:
+    """An attacker planted the id of their own session in the browser before its user logs in."""
     browser.http.headers["origin"] = BASE
     planted = (await browser.ask("Set", **VALUE)).json()["Response"]["SessionGuid"]
     opened = browser.app.state.kits["sessiondata"]
@@ -165,7 +165,7 @@ async def test_an_application_moves_the_session_at_a_login_and_the_browser_stays
     assert (await browser.ask("Get", SessionGuid=planted, **KEY)).status_code == 404
 
 
-async def test_a_program_with_a_key_comes_from_wherever_it_likes(browser: Client) -> None:
+async def test_a_program_with_a_key_may_have_any_origin(browser: Client) -> None:
     token = (await browser.data.api_keys.issue(42, "a test")).token
     browser.http.headers["origin"] = "https://elsewhere.example"
     answer = await browser.ask("Set", SavePerUser=True, ApiKey=token, **VALUE)
@@ -173,10 +173,8 @@ async def test_a_program_with_a_key_comes_from_wherever_it_likes(browser: Client
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null"])
-async def test_a_page_of_another_site_with_a_key_of_its_own_does_not_get_into_the_session_of_its_visitor(
-    browser: Client, origin: str
-) -> None:
-    """Neither by the visitor's cookie, nor by a cookie that puts another session in the place of the visitor's."""
+async def test_a_cross_site_page_with_its_own_key_cannot_use_the_visitors_session(browser: Client, origin: str) -> None:
+    """Neither by the visitor's cookie, nor by setting a cookie that replaces the visitor's session."""
     session_id = await browser.data.begin({"User_My_Key": "of the visitor"})
     cookie = browser.app.state.kits["sessiondata"].cookie.name
     browser.http.cookies.set(cookie, session_id)
@@ -187,11 +185,11 @@ async def test_a_page_of_another_site_with_a_key_of_its_own_does_not_get_into_th
     answer = await browser.ask("Set", **key, **VALUE)
     assert "set-cookie" not in answer.headers
     assert await browser.data.session(session_id).get("User_My_Key") == "of the visitor"
-    told = answer.json()["Response"]["SessionGuid"]  # whoever says the id itself is in that session
+    told = answer.json()["Response"]["SessionGuid"]  # the id itself grants access
     assert (await browser.ask("Get", **key, **KEY, SessionGuid=told)).json()["Response"]["Value"] == "x"
 
 
-async def test_without_an_application_that_knows_its_users_only_a_key_counts() -> None:
+async def test_without_a_login_function_an_api_key_is_required() -> None:
     async with running(kit=KIT) as client:
         client.http.cookies.set("who", "7")
         client.http.headers["origin"] = BASE

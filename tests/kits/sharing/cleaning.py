@@ -15,14 +15,14 @@ import time
 from keystead import KeyRing, connect
 from keystead.kits.kit import Site
 from keystead.kits.sharing import SharingKeys, SharingSettings
-from keystead.kits.sharing.service import SealedLinks, Sharing, told
+from keystead.kits.sharing.service import SealedLinks, Sharing
 from keystead.parts.blobs import Blobs, BlobUnavailable, open_blobs
 
 RING = KeyRing({"test": b"k" * 32})
 
 
 class Failing(Blobs):
-    """Real files in a real folder, of which one delete in ten fails."""
+    """Real files in a real folder; one delete in ten fails."""
 
     def __init__(self, real: Blobs) -> None:
         self._real = real
@@ -36,7 +36,7 @@ class Failing(Blobs):
 
 
 async def no_pause(seconds: float) -> None:
-    """The next try comes at once."""
+    """Retry without waiting."""
 
 
 async def clean_up(url: str, folder: str) -> None:
@@ -52,7 +52,7 @@ async def clean_up(url: str, folder: str) -> None:
         sharing = Sharing(keys, SharingSettings(), site, blobs, SealedLinks([b"l" * 32]), pause=no_pause)
         while await keys.index().count_between(0, now_ms()):
             counts = await sharing.clean_up.run()
-            print(json.dumps(told(counts) | {"failed": blobs.failed}), flush=True)
+            print(json.dumps(counts.as_dict() | {"failed": blobs.failed}), flush=True)
             if counts.retry_ms is not None:
                 ahead_ms += max(0, counts.retry_ms - now_ms())
 

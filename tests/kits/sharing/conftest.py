@@ -21,27 +21,27 @@ def clock() -> Clock:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where files are kept."""
+    """The folder for files."""
     return tmp_path / "files"
 
 
 @pytest.fixture
 async def site(folder: Path, clock: Clock) -> AsyncIterator[Running]:
-    """The kit on a store in memory, for what does not depend on the store."""
+    """The kit on a store in memory, for tests that do not depend on the store."""
     async with running("memory://", folder, clock=clock) as opened:
         yield opened
 
 
 @pytest.fixture
 async def stored_site(store_url: str, folder: Path, clock: Clock) -> AsyncIterator[Running]:
-    """The kit on the store that the test names as its parameter."""
+    """The kit on the store that the test requests as its parameter."""
     async with running(store_url, folder, clock=clock) as opened:
         yield opened
 
 
 @pytest.fixture
 def quick_hash(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Passwords that cost nothing, for tests that need many."""
+    """Cheap password hashes, for tests that need many."""
 
     def digest_of(password: str, salt: bytes) -> bytes:
         return sha256(salt + password.encode()).digest()

@@ -1,4 +1,4 @@
-"""Who may do what: issue, end, look, guess; and how often."""
+"""Permissions and limits: issuing, ending, viewing and guessing."""
 
 import asyncio
 import threading
@@ -37,7 +37,7 @@ EDGE = {"pathname": "a/b.zip", "downloadUrl": URL}
 
 
 async def issued_by(visitor: Visitor, headers: dict[str, str], body: dict[str, Any] | None = None) -> list[Any]:
-    """The answers of all three ways to a new link."""
+    """The responses of all three ways to issue a link."""
     return [
         await visitor.post("/api/receive/token", {"url": URL, **(body or {})}, headers),
         await visitor.post("/api/receive/edge-resolve", {**EDGE, **(body or {})}, headers),
@@ -45,7 +45,7 @@ async def issued_by(visitor: Visitor, headers: dict[str, str], body: dict[str, A
     ]
 
 
-async def test_with_an_issue_key_only_who_has_it_issues_links(folder: Path) -> None:
+async def test_issuing_links_requires_the_issue_key(folder: Path) -> None:
     async with running("memory://", folder, issue_key=ISSUE_KEY) as site:
         visitor = site.visitor()
         for wrong in (
@@ -89,7 +89,7 @@ async def test_secrets_are_compared_in_constant_time(folder: Path, monkeypatch: 
         assert len(compared) == 2
 
 
-async def test_a_page_of_another_site_issues_and_ends_nothing(site: Running, visitor: Visitor) -> None:
+async def test_cross_site_requests_cannot_issue_or_end_links(site: Running, visitor: Visitor) -> None:
     issued = await visitor.issue()
     before = await site.keys()
     for foreign in (
@@ -108,13 +108,13 @@ async def test_a_page_of_another_site_issues_and_ends_nothing(site: Running, vis
     assert await site.keys() == before
 
 
-async def test_a_page_of_this_site_and_a_program_that_is_no_page_do(visitor: Visitor) -> None:
+async def test_same_site_pages_and_programs_can_issue_and_end_links(visitor: Visitor) -> None:
     for own in ({}, {"origin": BASE}, {"referer": f"{BASE}/share"}):
         issued = ok(await visitor.post("/api/receive/token", {"url": URL}, own))
         ok(await visitor.post("/api/receive/delete", {"token": issued["token"]}, own))
 
 
-async def test_a_csrf_token_that_is_sent_must_be_the_one_of_the_cookie(site: Running) -> None:
+async def test_a_csrf_token_must_match_its_cookie(site: Running) -> None:
     visitor = site.visitor()
     token = ok(await visitor.get("/api/blob/csrf"))["token"]
     assert visitor.http.cookies["csrf"] == token
@@ -127,7 +127,7 @@ async def test_a_csrf_token_that_is_sent_must_be_the_one_of_the_cookie(site: Run
     ok(await visitor.end(token=issued["token"], csrf=token))
 
 
-async def test_status_is_told_to_the_owner_alone(visitor: Visitor) -> None:
+async def test_only_the_owner_gets_the_status(visitor: Visitor) -> None:
     issued = await visitor.issue(maxDownloads=3)
     for id, key in ((issued["id"], "x"), ("AAAAAAAAAA", issued["ownerKey"]), ("*", "x"), ("x" * 100, "x"), ("", "")):
         answer = await visitor.post("/api/receive/status", {"id": id, "ownerKey": key})
@@ -137,7 +137,7 @@ async def test_status_is_told_to_the_owner_alone(visitor: Visitor) -> None:
 # --- production ------------------------------------------------------------------------------------------------
 
 
-def test_production_does_not_start_without_a_word_on_who_may_issue(tmp_path: Path) -> None:
+def test_production_does_not_start_without_a_rule_on_who_may_issue(tmp_path: Path) -> None:
     environment = {
         "KEYSTEAD_SEAL_KEYS": RING_TEXT,
         "KEYSTEAD_PUBLIC_URL": "https://share.example",
@@ -149,7 +149,7 @@ def test_production_does_not_start_without_a_word_on_who_may_issue(tmp_path: Pat
     assert "RECEIVE_ISSUE_KEY" in ended.stdout + ended.stderr
 
 
-def test_an_issue_key_or_saying_that_anybody_may_is_enough() -> None:
+def test_an_issue_key_or_open_is_enough_for_production() -> None:
     assert KIT.missing(SharingSettings())
     assert not KIT.missing(SharingSettings(issue_key=ISSUE_KEY))
     assert not KIT.missing(SharingSettings(open=True))
@@ -160,7 +160,7 @@ def test_files_in_memory_are_not_enough_for_production() -> None:
     assert sentence.startswith("sharing.files:")
 
 
-async def test_where_anybody_may_issue_links_nobody_may_register_and_so_delete_a_file(folder: Path) -> None:
+async def test_open_does_not_permit_registering_files(folder: Path) -> None:
     await open_blobs(folder).put("invoice.pdf", body_of(b"of somebody else"), max_bytes=100)
     production = {"mode": "production", "public_url": "https://share.example"}
     async with running("memory://", folder, settings=production, open=True) as site:
@@ -174,7 +174,7 @@ async def test_where_anybody_may_issue_links_nobody_may_register_and_so_delete_a
     assert (folder / "invoice.pdf").exists()
 
 
-async def test_what_was_uploaded_here_cannot_be_registered_by_somebody_else(site: Running, visitor: Visitor) -> None:
+async def test_uploads_cannot_be_registered(site: Running, visitor: Visitor) -> None:
     await visitor.upload()
     [file] = site.files()
     path = str(file.relative_to(site.folder))
@@ -189,23 +189,23 @@ async def test_what_was_uploaded_here_cannot_be_registered_by_somebody_else(site
         ({"issue_key": "short"}, "at least 16 characters"),
         ({"cleanup_secret": "short"}, "at least 16 characters"),
         ({"issue_key": " " * 16}, "at least 16 characters"),
-        ({"token_keys": "AAAA"}, "key 1 has not 32 bytes"),
-        ({"token_keys": ","}, "each once"),
-        ({"token_keys": f"{key_text(b'x' * 32)},{key_text(b'x' * 32)}"}, "each once"),
-        ({"files": "."}, "a folder for files alone"),
-        ({"files": ""}, "a folder for files alone"),
-        ({"files": "/"}, "a folder for files alone"),
-        ({"files": "file:///"}, "a folder for files alone"),
-        ({"files": "sub/../.."}, "a folder for files alone"),
-        ({"token_keys": f"{key_text(b'x' * 32)},AAAA"}, "key 2 has not 32 bytes"),
-        ({"allowed_hosts": "https://x.example"}, "is no host"),
-        ({"allowed_hosts": "X.example"}, "is no host"),
-        ({"allowed_hosts": "127.0.0.1"}, "is no host"),
-        ({"allowed_hosts": "localhost"}, "is no host"),
-        ({"ttl": "15d"}, "14d at most"),
+        ({"token_keys": "AAAA"}, "key 1 must have 32 bytes"),
+        ({"token_keys": ","}, "each only once"),
+        ({"token_keys": f"{key_text(b'x' * 32)},{key_text(b'x' * 32)}"}, "each only once"),
+        ({"files": "."}, "must be a folder that contains nothing else"),
+        ({"files": ""}, "must be a folder that contains nothing else"),
+        ({"files": "/"}, "must be a folder that contains nothing else"),
+        ({"files": "file:///"}, "must be a folder that contains nothing else"),
+        ({"files": "sub/../.."}, "must be a folder that contains nothing else"),
+        ({"token_keys": f"{key_text(b'x' * 32)},AAAA"}, "key 2 must have 32 bytes"),
+        ({"allowed_hosts": "https://x.example"}, "is not a host"),
+        ({"allowed_hosts": "X.example"}, "is not a host"),
+        ({"allowed_hosts": "127.0.0.1"}, "is not a host"),
+        ({"allowed_hosts": "localhost"}, "is not a host"),
+        ({"ttl": "15d"}, "at most 14d"),
         ({"max_ttl": "1y"}, "ttl"),
         ({"ttl": "7"}, "ttl"),
-        ({"max_upload": "much"}, "no size"),
+        ({"max_upload": "much"}, "not a size"),
         ({"cleanup_batch": 0}, "greater than or equal to 1"),
         ({"limits": {"resolv": 1}}, "there is no limit 'resolv'"),
         ({"limits": {"resolve": -1}}, "greater than or equal to 0"),
@@ -213,13 +213,13 @@ async def test_what_was_uploaded_here_cannot_be_registered_by_somebody_else(site
     ],
     ids=str,
 )
-def test_a_setting_that_cannot_be_used_is_said(wrong: dict[str, Any], sentence: str) -> None:
+def test_an_invalid_setting_is_refused(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         SharingSettings(**wrong)
 
 
 @pytest.mark.parametrize("text", [key_text(b"\xfb" * 32), "+/v7" * 10 + "+/s=", "fb" * 32, "FB" * 32, "x" * 32])
-def test_a_key_may_be_written_in_each_of_the_ways_that_people_do(text: str) -> None:
+def test_a_key_may_be_base64url_base64_hex_or_raw(text: str) -> None:
     [key] = SharingSettings(token_keys=text).own_token_keys
     assert len(key) == 32
 
@@ -228,7 +228,7 @@ def test_a_key_may_be_written_in_each_of_the_ways_that_people_do(text: str) -> N
 
 
 @everywhere
-async def test_of_fifty_guesses_at_once_ten_are_compared(
+async def test_ten_of_fifty_concurrent_guesses_are_compared(
     store: Store, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sharing = service_on(store, folder, clock)
@@ -252,7 +252,7 @@ async def test_of_fifty_guesses_at_once_ten_are_compared(
     assert compared == 10
 
 
-async def test_the_right_password_lets_through_and_begins_the_count_anew(visitor: Visitor, quick_hash: None) -> None:
+async def test_the_right_password_resets_the_count(visitor: Visitor, quick_hash: None) -> None:
     issued = await visitor.issue(password="open sésame")
     assert refused(await visitor.resolve(issued["token"])) == (401, "PASSWORD_REQUIRED")
     for _ in range(2):
@@ -272,7 +272,7 @@ async def guessing(visitor: Visitor, issued: dict[str, Any], password: str) -> t
     return (200, "") if answer.status_code == 200 else refused(answer)
 
 
-async def test_who_guesses_does_not_shut_out_who_knows_the_password(site: Running, quick_hash: None) -> None:
+async def test_guessing_does_not_lock_out_others(site: Running, quick_hash: None) -> None:
     issued, guesser = await site.visitor().issue(password="open"), site.visitor()
     assert {await guessing(guesser, issued, "x") for _ in range(20)} == {
         (403, "PASSWORD_WRONG"),
@@ -281,7 +281,7 @@ async def test_who_guesses_does_not_shut_out_who_knows_the_password(site: Runnin
     assert await guessing(site.visitor(), issued, "open") == (200, "")
 
 
-async def test_many_who_guess_a_little_each_are_stopped_too(site: Running, quick_hash: None) -> None:
+async def test_distributed_guessing_is_stopped(site: Running, quick_hash: None) -> None:
     issued = await site.visitor().issue(password="open")
     for _ in range(10):
         guesser = site.visitor()
@@ -289,7 +289,7 @@ async def test_many_who_guess_a_little_each_are_stopped_too(site: Running, quick
     assert await guessing(site.visitor(), issued, "x") == (429, "TOO_MANY_GUESSES")
 
 
-async def test_the_right_password_is_never_too_often(site: Running, quick_hash: None) -> None:
+async def test_right_passwords_are_not_limited(site: Running, quick_hash: None) -> None:
     issued = await site.visitor().issue(password="open")
     visitor = site.visitor()
     assert {await guessing(visitor, issued, "open") for _ in range(110)} == {(200, "")}
@@ -297,7 +297,7 @@ async def test_the_right_password_is_never_too_often(site: Running, quick_hash: 
     assert set(others) == {(200, "")}
 
 
-async def test_beyond_a_number_of_passwords_at_once_it_is_said_and_files_do_not_wait(
+async def test_too_many_concurrent_passwords_are_refused_and_files_do_not_wait(
     site: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hashing, go_on = threading.Semaphore(0), threading.Event()
@@ -323,7 +323,7 @@ async def test_beyond_a_number_of_passwords_at_once_it_is_said_and_files_do_not_
     assert answers == {200: 32, 503: 8}
 
 
-async def test_a_link_with_a_password_is_ended_by_its_owner_alone(site: Running, quick_hash: None) -> None:
+async def test_only_the_owner_can_end_a_link_with_a_password(site: Running, quick_hash: None) -> None:
     visitor = site.visitor()
     uploaded = await visitor.upload(headers={"x-link-password": "open"})
     for more in ({}, {"ownerKey": "x" * 43}):
@@ -333,17 +333,13 @@ async def test_a_link_with_a_password_is_ended_by_its_owner_alone(site: Running,
     assert site.files() == []
 
 
-async def test_the_message_is_for_whoever_opens_the_link_also_before_the_password(
-    site: Running, quick_hash: None
-) -> None:
+async def test_the_message_is_shown_before_the_password(site: Running, quick_hash: None) -> None:
     uploaded = await site.visitor().upload(headers={"x-link-password": "open"}, message="ask me for the password")
     page = await site.visitor().get("/receive", {"accept": "text/html"}, t=uploaded["shortToken"])
     assert "ask me for the password" in page.text
 
 
-async def test_an_upload_with_an_option_that_there_is_not_makes_no_link_that_is_open_to_all(
-    site: Running, visitor: Visitor
-) -> None:
+async def test_an_upload_with_an_unknown_option_creates_no_link(site: Running, visitor: Visitor) -> None:
     for query in ({"password": "secret"}, {"maxDownload": 1}):
         assert refused(await visitor.try_upload(**query)) == (400, "UNKNOWN_OPTION")
     spelt = [(b"x-link-password", "päss".encode())]
@@ -353,7 +349,7 @@ async def test_an_upload_with_an_option_that_there_is_not_makes_no_link_that_is_
     assert await site.keys() == []
 
 
-async def test_a_form_is_no_file_and_put_is_as_good_as_post(site: Running, visitor: Visitor) -> None:
+async def test_a_form_is_refused_and_put_is_accepted(site: Running, visitor: Visitor) -> None:
     form = await visitor.http.post("/api/receive/upload?name=a.txt", files={"file": b"hello"})
     assert refused(form) == (415, "NOT_A_FILE")
     assert site.files() == []
@@ -361,7 +357,7 @@ async def test_a_form_is_no_file_and_put_is_as_good_as_post(site: Running, visit
     assert (await visitor.download(put["shortToken"])).content == b"hello"
 
 
-async def test_a_file_that_somebody_removed_is_said_and_uses_nothing_up(site: Running, visitor: Visitor) -> None:
+async def test_a_removed_file_is_reported_and_counts_no_download(site: Running, visitor: Visitor) -> None:
     uploaded = await visitor.upload(maxDownloads=1)
     [file] = site.files()
     content = file.read_bytes()
@@ -372,20 +368,20 @@ async def test_a_file_that_somebody_removed_is_said_and_uses_nothing_up(site: Ru
 
 
 @pytest.mark.parametrize("message", ["(sealed)", "\ud800", "x\udfff", "x" * 501])
-async def test_a_message_that_is_none_is_said_to_be_none(site: Running, message: str) -> None:
+async def test_an_invalid_message_is_refused(site: Running, message: str) -> None:
     with Reason() as reason:
         await site.sharing.issue(URL, None, Wanted(message=message), who="", where="")
     assert reason.word == "BAD_MESSAGE"
 
 
-async def test_a_wrong_secret_of_the_clean_up_is_noted(site: Running) -> None:
+async def test_a_wrong_clean_up_secret_is_audited(site: Running) -> None:
     assert refused(await site.visitor("10.9.9.9").clean_up("Bearer wrong")) == (401, "UNAUTHORIZED")
     [noted] = await site.sharing.refusals.latest(5)
     assert (noted.event, noted.who, noted.where) == ("clean-up-refused", "stranger", "10.9.9.9")
 
 
 @pytest.mark.parametrize("password", [5, None, True, ["x"], {"x": 1}, ""])
-async def test_a_password_that_is_no_text_is_none(visitor: Visitor, password: object) -> None:
+async def test_a_password_that_is_not_text_does_not_open_a_link(visitor: Visitor, password: object) -> None:
     issued = await visitor.issue(password="open")
     answer = await visitor.post("/api/receive/resolve", {"t": issued["token"], "password": password})
     assert refused(answer) in ((401, "PASSWORD_REQUIRED"), (403, "PASSWORD_WRONG"))
@@ -404,7 +400,7 @@ ASKED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", LIMITS)
-async def test_beyond_its_limit_a_client_waits_and_others_do_not(folder: Path, name: str) -> None:
+async def test_a_rate_limit_affects_only_its_client(folder: Path, name: str) -> None:
     async with running("memory://", folder, limits={name: 3}) as site:
         site.clock.stand_at(60_000 * 30_000_000 + 18_001)
         visitor = site.visitor()
@@ -421,11 +417,11 @@ async def test_beyond_its_limit_a_client_waits_and_others_do_not(folder: Path, n
         assert (await ASKED[name](visitor)).status_code != 429
 
 
-def test_every_limit_is_that_of_a_route() -> None:
+def test_every_limit_belongs_to_a_route() -> None:
     assert ASKED.keys() == LIMITS.keys()
 
 
-async def test_a_network_of_ipv6_is_one_client(folder: Path) -> None:
+async def test_an_ipv6_network_counts_as_one_client(folder: Path) -> None:
     async with running("memory://", folder, limits={"csrf": 2}) as site:
         site.clock.stand_at(1_800_000_000_000)
 

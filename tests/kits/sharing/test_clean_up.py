@@ -1,4 +1,4 @@
-"""The clean-up, called from outside: who may, how much at once, and what becomes of a file that will not go."""
+"""The clean-up route: authorization, batches, and retries of files that cannot be deleted."""
 
 import asyncio
 import json
@@ -14,7 +14,6 @@ import pytest
 from keystead import Store, connect
 from keystead.kits.sharing import EdgeMeta, Wanted
 from keystead.kits.sharing.models import Retry
-from keystead.kits.sharing.service import told
 from keystead.parts.blobs import BlobUnavailable
 from keystead.parts.schedule import Run
 from keystead.stores import Command, Reply
@@ -51,7 +50,7 @@ async def expired(site: Running, count: int) -> Visitor:
     return visitor
 
 
-async def test_without_a_secret_nobody_may_call_it(folder: Path) -> None:
+async def test_the_clean_up_route_needs_a_secret(folder: Path) -> None:
     async with running("memory://", folder, cleanup_secret=None) as site:
         visitor = site.visitor()
         for authorization in (None, "Bearer ", "Bearer None", "Bearer null"):
@@ -61,7 +60,7 @@ async def test_without_a_secret_nobody_may_call_it(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("secret", [None, "the secret of the clean-up"])
-async def test_the_header_of_vercel_is_enough_where_that_is_configured(folder: Path, secret: str | None) -> None:
+async def test_the_vercel_header_is_accepted_if_configured(folder: Path, secret: str | None) -> None:
     async with running("memory://", folder, cleanup_secret=secret, trust_vercel_cron=True) as site:
         answer = await site.visitor().get("/api/cron/receive-cleanup", {"x-vercel-cron": "preview-manual"})
         assert ok(answer)["scanned"] == 0
@@ -80,7 +79,7 @@ async def test_the_secret_is_compared_in_constant_time(site: Running, monkeypatc
     assert compared == [("the secret of the clean-up", "the secret of the clean-up")]
 
 
-async def test_no_more_than_the_limit_is_looked_at_and_that_there_is_more_is_said(site: Running) -> None:
+async def test_the_limit_is_respected_and_more_is_reported(site: Running) -> None:
     visitor = await expired(site, 5)
     for deleted, more, files in ((2, True, 3), (2, True, 1), (1, False, 0)):
         answer = ok(await visitor.clean_up(limit=2))
@@ -89,12 +88,12 @@ async def test_no_more_than_the_limit_is_looked_at_and_that_there_is_more_is_sai
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "10001", "x", "1e3", ""])
-async def test_a_limit_that_is_none_is_refused(visitor: Visitor, limit: str) -> None:
+async def test_an_invalid_limit_is_refused(visitor: Visitor, limit: str) -> None:
     answer = await visitor.get("/api/cron/receive-cleanup", limit=limit)
     assert refused(answer) == (400, "BAD_REQUEST")
 
 
-async def test_it_goes_on_in_batches_until_nothing_is_left(folder: Path) -> None:
+async def test_it_works_in_batches_until_nothing_is_left(folder: Path) -> None:
     async with running("memory://", folder, cleanup_batch=2) as site:
         visitor = await expired(site, 7)
         assert ok(await visitor.clean_up())["deleted"] == 7
@@ -103,19 +102,19 @@ async def test_it_goes_on_in_batches_until_nothing_is_left(folder: Path) -> None
 
 
 @everywhere
-async def test_two_at_once_count_each_upload_once(store: Store, folder: Path, clock: Clock) -> None:
+async def test_two_concurrent_runs_count_each_upload_once(store: Store, folder: Path, clock: Clock) -> None:
     one, other = (service_on(store, folder, clock, pause=asyncio.sleep) for _ in range(2))
     for _ in range(20):
         await one.upload(body_of(b"x"), None, Wanted(), who="", where="")
     clock.move("8d")
-    runs = [told(counts) for counts in await asyncio.gather(*(service.clean_up.run() for service in (one, other)))]
+    runs = [counts.as_dict() for counts in await asyncio.gather(*(service.clean_up.run() for service in (one, other)))]
     assert sum(int(run["deleted"]) for run in runs) == 20
     for run in runs:
         assert run["scanned"] == run["deleted"]
     assert await Kept(store).keys() == []
 
 
-async def test_a_file_that_will_not_go_keeps_its_record_and_is_tried_again_later_and_later(
+async def test_a_file_that_cannot_be_deleted_keeps_its_record_and_is_retried_with_backoff(
     site: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visitor = await expired(site, 1)
@@ -154,9 +153,7 @@ async def test_a_file_that_will_not_go_keeps_its_record_and_is_tried_again_later
     assert site.files() == []
 
 
-async def test_a_folder_that_is_away_is_not_taken_for_files_that_are_gone(
-    site: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_missing_folder_does_not_count_as_deleted_files(site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     visitor = await expired(site, 1)
     monkeypatch.setattr(site.sharing.clean_up, "_pause", no_pause)
     os.rename(site.folder, site.folder.with_name("unmounted"))
@@ -169,7 +166,7 @@ async def test_a_folder_that_is_away_is_not_taken_for_files_that_are_gone(
     assert site.files() == []
 
 
-async def test_the_job_does_the_same_and_asks_to_run_again_for_what_would_not_go(
+async def test_the_job_runs_the_clean_up_and_reschedules_for_failed_files(
     site: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(site.sharing.clean_up, "_pause", no_pause)
@@ -191,7 +188,7 @@ async def test_the_job_does_the_same_and_asks_to_run_again_for_what_would_not_go
 
 
 @everywhere
-async def test_runs_at_the_same_moment_count_each_file_once(store: Store, folder: Path, clock: Clock) -> None:
+async def test_concurrent_runs_count_each_file_once(store: Store, folder: Path, clock: Clock) -> None:
     services = [service_on(store, folder, clock) for _ in range(50)]
     for _ in range(60):
         await services[0].upload(body_of(b"x"), None, Wanted(), who="", where="")
@@ -209,7 +206,7 @@ def as_expired(meta: EdgeMeta) -> EdgeMeta:
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-async def test_calls_to_several_processes_at_once_count_each_file_once(store_url: str, tmp_path: Path) -> None:
+async def test_concurrent_calls_to_several_processes_count_each_file_once(store_url: str, tmp_path: Path) -> None:
     files, secret = tmp_path / "files", {"authorization": f"Bearer {CLEANUP_SECRET}"}
     async with connect(store_url) as store:
         sharing = service_on(store, files, Clock())
@@ -264,7 +261,7 @@ EXPIRED = "2020-01-01T00:00:00.000Z"
 
 
 @everywhere
-async def test_a_run_that_was_held_up_does_not_delete_what_came_after_its_own_file(
+async def test_a_delayed_run_does_not_delete_a_newer_file(
     store: Store, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, late = service_on(store, folder, clock), service_on(store, folder, clock)
@@ -313,7 +310,7 @@ def as_meta(**more: str) -> tuple[str | bytes, ...]:
     ],
     ids=lambda given: str(given)[:40],
 )
-async def test_what_cannot_be_followed_holds_nobody_else_up(
+async def test_unreadable_entries_do_not_block_others(
     folder: Path, member: str | bytes, commands: list[tuple[str, ...]], stays: bool
 ) -> None:
     async with running("memory://", folder, cleanup_batch=2) as site:
@@ -330,16 +327,14 @@ async def test_what_cannot_be_followed_holds_nobody_else_up(
 
 
 @everywhere
-async def test_what_expired_before_1970_is_found_too(store: Store, folder: Path, clock: Clock) -> None:
+async def test_uploads_that_expired_before_1970_are_found(store: Store, folder: Path, clock: Clock) -> None:
     sharing = service_on(store, folder, clock)
     past = datetime(1969, 12, 31, tzinfo=UTC)
     await sharing.keys.meta("seeded").set(EdgeMeta(id="seeded", pathname="a/b", expires_at=past))
     assert (await sharing.clean_up.run()).deleted == 1
 
 
-async def test_files_that_will_not_go_do_not_use_up_the_limit_of_those_that_wait_behind_them(
-    site: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failing_files_do_not_use_up_the_limit_of_others(site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     sharing = site.sharing
     for number in range(5):
         soon = Wanted(valid_until=site.clock() + 1000 + number)
@@ -367,13 +362,13 @@ async def test_files_that_will_not_go_do_not_use_up_the_limit_of_those_that_wait
 
 
 @everywhere
-async def test_an_index_that_is_put_right_does_not_undo_an_end(
+async def test_repairing_the_index_does_not_undo_an_end(
     store: Store, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, other = service_on(store, folder, clock), service_on(store, folder, clock)
     made = await one.upload(body_of(b"x"), None, Wanted(), who="", where="")
     await Kept(store).ask("ZADD", "receive:edge:index", 1, made.id)
-    has_read, go_on, real = asyncio.Event(), asyncio.Event(), other.clean_up._retry
+    has_read, go_on, real = asyncio.Event(), asyncio.Event(), other.clean_up._load_retry
 
     async def slow(id: str) -> Retry | None:
         found = await real(id)
@@ -384,7 +379,7 @@ async def test_an_index_that_is_put_right_does_not_undo_an_end(
     async def fails(path: str) -> bool:
         raise BlobUnavailable("the place of the files is away")
 
-    monkeypatch.setattr(other.clean_up, "_retry", slow)
+    monkeypatch.setattr(other.clean_up, "_load_retry", slow)
     running = asyncio.create_task(other.clean_up.run())
     await has_read.wait()
     with monkeypatch.context() as away:
@@ -398,7 +393,7 @@ async def test_an_index_that_is_put_right_does_not_undo_an_end(
 
 
 class Reading(Relay):
-    """A store that counts the members of the index that it tells."""
+    """A store that counts the index members that it returns."""
 
     told = 0
 
@@ -411,7 +406,7 @@ class Reading(Relay):
 
 
 @pytest.mark.parametrize("store_url", ["memory"], indirect=True)
-async def test_many_that_expire_at_the_same_moment_are_read_once_each(store: Store, folder: Path, clock: Clock) -> None:
+async def test_many_uploads_with_one_expiry_are_read_once_each(store: Store, folder: Path, clock: Clock) -> None:
     reading = Reading(store)
     sharing = service_on(reading, folder, clock, cleanup_batch=10)
     midnight = Wanted(valid_until=clock() + 60_000)

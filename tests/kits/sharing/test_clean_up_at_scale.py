@@ -1,4 +1,4 @@
-"""Ten thousand expired links: files that will not go, processes that die, two at once. Nothing is lost or doubled."""
+"""Ten thousand expired links, failing deletes, crashes, two processes: nothing is lost or counted twice."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ AT_ONCE = 500
 
 @asynccontextmanager
 async def expired_and_live(url: str, folder: Path, expired: int) -> AsyncIterator[SharingKeys]:
-    """A store with so many expired uploads and some live ones, each with its file."""
+    """A store with expired and live uploads, each with its file."""
     async with connect(url) as store:
         keys = SharingKeys(store, seal=cleaning.RING)
         now_ms = keys.now_ms()
@@ -51,7 +51,7 @@ async def upload(keys: SharingKeys, number: int, now_ms: int, is_expired: bool) 
 
 
 class Process:
-    """One that cleans up, and what it has said."""
+    """A clean-up process and its output."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.output = TemporaryFile("w+")  # noqa: SIM115 - closed below
@@ -114,6 +114,6 @@ async def test_at_the_end_nothing_expired_is_left_and_nothing_live_is_touched(
 
 
 async def less_than(keys: SharingKeys, count: int) -> None:
-    """Wait until the index has fewer entries, looking at it again and again."""
+    """Wait until the index has fewer entries."""
     while await keys.index().count() >= count:
         await asyncio.to_thread(threading.Event().wait, 0.02)

@@ -1,4 +1,4 @@
-"""Looking uses nothing up; and a download is the file, the whole of it or a part, and nothing that a browser runs."""
+"""Viewing counts no download; a download is the whole file or a range, and never runs in a browser."""
 
 from collections.abc import AsyncIterator
 
@@ -14,7 +14,7 @@ async def left(visitor: Visitor, made: dict[str, str]) -> int:
     return int(told["maxDownloads"]) - int(told["downloads"])
 
 
-async def test_looking_uses_nothing_up(site: Running, visitor: Visitor) -> None:
+async def test_viewing_counts_no_download(site: Running, visitor: Visitor) -> None:
     uploaded = await visitor.upload(maxDownloads=1)
     before = await site.keys()
     for token in (uploaded["shortToken"], uploaded["token"]):
@@ -39,12 +39,12 @@ async def test_looking_uses_nothing_up(site: Running, visitor: Visitor) -> None:
     assert (await visitor.download(uploaded["shortToken"])).content == CONTENT
 
 
-async def test_an_address_that_takes_no_head_takes_it_for_nothing(visitor: Visitor) -> None:
+async def test_a_route_without_head_refuses_it(visitor: Visitor) -> None:
     assert (await visitor.http.head("/api/receive/token")).status_code == 405
     assert (await visitor.http.put("/api/receive/resolve?t=x")).status_code == 405
 
 
-async def test_a_file_is_never_shown_or_run_and_no_cache_keeps_it(visitor: Visitor) -> None:
+async def test_a_file_is_never_displayed_run_or_cached(visitor: Visitor) -> None:
     page = b"<script>alert(document.domain)</script>"
     uploaded = await visitor.upload(page, name="page.html")
     answer = await visitor.download(uploaded["shortToken"])
@@ -64,7 +64,7 @@ async def test_a_file_is_never_shown_or_run_and_no_cache_keeps_it(visitor: Visit
     assert "set-cookie" not in answer.headers
 
 
-async def test_a_part_of_a_file_is_that_part(visitor: Visitor) -> None:
+async def test_a_range_request_returns_the_range(visitor: Visitor) -> None:
     uploaded = await visitor.upload()
     for asked, first, last in (
         ("bytes=0-0", 0, 0),
@@ -86,7 +86,7 @@ async def test_a_part_of_a_file_is_that_part(visitor: Visitor) -> None:
         assert answer.headers["content-length"] == str(last + 1 - first)
 
 
-async def test_a_part_that_is_not_there_is_said(visitor: Visitor) -> None:
+async def test_an_unsatisfiable_range_is_refused(visitor: Visitor) -> None:
     uploaded = await visitor.upload()
     for asked in (f"bytes={SIZE}-", f"bytes={SIZE}-{SIZE + 5}", "bytes=-0", "bytes=9-5"):
         answer = await visitor.download(uploaded["shortToken"], range=asked)
@@ -94,7 +94,7 @@ async def test_a_part_that_is_not_there_is_said(visitor: Visitor) -> None:
         assert answer.headers["content-range"] == f"bytes */{SIZE}"
 
 
-async def test_what_is_no_single_range_is_answered_with_the_whole(visitor: Visitor) -> None:
+async def test_multiple_or_malformed_ranges_return_the_whole_file(visitor: Visitor) -> None:
     uploaded = await visitor.upload()
     for asked in (
         *("", "bytes", "bytes=", "bytes=-", "bytes=0-1,5-6", "items=0-5", "bytes=a-b", "bytes=1"),
@@ -105,7 +105,7 @@ async def test_what_is_no_single_range_is_answered_with_the_whole(visitor: Visit
         assert "content-range" not in answer.headers
 
 
-async def test_the_rest_of_another_file_is_never_put_to_the_first_half_of_one(visitor: Visitor) -> None:
+async def test_if_range_of_another_file_returns_the_whole_file(visitor: Visitor) -> None:
     one, other = await visitor.upload(), await visitor.upload(b"y" * SIZE)
     tags = [(await visitor.download(uploaded["shortToken"])).headers["etag"] for uploaded in (one, other)]
     assert tags[0] != tags[1]
@@ -122,7 +122,7 @@ async def test_the_rest_of_another_file_is_never_put_to_the_first_half_of_one(vi
         assert answer.content == (CONTENT[10:] if status == 206 else CONTENT)
 
 
-async def test_a_look_at_a_download_tells_its_size(visitor: Visitor) -> None:
+async def test_head_of_a_download_returns_its_size(visitor: Visitor) -> None:
     uploaded = await visitor.upload()
     url = ok(await visitor.resolve(uploaded["shortToken"]))["url"]
     assert url.startswith(f"{BASE}/api/receive/download?ticket=")
@@ -130,7 +130,7 @@ async def test_a_look_at_a_download_tells_its_size(visitor: Visitor) -> None:
     assert (looked.status_code, looked.headers["content-length"], looked.content) == (200, str(SIZE), b"")
 
 
-async def test_a_look_at_a_download_reads_nothing(
+async def test_head_of_a_download_reads_nothing(
     site: Running, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uploaded = await visitor.upload()
@@ -150,7 +150,7 @@ async def test_a_look_at_a_download_reads_nothing(
     assert len(read) == 1
 
 
-async def test_a_ticket_that_is_none_opens_nothing(visitor: Visitor) -> None:
+async def test_an_invalid_ticket_opens_nothing(visitor: Visitor) -> None:
     for ticket in ("", "x", "x" * 43, "é" * 43, "../x", "*", "x" * 64):
         assert refused(await visitor.get("/api/receive/download", ticket=ticket)) == (410, "GONE"), ticket
 
@@ -160,7 +160,7 @@ async def test_a_download_without_a_ticket_or_with_one_that_is_too_long_is_a_bad
     assert refused(await visitor.get("/api/receive/download", ticket="x" * 65)) == (400, "BAD_REQUEST")
 
 
-async def test_a_file_that_somebody_took_away_is_gone(site: Running, visitor: Visitor) -> None:
+async def test_a_removed_file_is_gone(site: Running, visitor: Visitor) -> None:
     uploaded = await visitor.upload()
     url = ok(await visitor.resolve(uploaded["shortToken"]))["url"]
     [file] = site.files()
@@ -168,7 +168,7 @@ async def test_a_file_that_somebody_took_away_is_gone(site: Running, visitor: Vi
     assert refused(await visitor.http.get(url)) == (410, "GONE")
 
 
-async def test_a_form_is_led_on_with_303_so_that_no_browser_sends_it_again(visitor: Visitor) -> None:
+async def test_a_form_is_redirected_with_303(visitor: Visitor) -> None:
     uploaded = await visitor.upload()
     form = {"t": uploaded["shortToken"]}
     answer = await visitor.http.post("/api/receive/resolve", data=form, headers={"accept": "text/html"})
@@ -177,7 +177,7 @@ async def test_a_form_is_led_on_with_303_so_that_no_browser_sends_it_again(visit
     assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_no_answer_about_a_link_is_kept_by_a_cache(visitor: Visitor) -> None:
+async def test_link_responses_are_not_cached(visitor: Visitor) -> None:
     issued = await visitor.issue()
     for answer in (
         await visitor.resolve(issued["token"]),

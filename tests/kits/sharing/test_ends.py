@@ -1,4 +1,4 @@
-"""Dead stays dead: a link that was ended opens nothing, leaves nothing, and nothing in flight revives it."""
+"""An ended link opens nothing and leaves nothing, and no request in flight revives it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,7 +30,7 @@ SHORT = "a-short-to"
 
 
 @everywhere
-async def test_after_an_end_both_forms_and_all_tickets_are_dead_and_nothing_is_left(stored_site: Running) -> None:
+async def test_ending_a_link_ends_both_forms_and_all_tickets_and_deletes_everything(stored_site: Running) -> None:
     visitor = stored_site.visitor()
     headers = {"x-link-password": "open%20sesame"}
     uploaded = await visitor.upload(headers=headers, maxDownloads=5, ownerOnly="true", message="Here it is")
@@ -54,7 +54,7 @@ async def test_after_an_end_both_forms_and_all_tickets_are_dead_and_nothing_is_l
 
 
 @everywhere
-async def test_an_end_of_a_link_to_elsewhere_leaves_nothing_either(stored_site: Running) -> None:
+async def test_ending_a_link_to_an_external_file_deletes_everything(stored_site: Running) -> None:
     visitor = stored_site.visitor()
     issued = await visitor.issue(maxDownloads=5)
     ok(await visitor.resolve(issued["token"]))
@@ -63,7 +63,7 @@ async def test_an_end_of_a_link_to_elsewhere_leaves_nothing_either(stored_site: 
 
 
 @everywhere
-async def test_after_the_clean_up_nothing_is_left_and_tickets_are_dead(stored_site: Running) -> None:
+async def test_the_clean_up_deletes_everything_including_tickets(stored_site: Running) -> None:
     visitor = stored_site.visitor()
     uploaded = await visitor.upload()
     url = ok(await visitor.resolve(uploaded["shortToken"]))["url"]
@@ -79,7 +79,7 @@ async def test_after_the_clean_up_nothing_is_left_and_tickets_are_dead(stored_si
 
 
 class Race:
-    """Two programs on one link, in every order in which their calls to the store can come."""
+    """Two programs on one link, in every interleaving of their store calls."""
 
     def __init__(self, store: Store, folder: Path) -> None:
         self.store = store
@@ -152,7 +152,7 @@ async def test_a_resolve_in_flight_does_not_revive_a_link(race: Race) -> None:
 
 
 @memory
-async def test_a_password_in_flight_leaves_nothing_of_a_link_that_is_ended(
+async def test_a_password_in_flight_leaves_nothing_of_an_ended_link(
     race: Race, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def at_once(password: str, kept: str = "") -> Any:
@@ -182,7 +182,7 @@ async def test_a_password_in_flight_leaves_nothing_of_a_link_that_is_ended(
 
 
 @memory
-async def test_of_two_who_end_a_link_one_does_and_both_leave_nothing(race: Race) -> None:
+async def test_one_of_two_concurrent_ends_succeeds_and_nothing_is_left(race: Race) -> None:
     async def check(sharing: Sharing, clock: Clock, made: Any, results: dict[Actor, Any]) -> None:
         assert sorted(results.values()) in (["", "REVOKED"], ["", "NOT_OWNER"], ["", "TOKEN_NOT_FOUND"])
         await is_dead(sharing, made)
@@ -200,7 +200,7 @@ async def test_of_two_who_end_a_link_one_does_and_both_leave_nothing(race: Race)
 
 
 @memory
-async def test_a_clean_up_and_an_end_at_once_leave_nothing(race: Race) -> None:
+async def test_a_concurrent_clean_up_and_end_leave_nothing(race: Race) -> None:
     async def prepare(sharing: Sharing, clock: Clock) -> Any:
         made = await uploaded(sharing, clock)
         clock.stand_at(made.expires_ms)
@@ -224,9 +224,7 @@ async def test_a_clean_up_and_an_end_at_once_leave_nothing(race: Race) -> None:
 
 
 @memory
-async def test_an_upload_that_is_ended_on_its_way_does_not_come_about(
-    race: Race, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_upload_ended_in_progress_creates_nothing(race: Race, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("keystead.kits.sharing.service.issuing._new_short", lambda: SHORT)
     seen = set()
 
@@ -262,8 +260,8 @@ async def test_an_upload_that_is_ended_on_its_way_does_not_come_about(
 
 
 @memory
-async def test_a_clean_up_that_runs_into_an_upload_leaves_nothing_that_is_never_found(race: Race) -> None:
-    """A link of one millisecond: it expires while its file is on the way."""
+async def test_a_clean_up_during_an_upload_leaves_no_orphans(race: Race) -> None:
+    """A link of one millisecond: it expires during its upload."""
 
     async def nothing(sharing: Sharing, clock: Clock) -> Any:
         clock.stand_at(now_ms := clock())
@@ -296,9 +294,7 @@ async def test_a_clean_up_that_runs_into_an_upload_leaves_nothing_that_is_never_
 
 
 @everywhere
-async def test_many_who_resolve_while_a_link_is_ended_do_not_revive_it(
-    store: Store, folder: Path, clock: Clock
-) -> None:
+async def test_concurrent_resolves_do_not_revive_an_ended_link(store: Store, folder: Path, clock: Clock) -> None:
     sharing = service_on(store, folder, clock)
     made = await uploaded(sharing, clock)
     await asyncio.gather(

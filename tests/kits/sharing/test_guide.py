@@ -1,4 +1,4 @@
-"""The guide of the kit says what the code does, and its examples run."""
+"""The guide of the kit matches the code, and its examples run."""
 
 import ast
 import inspect
@@ -29,7 +29,7 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "sharing.md").read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The rows of the table that begins so, cell by cell."""
+    """The rows of the table with this heading, cell by cell."""
     table = GUIDE.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
     assert table, heading
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
@@ -51,7 +51,7 @@ def written(default: Any) -> str:
 
 
 def calls(module: ModuleType, name: str) -> list[ast.Call]:
-    """The calls of a function or class in a module whose first argument is written out."""
+    """The calls of a function or class in a module whose first argument is a constant."""
     return [
         node
         for node in ast.walk(ast.parse(inspect.getsource(module)))
@@ -122,16 +122,16 @@ def test_each_reason_of_the_service_has_a_status_and_each_status_a_reason() -> N
     assert used | {"NOT_FOUND", "KEY_REQUIRED"} == STATUS.keys()
 
 
-def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
+def test_the_guide_has_the_numbers_of_the_code() -> None:
     assert f"guessed {link_access._PASSWORD_TRIES} times" in GUIDE
-    assert f"and {link_access._PASSWORD_TRIES_OF_ALL} times by all" in GUIDE
-    assert f"takes {uploads._AT_ONCE} uploads at once, {uploads._OF_ONE} of one client" in GUIDE
+    assert f"and {link_access._PASSWORD_TRIES_TOTAL} times by all" in GUIDE
+    assert f"takes {uploads._MAX_UPLOADS} concurrent uploads, {uploads._MAX_PER_CLIENT} per client" in GUIDE
     assert f"hashes {passwords._WAITING_MAX} passwords at once" in GUIDE
     assert f"silent for {uploads._STALLED_S} seconds" in GUIDE
-    assert f"renewed it every {uploads._RENEWED_EVERY_MS // 1000} seconds" in GUIDE
+    assert f"renews the lease of an upload every {uploads._RENEW_EVERY_MS // 1000} seconds" in GUIDE
     assert ("not renewed for three minutes" in GUIDE, uploads.LEASE_MS) == (True, 180_000)
     assert f"{tickets._LOST_MAX_BYTES // 2**20} MiB are sent again" in GUIDE
-    assert f"name of 1 to {link_issuing.RECEIVER_MAX} characters" in GUIDE
+    assert f"`receiverName` must have 1 to {link_issuing.RECEIVER_MAX} characters" in GUIDE
     assert f"from 1 to {link_issuing._MAX_DOWNLOADS:,}" in GUIDE
     assert f"at most {link_issuing.MESSAGE_MAX} characters" in GUIDE
     first, longest = clean_up._RETRY_MS // 60_000, clean_up._RETRY_MAX_MS // 3_600_000
@@ -139,7 +139,7 @@ def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("example", re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL))
-def test_the_examples_of_settings_start(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_settings_examples_start(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECEIVE_ISSUE_KEY", "a key of some length")
     tables = tomllib.loads(example)
     own = {"tables": {"sharing": tables.pop("sharing")}, **tables}
@@ -147,7 +147,7 @@ def test_the_examples_of_settings_start(example: str, tmp_path: Path, monkeypatc
     assert not KIT.missing(create_app(settings, [KIT]).state.settings.of(KIT))
 
 
-def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
+def test_the_shell_examples_work(tmp_path: Path) -> None:
     program("curl")
     first, second, third = re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL)
     assert first == "keystead serve --kits sharing\n"

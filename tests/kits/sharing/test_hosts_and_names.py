@@ -1,4 +1,4 @@
-"""Where links may lead, and what files may be called: what could mislead a person, a browser or a system is refused."""
+"""Allowed hosts and file names: misleading ones are refused."""
 
 import unicodedata
 from pathlib import Path
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keystead.kits.sharing import SharingRefused
-from keystead.kits.sharing.service.names import checked_url, display_name, file_name
+from keystead.kits.sharing.service.names import check_url, display_name, file_name
 from tests.kits.sharing.visiting import CONTENT, URL, Running, Visitor, ok, refused, running
 
 ALLOWED = "allowed.example"
@@ -94,13 +94,13 @@ HOSTILE_URLS = [
 
 
 @pytest.mark.parametrize("url", HOSTILE_URLS, ids=ascii)
-def test_a_url_that_leads_elsewhere_is_refused(url: str) -> None:
+def test_a_url_on_another_host_is_refused(url: str) -> None:
     with pytest.raises(SharingRefused) as refusal:
-        checked_url(url, [ALLOWED])
+        check_url(url, [ALLOWED])
     assert refusal.value.reason == "HOST_NOT_ALLOWED"
 
 
-async def test_over_http_it_is_refused_too_and_nothing_is_written(folder: Path) -> None:
+async def test_a_bad_url_is_refused_over_http_and_nothing_is_written(folder: Path) -> None:
     async with running("memory://", folder, allowed_hosts=ALLOWED) as site:
         visitor = site.visitor()
         for url in filter(None, HOSTILE_URLS):
@@ -115,7 +115,7 @@ async def test_over_http_it_is_refused_too_and_nothing_is_written(folder: Path) 
         assert await site.keys() == []
 
 
-async def test_the_hosts_of_vercel_are_allowed_and_those_that_only_end_like_them_are_not(visitor: Visitor) -> None:
+async def test_subdomains_of_allowed_hosts_are_allowed_and_lookalikes_are_not(visitor: Visitor) -> None:
     for host in ("public.blob.vercel-storage.com", "x1.public.blob.vercel-storage.com", "blob.vercel-storage.com"):
         await visitor.issue(f"https://{host}/x.zip")
     for host in (
@@ -143,20 +143,20 @@ async def test_the_hosts_of_vercel_are_allowed_and_those_that_only_end_like_them
         ("https://allowed.example/..%2f", "https://allowed.example/..%2f?download=1"),
     ],
 )
-def test_a_url_that_is_allowed_is_kept_as_it_was_written_and_asks_for_a_download(url: str, kept: str) -> None:
-    assert checked_url(url, [ALLOWED]) == kept
+def test_an_allowed_url_is_unchanged_except_for_the_download_parameter(url: str, kept: str) -> None:
+    assert check_url(url, [ALLOWED]) == kept
 
 
 @given(
     st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="\\"), max_size=60)
     | st.integers(1990, 2100).map(lambda length: "x" * length)
 )
-def test_what_was_taken_once_is_taken_again_when_the_link_is_used(rest: str) -> None:
+def test_an_accepted_url_is_accepted_again_when_the_link_is_used(rest: str) -> None:
     try:
-        kept = checked_url(f"https://allowed.example/{rest}", [ALLOWED])
+        kept = check_url(f"https://allowed.example/{rest}", [ALLOWED])
     except SharingRefused:
         return
-    assert checked_url(kept, [ALLOWED]) == kept
+    assert check_url(kept, [ALLOWED]) == kept
 
 
 # --- names -----------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ HOSTILE_NAMES = [
 ]
 
 
-async def test_a_name_that_could_mislead_is_refused_in_json_and_with_an_upload(site: Running, visitor: Visitor) -> None:
+async def test_a_misleading_name_is_refused_in_json_and_uploads(site: Running, visitor: Visitor) -> None:
     url = "https://blob.vercel-storage.com/x"
     for name in HOSTILE_NAMES:
         answer = await visitor.post("/api/receive/token", {"url": url, "name": name})
@@ -230,7 +230,7 @@ async def test_a_name_that_could_mislead_is_refused_in_json_and_with_an_upload(s
         ("contract.pdf",) * 3,
     ],
 )
-async def test_any_other_name_comes_back_as_it_was(visitor: Visitor, name: str, shown: str, kept: str) -> None:
+async def test_any_other_name_is_unchanged(visitor: Visitor, name: str, shown: str, kept: str) -> None:
     uploaded = await visitor.upload(name=name)
     assert uploaded["fileName"] == kept
     disposition = (await visitor.download(uploaded["shortToken"])).headers["content-disposition"]
@@ -243,16 +243,14 @@ async def test_any_other_name_comes_back_as_it_was(visitor: Visitor, name: str, 
 
 
 @pytest.mark.parametrize(("name", "shown"), [("", "download.zip"), ("report", "report.zip"), ("a.pdf", "a.pdf")])
-async def test_a_link_to_a_url_leads_to_a_zip_unless_its_name_says_otherwise(
-    visitor: Visitor, name: str, shown: str
-) -> None:
+async def test_a_link_to_a_url_defaults_to_a_zip_extension(visitor: Visitor, name: str, shown: str) -> None:
     body = {"url": "https://blob.vercel-storage.com/x", "name": name}
     issued = (await visitor.post("/api/receive/token", body)).json()
     assert (await visitor.get("/api/receive/resolve", t=issued["shortToken"])).json()["name"] == shown
 
 
 @given(st.text(max_size=140))
-def test_every_name_that_is_taken_is_one_that_can_be_written_anywhere(name: str) -> None:
+def test_every_accepted_name_is_safe_on_any_file_system(name: str) -> None:
     try:
         shown = display_name(name)
     except SharingRefused:
@@ -267,7 +265,7 @@ def test_every_name_that_is_taken_is_one_that_can_be_written_anywhere(name: str)
     assert "." in kept
 
 
-async def test_what_is_uploaded_is_never_kept_under_a_name_of_the_uploader(site: Running, visitor: Visitor) -> None:
+async def test_uploads_are_stored_under_random_paths(site: Running, visitor: Visitor) -> None:
     one, other = [await visitor.upload(name="same.zip") for _ in range(2)]
     first, second = site.files()
     assert first.parent != second.parent
@@ -279,7 +277,7 @@ async def test_what_is_uploaded_is_never_kept_under_a_name_of_the_uploader(site:
 @pytest.mark.parametrize(
     "path", ["../x", "/x", "a//b", "a/../b", "a/%2e%2e/b", "a\\b", "a\0b", "x" * 901, "a/" + "y" * 241]
 )
-async def test_a_path_that_leads_elsewhere_cannot_be_registered(site: Running, visitor: Visitor, path: str) -> None:
+async def test_an_unsafe_path_cannot_be_registered(site: Running, visitor: Visitor, path: str) -> None:
     body = {"pathname": path, "downloadUrl": "https://blob.vercel-storage.com/x", "displayName": "x.zip"}
     assert refused(await visitor.post("/api/receive/edge-resolve", body)) == (400, "BAD_PATH")
     assert await site.keys() == []
@@ -296,7 +294,7 @@ async def test_a_path_that_leads_elsewhere_cannot_be_registered(site: Running, v
         ("password", "x" * 257, "BAD_PASSWORD"),
     ],
 )
-async def test_what_else_is_too_long_or_odd_has_its_answer(visitor: Visitor, field: str, wrong: str, code: str) -> None:
+async def test_other_invalid_values_have_error_codes(visitor: Visitor, field: str, wrong: str, code: str) -> None:
     body = {"pathname": "a/b.zip", "downloadUrl": "https://blob.vercel-storage.com/x", field: wrong}
     assert refused(await visitor.post("/api/receive/edge-resolve", body)) == (400, code)
 
@@ -324,7 +322,7 @@ NEW_NAMES = (
 TURNING = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
-async def test_newer_emoji_in_names_work(visitor: Visitor) -> None:
+async def test_newer_emoji_are_allowed_in_names(visitor: Visitor) -> None:
     for name in NEW_NAMES:
         uploaded = await visitor.upload(name=name)
         page = (await visitor.get("/receive", {"accept": "text/html"}, t=uploaded["shortToken"])).text
@@ -333,7 +331,7 @@ async def test_newer_emoji_in_names_work(visitor: Visitor) -> None:
         assert told.endswith(f"filename*=UTF-8''{quote(name, safe='')}"), ascii(name)
 
 
-async def test_what_turns_the_direction_of_a_name_or_hides_in_it_does_not(visitor: Visitor) -> None:
+async def test_bidi_and_hidden_characters_are_refused_in_names(visitor: Visitor) -> None:
     hidden = "\U000e0041\U000e0001\U000e007f\ufff0\u2065\ufdd0\U0001fffe\ue000\u00ad\u2028"
     for char in TURNING + hidden:
         answer = await visitor.try_upload(name=f"annexe{char}gpj.exe")

@@ -1,4 +1,4 @@
-"""Whatever interrupts an issue or an upload: what is left is never visible, and the clean-up finds it."""
+"""Interrupted issues and uploads: remains are never visible, and the clean-up finds them."""
 
 import asyncio
 import os
@@ -47,7 +47,7 @@ WAYS: dict[str, Callable[[Sharing], Awaitable[Any]]] = {
 
 @everywhere
 @pytest.mark.parametrize("way", WAYS)
-async def test_a_process_that_dies_at_any_command_leaves_nothing_that_is_not_found(
+async def test_a_crash_at_any_command_of_issuing_leaves_no_orphans(
     store: Store, folder: Path, clock: Clock, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("keystead.kits.sharing.service.issuing._new_short", lambda: SHORT)
@@ -86,7 +86,7 @@ async def test_a_process_that_dies_at_any_command_leaves_nothing_that_is_not_fou
 
 
 @everywhere
-async def test_an_end_that_dies_at_any_command_ends_the_link_or_does_not_and_the_clean_up_finds_the_rest(
+async def test_a_crash_at_any_command_of_ending_is_atomic_and_the_clean_up_finds_the_rest(
     store: Store, folder: Path, clock: Clock
 ) -> None:
     kept, alive, lives = Kept(store), service_on(store, folder, clock), 0
@@ -115,7 +115,7 @@ async def test_an_end_that_dies_at_any_command_ends_the_link_or_does_not_and_the
 
 
 @everywhere
-async def test_a_clean_up_that_dies_at_any_command_is_finished_by_the_next(
+async def test_a_crash_at_any_command_of_the_clean_up_is_finished_by_the_next_run(
     store: Store, folder: Path, clock: Clock
 ) -> None:
     alive, lives = service_on(store, folder, clock), 0
@@ -138,7 +138,7 @@ async def test_a_clean_up_that_dies_at_any_command_is_finished_by_the_next(
 
 
 @everywhere
-async def test_a_second_link_to_a_file_that_dies_at_any_command_takes_nothing_from_the_first(
+async def test_a_crash_while_issuing_a_second_link_does_not_affect_the_first(
     store: Store, folder: Path, clock: Clock
 ) -> None:
     alive, path = service_on(store, folder, clock), "a/demo.zip"
@@ -162,7 +162,7 @@ async def test_a_second_link_to_a_file_that_dies_at_any_command_takes_nothing_fr
     assert reason.word == "PATH_TAKEN"
 
 
-async def test_while_a_file_is_on_its_way_its_link_opens_nothing(
+async def test_a_link_does_not_open_during_its_upload(
     site: Running, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("keystead.kits.sharing.service.issuing._new_short", lambda: SHORT)
@@ -191,7 +191,7 @@ async def test_an_upload_whose_body_fails_leaves_nothing(site: Running) -> None:
     assert site.files() == []
 
 
-async def test_an_upload_that_is_cancelled_leaves_nothing(site: Running) -> None:
+async def test_a_cancelled_upload_leaves_nothing(site: Running) -> None:
     begun = asyncio.Event()
 
     async def body() -> AsyncIterator[bytes]:
@@ -210,7 +210,7 @@ async def test_an_upload_that_is_cancelled_leaves_nothing(site: Running) -> None
 
 
 class Held:
-    """An upload that has begun, and goes on when it is told."""
+    """An upload that pauses until the test continues it."""
 
     def __init__(self) -> None:
         self.begun, self.go_on = asyncio.Event(), asyncio.Event()
@@ -222,7 +222,7 @@ class Held:
         yield b" and the second"
 
 
-async def test_an_upload_that_outlives_its_link_leaves_nothing_though_the_clean_up_came_by(
+async def test_an_upload_that_outlives_its_lease_leaves_nothing_after_the_clean_up(
     site: Running, visitor: Visitor
 ) -> None:
     held, soon = Held(), site.clock() + 60_000
@@ -239,7 +239,7 @@ async def test_an_upload_that_outlives_its_link_leaves_nothing_though_the_clean_
     assert await site.keys() == []
 
 
-async def test_an_upload_whose_record_is_gone_deletes_its_own_file(site: Running, visitor: Visitor) -> None:
+async def test_an_upload_without_its_record_deletes_its_file(site: Running, visitor: Visitor) -> None:
     held = Held()
     uploading = asyncio.create_task(visitor.http.post("/api/receive/upload", content=held.body()))
     await held.begun.wait()
@@ -251,13 +251,13 @@ async def test_an_upload_whose_record_is_gone_deletes_its_own_file(site: Running
     assert await site.keys() == []
 
 
-async def test_a_record_of_an_upload_ends_with_its_link_once_the_file_is_there(site: Running, visitor: Visitor) -> None:
+async def test_a_completed_upload_expires_with_its_link(site: Running, visitor: Visitor) -> None:
     uploaded = await visitor.upload(validUntil=site.clock() + 60_000)
     [[_, score]] = await site.ask("ZRANGE", "receive:edge:index", 0, -1, "WITHSCORES")
     assert float(score) == uploaded["exp"]
 
 
-async def test_an_upload_that_falls_silent_is_given_up_and_leaves_nothing(
+async def test_a_stalled_upload_is_aborted_and_leaves_nothing(
     site: Running, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert uploads_module._STALLED_S == 30
@@ -268,7 +268,7 @@ async def test_an_upload_that_falls_silent_is_given_up_and_leaves_nothing(
     assert site.files() == []
 
 
-async def test_a_client_has_eight_uploads_at_once_and_a_process_sixty_four(site: Running) -> None:
+async def test_concurrent_uploads_are_limited_per_client_and_process(site: Running) -> None:
     held, soon = Held(), Wanted()
     tasks = []
 
@@ -297,9 +297,7 @@ async def test_a_client_has_eight_uploads_at_once_and_a_process_sixty_four(site:
 
 
 @pytest.mark.parametrize(("content", "answer"), [(b"", (400, "EMPTY")), (b"x" * 1001, (413, "TOO_LARGE"))])
-async def test_a_file_that_is_empty_or_too_large_leaves_nothing(
-    folder: Path, content: bytes, answer: tuple[int, str]
-) -> None:
+async def test_an_empty_or_too_large_file_leaves_nothing(folder: Path, content: bytes, answer: tuple[int, str]) -> None:
     async def in_pieces() -> AsyncIterator[bytes]:
         for at in range(0, len(content), 100):
             yield content[at : at + 100]
@@ -317,7 +315,7 @@ async def test_a_file_that_is_empty_or_too_large_leaves_nothing(
 
 
 class Serving:
-    """A server on SQLite, and a socket on which an upload has begun."""
+    """A server on SQLite, and a socket with an upload in progress."""
 
     def __init__(self, server: Keystead, folder: Path) -> None:
         self.server = server
@@ -326,7 +324,7 @@ class Serving:
         self.files = folder / "files"
 
     def begin_upload(self) -> socket.socket:
-        """Send the most of a file, and wait until some of it is on the disk."""
+        """Send most of a file, and wait until some of it is on disk."""
         connection = socket.create_connection(("127.0.0.1", self.server.port))
         length = 200 * len(PIECE)
         head = f"POST /api/receive/upload?name=big.bin HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n"
@@ -353,7 +351,7 @@ async def keys_in(database: Path) -> list[str]:
         return await Kept(store).keys()
 
 
-async def test_an_uploader_who_goes_away_leaves_nothing(tmp_path: Path) -> None:
+async def test_a_disconnected_upload_leaves_nothing(tmp_path: Path) -> None:
     with serving(tmp_path) as server:
         begun = Serving(server, tmp_path)
         connection = begun.begin_upload()
@@ -372,15 +370,13 @@ async def test_an_uploader_who_goes_away_leaves_nothing(tmp_path: Path) -> None:
 
 
 def family_of(pid: int) -> list[int]:
-    """A process, and those that it started."""
+    """A process and its children."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return [pid, *(one for child in children for one in family_of(int(child)))]
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-async def test_a_server_that_is_asked_to_stop_in_an_upload_leaves_nothing_and_stops_at_once(
-    store_url: str, tmp_path: Path
-) -> None:
+async def test_a_stopping_server_aborts_uploads_and_leaves_nothing(store_url: str, tmp_path: Path) -> None:
     with serving(tmp_path, store_url) as server:
         begun = Serving(server, tmp_path)
         with begun.begin_upload() as connection:
@@ -395,7 +391,7 @@ async def test_a_server_that_is_asked_to_stop_in_an_upload_leaves_nothing_and_st
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-async def test_what_a_server_that_is_killed_leaves_of_an_upload_is_gone_minutes_later(
+async def test_uploads_of_a_killed_server_are_deleted_minutes_later(
     store_url: str, tmp_path: Path, clock: Clock
 ) -> None:
     with serving(tmp_path, store_url) as server:
@@ -423,7 +419,7 @@ async def test_what_a_server_that_is_killed_leaves_of_an_upload_is_gone_minutes_
         assert await sharing.quota.used("all") == 0
 
 
-async def test_an_upload_that_goes_on_for_long_renews_its_lease(site: Running) -> None:
+async def test_a_long_upload_renews_its_lease(site: Running) -> None:
     async def body() -> AsyncIterator[bytes]:
         for _ in range(10):
             yield b"x"
@@ -435,7 +431,7 @@ async def test_an_upload_that_goes_on_for_long_renews_its_lease(site: Running) -
 
 
 @everywhere
-async def test_of_the_end_of_an_upload_and_a_clean_up_that_gives_it_up_one_comes_first(
+async def test_finishing_an_upload_and_abandoning_it_exclude_each_other(
     store: Store, folder: Path, clock: Clock
 ) -> None:
     sharing = service_on(store, folder, clock)

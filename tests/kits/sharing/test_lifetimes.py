@@ -1,4 +1,4 @@
-"""How long links live: on the clock of the server, and in the store."""
+"""Lifetimes of links: on the clock of the server, and in the store."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,7 +29,7 @@ from tests.kits.sharing.visiting import (
 SLACK_MS = 20_000
 
 
-async def test_a_link_lives_for_a_week_unless_it_says_otherwise_and_for_two_at_most(site: Running) -> None:
+async def test_a_link_lives_a_week_by_default_and_two_at_most(site: Running) -> None:
     site.clock.stand_at(now_ms := site.clock())
     visitor = site.visitor()
     far = now_ms + 10 * LONGEST_MS
@@ -52,7 +52,7 @@ async def test_a_link_lives_for_a_week_unless_it_says_otherwise_and_for_two_at_m
             assert (await visitor.upload(validUntil=valid_until))["exp"] == now_ms + lives_ms, valid_until
 
 
-async def test_a_link_that_is_born_expired_is_refused_and_nothing_is_written(site: Running) -> None:
+async def test_an_expiry_in_the_past_is_refused_and_nothing_is_written(site: Running) -> None:
     site.clock.stand_at(now_ms := site.clock())
     visitor = site.visitor()
     for past in (now_ms, now_ms - 1, 0, -1, "0", "-5", "1999-01-01T00:00:00Z", moment(now_ms).isoformat()):
@@ -84,14 +84,14 @@ async def test_a_link_that_is_born_expired_is_refused_and_nothing_is_written(sit
         10**40,
     ],
 )
-async def test_a_time_that_is_none_is_refused(site: Running, visitor: Visitor, wrong: int | str) -> None:
+async def test_an_invalid_time_is_refused(site: Running, visitor: Visitor, wrong: int | str) -> None:
     answer = await visitor.post("/api/receive/token", {"url": URL, "validUntil": wrong})
     assert refused(answer) == (400, "BAD_EXPIRY")
     assert refused(await visitor.try_upload(validUntil=wrong)) == (400, "BAD_EXPIRY")
     assert await site.keys() == []
 
 
-async def test_the_settings_say_how_long_links_live(folder: Path) -> None:
+async def test_the_settings_set_the_lifetime_of_links(folder: Path) -> None:
     async with running("memory://", folder, ttl="2d", max_ttl="1d") as site:
         site.clock.stand_at(now_ms := site.clock())
         visitor = site.visitor()
@@ -113,7 +113,7 @@ async def test_a_link_opens_until_the_last_millisecond_and_not_after(site: Runni
                 assert refused(await visitor.end(token=token)) == (410, "EXPIRED")
 
 
-async def test_the_clean_up_takes_an_upload_from_its_last_millisecond_on(site: Running, visitor: Visitor) -> None:
+async def test_the_clean_up_deletes_an_upload_from_its_expiry_on(site: Running, visitor: Visitor) -> None:
     uploaded = await visitor.upload()
     site.clock.stand_at(uploaded["exp"] - 1)
     assert ok(await visitor.clean_up())["scanned"] == 0
@@ -122,7 +122,7 @@ async def test_the_clean_up_takes_an_upload_from_its_last_millisecond_on(site: R
 
 
 class Ticking(Clock):
-    """A clock that goes on by a millisecond whenever somebody looks at it."""
+    """A clock that advances by a millisecond whenever it is read."""
 
     def __call__(self) -> int:
         now_ms = super().__call__()
@@ -131,7 +131,7 @@ class Ticking(Clock):
 
 
 @pytest.mark.parametrize("store_url", ["memory"], indirect=True)
-async def test_a_link_that_expires_in_the_middle_of_a_request_has_expired(store: Store, folder: Path) -> None:
+async def test_a_link_that_expires_during_a_request_has_expired(store: Store, folder: Path) -> None:
     clock = Ticking()
     clock.stand_at(clock() + 3_600_000)  # so that nothing expires by the clock of the store
     service = service_on(store, folder, clock)
@@ -158,7 +158,7 @@ async def test_a_link_that_expires_in_the_middle_of_a_request_has_expired(store:
 
 
 @everywhere
-async def test_what_is_in_the_store_lives_as_long_as_its_link(store: Store, folder: Path, clock: Clock) -> None:
+async def test_keys_live_as_long_as_their_link(store: Store, folder: Path, clock: Clock) -> None:
     service, kept = service_on(store, folder, clock), Kept(store)
     expires_ms = clock() + 3 * 86_400_000
     wanted = Wanted(valid_until=expires_ms, password="open", max_downloads=5)
@@ -200,7 +200,7 @@ async def test_what_is_in_the_store_lives_as_long_as_its_link(store: Store, fold
 
 
 @everywhere
-async def test_what_a_wrong_password_leaves_goes_within_the_hour(store: Store, folder: Path, clock: Clock) -> None:
+async def test_password_counters_expire_within_the_hour(store: Store, folder: Path, clock: Clock) -> None:
     service, kept = service_on(store, folder, clock), Kept(store)
     issued = await service.issue(URL, None, Wanted(password="open"), who="", where="")
     with Reason() as reason:
@@ -211,7 +211,7 @@ async def test_what_a_wrong_password_leaves_goes_within_the_hour(store: Store, f
         assert 3_600_000 - SLACK_MS < left <= 3_600_000
 
 
-async def test_times_are_told_in_milliseconds_and_in_iso(visitor: Visitor) -> None:
+async def test_times_are_in_milliseconds_and_iso_8601(visitor: Visitor) -> None:
     body = {"pathname": "a/b.zip", "downloadUrl": URL, "validUntil": "2999-12-31T00:00:00+09:00"}
     told = ok(await visitor.post("/api/receive/edge-resolve", body))["expiresAt"]
     assert told.endswith("Z")
@@ -219,9 +219,7 @@ async def test_times_are_told_in_milliseconds_and_in_iso(visitor: Visitor) -> No
 
 
 @everywhere
-async def test_a_link_that_has_expired_says_so_for_thirty_days_also_by_its_short_token(
-    store: Store, folder: Path, clock: Clock
-) -> None:
+async def test_an_expired_link_is_reported_as_expired_for_thirty_days(store: Store, folder: Path, clock: Clock) -> None:
     sharing, kept = service_on(store, folder, clock), Kept(store)
     issued = [
         await sharing.upload(body_of(b"x"), None, Wanted(), who="", where=""),

@@ -1,4 +1,4 @@
-"""The way of a link, from its issue to its end."""
+"""The life of a link, from issue to end."""
 
 from keystead.parts.digest import digest
 from tests.kits.sharing.conftest import everywhere
@@ -6,7 +6,7 @@ from tests.kits.sharing.visiting import BASE, CONTENT, URL, WEEK_MS, Running, Vi
 
 
 @everywhere
-async def test_a_link_to_a_url_leads_there_in_both_its_forms(stored_site: Running) -> None:
+async def test_a_link_to_a_url_resolves_in_both_forms(stored_site: Running) -> None:
     visitor = stored_site.visitor()
     now_ms = stored_site.clock()
     issued = await visitor.issue(name="demo.zip", purpose="prizes")
@@ -26,7 +26,7 @@ async def test_a_link_to_a_url_leads_there_in_both_its_forms(stored_site: Runnin
 
 
 @everywhere
-async def test_a_file_that_is_uploaded_comes_back_as_it_was_and_is_gone_when_its_link_is_ended(
+async def test_an_upload_is_downloaded_unchanged_and_deleted_with_its_link(
     stored_site: Running,
 ) -> None:
     visitor, receiver = stored_site.visitor(), stored_site.visitor()
@@ -49,7 +49,7 @@ async def test_a_file_that_is_uploaded_comes_back_as_it_was_and_is_gone_when_its
     assert refused(await receiver.resolve(uploaded["token"])) == (410, "REVOKED")
 
 
-async def test_a_registered_upload_is_found_by_its_key_in_the_form_of_the_document(
+async def test_a_registered_upload_resolves_by_its_key_in_the_documented_format(
     site: Running, visitor: Visitor
 ) -> None:
     body = {
@@ -85,7 +85,7 @@ async def test_a_registered_upload_is_found_by_its_key_in_the_form_of_the_docume
     assert refused(await visitor.get("/api/receive/edge-resolve", key=registered["key"])) == (410, "EXPIRED")
 
 
-async def test_a_link_can_be_ended_by_its_id_and_the_key_of_its_owner(visitor: Visitor) -> None:
+async def test_a_link_can_be_ended_by_its_id_and_owner_key(visitor: Visitor) -> None:
     issued = await visitor.issue()
     assert refused(await visitor.end(id=issued["id"], ownerKey="x")) == (403, "NOT_OWNER")
     assert refused(await visitor.end(id="AAAAAAAAAA", ownerKey=issued["ownerKey"])) == (403, "NOT_OWNER")
@@ -94,7 +94,7 @@ async def test_a_link_can_be_ended_by_its_id_and_the_key_of_its_owner(visitor: V
     assert refused(await visitor.end(id=issued["id"], ownerKey=issued["ownerKey"])) == (403, "NOT_OWNER")
 
 
-async def test_a_link_made_with_owner_only_is_not_ended_by_whoever_has_it(visitor: Visitor) -> None:
+async def test_an_owner_only_link_is_not_ended_by_other_holders(visitor: Visitor) -> None:
     issued = await visitor.issue(ownerOnly=True)
     assert refused(await visitor.end(token=issued["shortToken"])) == (403, "NOT_OWNER")
     assert refused(await visitor.end(token=issued["shortToken"], ownerKey="x")) == (403, "NOT_OWNER")
@@ -103,7 +103,7 @@ async def test_a_link_made_with_owner_only_is_not_ended_by_whoever_has_it(visito
     assert refused(await visitor.resolve(issued["token"])) == (410, "REVOKED")
 
 
-async def test_health_is_told_to_everybody_on_each_path_and_asks_nobody(visitor: Visitor) -> None:
+async def test_health_is_public_on_each_path_and_uses_no_store(visitor: Visitor) -> None:
     for path in ("resolve", "token", "upload", "download", "edge-resolve", "delete", "status"):
         answer = await visitor.get(f"/api/receive/{path}", health=1)
         assert ok(answer) == {"ok": True, "route": f"/api/receive/{path}"}

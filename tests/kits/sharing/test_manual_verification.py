@@ -30,7 +30,7 @@ class Verified:
     folder: Path
 
     def seed(self, **meta: str | None) -> Path:
-        """An expired entry, as the document writes it; the file that it names."""
+        """An expired entry as in the document; returns its file."""
         expires_ms = time.time_ns() // 1_000_000 - 60_000
         at = datetime.fromtimestamp(expires_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         told = {"id": ID, "blob_name": PATH, "expires_at": at, "short_token": "short-demo", **meta}
@@ -43,7 +43,7 @@ class Verified:
         return file
 
     def call(self, method: str = "POST", authorization: str = f"Bearer {CLEANUP_SECRET}", **query: int) -> Any:
-        """The answer of the clean-up, without the time of day."""
+        """The response of the clean-up, without the time."""
         url = f"{self.server.url}/api/cron/receive-cleanup"
         answer = httpx2.request(method, url, headers={"authorization": authorization}, params=query)
         told = answer.json()
@@ -59,7 +59,7 @@ class Verified:
 
     @property
     def keys(self) -> set[bytes]:
-        """Without those that go by themselves: the counters of requests, and the path that is not used at once."""
+        """Without keys that expire: request counters, and recently deleted paths."""
         passing = (b"receive:rl:", b"receive:edge:gone:")
         return {key for key in self.redis.ask("KEYS", "receive:*") if not key.startswith(passing)}
 
@@ -100,7 +100,7 @@ def test_the_steps_of_the_document(verified: Verified) -> None:
     assert verified.call(limit=10) == dict.fromkeys(COUNTS, 0)
 
 
-def test_what_was_deleted_is_in_the_audit(verified: Verified) -> None:
+def test_deletions_are_audited(verified: Verified) -> None:
     verified.seed()
     verified.call()
     [[_, (_, entry)]] = verified.redis.ask("XRANGE", "audit:sharing", "-", "+")
@@ -113,19 +113,19 @@ def test_get_does_the_same(verified: Verified) -> None:
     assert verified.call("GET") == COUNTS
 
 
-def test_a_file_that_is_gone_already_is_success(verified: Verified) -> None:
+def test_a_missing_file_counts_as_deleted(verified: Verified) -> None:
     verified.seed().unlink()
     assert verified.call() == COUNTS | {"notFound": 1}
     assert verified.keys == set()
 
 
-def test_the_file_may_be_named_by_its_pathname(verified: Verified) -> None:
+def test_a_file_can_be_named_by_pathname(verified: Verified) -> None:
     file = verified.seed(blob_name=None, pathname=PATH)
     assert verified.call() == COUNTS
     assert not file.exists()
 
 
-def test_an_entry_without_its_meta_is_taken_out_of_the_index(verified: Verified) -> None:
+def test_an_index_entry_without_meta_is_removed(verified: Verified) -> None:
     file = verified.seed()
     verified.redis.ask("DEL", META)
     assert verified.call() == COUNTS | {"deleted": 0, "missingMeta": 1}
@@ -134,7 +134,7 @@ def test_an_entry_without_its_meta_is_taken_out_of_the_index(verified: Verified)
 
 
 @pytest.mark.parametrize("meta", ["rubbish", '{"id":"TESTKEY123","expires_at":"2024-12-31T15:00:00.000Z"}', "[]", ""])
-def test_a_meta_that_cannot_be_read_keeps_its_place_until_somebody_can(verified: Verified, meta: str) -> None:
+def test_an_unreadable_meta_stays_in_the_index(verified: Verified, meta: str) -> None:
     file = verified.seed()
     good = verified.redis.ask("GET", META)
     verified.redis.ask("SET", META, meta)
@@ -147,7 +147,7 @@ def test_a_meta_that_cannot_be_read_keeps_its_place_until_somebody_can(verified:
 
 
 @pytest.mark.parametrize("path", ["../../etc/passwd", "/etc/passwd", "user_prize/%2e%2e/x", "a//b", "a\\..\\b"])
-def test_a_path_that_leads_elsewhere_is_no_file_of_ours(verified: Verified, path: str) -> None:
+def test_an_unsafe_path_is_never_deleted(verified: Verified, path: str) -> None:
     other = verified.folder.parent / "x"
     other.write_bytes(b"not ours")
     verified.seed(blob_name=path)
@@ -156,14 +156,14 @@ def test_a_path_that_leads_elsewhere_is_no_file_of_ours(verified: Verified, path
     assert other.exists()
 
 
-def test_a_retry_that_cannot_be_read_does_not_keep_the_file(verified: Verified) -> None:
+def test_an_unreadable_retry_does_not_block_deletion(verified: Verified) -> None:
     file = verified.seed()
     verified.redis.ask("SET", f"receive:edge:retry:{ID}", "rubbish")
     assert verified.call() == COUNTS
     assert not file.exists()
 
 
-def test_what_has_not_expired_is_not_touched(verified: Verified) -> None:
+def test_active_uploads_are_not_touched(verified: Verified) -> None:
     file = verified.seed(expires_at="2999-12-31T15:00:00.000Z")  # whatever the index says
     assert verified.call() == dict.fromkeys(COUNTS, 0)
     assert file.exists()
@@ -188,7 +188,7 @@ def test_another_secret_is_refused(verified: Verified, authorization: str) -> No
     assert verified.index == [ID.encode()]
 
 
-def test_a_header_that_anybody_can_send_is_not_enough(verified: Verified) -> None:
+def test_the_vercel_header_alone_is_refused_by_default(verified: Verified) -> None:
     verified.seed()
     url = f"{verified.server.url}/api/cron/receive-cleanup"
     answer = httpx2.post(url, headers={"x-vercel-cron": "1"})

@@ -1,4 +1,4 @@
-"""My links: whoever is signed in lists, copies, ends and extends their links, and nobody else's."""
+"""My links: a signed-in user lists, copies, extends and ends only their own links."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -92,7 +92,7 @@ async def test_a_signed_in_user_lists_copies_extends_and_ends_their_links_and_se
         assert refused(await ada.get(f"/api/receive/resolve?t={made['shortToken']}")) == (404, "TOKEN_NOT_FOUND")
 
 
-async def test_an_id_with_a_colon_owns_what_is_registered_for_it_and_is_erased_like_any_other(folder: Path) -> None:
+async def test_a_user_id_with_a_colon_owns_registered_links_and_is_erased(folder: Path) -> None:
     async with kits(folder) as server:
         ada, bob = await server.sign_in("demo.urn:uuid:42", "Ada"), await server.sign_in("demo.urn", "Bob")
         await upload(bob, name="other.pdf")
@@ -107,7 +107,7 @@ async def test_an_id_with_a_colon_owns_what_is_registered_for_it_and_is_erased_l
         assert [one["name"] for one in ok(await bob.get("/api/receive/links"))["links"]] == ["other.pdf"]
 
 
-async def test_nobody_else_may_list_end_extend_or_look_at_them(folder: Path) -> None:
+async def test_only_the_owner_may_list_end_extend_or_inspect_links(folder: Path) -> None:
     async with kits(folder) as server:
         ada, bob, nobody = await server.sign_in("42", "Ada"), await server.sign_in("43", "Bob"), server.browser()
         made = await upload(ada, ownerOnly="true")
@@ -126,7 +126,7 @@ async def test_nobody_else_may_list_end_extend_or_look_at_them(folder: Path) -> 
 
 
 @pytest.mark.parametrize("path", ["/api/receive/delete", "/api/receive/extend", "/api/receive/upload", "/share/links"])
-async def test_a_page_of_another_site_can_do_nothing_in_the_name_of_a_user(folder: Path, path: str) -> None:
+async def test_cross_site_requests_cannot_act_for_a_user(folder: Path, path: str) -> None:
     async with kits(folder) as server:
         ada = await server.sign_in("42", "Ada")
         made = await upload(ada)
@@ -141,7 +141,7 @@ async def test_a_page_of_another_site_can_do_nothing_in_the_name_of_a_user(folde
         assert len(ok(await ada.get("/api/receive/links"))["links"]) == 1
 
 
-async def test_who_in_the_audit_is_the_user(folder: Path) -> None:
+async def test_the_audit_log_names_the_user(folder: Path) -> None:
     async with kits(folder) as server:
         ada = await server.sign_in("42", "Ada")
         made = await upload(ada)
@@ -199,7 +199,7 @@ async def test_the_fields_of_a_registered_file_are_used(folder: Path) -> None:
         assert 'data-theme="rose"' in page
 
 
-async def test_a_link_to_elsewhere_takes_the_same_fields_as_an_upload(folder: Path) -> None:
+async def test_a_link_to_an_external_file_takes_the_fields_of_an_upload(folder: Path) -> None:
     async with kits(folder) as server:
         nobody = server.browser()
         body = {"url": URL, "message": "Well done", "receiverName": "Eve", "theme": "ocean"}
@@ -223,11 +223,11 @@ async def test_the_page_lists_extends_and_ends(folder: Path) -> None:
         assert (answer.status_code, answer.headers["location"]) == (303, "/share/links")
         assert ok(await ada.get("/api/receive/links"))["links"][0]["exp"] == server.clock() + DAY_MS
         answer = await ada.post("/share/links", data=form | {"ms": "1000"}, headers=OWN | HTML)
-        assert (answer.status_code, "lives longer than that already" in answer.text) == (400, True)
+        assert (answer.status_code, "already lasts longer than that" in answer.text) == (400, True)
         form = {"what": "end", "id": made["id"]}
         assert (await ada.post("/share/links", data=form, headers=OWN | HTML)).status_code == 303
         answer = await ada.post("/share/links", data=form, headers=OWN | HTML)
-        assert (answer.status_code, "no such link of yours" in answer.text) == (403, True)
+        assert (answer.status_code, "no longer have this link" in answer.text) == (403, True)
         assert "You have no links." in answer.text
         page = (await nobody.get("/share/links", headers=HTML)).text
         assert 'href="/login?returnTo=%2Fshare%2Flinks"' in page
@@ -269,9 +269,7 @@ async def test_an_extended_link_opens_in_both_forms_and_keeps_its_count(
 
 
 @everywhere
-async def test_an_extended_link_stays_in_the_list_of_its_user_as_long_as_it_lives(
-    store: Store, folder: Path, clock: Clock
-) -> None:
+async def test_an_extended_link_stays_in_the_list_of_its_user(store: Store, folder: Path, clock: Clock) -> None:
     sharing = service_on(store, folder, clock)
     wanted = Wanted(valid_until=clock() + 3_600_000, user_id=ADA.id)
     made = await sharing.issue(URL, None, wanted, who=ADA.subject, where="")
@@ -284,7 +282,7 @@ async def test_an_extended_link_stays_in_the_list_of_its_user_as_long_as_it_live
 
 
 @everywhere
-async def test_an_extension_that_dies_at_any_command_leaves_no_file_without_its_link_and_none_that_stays(
+async def test_a_crash_at_any_command_of_an_extension_leaves_no_orphans(
     store: Store, folder: Path, clock: Clock
 ) -> None:
     alive, lives = service_on(store, folder, clock), 0
@@ -308,9 +306,7 @@ async def test_an_extension_that_dies_at_any_command_leaves_no_file_without_its_
 
 
 @everywhere
-async def test_of_many_extensions_at_the_same_moment_the_longest_stands(
-    store: Store, folder: Path, clock: Clock
-) -> None:
+async def test_the_longest_of_concurrent_extensions_wins(store: Store, folder: Path, clock: Clock) -> None:
     sharing = service_on(store, folder, clock)
     wanted = Wanted(valid_until=clock() + DAY_MS, user_id=ADA.id)
     made = await sharing.upload(body_of(CONTENT), None, wanted, who=ADA.subject, where="")
@@ -334,7 +330,7 @@ async def test_of_many_extensions_at_the_same_moment_the_longest_stands(
 
 
 @everywhere
-async def test_an_end_beats_an_extension_at_the_same_moment(store: Store, folder: Path, clock: Clock) -> None:
+async def test_an_end_wins_over_a_concurrent_extension(store: Store, folder: Path, clock: Clock) -> None:
     sharing = service_on(store, folder, clock)
     for _ in range(50):
         wanted = Wanted(valid_until=clock() + DAY_MS, user_id=ADA.id)
@@ -352,7 +348,7 @@ async def test_an_end_beats_an_extension_at_the_same_moment(store: Store, folder
 
 
 @everywhere
-async def test_the_list_forgets_what_is_gone_and_is_empty_again(store: Store, folder: Path, clock: Clock) -> None:
+async def test_the_list_drops_missing_links(store: Store, folder: Path, clock: Clock) -> None:
     sharing, kept = service_on(store, folder, clock), Kept(store)
     for number in range(5):
         wanted = Wanted(valid_until=clock() + (number + 1) * DAY_MS, user_id=ADA.id)
@@ -369,7 +365,7 @@ async def test_the_list_forgets_what_is_gone_and_is_empty_again(store: Store, fo
 
 
 @everywhere
-async def test_erasing_a_person_takes_their_links(store: Store, folder: Path, clock: Clock) -> None:
+async def test_erasing_a_user_deletes_their_links(store: Store, folder: Path, clock: Clock) -> None:
     sharing = service_on(store, folder, clock)
     of_ada = await sharing.issue(URL, None, Wanted(user_id=ADA.id), who=ADA.subject, where="")
     of_bob = await sharing.issue(URL, None, Wanted(user_id=BOB.id), who=BOB.subject, where="")

@@ -1,4 +1,4 @@
-"""Once means once: of many who use a link at the same moment, as many get there as it is for."""
+"""Concurrent uses of a link never exceed its download limit."""
 
 import asyncio
 from collections import Counter
@@ -26,7 +26,7 @@ async def outcome(sharing: Sharing, token: str) -> str:
 
 @everywhere
 @pytest.mark.parametrize("most", [1, 3])
-async def test_of_many_at_the_service_as_many_get_there_as_the_link_is_for(
+async def test_concurrent_resolves_never_exceed_the_download_limit(
     store: Store, folder: Path, clock: Clock, most: int
 ) -> None:
     services = [service_on(store, folder, clock) for _ in range(2)]
@@ -41,7 +41,9 @@ async def test_of_many_at_the_service_as_many_get_there_as_the_link_is_for(
 
 
 @pytest.mark.parametrize(("store_url", "workers"), [("redis", "1"), ("sqlite", "2")], indirect=["store_url"])
-async def test_of_many_over_http_one_gets_the_file(store_url: str, workers: str, tmp_path: Path) -> None:
+async def test_one_of_many_concurrent_http_downloads_gets_the_file(
+    store_url: str, workers: str, tmp_path: Path
+) -> None:
     arguments = ("--kits", "sharing", "--workers", workers)
     limitless = {f"KEYSTEAD_SHARING__LIMITS__{name}": "0" for name in ("RESOLVE", "UPLOAD", "DOWNLOAD")}
     with keystead_serving(tmp_path, store_url, *arguments, **limitless) as server:
@@ -57,7 +59,7 @@ async def test_of_many_over_http_one_gets_the_file(store_url: str, workers: str,
             assert refused(await http.get(path)) == (410, "USED_UP")
 
 
-async def test_a_link_that_is_used_up_stays_so_for_the_page_and_in_both_forms(folder: Path) -> None:
+async def test_a_used_up_link_stays_used_up_on_the_page_and_in_both_forms(folder: Path) -> None:
     async with running("memory://", folder) as site:
         visitor = site.visitor()
         issued = await visitor.issue(maxDownloads=1)
@@ -69,7 +71,7 @@ async def test_a_link_that_is_used_up_stays_so_for_the_page_and_in_both_forms(fo
 
 
 @pytest.mark.parametrize("most", [0, -1, 1_000_001])
-async def test_a_number_of_downloads_that_is_none_is_refused(folder: Path, most: int) -> None:
+async def test_an_invalid_download_limit_is_refused(folder: Path, most: int) -> None:
     async with running("memory://", folder) as site:
         visitor = site.visitor()
         answer = await visitor.post(
@@ -80,7 +82,7 @@ async def test_a_number_of_downloads_that_is_none_is_refused(folder: Path, most:
         assert await site.keys() == []
 
 
-async def test_a_download_that_broke_off_goes_on_without_counting_again(folder: Path) -> None:
+async def test_an_interrupted_download_resumes_without_counting_again(folder: Path) -> None:
     async with running("memory://", folder) as site:
         visitor = site.visitor()
         uploaded = await visitor.upload(maxDownloads=1)
@@ -91,7 +93,7 @@ async def test_a_download_that_broke_off_goes_on_without_counting_again(folder: 
 
 
 @everywhere
-async def test_an_id_or_a_short_token_that_is_taken_is_not_written_over(
+async def test_a_taken_id_or_short_token_is_not_overwritten(
     store: Store, folder: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service = service_on(store, folder, clock)
@@ -114,9 +116,7 @@ async def test_an_id_or_a_short_token_that_is_taken_is_not_written_over(
 
 
 @everywhere
-async def test_a_file_that_has_a_link_gets_no_second_one_and_keeps_the_first(
-    store: Store, folder: Path, clock: Clock
-) -> None:
+async def test_a_second_link_to_a_file_is_refused_and_the_first_stays(store: Store, folder: Path, clock: Clock) -> None:
     service = service_on(store, folder, clock)
     url, path = "https://blob.vercel-storage.com/demo.zip", "user_prize/1/demo.zip"
     first = await service.register(path, url, None, Wanted(), who="", where="")
@@ -158,7 +158,7 @@ async def test_a_download_whose_store_fails_at_any_command_is_counted_only_with_
     assert lives >= 2
 
 
-async def test_after_five_tries_for_a_short_token_it_is_given_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_issuing_fails_after_five_taken_short_tokens(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running("memory://", folder) as site:
         tries = 0
 

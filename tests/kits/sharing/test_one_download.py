@@ -1,4 +1,4 @@
-"""A ticket is one download: each byte goes out once, and what broke off goes on. It is counted when it begins."""
+"""A ticket is one download: each byte is sent once, and it can be resumed. It is counted when it starts."""
 
 import asyncio
 from collections import Counter
@@ -31,7 +31,7 @@ PIECE = 256 * 1024
 
 
 async def ticket_for(sharing: Sharing, content: bytes = CONTENT, **wanted: Any) -> tuple[str, str, str]:
-    """A ticket for a new upload; and the id and the owner's key of its link."""
+    """A ticket for a new upload, and the id and owner key of its link."""
     made = await sharing.upload(body_of(content), None, Wanted(**wanted), who="", where="")
     ticket = (await sharing.resolve(made.short_token)).ticket
     assert ticket is not None
@@ -43,7 +43,7 @@ async def all_of(download: Download) -> bytes:
 
 
 async def break_off(download: Download, pieces: int) -> None:
-    """Take some pieces, and go away while the next one is on its way."""
+    """Read some chunks, and disconnect during the next one."""
     body: Any = download.body
     for _ in range(pieces + 1):
         await anext(body)
@@ -57,7 +57,7 @@ async def word(sharing: Sharing, ticket: str, asked: Range | None = None) -> str
 
 
 @everywhere
-async def test_a_ticket_gives_the_file_once(store: Store, folder: Path, clock: Clock) -> None:
+async def test_a_ticket_delivers_the_file_once(store: Store, folder: Path, clock: Clock) -> None:
     sharing = service_on(store, folder, clock)
     for most in (1, None):
         ticket, _, _ = await ticket_for(sharing, max_downloads=most)
@@ -67,7 +67,7 @@ async def test_a_ticket_gives_the_file_once(store: Store, folder: Path, clock: C
 
 
 @everywhere
-async def test_of_many_with_one_ticket_at_the_same_moment_one_gets_the_file(
+async def test_one_of_many_concurrent_requests_with_a_ticket_gets_the_file(
     store: Store, folder: Path, clock: Clock
 ) -> None:
     services = [service_on(store, folder, clock) for _ in range(2)]
@@ -79,12 +79,12 @@ async def test_of_many_with_one_ticket_at_the_same_moment_one_gets_the_file(
 
 
 @everywhere
-async def test_it_is_counted_and_noted_when_its_first_bytes_go_out_and_not_again(
+async def test_a_download_is_counted_and_audited_once_with_its_first_bytes(
     store: Store, folder: Path, clock: Clock
 ) -> None:
     sharing = service_on(store, folder, clock)
     ticket, id, owner_key = await ticket_for(sharing, max_downloads=1)
-    await sharing.download(ticket, looking=True)
+    await sharing.download(ticket, head_only=True)
     assert (await sharing.status(id, owner_key)).downloads == 0
     assert await sharing.uses.latest(10) == []
     for first, last in ((0, 99), (100, 100), (101, SIZE - 1)):
@@ -98,7 +98,7 @@ async def test_it_is_counted_and_noted_when_its_first_bytes_go_out_and_not_again
 
 
 @everywhere
-async def test_a_link_for_one_download_refuses_the_second_ticket_when_the_first_has_begun(
+async def test_a_single_download_link_refuses_a_second_ticket_once_the_first_has_started(
     store: Store, folder: Path, clock: Clock
 ) -> None:
     sharing = service_on(store, folder, clock)
@@ -111,7 +111,7 @@ async def test_a_link_for_one_download_refuses_the_second_ticket_when_the_first_
 
 
 @everywhere
-async def test_a_download_that_broke_off_goes_on_where_it_did_and_sends_nothing_twice_but_what_was_lost(
+async def test_an_interrupted_download_resumes_and_resends_only_what_may_be_lost(
     store: Store, folder: Path, clock: Clock
 ) -> None:
     sharing = service_on(store, folder, clock)
@@ -126,7 +126,7 @@ async def test_a_download_that_broke_off_goes_on_where_it_did_and_sends_nothing_
     assert (await sharing.status(id, owner_key)).downloads == 1
 
 
-async def test_of_a_small_file_never_more_than_half_is_sent_again(site: Running) -> None:
+async def test_at_most_half_of_a_small_file_is_sent_again(site: Running) -> None:
     content = b"x" * (4 * PIECE)
     ticket, _, _ = await ticket_for(site.sharing, content)
     await break_off(await site.sharing.download(ticket), 3)
@@ -134,7 +134,7 @@ async def test_of_a_small_file_never_more_than_half_is_sent_again(site: Running)
     assert await all_of(await site.sharing.download(ticket, Range(PIECE, None))) == content[PIECE:]
 
 
-async def test_parts_may_come_in_any_order_and_at_once(site: Running) -> None:
+async def test_parts_may_be_requested_in_any_order_and_concurrently(site: Running) -> None:
     content = bytes(range(256)) * (PIECE // 256) * 4
     ticket, id, owner_key = await ticket_for(site.sharing, content, max_downloads=1)
     parts = [(at, at + PIECE - 1) for at in range(0, 4 * PIECE, PIECE)]
@@ -145,11 +145,11 @@ async def test_parts_may_come_in_any_order_and_at_once(site: Running) -> None:
     assert (await site.sharing.status(id, owner_key)).downloads == 1
 
 
-async def test_a_download_whose_process_died_can_be_taken_up_half_a_minute_later(site: Running) -> None:
+async def test_a_download_can_be_resumed_half_a_minute_after_a_crash(site: Running) -> None:
     ticket, _, _ = await ticket_for(site.sharing, b"x" * (4 * PIECE))
     left_behind: Any = (await site.sharing.download(ticket)).body
     await anext(left_behind)
-    with pytest.raises(Exception, match="on its way") as refusal:
+    with pytest.raises(Exception, match="already being sent") as refusal:
         await site.sharing.download(ticket)
     assert getattr(refusal.value, "more", {}) == {"retryAfter": 30}
     site.clock.move("31s")
@@ -159,7 +159,7 @@ async def test_a_download_whose_process_died_can_be_taken_up_half_a_minute_later
         await anext(left_behind)
 
 
-async def test_a_slow_download_keeps_its_place(site: Running) -> None:
+async def test_a_slow_download_is_not_taken_over(site: Running) -> None:
     ticket, _, _ = await ticket_for(site.sharing, b"x" * (4 * PIECE))
     got = 0
     async for piece in (await site.sharing.download(ticket)).body:
@@ -169,7 +169,7 @@ async def test_a_slow_download_keeps_its_place(site: Running) -> None:
     assert got == 4 * PIECE
 
 
-async def test_a_ticket_can_be_cut_into_few_parts_only(site: Running) -> None:
+async def test_a_ticket_allows_a_limited_number_of_parts(site: Running) -> None:
     ticket, _, _ = await ticket_for(site.sharing)
     for number in range(64):
         assert await word(site.sharing, ticket, Range(2 * number, 2 * number)) == ""
@@ -187,7 +187,7 @@ async def test_over_http_a_second_download_of_one_ticket_is_refused(visitor: Vis
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-async def test_a_receiver_whose_connection_breaks_goes_on_by_a_range(store_url: str, tmp_path: Path) -> None:
+async def test_a_broken_connection_resumes_with_a_range(store_url: str, tmp_path: Path) -> None:
     content = bytes(range(256)) * 4096 * 40  # 40 MiB, more than lies between a server and its receiver
     with keystead_serving(tmp_path, store_url, "--kits", "sharing") as server:
         async with httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=300) as http:

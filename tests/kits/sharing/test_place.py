@@ -1,4 +1,4 @@
-"""The store remembers where its files are: another place is never taken for it."""
+"""The store remembers the location of its files, and refuses any other."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ from tests.serving import environment, keystead_command, keystead_serving
 
 
 @everywhere
-async def test_a_process_in_another_folder_refuses_instead_of_taking_files_for_deleted(
+async def test_a_process_in_another_folder_refuses_to_treat_files_as_deleted(
     store: Store, folder: Path, clock: Clock
 ) -> None:
     here, elsewhere = service_on(store, folder, clock), service_on(store, folder.with_name("elsewhere"), clock)
@@ -40,16 +40,14 @@ async def test_a_process_in_another_folder_refuses_instead_of_taking_files_for_d
     clock.move("8d")
     before = await Kept(store).all_keys()
     for trying in (elsewhere.place.open(), elsewhere.clean_up.run(), elsewhere.place.claim()):
-        with pytest.raises(FilesElsewhere, match=r"not in .*elsewhere, but .* in .*files; start .* sharing.files"):
+        with pytest.raises(FilesElsewhere, match=r"not in .*elsewhere but in .*files; start .* sharing.files"):
             await trying
     assert await Kept(store).all_keys() == before
     assert (await here.clean_up.run()).deleted == 1
     assert made.path is not None
 
 
-async def test_a_file_that_is_missing_because_the_place_is_another_is_not_said_to_be_gone(
-    site: Running, visitor: Visitor
-) -> None:
+async def test_a_file_missing_at_a_wrong_location_is_not_reported_as_gone(site: Running, visitor: Visitor) -> None:
     uploaded = await visitor.upload()
     away = site.folder.with_name("unmounted")
     os.rename(site.folder, away)
@@ -63,7 +61,7 @@ async def test_a_file_that_is_missing_because_the_place_is_another_is_not_said_t
 
 
 @everywhere
-async def test_a_folder_that_was_moved_is_still_the_place(store: Store, folder: Path, clock: Clock) -> None:
+async def test_a_moved_folder_is_recognized(store: Store, folder: Path, clock: Clock) -> None:
     made = await service_on(store, folder, clock).upload(body_of(CONTENT), None, Wanted(), who="", where="")
     moved = folder.with_name("moved")
     os.rename(folder, moved)
@@ -73,7 +71,7 @@ async def test_a_folder_that_was_moved_is_still_the_place(store: Store, folder: 
 
 
 @everywhere
-async def test_of_many_first_uploads_in_two_places_those_in_one_succeed(
+async def test_concurrent_first_uploads_in_two_locations_succeed_in_one(
     store: Store, folder: Path, clock: Clock
 ) -> None:
     services = [service_on(store, folder.with_name(f"place-{number % 2}"), clock) for number in range(50)]
@@ -83,7 +81,7 @@ async def test_of_many_first_uploads_in_two_places_those_in_one_succeed(
 
 
 @everywhere
-async def test_a_store_from_before_is_content_with_the_place_where_its_files_are(
+async def test_a_store_without_a_remembered_location_accepts_the_one_with_its_files(
     store: Store, folder: Path, clock: Clock
 ) -> None:
     here = service_on(store, folder, clock)
@@ -91,16 +89,16 @@ async def test_a_store_from_before_is_content_with_the_place_where_its_files_are
     await Kept(store).ask("DEL", "receive:files")
     (folder / MARKER).unlink()
     elsewhere = service_on(store, folder.with_name("elsewhere"), clock)
-    with pytest.raises(FilesElsewhere, match="of 1 files that this store knows none is in"):
+    with pytest.raises(FilesElsewhere, match="none of the 1 files that this store knows is in"):
         await elsewhere.place.open()
     again = service_on(store, folder, clock)
     await again.place.open()
     assert (folder / MARKER).exists()
-    with pytest.raises(FilesElsewhere, match="but where they were first kept"):
+    with pytest.raises(FilesElsewhere, match=" but in "):
         await elsewhere.place.open()
 
 
-async def test_who_moved_all_files_says_so_once(folder: Path, clock: Clock, tmp_path: Path) -> None:
+async def test_files_moved_is_needed_once(folder: Path, clock: Clock, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/links.db"
     async with running(url, folder, clock=clock) as site:
         uploaded = await site.visitor().upload()
@@ -116,7 +114,7 @@ async def test_who_moved_all_files_says_so_once(folder: Path, clock: Clock, tmp_
             assert (await site.visitor().download(uploaded["shortToken"])).content == CONTENT
 
 
-async def test_a_store_without_files_remembers_no_place(folder: Path, tmp_path: Path) -> None:
+async def test_a_store_without_files_remembers_no_location(folder: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/links.db"
     for place in (folder, tmp_path / "other"):
         async with running(url, place) as site:
@@ -125,9 +123,7 @@ async def test_a_store_without_files_remembers_no_place(folder: Path, tmp_path: 
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-def test_a_command_that_is_started_in_another_folder_is_told_where_the_files_are(
-    store_url: str, tmp_path: Path
-) -> None:
+def test_a_command_in_another_folder_reports_the_location_of_the_files(store_url: str, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()

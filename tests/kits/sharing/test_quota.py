@@ -1,4 +1,4 @@
-"""The storage quota: of one user or address, and of all. Neither a race nor a crash lets more be kept."""
+"""The storage quota, per user or address and in total: neither a race nor a crash exceeds it."""
 
 import asyncio
 from collections import Counter
@@ -23,9 +23,7 @@ async def word(sharing: Sharing, who: str, where: str = "10.0.0.1", size: int | 
 
 
 @everywhere
-async def test_of_many_uploads_at_once_no_more_are_kept_than_the_quota_of_one_allows(
-    store: Store, folder: Path, clock: Clock
-) -> None:
+async def test_concurrent_uploads_never_exceed_the_quota_per_user(store: Store, folder: Path, clock: Clock) -> None:
     services = [service_on(store, folder, clock, **SMALL) for _ in range(2)]
     words = await asyncio.gather(*(word(services[number % 2], "login:42", f"10.0.{number}.1") for number in range(50)))
     assert Counter(words) == {"": 3, "QUOTA_EXCEEDED": 47}
@@ -34,9 +32,7 @@ async def test_of_many_uploads_at_once_no_more_are_kept_than_the_quota_of_one_al
 
 
 @everywhere
-async def test_of_many_uploads_at_once_no_more_are_kept_than_the_quota_of_all_allows(
-    store: Store, folder: Path, clock: Clock
-) -> None:
+async def test_concurrent_uploads_never_exceed_the_total_quota(store: Store, folder: Path, clock: Clock) -> None:
     services = [service_on(store, folder, clock, **SMALL) for _ in range(2)]
     uploads = (word(services[number % 2], f"login:{number}", f"10.0.{number}.1") for number in range(50))
     words = await asyncio.gather(*uploads)
@@ -46,9 +42,7 @@ async def test_of_many_uploads_at_once_no_more_are_kept_than_the_quota_of_all_al
 
 
 @everywhere
-async def test_what_is_ended_or_has_expired_or_never_came_takes_no_room(
-    store: Store, folder: Path, clock: Clock
-) -> None:
+async def test_ended_expired_and_failed_uploads_release_their_quota(store: Store, folder: Path, clock: Clock) -> None:
     sharing = service_on(store, folder, clock, **SMALL)
     made = [
         await sharing.upload(body_of(b"x" * KB), None, Wanted(), who="login:42", where="", size=KB) for _ in range(3)
@@ -67,7 +61,7 @@ async def test_what_is_ended_or_has_expired_or_never_came_takes_no_room(
     assert await sharing.quota.used("login:42") == await sharing.quota.used("all") == 0
 
 
-async def test_an_address_has_a_quota_of_its_own_and_is_told_what_to_do(folder: Path) -> None:
+async def test_each_address_has_its_own_quota_and_the_error_says_what_to_do(folder: Path) -> None:
     async with running("memory://", folder, **SMALL) as site:
         here, there = site.visitor("10.9.0.1"), site.visitor("10.9.0.2")
         for _ in range(3):
@@ -76,7 +70,7 @@ async def test_an_address_has_a_quota_of_its_own_and_is_told_what_to_do(folder: 
         assert refused(answer) == (413, "QUOTA_EXCEEDED")
         told = answer.json()
         assert (told["used"], told["quota"]) == (3 * KB, 3 * KB)
-        assert told["error"].startswith("you have 3 kB of 3 kB in use, and this file has 1 kB; end a link")
+        assert told["error"].startswith("you are using 3 kB of 3 kB, and this file has 1 kB; end a link")
         await there.upload(b"x" * KB)
         for number in range(2):
             for _ in range(3):
@@ -85,7 +79,7 @@ async def test_an_address_has_a_quota_of_its_own_and_is_told_what_to_do(folder: 
         assert refused(answer) == (507, "STORAGE_FULL")
 
 
-async def test_who_has_the_issue_key_has_the_quota_of_all(folder: Path) -> None:
+async def test_the_issue_key_is_limited_only_by_the_total_quota(folder: Path) -> None:
     key = "an issue key that is long"
     async with running("memory://", folder, issue_key=key, **SMALL) as site:
         visitor: Visitor = site.visitor()
@@ -95,18 +89,18 @@ async def test_who_has_the_issue_key_has_the_quota_of_all(folder: Path) -> None:
         assert refused(await visitor.try_upload(b"x" * KB, headers)) == (507, "STORAGE_FULL")
 
 
-async def test_zero_is_no_limit(folder: Path) -> None:
+async def test_a_quota_of_zero_means_no_limit(folder: Path) -> None:
     async with running("memory://", folder, max_upload="1kB", quota="0", quota_per_user="0") as site:
         for _ in range(20):
             ok(await site.visitor("10.9.0.1").try_upload(b"x" * KB))
 
 
-def test_without_a_word_the_quota_follows_the_largest_file() -> None:
+def test_the_default_quota_is_a_multiple_of_max_upload() -> None:
     settings = SharingSettings(max_upload="2GB")
     assert (settings.quota_per_user_bytes, settings.quota_bytes) == (20 * 10**9, 200 * 10**9)
 
 
 @pytest.mark.parametrize(("name", "text"), [("quota", "1kB"), ("quota_per_user", "99MB"), ("quota", "much")])
-def test_a_quota_that_takes_no_file_is_refused(name: str, text: str) -> None:
-    with pytest.raises(ValueError, match=r"max_upload|no size"):
+def test_a_quota_below_max_upload_is_refused(name: str, text: str) -> None:
+    with pytest.raises(ValueError, match=r"max_upload|not a size"):
         SharingSettings.model_validate({name: text})

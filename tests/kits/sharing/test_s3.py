@@ -1,4 +1,4 @@
-"""Files in a real server that speaks S3: the same promises as with a folder."""
+"""Files on a real S3 server: the same guarantees as with a folder."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -24,7 +24,7 @@ async def site(s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         yield opened
 
 
-async def test_files_are_kept_in_the_bucket_come_back_and_go_with_their_links(
+async def test_files_in_s3_are_stored_downloaded_and_deleted_with_their_links(
     site: Running, s3_server: S3Server
 ) -> None:
     visitor = site.visitor()
@@ -44,7 +44,7 @@ async def test_files_are_kept_in_the_bucket_come_back_and_go_with_their_links(
     assert s3_server.unfinished() == 0
 
 
-async def test_a_server_that_is_away_is_said_and_no_record_is_lost(
+async def test_an_s3_outage_is_reported_and_loses_no_record(
     site: Running, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(site.sharing.clean_up, "_pause", no_pause)

@@ -1,4 +1,4 @@
-"""What opens a link is with whoever has it, and nowhere else: not in the store, not in a log (promises 4 and 5)."""
+"""Link secrets are not in the store or a log (promises 4 and 5)."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ ISSUE_KEY = "the key of those who issue"
 
 
 async def every_happy_path(site: Running, dumps: list[str]) -> dict[str, list[str]]:
-    """All that can be done with links; what each of them hands out, by its kind."""
+    """Use every feature of links; returns the secrets by kind."""
     visitor = site.visitor()
     secrets: dict[str, list[str]] = {"short": [], "long": [], "owner": [], "ticket": [], "password": [PASSWORD]}
 
@@ -73,7 +73,7 @@ async def every_happy_path(site: Running, dumps: list[str]) -> dict[str, list[st
 
 
 @everywhere
-async def test_nothing_that_opens_a_link_is_in_the_store_or_in_a_log(stored_site: Running, heard: Heard) -> None:
+async def test_no_link_secret_is_in_the_store_or_a_log(stored_site: Running, heard: Heard) -> None:
     dumps: list[str] = []
     secrets = await every_happy_path(stored_site, dumps)
     assert [len(found) for found in secrets.values()] == [6, 4, 6, 2, 1]
@@ -96,7 +96,7 @@ async def test_nothing_that_opens_a_link_is_in_the_store_or_in_a_log(stored_site
     assert "receive/resolve" in heard.of("keystead")  # or nothing was listened to
 
 
-async def test_the_password_of_a_link_is_kept_as_a_slow_hash_that_is_sealed(site: Running, visitor: Visitor) -> None:
+async def test_a_link_password_is_stored_as_a_sealed_scrypt_hash(site: Running, visitor: Visitor) -> None:
     one, other = [await visitor.issue(password=PASSWORD) for _ in range(2)]
     records = [json.loads(await site.ask("GET", f"receive:link:{issued['id']}")) for issued in (one, other)]
     for record in records:
@@ -108,7 +108,7 @@ async def test_the_password_of_a_link_is_kept_as_a_slow_hash_that_is_sealed(site
     assert all(kept is not None and kept.startswith("scrypt.") for kept in hashes)
 
 
-async def test_what_is_refused_is_noted_and_holds_no_secret(site: Running, visitor: Visitor) -> None:
+async def test_refusals_are_audited_without_secrets(site: Running, visitor: Visitor) -> None:
     issued = await visitor.issue(password=PASSWORD, ownerOnly=True)
     for body in ({"t": issued["token"], "password": "a wrong one"}, {"t": f"{issued['token'][:-4]}AAAA"}):
         await visitor.post("/api/receive/resolve", body)
@@ -127,7 +127,7 @@ async def test_what_is_refused_is_noted_and_holds_no_secret(site: Running, visit
         assert secret not in held
 
 
-async def test_what_is_done_is_noted(site: Running, visitor: Visitor) -> None:
+async def test_changes_are_audited(site: Running, visitor: Visitor) -> None:
     uploaded = await visitor.upload(purpose="prizes")
     assert (await visitor.download(uploaded["token"])).status_code == 200
     ok(await visitor.end(token=uploaded["token"]))
@@ -141,7 +141,7 @@ async def test_what_is_done_is_noted(site: Running, visitor: Visitor) -> None:
     assert (used.event, used.who, used.what) == ("link-downloaded", "receiver", uploaded["id"])
 
 
-def test_a_real_server_that_logs_all_it_can_logs_no_query_and_no_secret(tmp_path: Path) -> None:
+def test_a_server_at_debug_level_logs_no_query_and_no_secret(tmp_path: Path) -> None:
     with keystead_serving(
         tmp_path,
         None,
@@ -191,7 +191,7 @@ async def test_settings_and_services_show_no_secret(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["token", "short_token", "owner_key"])
-async def test_what_was_issued_is_not_in_its_own_text_form(site: Running, name: str) -> None:
+async def test_the_repr_of_an_issued_link_has_no_secret(site: Running, name: str) -> None:
     issued = await site.sharing.issue(URL, None, Wanted(password=PASSWORD), who="", where="")
     assert getattr(issued, name) not in repr(issued)
     assert PASSWORD not in repr(Wanted(password=PASSWORD))

@@ -1,4 +1,4 @@
-"""Tokens that were altered, cut, swapped, made elsewhere or made up: each has its answer, and none is a 500."""
+"""Altered, truncated, swapped, foreign and made-up tokens: each has an error code, and none is a 500."""
 
 import asyncio
 import json
@@ -33,14 +33,14 @@ FORMAT, BYTES, PAYLOAD = (400, "INVALID_FORMAT"), (400, "INVALID_BYTES"), (400, 
 
 
 def sealed(payload: dict[str, Any] | bytes, key: bytes = TOKEN_KEY) -> str:
-    """As the original system seals, with nothing of ours."""
+    """Seal as the original system does, without our code."""
     iv = b"an iv of 12b"
     plain = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     return f"v1.{base64url(iv)}.{base64url(AESGCM(key).encrypt(iv, plain, None))}"
 
 
 def original(now_ms: int, **more: Any) -> dict[str, Any]:
-    """A payload of the original system: it knows no id and no short token."""
+    """A payload of the original system, without id and short token."""
     url = f"{URL}?download=1"
     return {"v": 1, "u": url, "n": "old.zip", "p": "zips", "exp": now_ms + WEEK_MS, "iat": now_ms, **more}
 
@@ -114,7 +114,7 @@ def test_a_token_of_any_other_length_opens_nothing() -> None:
         ("*", FORMAT),
     ],
 )
-async def test_what_is_no_token_of_ours_has_its_answer(visitor: Visitor, token: str, answer: tuple[int, str]) -> None:
+async def test_invalid_tokens_have_error_codes(visitor: Visitor, token: str, answer: tuple[int, str]) -> None:
     edge = {"TOKEN_NOT_FOUND": "NOT_FOUND", "TOKEN_REQUIRED": "KEY_REQUIRED"}
     assert refused(await visitor.resolve(token)) == answer
     assert refused(await visitor.post("/api/receive/resolve", {"t": token})) == answer
@@ -128,7 +128,7 @@ async def test_what_is_no_token_of_ours_has_its_answer(visitor: Visitor, token: 
     assert answer[1] in page.text
 
 
-async def test_no_token_at_all_is_said(visitor: Visitor) -> None:
+async def test_a_missing_token_is_reported(visitor: Visitor) -> None:
     assert refused(await visitor.get("/api/receive/resolve")) == (400, "TOKEN_REQUIRED")
     assert refused(await visitor.post("/api/receive/resolve", {})) == (400, "TOKEN_REQUIRED")
     assert refused(await visitor.post("/api/receive/delete")) == (400, "TOKEN_REQUIRED")
@@ -138,7 +138,7 @@ async def test_no_token_at_all_is_said(visitor: Visitor) -> None:
 
 
 @everywhere
-async def test_the_sealed_link_of_one_short_token_does_not_count_under_another(stored_site: Running) -> None:
+async def test_a_sealed_link_is_refused_under_another_short_token(stored_site: Running) -> None:
     visitor = stored_site.visitor()
     one, other = await visitor.issue(), await visitor.issue()
     keys = [f"receive:token:{digest(issued['shortToken'])}" for issued in (one, other)]
@@ -148,7 +148,7 @@ async def test_the_sealed_link_of_one_short_token_does_not_count_under_another(s
     ok(await visitor.resolve(one["shortToken"]))
 
 
-async def test_the_record_of_one_link_does_not_count_for_another(site: Running, visitor: Visitor) -> None:
+async def test_a_record_is_refused_for_another_link(site: Running, visitor: Visitor) -> None:
     one, other = await visitor.issue(), await visitor.issue()
     keys = [f"receive:link:{issued['id']}" for issued in (one, other)]
     first, second = [json.loads(await site.ask("GET", key)) for key in keys]
@@ -163,9 +163,7 @@ async def test_the_record_of_one_link_does_not_count_for_another(site: Running, 
                 assert refused(await visitor.resolve(token)) == answer
 
 
-async def test_a_sealed_link_that_knows_no_short_token_does_not_count_under_one(
-    site: Running, visitor: Visitor
-) -> None:
+async def test_a_sealed_link_without_a_short_token_is_refused_under_one(site: Running, visitor: Visitor) -> None:
     await site.ask("SET", f"receive:token:{digest('AAAAAAAAAA')}", sealed(original(site.clock())))
     assert refused(await visitor.resolve("AAAAAAAAAA")) == PAYLOAD
 
@@ -180,21 +178,21 @@ async def test_a_sealed_link_that_knows_no_short_token_does_not_count_under_one(
         (b"v1.AA.AA", BYTES),
     ],
 )
-async def test_a_short_token_that_leads_to_rubbish_has_its_answer(
+async def test_a_short_token_with_a_corrupt_value_has_an_error_code(
     site: Running, visitor: Visitor, held: bytes, answer: tuple[int, str]
 ) -> None:
     await site.ask("SET", f"receive:token:{digest('AAAAAAAAAA')}", held)
     assert refused(await visitor.resolve("AAAAAAAAAA")) == answer
 
 
-async def test_a_record_that_cannot_be_read_opens_nothing(site: Running, visitor: Visitor) -> None:
+async def test_an_unreadable_record_opens_nothing(site: Running, visitor: Visitor) -> None:
     issued = await visitor.issue()
     await site.ask("SET", f"receive:link:{issued['id']}", b"rubbish", "KEEPTTL")
     assert refused(await visitor.resolve(issued["shortToken"])) == (410, "REVOKED")
     assert refused(await visitor.end(id=issued["id"], ownerKey=issued["ownerKey"])) == (403, "NOT_OWNER")
 
 
-async def test_the_digest_that_is_in_the_store_opens_nothing(site: Running, visitor: Visitor) -> None:
+async def test_a_stored_digest_opens_nothing(site: Running, visitor: Visitor) -> None:
     issued = await visitor.issue()
     in_store = digest(issued["shortToken"])
     assert refused(await visitor.resolve(in_store)) == FORMAT
@@ -209,7 +207,7 @@ async def test_the_digest_that_is_in_the_store_opens_nothing(site: Running, visi
 # --- keys ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_key_that_is_rotated_in_seals_and_the_one_before_still_opens(tmp_path: Path) -> None:
+async def test_after_key_rotation_the_new_key_seals_and_the_old_one_still_opens(tmp_path: Path) -> None:
     database, keys = f"sqlite:///{tmp_path}/links.db", [key_text(letter * 32) for letter in (b"a", b"b")]
     folder = tmp_path / "files"
     async with running(database, folder, token_keys=keys[0]) as site:
@@ -228,7 +226,7 @@ async def test_a_key_that_is_rotated_in_seals_and_the_one_before_still_opens(tmp
             ok(await visitor.resolve(token))
 
 
-async def test_without_keys_of_their_own_links_are_sealed_with_what_is_derived(folder: Path) -> None:
+async def test_without_token_keys_links_are_sealed_with_derived_keys(folder: Path) -> None:
     async with running("memory://", folder, token_keys=None) as site:
         visitor = site.visitor()
         issued = await visitor.issue()
@@ -295,7 +293,7 @@ async def test_a_sealed_link_to_a_file_here_without_a_record_opens_nothing(site:
     ok(await visitor.resolve(uploaded["token"]))
 
 
-async def test_what_a_link_leads_to_is_checked_again_when_it_is_used(tmp_path: Path, clock: Clock) -> None:
+async def test_the_target_of_a_link_is_checked_again_when_it_is_used(tmp_path: Path, clock: Clock) -> None:
     database, folder = f"sqlite:///{tmp_path}/links.db", tmp_path / "files"
     async with running(database, folder) as site:
         issued = await site.visitor().issue()
@@ -326,7 +324,7 @@ POSTS = ("token", "edge-resolve", "resolve", "delete", "status")
 
 
 @pytest.mark.parametrize("path", POSTS)
-async def test_half_a_character_is_no_text(visitor: Visitor, path: str) -> None:
+async def test_lone_surrogates_cause_no_server_error(visitor: Visitor, path: str) -> None:
     issued = await visitor.issue(password="open")
     whole = {"t": issued["token"], "token": issued["token"], "id": issued["id"], "url": URL}
     whole |= {"ownerKey": "x", "pathname": "a/b.zip", "downloadUrl": URL}
@@ -338,7 +336,7 @@ async def test_half_a_character_is_no_text(visitor: Visitor, path: str) -> None:
         assert answer.status_code < 500, (field, answer.text)
 
 
-async def test_whatever_is_sent_is_answered_and_nothing_is_a_server_error(folder: Path) -> None:
+async def test_random_requests_never_cause_a_server_error(folder: Path) -> None:
     async with running("memory://", folder) as site:
         visitor = site.visitor()
 

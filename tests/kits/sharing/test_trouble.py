@@ -1,4 +1,4 @@
-"""The store is away, or the place of the files: the kit says so, quickly, and goes on when it is back (rule 6)."""
+"""Outage of the store or the file storage: the kit reports it quickly and recovers (rule 6)."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ async def all_at_once(visitor: Visitor, made: dict[str, str]) -> list[httpx2.Res
 
 
 @pytest.mark.parametrize("how", ["paused", "killed"])
-async def test_a_store_that_is_away_is_said_and_the_kit_goes_on_when_it_is_back(
+async def test_a_store_outage_is_reported_and_the_kit_recovers(
     own_redis: servers.Server, fragile_site: Running, how: str
 ) -> None:
     visitor = fragile_site.visitor()
@@ -75,14 +75,12 @@ async def test_a_store_that_is_away_is_said_and_the_kit_goes_on_when_it_is_back(
     assert (await visitor.download(uploaded["shortToken"])).content == CONTENT
 
 
-async def test_health_asks_no_store(own_redis: servers.Server, fragile_site: Running) -> None:
+async def test_health_uses_no_store(own_redis: servers.Server, fragile_site: Running) -> None:
     own_redis.kill()
     ok(await fragile_site.visitor().get("/api/cron/receive-cleanup", health=1))
 
 
-async def test_files_that_cannot_be_reached_are_said_and_come_back(
-    site: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_storage_outage_is_reported_and_recovers(site: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(site.sharing.clean_up, "_pause", no_pause)
     visitor = site.visitor()
     uploaded, ended = await visitor.upload(), await visitor.upload()
@@ -109,7 +107,7 @@ async def test_files_that_cannot_be_reached_are_said_and_come_back(
     assert (await visitor.download(uploaded["shortToken"])).content == CONTENT
 
 
-async def test_a_place_for_files_that_cannot_be_is_said_at_the_start(tmp_path: Path) -> None:
+async def test_an_unusable_files_location_is_a_startup_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     for wrong in (tmp_path / "file", "ftp://files.example", "s3://key:secret@bucket"):
         with pytest.raises((BadUrl, WrongSettings)):

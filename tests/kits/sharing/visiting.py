@@ -1,4 +1,4 @@
-"""The sharing kit in an application of this process, and visitors who come to it; and the service alone."""
+"""The sharing kit in an application of this process, visitors, and the service alone."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def key_text(key: bytes) -> str:
 
 
 class Clock:
-    """A clock that a test moves. It begins at the real time, for stores have a clock of their own."""
+    """A clock that a test moves. It starts at the real time, because stores have their own clock."""
 
     def __init__(self) -> None:
         self._ahead_ms = 0
@@ -68,7 +68,7 @@ class Clock:
 
 
 class Kept:
-    """What a store holds, past the schema."""
+    """Raw access to a store, without the schema."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -94,7 +94,7 @@ class Kept:
         return left
 
     async def everything(self) -> str:
-        """All keys and all that they hold, as text."""
+        """All keys and values, as text."""
         found = []
         for key in await self.all_keys():
             kind: str | bytes = await self.ask("TYPE", key)
@@ -104,7 +104,7 @@ class Kept:
 
 
 class Visitor:
-    """Somebody at an address of their own. What they send comes from no page, as with curl."""
+    """A client with its own address. Its requests do not come from a page, as with curl."""
 
     def __init__(self, app: FastAPI, address: str) -> None:
         transport = httpx2.ASGITransport(app, client=(address, 50_000))
@@ -133,7 +133,7 @@ class Visitor:
         return await self.http.get("/api/receive/resolve", params={"t": token, **query})
 
     async def download(self, token: str, **headers: str) -> httpx2.Response:
-        """The file itself, by way of a ticket."""
+        """Download the file with a ticket."""
         url = ok(await self.resolve(token))["url"]
         return await self.http.get(url, headers={name.replace("_", "-"): value for name, value in headers.items()})
 
@@ -153,7 +153,7 @@ def ok(answer: httpx2.Response) -> dict[str, Any]:
 
 
 def refused(answer: httpx2.Response) -> tuple[int, str]:
-    """The status and the code of a refusal, which has the shape of all refusals."""
+    """The status and code of a refusal, after checking its format."""
     told = answer.json()
     assert told["ok"] is False, told
     assert told["error"], told
@@ -182,7 +182,7 @@ class Running(Kept):
 
 
 def files_in(folder: Path) -> list[Path]:
-    """All files, also those that are not whole yet; without the marker. A server may delete folders meanwhile."""
+    """All files, including incomplete ones, without the marker. A server may delete folders meanwhile."""
     return [Path(inside, name) for inside, _, names in os.walk(folder) for name in names if name != MARKER]
 
 
@@ -218,7 +218,7 @@ async def running(
 
 
 async def no_pause(seconds: float) -> None:
-    """The next try comes at once."""
+    """Retry without waiting."""
 
 
 def service_on(
@@ -229,7 +229,7 @@ def service_on(
     pause: Callable[[float], Awaitable[None]] = no_pause,
     **more: Any,
 ) -> Sharing:
-    """The service alone, as another process would make it on the same store and the same files."""
+    """The service alone, like another process on the same store and files."""
     settings = SharingSettings(files=str(folder), **more)
     site = Site(BASE, BASE, True, clock, lambda *_, **__: "")
     keys = SharingKeys(store, seal=RING, now_ms=clock)
@@ -237,7 +237,7 @@ def service_on(
 
 
 async def fetched(sharing: Sharing, token: str, where: str = "") -> bytes:
-    """The file of a link, all of it."""
+    """The complete file of a link."""
     ticket = (await sharing.resolve(token, where=where)).ticket
     assert ticket is not None
     return b"".join([piece async for piece in (await sharing.download(ticket, where=where)).body])
@@ -249,7 +249,7 @@ async def body_of(*pieces: bytes) -> AsyncIterator[bytes]:
 
 
 class Reason:
-    """Why something was refused; empty where it was not."""
+    """The reason of a refusal; empty if not refused."""
 
     def __init__(self) -> None:
         self.word = ""

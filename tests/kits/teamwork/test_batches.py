@@ -1,4 +1,4 @@
-"""Group commit: what waits is run together, what is wrong fails alone, and nobody waits for ever."""
+"""Group commit: waiting jobs run together, and a bad job fails alone."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from keystead.kits.teamwork.service.batches import Batches
 
 
 class Runs:
-    """Runs jobs, which are numbers, and remembers how they came. Negative ones are wrong."""
+    """Runs jobs, which are numbers, and records the batches. Negative ones fail."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -28,7 +28,7 @@ class Runs:
         return [10 * job for job in jobs]
 
 
-async def test_a_single_job_runs_at_once_and_those_that_come_meanwhile_run_together() -> None:
+async def test_a_single_job_runs_immediately_and_later_ones_run_together() -> None:
     runs = Runs()
     batches = Batches(runs, lambda job: 1, 60)
     runs.may_go_on.clear()
@@ -42,7 +42,7 @@ async def test_a_single_job_runs_at_once_and_those_that_come_meanwhile_run_toget
     assert await batches.add(7) == 70
 
 
-async def test_what_is_wrong_fails_alone_and_costs_the_others_few_runs() -> None:
+async def test_a_bad_job_fails_alone_after_few_runs() -> None:
     runs = Runs()
     batches = Batches(runs, lambda job: 1, 1_000)
     jobs = [*range(1, 200), -5, *range(200, 257)]
@@ -52,7 +52,7 @@ async def test_what_is_wrong_fails_alone_and_costs_the_others_few_runs() -> None
     assert len(runs.batches) <= 20
 
 
-async def test_a_store_that_is_away_fails_all_of_a_batch_in_one_run() -> None:
+async def test_a_store_outage_fails_the_whole_batch_in_one_run() -> None:
     runs = Runs()
     runs.is_away = True
     batches = Batches(runs, lambda job: 1, 1_000)
@@ -63,7 +63,7 @@ async def test_a_store_that_is_away_fails_all_of_a_batch_in_one_run() -> None:
     assert await batches.add(1) == 10
 
 
-async def test_who_is_cancelled_while_waiting_is_not_run_and_keeps_nobody_waiting() -> None:
+async def test_a_cancelled_waiting_job_is_not_run_and_blocks_no_other() -> None:
     runs = Runs()
     batches = Batches(runs, lambda job: 1, 1_000)
     runs.may_go_on.clear()
@@ -72,7 +72,7 @@ async def test_who_is_cancelled_while_waiting_is_not_run_and_keeps_nobody_waitin
     late = asyncio.create_task(batches.add(9))
     later = asyncio.create_task(batches.add(10))
     await asyncio.sleep(0)
-    tasks[0].cancel()  # it is under way, and takes effect
+    tasks[0].cancel()  # already running, so it takes effect
     late.cancel()
     runs.may_go_on.set()
     assert await asyncio.gather(*tasks[1:], later) == [20, 30, 100]
@@ -81,7 +81,7 @@ async def test_who_is_cancelled_while_waiting_is_not_run_and_keeps_nobody_waitin
         await late
 
 
-async def test_a_job_that_is_larger_than_a_batch_is_run_alone() -> None:
+async def test_a_job_larger_than_a_batch_runs_alone() -> None:
     runs = Runs()
     batches = Batches(runs, lambda job: job, 100)
     await asyncio.gather(*map(batches.add, [40, 50, 500, 60, 30]))

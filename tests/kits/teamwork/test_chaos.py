@@ -1,4 +1,4 @@
-"""Whatever is killed or away: each notice is in the table once, on the stream once and in order, and in Slack."""
+"""Kills and outages: each notice is in the table once, on the stream once and in order, and in Slack."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,15 +14,13 @@ EVENTS, READERS, KILLS = 600, 6, 5
 
 @pytest.fixture
 def bus() -> Iterator[Server]:
-    """A Redis that forgets nothing when it is killed."""
+    """A Redis that loses nothing when it is killed."""
     with servers.redis("--appendonly", "yes", "--appendfsync", "always") as server:
         yield server
 
 
 @pytest.mark.matrix
-async def test_through_five_kills_and_an_outage_each_notice_comes_once_and_in_order(
-    bus: Server, tmp_path: Path
-) -> None:
+async def test_five_kills_and_an_outage_lose_duplicate_and_reorder_no_notice(bus: Server, tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path}/office.tables.db"
     async with fake_slack() as slack:
         await endure(bus, database, slack, events=EVENTS, readers=READERS, kills=KILLS)
@@ -33,7 +31,7 @@ async def test_through_five_kills_and_an_outage_each_notice_comes_once_and_in_or
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["redis", "sqlite"])
-async def test_through_five_kills_of_two_servers_readers_who_reconnect_get_each_notice_once_and_in_order(
+async def test_reconnecting_readers_get_each_notice_once_in_order_through_five_kills_of_two_servers(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     url = request.getfixturevalue("bus").url if kind == "redis" else f"sqlite:///{tmp_path}/office.db"

@@ -1,4 +1,4 @@
-"""Summaries: counted once under load, and no change is hidden longer than is said."""
+"""Summaries: counted once under load, with bounded staleness."""
 
 import asyncio
 from datetime import timedelta
@@ -18,7 +18,7 @@ here = on("memory")
 
 
 class Office:
-    """A dashboard, and how much there is to count."""
+    """A dashboard with adjustable counts."""
 
     def __init__(self, store: Store) -> None:
         self.keys = TeamworkKeys(store)
@@ -45,7 +45,7 @@ class Office:
 
 
 @everywhere
-async def test_1000_who_ask_at_once_count_once_and_a_change_is_seen_by_the_next(store: Store) -> None:
+async def test_1000_concurrent_reads_count_once_and_the_next_read_sees_a_change(store: Store) -> None:
     office = Office(store)
     assert set(await asyncio.gather(*(office.shown() for _ in range(1000)))) == {(5, 3)}
     assert office.counts == 1
@@ -53,14 +53,14 @@ async def test_1000_who_ask_at_once_count_once_and_a_change_is_seen_by_the_next(
     await office.dashboard.changed(42, 7)
     assert await office.shown() == (5, 4)
     office.defects = 6
-    assert await office.shown() == (5, 4)  # nobody said so
+    assert await office.shown() == (5, 4)  # the change was not reported
     await office.dashboard.changed_in(42, 3)
     assert await office.shown() == (6, 4)
     await office.dashboard.close()
 
 
 @on("redis")
-async def test_it_is_in_the_store_as_the_document_shows(store: Store, redis_server: object) -> None:
+async def test_a_summary_is_stored_as_in_the_document(store: Store, redis_server: object) -> None:
     office = Office(store)
     await office.shown()
     ask = redis_server.ask  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ async def test_it_is_in_the_store_as_the_document_shows(store: Store, redis_serv
 
 
 @here
-async def test_a_change_in_every_team_of_a_user_is_seen(store: Store) -> None:
+async def test_a_change_invalidates_the_summaries_of_all_teams_of_a_user(store: Store) -> None:
     office = Office(store)
     assert [await office.shown(team) for team in (3, 4)] == [(5, 3), (5, 3)]
     office.unread = 0
@@ -80,13 +80,13 @@ async def test_a_change_in_every_team_of_a_user_is_seen(store: Store) -> None:
 
 
 @here
-async def test_a_change_while_it_is_counted_is_not_hidden(store: Store) -> None:
+async def test_a_change_during_a_count_is_not_hidden(store: Store) -> None:
     office = Office(store)
     office.held = asyncio.Event()
     asking = asyncio.ensure_future(office.shown())
     while not office.counts:
         await office.keys.dashboard_teams(42).count()
-    office.defects = 9  # after it was counted, and before it is kept
+    office.defects = 9  # after the count, before it is cached
     await office.dashboard.changed(42)
     office.held.set()
     await asking
@@ -95,17 +95,17 @@ async def test_a_change_while_it_is_counted_is_not_hidden(store: Store) -> None:
 
 
 @here
-async def test_how_long_a_change_may_be_hidden_is_what_the_document_says(store: Store) -> None:
+async def test_the_longest_staleness_is_that_of_the_document(store: Store) -> None:
     office = Office(store)
     assert office.dashboard.longest_staleness == timedelta(seconds=300)
     lifetime = office.keys.dashboard.family.lifetime.longest_ms
     teams = office.keys.dashboard_teams.family.lifetime.longest_ms
     assert lifetime == 300_000
-    assert teams is None or teams > lifetime  # what is counted is found for as long as it is kept
+    assert teams is None or teams > lifetime  # the index outlives the summary
 
 
 @here
-async def test_a_count_that_fails_hides_no_change(store: Store) -> None:
+async def test_a_failed_count_hides_no_change(store: Store) -> None:
     office = Office(store)
     assert await office.shown() == (5, 3)
     office.defects, office.failing = 6, True

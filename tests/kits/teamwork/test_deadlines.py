@@ -1,4 +1,4 @@
-"""Deadlines: told once for each item, day and mark, in the morning of the team, whatever runs twice or late."""
+"""Deadlines: one notice per item, day and mark, from 09:00 in the team's zone, even if jobs run twice or late."""
 
 import asyncio
 from datetime import UTC, date, datetime
@@ -31,23 +31,23 @@ def at(text: str) -> int:
 
 
 class Office:
-    """Deadlines, and what was told: each event once, as notices do."""
+    """Deadlines and their notices, deduplicated by event id."""
 
     def __init__(self, store: Store, now: str = "2026-02-20T00:00", **options: Any) -> None:
         self.clock = Clock(at(now))
-        self.told: dict[tuple[str, int | None], DeadlineNear] = {}
+        self.sent: dict[tuple[str, int | None], DeadlineNear] = {}
         self.keys = TeamworkKeys(store, now_ms=self.clock)
         self.deadlines = Deadlines(self.keys, self._tell, **options)
 
     async def _tell(self, team: int, event: DeadlineNear) -> None:
-        self.told.setdefault((event.id, event.item.assignee_id), event)
+        self.sent.setdefault((event.id, event.item.assignee_id), event)
 
     async def run(self, now: str) -> list[str]:
-        """What is told at a moment: `WORK_REQUEST:101 in 3`."""
-        before = set(self.told)
+        """The new notices at a moment: `WORK_REQUEST:101 in 3`."""
+        before = set(self.sent)
         self.clock.now_ms = at(now)
-        await self.deadlines.tell_due()
-        new = [event for key, event in self.told.items() if key not in before]
+        await self.deadlines.notify_due()
+        new = [event for key, event in self.sent.items() if key not in before]
         return [f"{event.item.ref_type}:{event.item.ref_id} in {event.days}" for event in new]
 
     async def register(self, ref: Deadline, due: str, team: int = 3, assignee: int | None = 42) -> bool:
@@ -73,7 +73,7 @@ async def test_deadlines_are_registered_moved_completed_and_listed_by_range(stor
 
 
 @on("redis")
-async def test_they_are_in_the_store_as_the_document_shows(store: Store, redis_server: Any) -> None:
+async def test_deadlines_are_stored_as_in_the_document(store: Store, redis_server: Any) -> None:
     office = Office(store)
     await office.register(WR, "2026-03-03")
     assert redis_server.ask("ZRANGE", "deadlines:team:3", "0", "-1", "WITHSCORES") == [
@@ -83,7 +83,7 @@ async def test_they_are_in_the_store_as_the_document_shows(store: Store, redis_s
 
 
 @here
-async def test_any_id_is_parsed_back(store: Store) -> None:
+async def test_any_id_round_trips(store: Store) -> None:
     office = Office(store)
     names = ["a:b", "::", "%3A", "é 😀", "x" * 200, "1", "01"]
     for name in names:
@@ -94,7 +94,7 @@ async def test_any_id_is_parsed_back(store: Store) -> None:
 
 
 @everywhere
-async def test_an_item_is_told_of_three_days_before_and_when_it_is_overdue_and_never_again(store: Store) -> None:
+async def test_an_item_is_notified_three_days_before_and_when_overdue_and_never_again(store: Store) -> None:
     office = Office(store)
     await office.register(WR, "2026-03-03")
     assert await office.run("2026-02-28T08:59") == []
@@ -106,7 +106,7 @@ async def test_an_item_is_told_of_three_days_before_and_when_it_is_overdue_and_n
 
 
 @here
-async def test_a_job_that_did_not_run_tells_late_rather_than_never_and_only_the_nearest_mark(store: Store) -> None:
+async def test_a_late_job_notifies_only_the_nearest_mark(store: Store) -> None:
     office = Office(store, days=(7, 3, 1))
     await office.register(WR, "2026-03-10")
     assert await office.run("2026-03-03T09:00") == ["WORK_REQUEST:101 in 7"]
@@ -115,15 +115,15 @@ async def test_a_job_that_did_not_run_tells_late_rather_than_never_and_only_the_
 
 
 @here
-async def test_an_item_that_is_new_and_near_is_told_of_at_the_next_look_of_the_working_day(store: Store) -> None:
+async def test_a_new_near_item_is_notified_at_the_next_run_from_nine_on(store: Store) -> None:
     office = Office(store)
     await office.register(WR, "2026-03-03")
-    assert await office.run("2026-03-03T08:59") == []  # nobody is told at night
+    assert await office.run("2026-03-03T08:59") == []  # no notices at night
     assert await office.run("2026-03-03T09:14") == ["WORK_REQUEST:101 in 0"]
 
 
 @here
-async def test_today_is_the_calendar_day_of_the_zone_from_midnight_on(store: Store) -> None:
+async def test_today_is_the_calendar_day_in_the_teams_zone(store: Store) -> None:
     office = Office(store, "2026-03-02T15:00", zone=SEOUL)  # midnight in Seoul
     rules = await office.deadlines.rules_of(3)
     assert office.deadlines.today_in(rules.zone) == date(2026, 3, 3)
@@ -132,7 +132,7 @@ async def test_today_is_the_calendar_day_of_the_zone_from_midnight_on(store: Sto
 
 
 @on("memory", "redis")
-async def test_marks_of_a_team_are_its_own_and_each_is_told_once_with_the_right_number_of_days(store: Store) -> None:
+async def test_each_mark_of_a_team_is_notified_once_with_the_right_number_of_days(store: Store) -> None:
     office = Office(store, days=(7, 3))
     await office.register(WR, "2026-03-10")
     await office.register(TASK, "2026-03-10", team=4)
@@ -146,7 +146,7 @@ async def test_marks_of_a_team_are_its_own_and_each_is_told_once_with_the_right_
 
 
 @on("memory", "redis")
-async def test_after_a_change_of_zone_no_mark_comes_again_and_none_that_is_farther(store: Store) -> None:
+async def test_a_change_of_zone_repeats_no_mark_and_sends_no_farther_one(store: Store) -> None:
     office = Office(store, zone="Pacific/Kiritimati", days=(7, 3))  # 14 hours ahead
     await office.register(WR, "2026-03-10")
     assert await office.run("2026-03-06T20:00") == ["WORK_REQUEST:101 in 3"]  # there it is the 7th; it was new
@@ -163,7 +163,7 @@ ZADD = ("ZADD", "deadlines:team:3", 1772496000, "WORK_REQUEST:101")  # as the do
 
 
 class Adopted(Office):
-    """An office that knows for whom an item is, as those who keep notices and people do."""
+    """An office with a `find` function for deadlines from other programs."""
 
     def __init__(self, store: Store, **options: Any) -> None:
         self.users = [42]
@@ -174,7 +174,7 @@ class Adopted(Office):
 
 
 @on("memory", "sqlite", "redis")
-async def test_a_deadline_that_another_program_added_is_told_like_any_other(store: Store) -> None:
+async def test_a_deadline_from_another_program_is_notified_like_any_other(store: Store) -> None:
     office = Adopted(store, days=(7, 3))
     await store.run([ZADD])
     assert await office.run("2026-02-24T08:59") == []
@@ -183,12 +183,12 @@ async def test_a_deadline_that_another_program_added_is_told_like_any_other(stor
     assert await office.run("2026-02-28T09:00") == ["WORK_REQUEST:101 in 3"]
     office.users = [42, 7]  # one more leads the team
     assert await office.run("2026-02-28T09:15") == ["WORK_REQUEST:101 in 3"]
-    assert {assignee for _, assignee in office.told} == {42, 7}
+    assert {assignee for _, assignee in office.sent} == {42, 7}
     assert await office.run("2026-03-04T09:00") == ["WORK_REQUEST:101 in -1"] * 2
     other = Adopted(store, days=(7, 3))
     other.users = office.users
-    assert await other.run("2026-03-04T09:15") == []  # another process knows what was told
-    # The other program moves it, and takes it out when it is closed: nothing is left of it.
+    assert await other.run("2026-03-04T09:15") == []  # another process has the record
+    # The other program moves it, and removes it when it is closed: nothing is left of it.
     await store.run([("ZADD", "deadlines:team:3", 1772496000 + 20 * 86400, "WORK_REQUEST:101")])
     assert await office.run("2026-03-20T09:00") == ["WORK_REQUEST:101 in 3"] * 2
     await store.run([("ZREM", "deadlines:team:3", "WORK_REQUEST:101")])
@@ -197,7 +197,7 @@ async def test_a_deadline_that_another_program_added_is_told_like_any_other(stor
 
 
 @here
-async def test_what_another_program_writes_wrongly_holds_up_no_other(store: Store) -> None:
+async def test_an_invalid_deadline_from_another_program_blocks_no_other(store: Store) -> None:
     office = Adopted(store)
     await store.run(
         [
@@ -213,7 +213,7 @@ async def test_what_another_program_writes_wrongly_holds_up_no_other(store: Stor
 
 
 @on("memory", "redis")
-async def test_a_team_that_only_another_program_knows_is_found_within_an_hour(store: Store) -> None:
+async def test_a_team_known_only_to_another_program_is_found_within_an_hour(store: Store) -> None:
     office = Adopted(store)
     assert await office.run("2026-03-01T09:00") == []
     await store.run([ZADD])
@@ -223,17 +223,17 @@ async def test_a_team_that_only_another_program_knows_is_found_within_an_hour(st
 
 
 @here
-async def test_two_jobs_at_once_tell_once(store: Store) -> None:
+async def test_concurrent_jobs_notify_once(store: Store) -> None:
     office = Office(store)
     for number in range(30):
         await office.register(Deadline("DEFECT", str(number)), "2026-03-03", team=number % 3 + 1)
     office.clock.now_ms = at("2026-02-28T09:00")
-    await asyncio.gather(*(office.deadlines.tell_due() for _ in range(3)))
-    assert len(office.told) == 30
+    await asyncio.gather(*(office.deadlines.notify_due() for _ in range(3)))
+    assert len(office.sent) == 30
 
 
 @here
-async def test_the_morning_is_that_of_the_team(store: Store) -> None:
+async def test_notices_start_at_nine_in_the_teams_zone(store: Store) -> None:
     office = Office(store, zone=SEOUL)
     await office.register(WR, "2026-03-03")
     await office.register(TASK, "2026-03-03", team=4)
@@ -247,7 +247,7 @@ async def test_the_morning_is_that_of_the_team(store: Store) -> None:
 
 
 @here
-async def test_a_team_that_changes_its_zone_is_told_neither_twice_nor_not_at_all(store: Store) -> None:
+async def test_a_change_of_zone_neither_repeats_nor_skips_a_notice(store: Store) -> None:
     office = Office(store, zone=SEOUL)
     await office.register(WR, "2026-03-03")
     await office.register(TASK, "2026-03-04")
@@ -259,36 +259,36 @@ async def test_a_team_that_changes_its_zone_is_told_neither_twice_nor_not_at_all
 
 
 @here
-async def test_an_item_that_is_moved_is_told_of_for_its_new_day(store: Store) -> None:
+async def test_a_moved_item_is_notified_for_its_new_day(store: Store) -> None:
     office = Office(store)
     await office.register(WR, "2026-03-03")
     assert await office.run("2026-02-28T09:00") == ["WORK_REQUEST:101 in 3"]
     await office.deadlines.move(3, WR, date(2026, 3, 5))
     assert await office.run("2026-03-01T09:00") == []
     assert await office.run("2026-03-02T09:00") == ["WORK_REQUEST:101 in 3"]
-    await office.deadlines.move(3, WR, date(2026, 3, 3))  # and back to where it was told of before
+    await office.deadlines.move(3, WR, date(2026, 3, 3))  # and back to a day with a notice
     assert await office.run("2026-03-02T09:15") == []
 
 
 @here
-async def test_an_item_that_moves_over_the_edge_while_the_job_runs_is_told_of_for_the_day_it_has(store: Store) -> None:
+async def test_an_item_moved_while_the_job_runs_is_notified_for_its_current_day(store: Store) -> None:
     office = Office(store)
     await office.register(WR, "2026-03-03")
-    told = office.deadlines._tell
+    notify = office.deadlines._notify
 
     async def moved_meanwhile(team: int, event: DeadlineNear) -> None:
         await office.deadlines.move(3, WR, date(2026, 3, 9))
-        await told(team, event)
+        await notify(team, event)
 
-    office.deadlines._tell = moved_meanwhile
+    office.deadlines._notify = moved_meanwhile
     assert await office.run("2026-02-28T09:00") == ["WORK_REQUEST:101 in 3"]
-    office.deadlines._tell = told
+    office.deadlines._notify = notify
     assert await office.run("2026-03-05T09:00") == []
     assert await office.run("2026-03-06T09:00") == ["WORK_REQUEST:101 in 3"]
 
 
 @here
-async def test_a_new_assignee_is_told_and_an_item_without_one_when_it_has_one(store: Store) -> None:
+async def test_a_new_assignee_is_notified_and_an_unassigned_item_once_it_is_assigned(store: Store) -> None:
     office = Office(store)
     await office.register(WR, "2026-03-03", assignee=None)
     assert await office.run("2026-02-28T09:00") == []
@@ -299,21 +299,21 @@ async def test_a_new_assignee_is_told_and_an_item_without_one_when_it_has_one(st
     await office.register(WR, "2026-03-03", assignee=None)
     await office.register(WR, "2026-03-03", assignee=7)
     assert await office.run("2026-02-28T09:45") == []
-    assert {assignee for _, assignee in office.told} == {7, 8}
+    assert {assignee for _, assignee in office.sent} == {7, 8}
 
 
 @pytest.mark.parametrize(
     ("zone", "due", "before", "morning"),
     [
-        ("Europe/Berlin", "2026-04-01", "2026-03-29T06:59", "2026-03-29T07:00"),  # clocks go forward in that night
-        ("Europe/Berlin", "2026-10-28", "2026-10-25T07:59", "2026-10-25T08:00"),  # and back in that one
+        ("Europe/Berlin", "2026-04-01", "2026-03-29T06:59", "2026-03-29T07:00"),  # clocks go forward that night
+        ("Europe/Berlin", "2026-10-28", "2026-10-25T07:59", "2026-10-25T08:00"),  # clocks go back that night
         ("Australia/Lord_Howe", "2026-04-08", "2026-04-04T22:29", "2026-04-04T22:30"),  # by half an hour
         ("America/Havana", "2026-03-11", "2026-03-08T12:59", "2026-03-08T13:00"),  # at midnight
         ("Asia/Kathmandu", "2028-03-01", "2028-02-27T03:14", "2028-02-27T03:15"),  # over the 29th of February
         ("Asia/Seoul", "2027-01-01", "2026-12-28T23:59", "2026-12-29T00:00"),  # over the end of a year
     ],
 )
-async def test_mornings_of_days_when_clocks_change_and_months_end(
+async def test_nine_in_the_morning_on_days_of_clock_changes_and_ends_of_months(
     zone: str, due: str, before: str, morning: str
 ) -> None:
     async with connect("memory://") as opened:
@@ -333,7 +333,7 @@ async def test_mornings_of_days_when_clocks_change_and_months_end(
     ),
 )
 @settings(max_examples=60, deadline=None)
-def test_whenever_the_job_runs_and_whatever_the_zone_is_each_mark_is_told_once_with_the_right_number(
+def test_at_any_run_times_and_zones_each_mark_is_notified_once_with_the_right_number(
     looks: list[int], zones: list[str]
 ) -> None:
     due = date(2026, 3, 10)
@@ -349,12 +349,12 @@ def test_whenever_the_job_runs_and_whatever_the_zone_is_each_mark_is_told_once_w
                 await office.deadlines.set_rules(3, zone=zone)
                 office.clock.now_ms = start + look * 15 * 60_000
                 local = datetime.fromtimestamp(office.clock.now_ms / 1000, ZoneInfo(zone))
-                before = len(office.told)
-                await office.deadlines.tell_due()
+                before = len(office.sent)
+                await office.deadlines.notify_due()
                 left = (due - local.date()).days
                 is_reached = is_reached or (local.hour >= 9 and left <= 7)
-                assert [one.days for one in list(office.told.values())[before:]] in ([], [left])
-            ids = [event_id for event_id, _ in office.told]
+                assert [one.days for one in list(office.sent.values())[before:]] in ([], [left])
+            ids = [event_id for event_id, _ in office.sent]
             marks = [event_id.rpartition(":")[2] for event_id in ids]
             assert marks == [mark for mark in ("D-7", "D-3", "overdue") if mark in marks]  # none twice, none too late
             assert bool(ids) == is_reached
@@ -363,7 +363,7 @@ def test_whenever_the_job_runs_and_whatever_the_zone_is_each_mark_is_told_once_w
 
 
 @here
-async def test_days_and_dates_that_are_none_are_refused(store: Store) -> None:
+async def test_invalid_days_and_dates_are_refused(store: Store) -> None:
     for wrong in ((), (-1,), (400,), ("3",)):
         with pytest.raises(BadValue):
             Office(store, days=wrong)
@@ -372,7 +372,7 @@ async def test_days_and_dates_that_are_none_are_refused(store: Store) -> None:
 
 
 @on("memory", "redis")
-async def test_teams_and_items_that_cannot_be_read_hold_up_no_other(store: Store) -> None:
+async def test_unreadable_teams_and_items_block_no_other(store: Store) -> None:
     office = Office(store)
     for team in (2, 3, 4):
         await office.register(WR, "2026-02-22", team=team)

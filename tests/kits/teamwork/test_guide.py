@@ -1,4 +1,4 @@
-"""The guide of the kit says what the code does, and its examples run."""
+"""The guide matches the code, and its examples run."""
 
 import ast
 import inspect
@@ -24,7 +24,7 @@ RING = "test:a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s"
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The rows of the table that begins so, cell by cell."""
+    """The rows of the table with this first heading, cell by cell."""
     table = GUIDE.partition(f"\n| {heading} |")[2].partition("\n\n")[0]
     assert table, heading
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table.splitlines()[2:]]
@@ -69,14 +69,14 @@ def test_the_guide_names_each_error_with_its_status() -> None:
 
 
 def _status_and_code(call: ast.Call) -> tuple[Any, Any]:
-    """The first two arguments; of a call without a status, 503."""
+    """The first two arguments; 503 for a call without a status."""
     found = [argument.value for argument in call.args if isinstance(argument, ast.Constant)]
     if len(found) < 2 and not (found and isinstance(found[0], str)):
-        return 400, "BAD_REQUEST"  # what the table of the module says, besides this
+        return 400, "BAD_REQUEST"  # the other codes come from STATUS
     return (found[0], found[1]) if isinstance(found[0], int) else (503, found[0])
 
 
-def test_the_guide_names_each_event_each_type_and_the_preference_that_it_goes_by() -> None:
+def test_the_guide_names_each_event_with_its_type_and_preference() -> None:
     table = rows("Event (`kind`)")
     kinds = set(re.findall(r'"([a-z-]+)"', " ".join(_kinds())))
     assert {kind for cell, *_ in table for kind in re.findall(r"`([a-z]+-?[a-z]*)`", cell)} - {"text"} == kinds
@@ -98,10 +98,10 @@ def test_the_guide_names_each_table() -> None:
 def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
     assert f"the newest {TeamworkKeys.families['notice_log'].keep:,}" in GUIDE  # type: ignore[attr-defined]
     assert f"within {streams._CHECK_EVERY_MS // 1000 + streams.PAUSE_S:.0f} seconds" in GUIDE
-    assert teamwork.SLACK_PATIENCE.give_up_after == "30d"
+    assert teamwork.SLACK_POLICY.give_up_after == "30d"
 
 
-def test_the_example_of_settings_starts() -> None:
+def test_the_example_settings_start_the_kit() -> None:
     [example] = examples("toml")
     settings = Settings(store="memory://", seal_keys=RING, metrics=False, tables=tomllib.loads(example))
     own = create_app(settings, [KIT]).state.settings.of(KIT)
@@ -109,7 +109,7 @@ def test_the_example_of_settings_starts() -> None:
     assert not KIT.missing(own)
 
 
-async def test_the_example_of_an_application_tells_its_users() -> None:
+async def test_the_example_application_notifies_its_users() -> None:
     [example] = examples("python")
     names: dict[str, Any] = {}
     exec(compile(example, "teamwork.md", "exec"), names)
@@ -127,7 +127,7 @@ async def test_the_example_of_an_application_tells_its_users() -> None:
         await service.users.invalidate(service.keys.user_session(42))
 
 
-def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
+def test_the_shell_examples_print_what_the_guide_shows(tmp_path: Path) -> None:
     program("curl")
     first, second = examples("bash")
     assert first == "keystead serve --kits teamwork\n"

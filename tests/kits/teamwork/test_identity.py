@@ -1,4 +1,4 @@
-"""Whoever signs in at the server is a user of teamwork, and programs with numbers of their own stay who they are."""
+"""Users who sign in at the server are users of teamwork, separate from the ids of programs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def me(client: httpx2.AsyncClient, **headers: str) -> dict[str, Any]:
 
 
 @on_urls("sqlite", "redis")
-async def test_whoever_signs_in_is_a_user_of_teamwork(urls: dict[str, str]) -> None:
+async def test_a_signed_in_user_is_a_user_of_teamwork(urls: dict[str, str]) -> None:
     async with serving(KITS, store=urls["default"]) as server:
         linus = await server.sign_in("42", "Linus")
         told = await me(linus)
@@ -45,30 +45,30 @@ async def test_whoever_signs_in_is_a_user_of_teamwork(urls: dict[str, str]) -> N
 
 
 @on_urls("sqlite", "redis")
-async def test_the_token_of_a_program_and_the_cookie_are_one_user(urls: dict[str, str]) -> None:
+async def test_the_token_of_a_program_and_the_cookie_are_the_same_user(urls: dict[str, str]) -> None:
     async with serving(KITS, store=urls["default"]) as server:
         linus = await server.sign_in("42", "Linus")
         pair = (await linus.post("/api/auth/token", headers=OWN)).json()
         program = server.browser()
         assert await me(program, authorization=f"Bearer {pair['accessToken']}") == await me(linus)
-        # Whoever signs out is nobody here, too.
+        # Signing out applies here, too.
         await linus.post("/api/auth/logout", headers=OWN)
         refused = await program.get("/api/me", headers={"authorization": f"Bearer {pair['accessToken']}"})
         assert (refused.status_code, refused.json()["code"]) == (401, "INVALID_TOKEN")
 
 
-async def test_a_number_in_another_program_is_not_the_same_number_at_the_sign_in() -> None:
+async def test_a_token_subject_is_not_a_sign_in_id() -> None:
     async with serving(KITS) as server:
         await server.app.state.kits["teamwork"].people.save(42, PERSON)
         linus = await server.sign_in("42", "Linus")
         assert (await me(linus))["name"] == "Linus"
         ben = await me(server.browser(), **token_of(server, 42))
         assert (ben["id"], ben["name"]) == (42, "Ben")
-        # A browser that has both says by the header which it means.
+        # With both a cookie and a header, the header counts.
         assert (await me(linus, **token_of(server, 42)))["id"] == 42
 
 
-async def test_an_application_that_counts_its_users_up_never_meets_somebody_who_signed_in() -> None:
+async def test_sequential_user_ids_never_collide_with_signed_in_users() -> None:
     async with serving(KITS) as server:
         people = server.app.state.kits["teamwork"].people
         linus = await me(await server.sign_in("42", "Linus"))
@@ -79,7 +79,7 @@ async def test_an_application_that_counts_its_users_up_never_meets_somebody_who_
 
 
 @on_databases("sqlite", "postgres", "mariadb")
-async def test_of_fifty_first_requests_at_once_one_user_is_made(database_url: str) -> None:
+async def test_fifty_concurrent_first_requests_create_one_user(database_url: str) -> None:
     async with serving(KITS, database=database_url) as server:
         browsers = [await server.sign_in("42", "Linus") for _ in range(5)]
         told = await asyncio.gather(*(me(browsers[number % 5]) for number in range(50)))
@@ -90,7 +90,7 @@ async def test_of_fifty_first_requests_at_once_one_user_is_made(database_url: st
         assert len({one.sub for one in others}) == 50
 
 
-async def test_two_servers_make_one_user_of_one_person(tmp_path: Path) -> None:
+async def test_two_servers_create_one_user_for_one_identity(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/tables.db"
     async with serving(KITS, database=url) as one, serving(KITS, database=url) as other:
         browsers = [await server.sign_in("42", "Linus") for server in (one, other)]
@@ -98,7 +98,7 @@ async def test_two_servers_make_one_user_of_one_person(tmp_path: Path) -> None:
         assert first["id"] == second["id"]
 
 
-async def test_who_is_in_no_team_is_told_so_and_sees_nothing_of_others() -> None:
+async def test_a_user_without_a_team_is_refused_and_sees_nothing_of_others() -> None:
     async with serving(KITS) as server:
         linus = await server.sign_in("42", "Linus")
         due = {"due": "2096-10-05", "title": "x"}
@@ -117,7 +117,7 @@ async def test_who_is_in_no_team_is_told_so_and_sees_nothing_of_others() -> None
         assert "/teamwork" in (await linus.get("/api/deadlines")).json()["error"]
 
 
-async def test_signed_in_by_the_name_of_one_of_the_demo_team_one_is_that_one() -> None:
+async def test_signing_in_with_the_name_of_a_demo_person_is_that_person() -> None:
     async with serving(KITS) as server:
         ada = await server.sign_in("demo.demo-ada", "Ada Lovelace")
         assert (await me(ada))["id"] == 900_000_001
@@ -126,7 +126,7 @@ async def test_signed_in_by_the_name_of_one_of_the_demo_team_one_is_that_one() -
         assert written.json()["notices"] == 1
 
 
-async def test_somebody_new_joins_the_demo_team() -> None:
+async def test_a_new_user_joins_the_demo_team() -> None:
     async with serving(KITS) as server:
         linus = await server.sign_in("demo.linus", "Linus")
         assert (await linus.get("/api/deadlines")).status_code == 403
@@ -136,7 +136,7 @@ async def test_somebody_new_joins_the_demo_team() -> None:
         assert (again.status_code, again.json()["code"]) == (409, "IN_A_TEAM")
 
 
-async def test_a_page_of_another_site_changes_nothing_with_the_cookie() -> None:
+async def test_a_cross_site_request_with_the_cookie_changes_nothing() -> None:
     async with serving(KITS) as server:
         ada = await server.sign_in()
         for headers in ({}, {"origin": "https://elsewhere.example"}):
@@ -145,7 +145,7 @@ async def test_a_page_of_another_site_changes_nothing_with_the_cookie() -> None:
         assert (await ada.patch("/api/notifications/read-all", headers=OWN)).status_code == 200
 
 
-async def test_nobody_is_told_where_to_sign_in_and_that_is_no_dead_end() -> None:
+async def test_a_refused_visitor_is_sent_to_a_sign_in_page_that_exists() -> None:
     async with serving(KITS) as server:
         refused = await server.browser().get("/api/deadlines")
         assert (refused.status_code, refused.json()["code"]) == (401, "NO_TOKEN")
@@ -157,11 +157,11 @@ async def test_a_stream_by_cookie_ends_with_the_session() -> None:
     async with serving(KITS) as server:
         ada = await server.sign_in()
         request = _Connection(server, ada.cookies["sid"])
-        from keystead.kits.teamwork.who import still_there
+        from keystead.kits.teamwork.who import sign_in_check
 
         teamwork = server.app.state.kits["teamwork"]
         who = await teamwork.admit_identity("login:demo.demo-ada", "Ada Lovelace")
-        still = still_there(request.connection, who, teamwork)
+        still = sign_in_check(request.connection, who, teamwork)
         assert await still() is True
         await ada.post("/api/auth/logout", headers=OWN)
         assert await still() is False
@@ -175,7 +175,7 @@ class _Connection:
         self.connection = HTTPConnection({"type": "http", "method": "GET", "headers": headers, "app": server.app})
 
 
-async def test_a_session_is_not_a_token_that_could_be_ended_here() -> None:
+async def test_a_session_cannot_be_revoked_as_a_token() -> None:
     async with serving(KITS) as server:
         ada = await server.sign_in()
         for path in ("/api/tokens/revoke", "/api/tokens/revoke-all"):
@@ -183,7 +183,7 @@ async def test_a_session_is_not_a_token_that_could_be_ended_here() -> None:
             assert (refused.status_code, refused.json()["code"]) == (409, "NO_TEAMWORK_TOKEN")
 
 
-async def test_users_of_an_application_are_not_joined_by_those_who_sign_in() -> None:
+async def test_signed_in_users_do_not_join_the_users_of_an_application() -> None:
     async def load(user: int) -> UserSession | None:
         return PERSON if user == 1 else None
 
@@ -196,7 +196,7 @@ async def test_users_of_an_application_are_not_joined_by_those_who_sign_in() -> 
 @pytest.mark.parametrize(
     ("id", "name"), [("42", ""), ("é" * 200, "a\nb"), ("a" * 512, "x" * 900), ("43", "\u202eevil"), ("44", "漢字")]
 )
-async def test_whatever_a_provider_calls_somebody_they_can_come_in(id: str, name: str) -> None:
+async def test_any_identity_and_name_of_a_provider_is_accepted(id: str, name: str) -> None:
     async with serving(KITS) as server:
         browser = await server.sign_in(id, name)
         first = await me(browser)
@@ -205,7 +205,7 @@ async def test_whatever_a_provider_calls_somebody_they_can_come_in(id: str, name
         assert json.dumps(first)
 
 
-async def test_who_was_erased_is_somebody_new() -> None:
+async def test_an_erased_user_who_signs_in_again_is_a_new_user() -> None:
     async with serving(KITS) as server:
         linus = await server.sign_in("42", "Linus")
         before = (await me(linus))["id"]

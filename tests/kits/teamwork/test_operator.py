@@ -1,4 +1,4 @@
-"""An operator who writes no Python sets up a team of three with Slack and deadlines, from the guide alone."""
+"""The commands of the guide set up a team of three with Slack and deadlines."""
 
 import json
 import re
@@ -35,7 +35,7 @@ async def slack() -> AsyncIterator[StandIn]:
 
 
 class Terminal:
-    """The terminal of an operator, in the folder of a server."""
+    """A terminal in the folder of the server."""
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self.folder = folder
@@ -54,7 +54,7 @@ class Terminal:
         return [(await self.run(line)).stdout for line in text.splitlines()]
 
     async def until_said(self, word: str, text: str) -> list[str]:
-        """Slack has taken a message a moment before the log says so: commands again, until the first says it."""
+        """Slack accepts a message shortly before it is logged: repeat the commands until the first prints `word`."""
         for _ in range(20):
             said = await self.block(text)
             if word in said[0]:
@@ -63,13 +63,13 @@ class Terminal:
 
 
 def midday_zone() -> str:
-    """A zone in which it is about noon now, so that a working day has begun."""
+    """A time zone in which it is about noon now, after 09:00."""
     hours = 12 - datetime.now(UTC).hour
     return f"Etc/GMT{-hours:+d}" if hours else "Etc/GMT"
 
 
 def join(server: Keystead, name: str, link: str) -> dict[str, Any]:
-    """What somebody does who opens a link: sign in at the demo provider, and press the button."""
+    """Open a link, sign in at the demo provider, and accept the invitation."""
     at, _, token = link.partition("#invitation=")
     assert at == f"{server.url}/teamwork"
     with httpx2.Client(base_url=server.url, timeout=300) as browser:
@@ -103,7 +103,9 @@ async def test_the_commands_of_the_guide_set_up_a_team_of_three_with_slack_and_d
         port = str(urlsplit(server.url).port)
         terminal = Terminal(tmp_path, {**settings, "KEYSTEAD_PORT": port})
         made, *links = await terminal.block(create.replace("Asia/Seoul", midday_zone()))
-        assert re.match(r"team 1, Print shop: Etc/GMT\S*, where it is \d{4}-\d\d-\d\d; told 7, 3 days before\n", made)
+        assert re.match(
+            r"team 1, Print shop: Etc/GMT\S*, where it is \d{4}-\d\d-\d\d; notified 7, 3 days before a deadline\n", made
+        )
         names = re.findall(r"invite 1 (\w+)", create)
         for name, link in zip(names, links, strict=True):
             me = await anyio.to_thread.run_sync(join, server, name, link.strip())
@@ -111,7 +113,7 @@ async def test_the_commands_of_the_guide_set_up_a_team_of_three_with_slack_and_d
         members, invitations = await terminal.block(look)
         roles = [["Ann", "ADMIN"], ["Ben", "MEMBER"], ["Mei", "OWNER"]]
         assert sorted(line.split()[1:3] for line in members.splitlines()) == roles
-        assert invitations == "no invitation is open\n"
+        assert invitations == "there are no open invitations\n"
         for line in await terminal.block(say):
             name, slack_id = line.split()[1], line.split()[-1]
             assert SLACK_IDS[name] == slack_id
@@ -143,17 +145,16 @@ async def test_the_commands_of_the_guide_set_up_a_team_of_three_with_slack_and_d
         assert changed.startswith("team 1, Print shop: Europe/Berlin")
         assert "14, 3, 1 days before" in changed
         assert "Ben  ADMIN" in role
-        assert "is not in team 1 any more" in gone
+        assert "was removed from team 1" in gone
         assert done == "WORK_REQUEST:101 is done\n"
     assert "Traceback" not in server.said
 
 
 def _number(members: str) -> int:
-    """The number of Mei."""
     return next(int(line.split()[0]) for line in members.splitlines() if line.split()[1] == "Mei")
 
 
-async def test_what_is_wrong_is_one_sentence_that_says_what_to_do(tmp_path: Path) -> None:
+async def test_errors_are_one_line_that_says_what_to_do(tmp_path: Path) -> None:
     def keystead(*arguments: str) -> subprocess.CompletedProcess[str]:
         return forking.run(("teamwork", *arguments), tmp_path, environment())
 
@@ -165,16 +166,16 @@ async def test_what_is_wrong_is_one_sentence_that_says_what_to_do(tmp_path: Path
         for arguments, said in (
             (("members", "9"), "there is no team 9; `keystead teamwork teams` lists them"),
             (("create-team", "x", "--zone", "Mars"), "there is no time zone 'Mars'; write one such as Europe/Berlin"),
-            (("create-team", "x", "--days", "a"), "--days is a list of whole numbers, such as 7,3"),
-            (("invite", "1", "--role", "BOSS"), "a role in a team is one of OWNER, ADMIN, MEMBER"),
+            (("create-team", "x", "--days", "a"), "--days must be a list of whole numbers, such as 7,3"),
+            (("invite", "1", "--role", "BOSS"), "a team role must be one of OWNER, ADMIN, MEMBER"),
             (("set-slack", "1", "Mei", "U1"), "there is no Mei in team 1; `keystead teamwork members 1` lists them"),
-            (("add-deadline", "1", "x", "2026-03-03", "t"), "a work item is written TYPE:ID, such as WORK_REQUEST:101"),
-            (("add-deadline", "1", "DEFECT:1", "soon", "t"), "a day is written as 2026-03-03"),
+            (("add-deadline", "1", "x", "2026-03-03", "t"), "write a work item as TYPE:ID, such as WORK_REQUEST:101"),
+            (("add-deadline", "1", "DEFECT:1", "soon", "t"), "write a day as YYYY-MM-DD, such as 2026-03-03"),
             (("token", "7"), "there is no user 7; `keystead teamwork members TEAM` lists those of a team"),
-            (("withdraw", "1", "7"), "There is nobody of this number in your team, or no such invitation."),
+            (("withdraw", "1", "7"), "Your team has no such member or invitation."),
         ):
             ended = keystead(*arguments)
             assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", f"keystead: {said}\n"), arguments
         assert [team["name"] for team in json.loads(keystead("teams", "--json").stdout)] == ["Print shop"]
         link = keystead("invite", "1", "\x1b[2J").stdout
-        assert "#invitation=" not in link  # a name is a text on one line
+        assert "#invitation=" not in link  # a name is one line

@@ -1,4 +1,4 @@
-"""The page of the kit, and the demo team that is there in development only."""
+"""The page of the kit, and the demo team (development only)."""
 
 import re
 from collections.abc import AsyncIterator
@@ -72,7 +72,7 @@ async def test_the_page_runs_no_script_but_its_own_and_loads_nothing_from_elsewh
         ("", "en"),
     ],
 )
-async def test_the_page_comes_in_the_language_that_the_browser_asks_for(accept: str, language: str) -> None:
+async def test_the_page_is_in_the_language_of_the_browser(accept: str, language: str) -> None:
     assert language_of(accept) == language
     if accept.startswith("ko-KR"):
         async with visiting() as client:
@@ -81,8 +81,8 @@ async def test_the_page_comes_in_the_language_that_the_browser_asks_for(accept: 
             assert "<title>팀워크 · Keystead</title>" in page
 
 
-def test_each_language_has_all_the_words() -> None:
-    """Names of the words, in the order in which they stand; statuses are Korean already."""
+def test_each_language_has_all_texts() -> None:
+    """The names of all texts, in order; statuses are Korean already."""
     text = (STATIC / "teamwork-words.js").read_text()
     tables = re.findall(r"^const (en|ja|ko) = \{\n(.*?)^\};", text, re.DOTALL | re.MULTILINE)
     assert [language for language, _ in tables] == ["en", "ja", "ko"]
@@ -91,7 +91,7 @@ def test_each_language_has_all_the_words() -> None:
     assert len(words[0]) > 120
 
 
-async def test_in_development_somebody_of_the_demo_team_signs_in_and_is_told_what_a_colleague_does() -> None:
+async def test_in_development_a_demo_person_signs_in_and_is_notified() -> None:
     async with visiting() as client:
         assert "Ada Lovelace" in unescape((await client.get("/teamwork")).text)
         ada, grace = await signed_in(client, ADA), await signed_in(client, GRACE)
@@ -106,14 +106,14 @@ async def test_in_development_somebody_of_the_demo_team_signs_in_and_is_told_wha
         assert listed[3]["title"].startswith("Grace Hopper님이 회원님을 WR-")
         assert (await client.get("/api/notifications", headers=grace)).json()["total"] == 1
         filled = await client.post(f"{DEMO}/deadlines", json={}, headers=ada)
-        assert filled.json()["notices"] == 4  # what is overdue, due today, and twice due in three days
+        assert filled.json()["notices"] == 4  # overdue, due today, and two due in three days
         due = (await client.get("/api/deadlines", headers=grace)).json()["items"]
         assert [one["days"] for one in due] == sorted(one["days"] for one in due)
         assert len(due) == 8
 
 
-async def test_nobody_signs_in_as_whom_they_like_where_others_reach_the_server(tmp_path: Path) -> None:
-    """In production, behind a public address, and beside people of the application's own."""
+async def test_there_is_no_demo_team_where_others_reach_the_server(tmp_path: Path) -> None:
+    """In production, behind a public address, and with an application's own users."""
     elsewhere: list[dict[str, Any]] = [
         {"mode": "production", "public_url": "https://office.example.com"},
         {"public_url": "https://office.example.com"},
@@ -133,14 +133,14 @@ async def test_nobody_signs_in_as_whom_they_like_where_others_reach_the_server(t
             assert (there.status_code, there.json()) == (nowhere.status_code, nowhere.json())
 
 
-def test_production_needs_the_keys_that_seal_since_tokens_are_signed_with_what_comes_of_them() -> None:
+def test_production_requires_seal_keys_to_derive_signing_keys() -> None:
     settings = Settings(mode="production", store="sqlite:///office.db", public_url="https://office.example.com")
     with pytest.raises(MissingSettings, match=r"seal_keys: .*keystead secrets new"):
         require_settings(settings, [KIT])
     require_settings(settings.model_copy(update={"seal_keys": SecretStr(RING)}), [KIT])
 
 
-async def test_a_page_of_another_site_signs_nobody_in() -> None:
+async def test_a_cross_site_page_cannot_sign_in() -> None:
     async with visiting() as client:
         foreign = {"origin": "https://evil.example"}
         answer = await client.post(f"{DEMO}/sign-in", json={"person": ADA}, headers=foreign)
@@ -148,7 +148,7 @@ async def test_a_page_of_another_site_signs_nobody_in() -> None:
         assert (await client.post(f"{DEMO}/sign-in", json={"person": 1})).status_code == 404
 
 
-async def test_who_came_by_another_name_of_this_machine_is_sent_to_the_one_it_goes_by() -> None:
+async def test_a_visitor_by_another_host_name_is_redirected_to_the_public_one() -> None:
     async with visiting() as client:
         answer = await client.get("http://localhost:8714/teamwork")
         assert (answer.status_code, answer.headers["location"]) == (303, f"{BASE}/teamwork")

@@ -1,4 +1,4 @@
-"""Readers who come back with `Last-Event-ID` while notices pour in: each notice once and in order, and no false gap."""
+"""Reconnecting with `Last-Event-ID` during a burst: each notice once and in order, without false gaps."""
 
 import asyncio
 import random
@@ -18,7 +18,7 @@ from keystead.kits.teamwork.service import (
     WorkItem,
     open_teamwork,
 )
-from keystead.kits.teamwork.service.relay import shown_as
+from keystead.kits.teamwork.service.relay import to_notification
 from keystead.kits.teamwork.service.tables import NOTICES
 from keystead.kits.teamwork.stream import stream_notices
 from keystead.parts.tables import open_tables
@@ -29,7 +29,7 @@ __all__ = ["office", "redis_server", "server"]
 READERS, EACH = 10, 150
 
 
-async def test_readers_who_reconnect_during_a_burst_get_each_notice_once_in_order_and_no_false_gap(
+async def test_reconnecting_during_a_burst_gives_each_notice_once_in_order_without_false_gaps(
     office: Office,
 ) -> None:
     users = range(1, READERS + 1)
@@ -68,7 +68,7 @@ async def _begins(teamwork: Teamwork, after: int | None, count: int) -> list[str
 
 
 @pytest.mark.parametrize("kind", ["memory", "redis"])
-async def test_a_stream_begins_where_its_reader_was_although_the_table_lags_behind_the_log(
+async def test_a_stream_resumes_at_its_place_while_the_table_lags_behind_the_log(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     url = "memory://"
@@ -80,26 +80,26 @@ async def test_a_stream_begins_where_its_reader_was_although_the_table_lags_behi
         keys = TeamworkKeys(store, seal=KeyRing({"test": b"k" * 32}))
         site = Site("http://x", "http://x", True, keys.now_ms, lambda *_, **__: "", tables=tables)
         async with open_teamwork(keys, TeamworkSettings(), site) as teamwork:
-            # So that nothing is published but what is put here.
+            # Nothing is published except by this test.
             teamwork.relay = None
             teamwork.notices.behind = _nobody  # type: ignore[method-assign]
             for number in range(5):
                 item = WorkItem(ref_type="DEFECT", ref_id=number, title="", assignee_id=1)
                 await teamwork.tell(Assigned(id=f"e{number}", item=item))
             behind = (await teamwork.notices.unpublished([1]))[1].notices
-            # All but the newest are on the stream, and the table does not know yet.
-            await teamwork.feed.put(keys.notice_log(1), {one.place: shown_as(one) for one in behind[:4]})
+            # All but the newest are published, which the table does not record yet.
+            await teamwork.feed.put(keys.notice_log(1), {one.place: to_notification(one) for one in behind[:4]})
             assert await _begins(teamwork, 0, 5) == ["hello 0", "notice 1", "notice 2", "notice 3", "notice 4"]
             assert await _begins(teamwork, 3, 2) == ["hello 3", "notice 4"]
             assert await _begins(teamwork, 4, 1) == ["hello 4"]
             assert await _begins(teamwork, None, 1) == ["hello 4"]
-            assert await _begins(teamwork, 99, 2) == ["hello 4", "missed 4"]  # a place that was never given
-            # Notices that were deleted before they were published leave no gap that anybody is told of.
+            assert await _begins(teamwork, 99, 2) == ["hello 4", "missed 4"]  # a place that never existed
+            # Notices that were deleted before they were published are not reported as missed.
             for number in range(5, 8):
                 item = WorkItem(ref_type="DEFECT", ref_id=number, title="", assignee_id=1)
                 await teamwork.tell(Assigned(id=f"e{number}", item=item))
             [*_, newest] = (await teamwork.notices.unpublished([1]))[1].notices
-            await teamwork.feed.put(keys.notice_log(1), {8: shown_as(newest)})
+            await teamwork.feed.put(keys.notice_log(1), {8: to_notification(newest)})
             assert await _begins(teamwork, 4, 3) == ["hello 4", "missed 7", "notice 8"]
             gone = delete(NOTICES).where(NOTICES.c.place.in_([5, 6, 7]))
             await tables.write(lambda connection: connection.execute(gone))

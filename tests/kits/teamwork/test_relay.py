@@ -1,4 +1,4 @@
-"""From the table to the stream: once, in order, and in one step with what goes to Slack."""
+"""The relay from the table to the stream: once, in order, and in one step with the outbox for Slack."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
@@ -11,7 +11,7 @@ from keystead import Store
 from keystead.errors import StoreClosed, StoreUnavailable
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification
-from keystead.kits.teamwork.service.notice_rows import Told
+from keystead.kits.teamwork.service.notice_rows import NewNotice
 from keystead.kits.teamwork.service.notice_types import ASSIGNED
 from keystead.kits.teamwork.service.notices import Notices, Unpublished
 from keystead.kits.teamwork.service.relay import SLACK, Relay, ref_id_of
@@ -48,7 +48,7 @@ def relay_on(store: Store, notices: Notices) -> tuple[Relay, TeamworkKeys, Outbo
 
 async def tell(notices: Notices, user: int, *numbers: int, at_ms: int = NOW_MS) -> None:
     for number in numbers:
-        await notices.tell(f"e{number}", [Told(user, ASSIGNED, f"n{number}", "", "DEFECT", "34")], at_ms)
+        await notices.write(f"e{number}", [NewNotice(user, ASSIGNED, f"n{number}", "", "DEFECT", "34")], at_ms)
 
 
 async def on_stream(keys: TeamworkKeys, user: int) -> list[tuple[str, str]]:
@@ -56,7 +56,7 @@ async def on_stream(keys: TeamworkKeys, user: int) -> list[tuple[str, str]]:
 
 
 @everywhere
-async def test_what_is_written_is_on_the_stream_once_and_in_order(store: Store, notices: Notices) -> None:
+async def test_notices_are_published_once_and_in_order(store: Store, notices: Notices) -> None:
     relay, keys, outbox = relay_on(store, notices)
     await tell(notices, 42, 1, 2, 3)
     async with keys.notifications(42).subscribe() as heard:
@@ -69,7 +69,7 @@ async def test_what_is_written_is_on_the_stream_once_and_in_order(store: Store, 
 
 
 @everywhere
-async def test_relays_at_the_same_moment_publish_and_hand_on_each_notice_once(store: Store, notices: Notices) -> None:
+async def test_concurrent_relays_publish_each_notice_once(store: Store, notices: Notices) -> None:
     await tell(notices, 42, *range(1, 21))
     relays = [relay_on(store, notices) for _ in range(4)]
     await asyncio.gather(*(relay.publish_waiting() for relay, _, _ in relays))
@@ -79,12 +79,10 @@ async def test_relays_at_the_same_moment_publish_and_hand_on_each_notice_once(st
 
 
 @on("sqlite", "redis")
-async def test_a_relay_that_dies_at_any_command_loses_nothing_and_repeats_nothing(
-    store: Store, notices: Notices
-) -> None:
+async def test_a_relay_that_dies_at_any_command_loses_and_repeats_nothing(store: Store, notices: Notices) -> None:
     lives, user = 0, 1
     while True:
-        titles = [f"n{number}" for number in range(1, 121)]  # more than are put together
+        titles = [f"n{number}" for number in range(1, 121)]  # more than one batch
         await asyncio.gather(*(tell(notices, user, number) for number in range(1, 121)))
         dying, _, _ = relay_on(Mortal(store, lives), notices)
         try:
@@ -102,14 +100,14 @@ async def test_a_relay_that_dies_at_any_command_loses_nothing_and_repeats_nothin
 
 
 class _Forgetful(Notices):
-    """Notices of a process that is killed after it has put them, and before it could say so."""
+    """Notices of a process that is killed after publishing, before recording it."""
 
-    async def published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
+    async def mark_published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
         raise Killed
 
 
 @on("sqlite", "redis")
-async def test_a_relay_goes_on_after_what_another_has_put_without_saying_so(store: Store) -> None:
+async def test_a_relay_continues_after_unrecorded_notices_of_another(store: Store) -> None:
     async with open_tables("memory://", TEAMWORK_TABLES) as tables:
         notices = Notices(tables)
         await tell(notices, 42, 1, 2)
@@ -127,11 +125,11 @@ async def test_a_relay_goes_on_after_what_another_has_put_without_saying_so(stor
 
 
 @here
-async def test_a_notice_that_is_deleted_while_it_is_published_takes_no_other_with_it(store: Store) -> None:
+async def test_deleting_a_notice_while_it_is_published_loses_no_other(store: Store) -> None:
     class Deleting(Notices):
-        async def published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
+        async def mark_published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
             await tables.write(lambda connection: connection.execute(delete(NOTICES).where(NOTICES.c.place == place)))
-            return await super().published(user, place, event_id=event_id)
+            return await super().mark_published(user, place, event_id=event_id)
 
     async with open_tables("memory://", TEAMWORK_TABLES) as tables:
         notices = Deleting(tables)
@@ -146,7 +144,7 @@ async def test_a_notice_that_is_deleted_while_it_is_published_takes_no_other_wit
 
 
 @here
-async def test_while_the_stream_is_away_notices_wait_in_the_table(store: Store, notices: Notices) -> None:
+async def test_notices_wait_in_the_table_during_an_outage_of_the_stream(store: Store, notices: Notices) -> None:
     relay, keys, _ = relay_on(store, notices)
     await store.close()
     await tell(notices, 42, 1, 2)
@@ -159,7 +157,7 @@ async def test_while_the_stream_is_away_notices_wait_in_the_table(store: Store, 
 
 
 @here
-async def test_what_is_told_here_is_published_at_once(store: Store, notices: Notices) -> None:
+async def test_notices_of_this_process_are_published_immediately(store: Store, notices: Notices) -> None:
     relay, keys, _ = relay_on(store, notices)
     async with keys.notifications(42).subscribe() as heard, relay, asyncio.timeout(20):
         await tell(notices, 42, 1)
@@ -168,34 +166,32 @@ async def test_what_is_told_here_is_published_at_once(store: Store, notices: Not
 
 
 @here
-async def test_what_another_process_told_is_left_to_it_until_nothing_moves_for_two_looks(
+async def test_notices_of_another_process_are_published_after_two_polls_without_progress(
     store: Store, notices: Notices
 ) -> None:
     relay, keys, _ = relay_on(store, notices)
     await tell(notices, 42, 1, 2)
     await tell(notices, 7, 1)
     for _ in range(2):
-        await relay._publish_left()
+        await relay._publish_abandoned()
         assert await on_stream(keys, 42) == []
     await keys.notice_log(42).append(_shown(notification_id=1), entry_id="1-0")
-    await notices.published(42, 1)  # its own process goes on with this one, and not with the other
-    await relay._publish_left()
+    await notices.mark_published(42, 1)  # its own process continues with this reader only
+    await relay._publish_abandoned()
     assert [title for _, title in await on_stream(keys, 42)] == ["old"]
     assert [title for _, title in await on_stream(keys, 7)] == ["n1"]
     for _ in range(2):
-        await relay._publish_left()
+        await relay._publish_abandoned()
     assert [title for _, title in await on_stream(keys, 42)] == ["old", "n2"]
     assert await notices.behind() == {}
 
 
 @everywhere
-async def test_after_a_database_came_back_from_a_backup_new_notices_are_on_the_stream(
-    store: Store, notices: Notices
-) -> None:
+async def test_after_a_restore_from_backup_new_notices_are_published(store: Store, notices: Notices) -> None:
     relay, keys, outbox = relay_on(store, notices)
     await tell(notices, 42, 1, 2, 3, 4)
     await relay.publish_waiting()
-    async with open_tables("memory://", TEAMWORK_TABLES) as tables:  # the backup: the table has two of the four
+    async with open_tables("memory://", TEAMWORK_TABLES) as tables:  # the backup has two of the four notices
         restored = Notices(tables)
         await tell(restored, 42, 1, 2)
         await restored.published(42, 2)
@@ -211,7 +207,7 @@ async def test_after_a_database_came_back_from_a_backup_new_notices_are_on_the_s
 
 
 @here
-async def test_a_log_far_ahead_of_the_database_begins_anew_too(store: Store, notices: Notices) -> None:
+async def test_a_log_far_ahead_of_the_database_starts_over(store: Store, notices: Notices) -> None:
     relay, keys, _ = relay_on(store, notices)
     for place in (5_000, 5_001):
         await keys.notice_log(42).append(_shown(), entry_id=f"{place}-0")
@@ -221,9 +217,7 @@ async def test_a_log_far_ahead_of_the_database_begins_anew_too(store: Store, not
 
 
 @here
-async def test_a_relay_that_was_slower_than_all_the_log_keeps_puts_nothing_again(
-    store: Store, notices: Notices
-) -> None:
+async def test_a_relay_slower_than_the_trimmed_log_repeats_nothing(store: Store, notices: Notices) -> None:
     relay, keys, _ = relay_on(store, notices)
     queue = OutboxKeys(store).queue(SLACK, "42")
     await tell(notices, 42, *range(1, 1_004))
@@ -236,7 +230,7 @@ async def test_a_relay_that_was_slower_than_all_the_log_keeps_puts_nothing_again
 
 
 class _Slow(Notices):
-    """Notices of somebody who is erased after they were read, and before they are put."""
+    """Notices of a reader who is erased after the read, before publishing."""
 
     def __init__(self, tables: Tables, *, tell_anew: bool) -> None:
         super().__init__(tables)
@@ -256,9 +250,7 @@ class _Slow(Notices):
 
 @here
 @pytest.mark.parametrize("tell_anew", [False, True])
-async def test_who_is_erased_while_their_notices_are_published_does_not_come_back(
-    store: Store, tell_anew: bool
-) -> None:
+async def test_erasing_a_reader_while_notices_are_published_leaves_nothing(store: Store, tell_anew: bool) -> None:
     async with open_tables("memory://", TEAMWORK_TABLES) as tables:
         notices = _Slow(tables, tell_anew=tell_anew)
         relay, keys, _ = relay_on(store, notices)
@@ -272,7 +264,7 @@ async def test_who_is_erased_while_their_notices_are_published_does_not_come_bac
 
 
 @here
-async def test_a_reader_whose_log_cannot_be_written_to_holds_up_no_other(store: Store, notices: Notices) -> None:
+async def test_a_reader_with_an_unwritable_log_blocks_no_other(store: Store, notices: Notices) -> None:
     relay, keys, _ = relay_on(store, notices)
     for user in range(1, 41):
         await tell(notices, user, *range(3 if user < 21 else 1))
@@ -290,7 +282,7 @@ class _AwayDashboard:
 
 
 @here
-async def test_a_cache_that_is_away_holds_up_no_notice(store: Store, notices: Notices) -> None:
+async def test_cache_outages_do_not_block_notices(store: Store, notices: Notices) -> None:
     keys = TeamworkKeys(store)
     feed: Feed[Notification] = Feed(keys.notice_log, keys.notice_wakes())
     relay = Relay(keys, notices, feed, dashboard=_AwayDashboard())  # type: ignore[arg-type]
@@ -309,7 +301,7 @@ def _shown(notification_id: int = 1) -> Notification:
     )
 
 
-def test_numbers_are_numbers_and_all_else_is_text() -> None:
+def test_only_canonical_numbers_become_numbers() -> None:
     assert [ref_id_of(text) for text in ("101", "0", "007", "a:b", "9" * 30, "-1")] == [
         101,
         0,

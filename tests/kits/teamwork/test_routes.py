@@ -1,4 +1,4 @@
-"""The routes of the kit, as an application asks them."""
+"""The HTTP routes of the kit."""
 
 import json
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ ITEM = {"refType": "WORK_REQUEST", "refId": 101, "title": "Print", "docNo": "WR-
 
 
 class Office:
-    """The application, and people of two teams."""
+    """The application, with users of two teams."""
 
     def __init__(self, app: FastAPI, clock: Clock) -> None:
         self.app = app
@@ -68,7 +68,7 @@ async def office() -> AsyncIterator[Office]:
             yield made
 
 
-async def test_what_is_told_is_listed_counted_and_read(office: Office) -> None:
+async def test_notices_are_listed_counted_and_read(office: Office) -> None:
     assert [await office.tell(1), await office.tell(1), await office.tell(2, refType="DEFECT")] == [1, 0, 1]
     page = await office.get("/api/notifications?size=1")
     assert (page["total"], page["page"], page["size"]) == (2, 0, 1)
@@ -101,13 +101,13 @@ async def test_what_is_told_is_listed_counted_and_read(office: Office) -> None:
     assert other.status_code == 403
 
 
-async def test_only_ones_own_team_is_told(office: Office) -> None:
+async def test_only_members_of_the_callers_team_are_notified(office: Office) -> None:
     assert await office.tell(1, by=OUTSIDER) == 0
     assert await office.tell(1, assigneeId=OUTSIDER) == 0
-    assert await office.tell(1) == 1  # another team has used this id, and takes nothing away by that
+    assert await office.tell(1) == 1  # another team used this id, which has no effect here
 
 
-async def test_nobody_of_another_team_is_named_or_mentioned_in_slack(office: Office) -> None:
+async def test_users_of_other_teams_are_not_mentioned_in_slack(office: Office) -> None:
     teamwork = office.teamwork
     await teamwork.people.set_slack_id(OUTSIDER, "U0OUTSIDER")
     sender = SlackSender(
@@ -130,7 +130,7 @@ async def test_nobody_of_another_team_is_named_or_mentioned_in_slack(office: Off
         assert "U0OUTSIDER" not in text
 
 
-async def test_what_one_hears_of_can_be_chosen(office: Office) -> None:
+async def test_preferences_can_be_changed(office: Office) -> None:
     assert all((await office.get("/api/notifications/preferences")).values())
     wanted = await office.http.put("/api/notifications/preferences", json={"assign": False}, headers=office.token(BEN))
     assert wanted.json() == {
@@ -168,7 +168,7 @@ async def test_a_notice_is_read_in_the_language_of_its_reader(office: Office) ->
     await events.aclose()
 
 
-async def test_one_notice_is_read_and_deleted_by_its_reader_alone(office: Office) -> None:
+async def test_a_notice_is_read_and_deleted_only_by_its_reader(office: Office) -> None:
     await office.tell(1)
     await office.tell(2)
     await office.teamwork.relay.publish_waiting()  # type: ignore[union-attr]
@@ -185,16 +185,16 @@ async def test_one_notice_is_read_and_deleted_by_its_reader_alone(office: Office
     assert (await office.get("/api/notifications"))["total"] == 1
     assert (await office.get("/api/notifications/unread-counts"))["total"] == 1
     assert (await office.get("/api/dashboard/summary"))["unreadNotifications"] == 1
-    assert await office.tell(2) == 0  # its event, told of again, stays told
+    assert await office.tell(2) == 0  # the repeated event is deduplicated
 
 
-async def test_old_notices_attempts_and_invitations_are_forgotten_also_while_slack_is_off(office: Office) -> None:
+async def test_old_notices_attempts_and_invitations_are_deleted_also_while_slack_is_off(office: Office) -> None:
     teamwork = office.teamwork
     assert teamwork.slack is None
     await office.tell(1)
     [notice] = (await teamwork.notices.page(BEN)).notices
     at_ms = office.clock()
-    await teamwork.slack_log.note(notice, {}, channel="", retries=0, error="away", at_ms=at_ms)
+    await teamwork.slack_log.add(notice, {}, channel="", retries=0, error="away", at_ms=at_ms)
     await teamwork.relay.publish_waiting()  # type: ignore[union-attr]
     await teamwork.invite(3, by=ANN)
     clean = next(job for job in teamwork.jobs if job.name == "teamwork.clean-up")
@@ -203,7 +203,7 @@ async def test_old_notices_attempts_and_invitations_are_forgotten_also_while_sla
         await clean.run(None)  # type: ignore[arg-type]
         attempts = len(await teamwork.slack_log.attempts())
         assert (attempts, (await teamwork.notices.page(BEN)).total) == left, days
-    assert await teamwork.teams.forget_expired() == 0
+    assert await teamwork.teams.delete_expired() == 0
 
 
 @pytest.mark.parametrize("ref_id", ["a/b", "/", "a//b/", "/read", "x/y/z", "100%", "a%2Fb", "한/글", "?", "#"])
@@ -212,7 +212,7 @@ async def test_an_id_with_a_slash_works_in_every_route(office: Office, ref_id: s
     body = {"due": "2096-10-05", "title": "Print", "assigneeId": BEN}
     assert (await office.http.put(path, json=body, headers=office.token(ANN))).status_code == 200
     assert [one["refId"] for one in (await office.get("/api/deadlines"))["items"]] == [ref_id]
-    await office.teamwork.deadlines.tell_due()
+    await office.teamwork.deadlines.notify_due()
     asked = {"refType": "DEFECT", "refId": ref_id}
     listed = await office.http.get("/api/notifications", params=asked, headers=office.token(BEN))
     [notice] = listed.json()["items"]
@@ -230,16 +230,19 @@ async def test_json_has_camel_case_names_only(office: Office) -> None:
         assert (refused.status_code, refused.json()["error"]) == (400, "the body has an unknown field")
 
 
-async def test_what_is_wrong_with_a_deadline_is_said_without_internals(office: Office) -> None:
+async def test_errors_of_a_deadline_show_no_internals(office: Office) -> None:
     early = await office.http.get("/api/deadlines?from=0001-01-01", headers=office.token(ANN))
-    assert (early.status_code, early.json()["error"]) == (400, "a deadline is a day from 1970-01-01 on, not 0001-01-01")
+    assert (early.status_code, early.json()["error"]) == (
+        400,
+        "a deadline must be a day from 1970-01-01 on, not 0001-01-01",
+    )
     body = {"due": "2096-10-05", "title": "Print"}
     nul = await office.http.put("/api/deadlines/DEFECT/a%00b", json=body, headers=office.token(ANN))
     said = "refId of a deadline: a name holds a NUL character; leave it out"
     assert (nul.status_code, nul.json()["error"]) == (400, said)
 
 
-async def test_a_deadline_is_one_line_of_the_command_that_lists_them(office: Office) -> None:
+async def test_the_deadlines_command_prints_one_line_each(office: Office) -> None:
     body = {"due": "2096-10-05", "title": "Print\n2096-10-02  DEFECT:1  0 days  forged", "assigneeId": BEN}
     put = await office.http.put("/api/deadlines/DEFECT/7", json=body, headers=office.token(ANN))
     assert put.status_code == 200, put.text
@@ -257,7 +260,7 @@ async def test_deadlines_and_the_summary_that_counts_them(office: Office) -> Non
     assert (due["today"], due["zone"]) == ("2096-10-02", "UTC")
     [item] = due["items"]
     assert (item["refType"], item["refId"], item["due"], item["days"]) == ("WORK_REQUEST", 101, "2096-10-05", 3)
-    await office.teamwork.deadlines.tell_due()
+    await office.teamwork.deadlines.notify_due()
     assert [one["type"] for one in (await office.get("/api/notifications"))["items"]] == ["마감임박"]
     await office.teamwork.relay.publish_waiting()  # type: ignore[union-attr]
     assert (await office.get("/api/dashboard/summary"))["unreadNotifications"] == 1
@@ -275,7 +278,7 @@ async def test_deadlines_and_the_summary_that_counts_them(office: Office) -> Non
     assert early.status_code == 400
 
 
-async def test_a_token_that_was_ended_is_refused_from_the_next_request_on(office: Office) -> None:
+async def test_a_revoked_token_is_refused_from_the_next_request_on(office: Office) -> None:
     one, other = office.token(BEN), office.token(BEN)
     assert (await office.http.get("/api/me", headers=one)).json()["teamId"] == 3
     assert (await office.http.post("/api/tokens/revoke", headers=one)).status_code == 200
@@ -288,7 +291,7 @@ async def test_a_token_that_was_ended_is_refused_from_the_next_request_on(office
     assert (await office.http.get("/api/notifications")).status_code == 401
 
 
-async def test_a_stream_tells_what_was_missed_and_what_comes(office: Office) -> None:
+async def test_a_stream_replays_missed_notices_and_sends_new_ones(office: Office) -> None:
     for number in range(3):
         await office.tell(number)
     await office.teamwork.relay.publish_waiting()  # type: ignore[union-attr]

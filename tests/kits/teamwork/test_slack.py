@@ -1,4 +1,4 @@
-"""Notices in Slack: at least once, with an id that stays the same, and a log of what was tried."""
+"""Notices in Slack: at least once, with a stable id, and a log of all attempts."""
 
 import html
 import json
@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from keystead import connect
-from keystead.kits.teamwork.models import Said, UserSession
-from keystead.kits.teamwork.service.notice_rows import Notice, Told
+from keystead.kits.teamwork.models import NoticeArguments, UserSession
+from keystead.kits.teamwork.service.notice_rows import NewNotice, Notice
 from keystead.kits.teamwork.service.notice_types import ASSIGNED, STATUS_CHANGED, TEAM_INVITED
 from keystead.kits.teamwork.service.notices import Notices
 from keystead.kits.teamwork.service.slack import Slack, SlackLog, SlackSender
@@ -53,8 +53,8 @@ class Office:
         self.clock = clock
 
     async def tell(self, number: int, kind: str = ASSIGNED, message: str = "Print") -> Notice:
-        told = Told(42, kind, f"WR-{number}", message, "WORK_REQUEST", "101")
-        [notice] = await self.notices.tell(f"e{number}", [told], self.clock())
+        told = NewNotice(42, kind, f"WR-{number}", message, "WORK_REQUEST", "101")
+        [notice] = await self.notices.write(f"e{number}", [told], self.clock())
         await self.keys.atomically(*self.outbox.add("slack", "42", {"notice": notice.id, "user": 42}))
         return notice
 
@@ -73,7 +73,7 @@ async def office(slack: StandIn, tables: Tables, request: pytest.FixtureRequest)
 
 
 async def _person(user: int) -> UserSession | None:
-    """Mei is known in Slack, Ann is not, and nobody else is anybody."""
+    """Mei has a Slack id, Ann has none, and there are no other users."""
     if user not in (42, 7):
         return None
     name, slack_id = {42: ("Mei", "U7"), 7: ("Ann <b>", None)}[user]
@@ -85,7 +85,7 @@ def posted(slack: StandIn, path: str) -> list[dict[str, Any]]:
 
 
 @on_databases()
-async def test_by_a_bots_token_each_notice_is_posted_and_noted(office: Office, slack: StandIn) -> None:
+async def test_each_notice_is_posted_by_a_bot_and_logged(office: Office, slack: StandIn) -> None:
     slack.answers[POST] = answer({"ok": True, "ts": "1.2"})
     notice = await office.tell(1, message="a < b & <!channel>")
     assert await office.deliver() == DeliveryCounts(1, 0, 0)
@@ -104,7 +104,7 @@ async def test_by_a_bots_token_each_notice_is_posted_and_noted(office: Office, s
 
 
 @on_databases("memory")
-async def test_429_is_waited_for_and_500_is_tried_again_in_order(office: Office, slack: StandIn) -> None:
+async def test_429_is_obeyed_and_500_is_retried_in_order(office: Office, slack: StandIn) -> None:
     answers = [
         answer({}, 429, "retry-after: 30\r\n"),
         answer(b"oops", 500),
@@ -113,7 +113,7 @@ async def test_429_is_waited_for_and_500_is_tried_again_in_order(office: Office,
     slack.answers[POST] = lambda: answers.pop(0) if answers else answer({"ok": True})
     first, second = await office.tell(1), await office.tell(2)
     assert await office.deliver() == DeliveryCounts(0, 1, 0)
-    assert await office.deliver() == DeliveryCounts(0, 0, 0)  # it waits
+    assert await office.deliver() == DeliveryCounts(0, 0, 0)  # it waits for its retry
     for _ in range(2):
         office.clock.pass_ms(600_000)
         assert await office.deliver() == DeliveryCounts(0, 1, 0)
@@ -123,9 +123,9 @@ async def test_429_is_waited_for_and_500_is_tried_again_in_order(office: Office,
     assert names == [f"notice-{first.id}"] * 4 + [f"notice-{second.id}"]
     tried = [(one.status, one.error, one.retries) for one in reversed(await office.log.attempts(notice=first.id))]
     assert tried == [
-        ("FAILED", "Slack says that this was too much at once", 0),
-        ("FAILED", "Slack answered 500, what is no JSON", 1),
-        ("FAILED", "Slack answered 200, ratelimited", 2),
+        ("FAILED", "Slack rate limit reached", 0),
+        ("FAILED", "Slack responded 500, not JSON", 1),
+        ("FAILED", "Slack responded 200, ratelimited", 2),
         ("SENT", None, 3),
     ]
     assert [one.notice for one in await office.log.attempts(status="SENT")] == [second.id, first.id]
@@ -133,11 +133,9 @@ async def test_429_is_waited_for_and_500_is_tried_again_in_order(office: Office,
 
 @on_databases("memory")
 @pytest.mark.parametrize("mark", ["&", "<", "x", "é", "😀"])
-async def test_a_text_is_never_longer_than_slack_takes_nor_cut_within_an_entity(
-    office: Office, slack: StandIn, mark: str
-) -> None:
-    told = Told(42, ASSIGNED, mark * 500, mark * 5_000, "WORK_REQUEST", "101")
-    [notice] = await office.notices.tell("long", [told], office.clock())
+async def test_text_is_truncated_for_slack_but_not_within_an_entity(office: Office, slack: StandIn, mark: str) -> None:
+    told = NewNotice(42, ASSIGNED, mark * 500, mark * 5_000, "WORK_REQUEST", "101")
+    [notice] = await office.notices.write("long", [told], office.clock())
     text = (await office.sender.payload(notice))["attachments"][0]["blocks"][0]["text"]["text"]
     assert 2_900 < len(text) <= 3_000
     shown = html.unescape(text).replace("\n", "").replace("*", "")
@@ -145,16 +143,16 @@ async def test_a_text_is_never_longer_than_slack_takes_nor_cut_within_an_entity(
 
 
 @on_databases("memory")
-async def test_what_slack_never_takes_is_given_up_and_the_next_goes_on(office: Office, slack: StandIn) -> None:
+async def test_a_permanent_error_of_slack_gives_up_only_that_message(office: Office, slack: StandIn) -> None:
     answers = [answer({"ok": False, "error": "invalid_blocks"})]
     slack.answers[POST] = lambda: answers.pop(0) if answers else answer({"ok": True})
     await office.tell(1)
     await office.tell(2)
-    assert await office.deliver() == DeliveryCounts(1, 1, 1)  # a failure that is given up counts as both
+    assert await office.deliver() == DeliveryCounts(1, 1, 1)  # a given-up failure counts as both
 
 
 @on_databases("memory")
-async def test_by_a_webhook_with_a_name_and_a_button(office: Office, slack: StandIn) -> None:
+async def test_a_webhook_message_has_a_name_and_a_button(office: Office, slack: StandIn) -> None:
     slack.answers[HOOK] = answer(b"ok")
     notice = await office.tell(1, TEAM_INVITED)
     assert await office.deliver() == DeliveryCounts(1, 0, 0)
@@ -167,12 +165,10 @@ async def test_by_a_webhook_with_a_name_and_a_button(office: Office, slack: Stan
 
 
 @on_databases("memory")
-async def test_a_message_by_webhook_names_assignee_and_doer_and_links_to_the_item(
-    office: Office, slack: StandIn
-) -> None:
+async def test_a_webhook_message_names_actor_and_assignee_and_links_to_the_item(office: Office, slack: StandIn) -> None:
     async def text(user: int, kind: str, **said: Any) -> tuple[str, str]:
-        words = Said(event="e", doc="WR-1", item="Print", actor="Ben", **said)
-        [notice] = await office.notices.tell(f"{user}{kind}", [Told(user, kind, "", "", "DEFECT", "1", words)], 1)
+        words = NoticeArguments(event="e", doc="WR-1", item="Print", actor="Ben", **said)
+        [notice] = await office.notices.write(f"{user}{kind}", [NewNotice(user, kind, "", "", "DEFECT", "1", words)], 1)
         [bar] = (await office.sender.payload(notice))["attachments"]
         assert bar["blocks"][1]["elements"][0]["url"] == f"https://x.example/{notice.id}"
         head, _, rest = bar["blocks"][0]["text"]["text"].partition("\n")
@@ -192,19 +188,19 @@ async def test_a_message_by_webhook_names_assignee_and_doer_and_links_to_the_ite
 
 
 @on_databases("memory")
-async def test_the_address_of_a_webhook_is_in_no_error(office: Office, slack: StandIn) -> None:
+async def test_errors_do_not_contain_the_webhook_url(office: Office, slack: StandIn) -> None:
     slack.answers[HOOK] = answer(b"no_service", 404)
     await office.tell(1)
     await office.deliver()
     [attempt] = await office.log.attempts()
-    assert attempt.error == "Slack answered 404, no_service"
+    assert attempt.error == "Slack responded 404, no_service"
     state = await office.outbox.state("slack", "42")
     assert "secret" not in repr((attempt, state, office.sender._slack))
 
 
 @on_databases("memory")
 @pytest.mark.parametrize("by", ["webhook", "token"])
-async def test_no_secret_is_in_a_log_however_much_is_logged(
+async def test_debug_logs_contain_no_secret(
     office: Office, slack: StandIn, by: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -229,7 +225,7 @@ async def test_no_secret_is_in_a_log_however_much_is_logged(
         (answer(b"[" * 100_000), 0),
     ],
 )
-async def test_whatever_slack_answers_is_tried_again_neither_at_once_nor_never(
+async def test_any_response_of_slack_is_retried_with_back_off(
     office: Office, slack: StandIn, said: Any, wait_ms: int
 ) -> None:
     answers = [said]
@@ -245,12 +241,10 @@ async def test_whatever_slack_answers_is_tried_again_neither_at_once_nor_never(
 
 
 @on_databases("memory")
-async def test_what_was_sent_before_a_crash_is_not_sent_again_and_what_was_erased_is_not_told(
-    office: Office, slack: StandIn, tables: Tables
-) -> None:
+async def test_sent_and_deleted_notices_are_not_posted_again(office: Office, slack: StandIn, tables: Tables) -> None:
     slack.answers[POST] = answer({"ok": True})
     notice = await office.tell(1)
-    await office.notices.sent_to_slack(notice.id)
+    await office.notices.mark_sent_to_slack(notice.id)
     await office.tell(2)
     await tables.erase("teamwork:42")
     assert await office.deliver() == DeliveryCounts(2, 0, 0)
@@ -258,12 +252,12 @@ async def test_what_was_sent_before_a_crash_is_not_sent_again_and_what_was_erase
 
 
 @on_databases()
-async def test_attempts_are_forgotten_in_portions(office: Office, slack: StandIn) -> None:
+async def test_old_attempts_are_deleted_in_batches(office: Office, slack: StandIn) -> None:
     slack.answers[POST] = answer({"ok": True})
     for number in range(5):
         await office.tell(number)
     await office.deliver()
     now_ms = office.clock()
-    assert await office.log.forget(now_ms) == 0
-    assert await office.log.forget(now_ms + 1, most=3) == 3
-    assert await office.log.forget(now_ms + 1, most=3) == 2
+    assert await office.log.delete_old(now_ms) == 0
+    assert await office.log.delete_old(now_ms + 1, most=3) == 3
+    assert await office.log.delete_old(now_ms + 1, most=3) == 2

@@ -1,4 +1,4 @@
-"""What somebody cannot do to others, and what no input can do to the server."""
+"""Isolation between users and teams, and robustness against hostile input."""
 
 import asyncio
 from datetime import date
@@ -35,9 +35,9 @@ ODD = [
 ]
 
 
-async def test_an_id_that_somebody_has_used_takes_nothing_from_another(office: Office) -> None:
+async def test_an_event_id_of_one_user_cannot_suppress_notices_of_another(office: Office) -> None:
     assert await office.tell(1, by=CHO) == 1
-    assert await office.tell(1, by=ANN) == 1  # a colleague has used this id
+    assert await office.tell(1, by=ANN) == 1  # a colleague used this id
     item = WorkItem(ref_type="DEFECT", ref_id=1, title="t", assignee_id=BEN)
     for given in (f"api:{CHO}:e9", "deadline:3:DEFECT:1:2096-10-05:D-3"):
         event = {"kind": "assigned", "id": given, "item": {**ITEM, "assigneeId": BEN}}
@@ -45,24 +45,24 @@ async def test_an_id_that_somebody_has_used_takes_nothing_from_another(office: O
         assert len(await office.teamwork.tell(Assigned(id=given, item=item))) == 1
 
 
-async def test_nobody_of_another_team_is_told_of_a_deadline(office: Office) -> None:
+async def test_users_of_other_teams_are_not_notified_of_a_deadline(office: Office) -> None:
     for stranger, user in ((OUTSIDER, ANN), (BEN, ANN), (12345, ANN)):
         put = await office.http.put(
             "/api/deadlines/DEFECT/1", json={**DUE, "assigneeId": stranger}, headers=office.token(user)
         )
         assert put.status_code == (200 if stranger == BEN else 400)
-    assert (await office.teamwork.deadlines.tell_due()).told == 1
+    assert (await office.teamwork.deadlines.notify_due()).notified == 1
     assert (await office.get("/api/notifications", user=OUTSIDER))["total"] == 0
 
 
-async def test_deadlines_of_another_team_are_neither_seen_nor_done(office: Office) -> None:
+async def test_deadlines_of_another_team_cannot_be_read_or_completed(office: Office) -> None:
     assert (await office.http.put("/api/deadlines/DEFECT/1", json=DUE, headers=office.token(ANN))).status_code == 200
     assert (await office.get("/api/deadlines", user=OUTSIDER))["items"] == []
     assert (await office.http.delete("/api/deadlines/DEFECT/1", headers=office.token(OUTSIDER))).status_code == 404
     assert len((await office.get("/api/deadlines"))["items"]) == 1
 
 
-async def test_no_odd_word_is_an_error_of_the_server_or_stops_the_jobs(office: Office) -> None:
+async def test_unusual_text_causes_no_server_error_and_does_not_stop_jobs(office: Office) -> None:
     for word in ODD:
         text = quote(word, safe="")
         asked: list[tuple[str, str, Any]] = [
@@ -88,39 +88,39 @@ async def test_no_odd_word_is_an_error_of_the_server_or_stops_the_jobs(office: O
         "/api/deadlines/DEFECT/good", json={**DUE, "assigneeId": CHO}, headers=office.token(ANN)
     )
     assert put.status_code == 200
-    assert (await office.teamwork.deadlines.tell_due()).failed == 0
+    assert (await office.teamwork.deadlines.notify_due()).failed == 0
     assert (await office.get("/api/notifications", user=CHO))["total"] == 1
 
 
-async def test_a_deadline_that_cannot_be_told_of_holds_up_no_other(office: Office) -> None:
+async def test_an_invalid_deadline_blocks_no_other(office: Office) -> None:
     deadlines, keys = office.teamwork.deadlines, office.teamwork.keys
     soon = date(2096, 10, 5)
     for team in (2, 3, 5):
         await deadlines.register(team, Deadline("DEFECT", "1"), soon, title="Print", assignee=BEN)
-    # As of another program: a title that no event can hold, and a record that is none.
+    # From another program: a title that is too long for an event, and an invalid record.
     await keys.due_item(3, "DEFECT", "0").put({"title": "x" * 600, "docNo": "", "due": soon, "assigneeId": BEN})
     await keys.deadlines(3).put({Deadline("DEFECT", "0"): 4_000_233_600})
     await keys.deadlines.store.run([("HDEL", keys.due_item(2, "DEFECT", "1").key, "title")])
     await deadlines.register(6, Deadline("DEFECT", "1"), soon, title="Print", assignee=BEN)
     await keys.deadlines.store.run([("ZADD", keys.deadlines(6).key, 4_000_233_600, "what is no member")])
-    done = await deadlines.tell_due()
-    assert (done.teams, done.told, done.failed) == (5, 3, 3)  # one team has people, and nothing due
+    done = await deadlines.notify_due()
+    assert (done.teams, done.notified, done.failed) == (5, 3, 3)  # one team has members but no deadlines
     await keys.deadlines.store.run([("ZADD", keys.deadlines(3).key, 4_000_233_600, "what is no member")])
     assert len((await office.get("/api/deadlines"))["items"]) == 2
     assert (await office.get("/api/dashboard/summary"))["activeDefects"] == 2
 
 
-async def test_jobs_on_two_machines_tell_each_of_very_many_deadlines_once(office: Office) -> None:
+async def test_jobs_on_two_machines_notify_each_of_many_deadlines_once(office: Office) -> None:
     deadlines = office.teamwork.deadlines
     for number in range(520):
         await deadlines.register(3, Deadline("DEFECT", str(number)), date(2096, 10, 5), title="t", assignee=BEN)
-    await asyncio.gather(deadlines.tell_due(), deadlines.tell_due())
-    assert (await deadlines.tell_due()).told == 0
+    await asyncio.gather(deadlines.notify_due(), deadlines.notify_due())
+    assert (await deadlines.notify_due()).notified == 0
     listed = await office.get("/api/notifications?size=1")
     assert listed["total"] == 520
 
 
-async def test_every_change_that_a_summary_counts_is_seen_by_the_next_who_asks(office: Office) -> None:
+async def test_every_change_that_a_summary_counts_is_seen_by_the_next_read(office: Office) -> None:
     async def counted() -> tuple[int, int]:
         found = await office.get("/api/dashboard/summary")
         return found["activeDefects"], found["unreadNotifications"]
@@ -134,7 +134,7 @@ async def test_every_change_that_a_summary_counts_is_seen_by_the_next_who_asks(o
     await office.tell(1)
     await relay.publish_waiting()
     assert await counted() == (1, 1)
-    assert await office.teamwork.read(BEN) == 1
+    assert await office.teamwork.mark_read(BEN) == 1
     assert await counted() == (1, 0)
     await deadlines.complete(3, ref)
     assert await counted() == (0, 0)
@@ -145,7 +145,7 @@ async def test_every_change_that_a_summary_counts_is_seen_by_the_next_who_asks(o
     assert (await office.get("/api/dashboard/summary"))["upcomingDeployments"] == 1
 
 
-async def test_who_is_moved_to_another_team_is_in_it_from_the_next_request_on(office: Office) -> None:
+async def test_a_user_moved_to_another_team_is_in_it_from_the_next_request_on(office: Office) -> None:
     assert (await office.get("/api/me"))["teamId"] == 3
     moved = UserSession(name="Ben", email="u@example.com", role="DEVELOPER", team_id=4, team_role="MEMBER")
     await office.teamwork.people.save(BEN, moved)
@@ -157,12 +157,12 @@ async def test_who_is_moved_to_another_team_is_in_it_from_the_next_request_on(of
 
 
 @pytest.mark.parametrize("wrong", [("DEFECT", "x\0"), ("DEFECT", "é" * 150), ("defect", "1"), ("DEFECT", "")])
-async def test_what_could_not_be_told_of_is_no_deadline(office: Office, wrong: tuple[str, str]) -> None:
+async def test_a_deadline_that_no_notice_could_contain_is_refused(office: Office, wrong: tuple[str, str]) -> None:
     with pytest.raises(KeysteadError):
         await office.teamwork.deadlines.register(3, Deadline(*wrong), date(2096, 10, 5), title="t", assignee=BEN)
 
 
-async def test_who_tells_too_much_is_held_and_nobody_else(office: Office) -> None:
+async def test_the_rate_limit_of_one_user_does_not_affect_others(office: Office) -> None:
     event = {"kind": "assigned", "id": "e", "item": {**ITEM, "assigneeId": BEN}}
     ann, cho = office.token(ANN), office.token(CHO)
     said = [(await office.http.post("/api/events", json=event, headers=ann)).status_code for _ in range(121)]
@@ -175,7 +175,7 @@ async def test_who_tells_too_much_is_held_and_nobody_else(office: Office) -> Non
     assert (await office.http.post("/api/events", json=event, headers=ann)).status_code == 200
 
 
-async def test_streams_that_are_opened_at_the_same_moment_are_counted_too(office: Office) -> None:
+async def test_concurrently_opened_streams_are_counted(office: Office) -> None:
     async def still() -> bool:
         return True
 
@@ -192,7 +192,7 @@ async def test_streams_that_are_opened_at_the_same_moment_are_counted_too(office
     await again.aclose()
 
 
-async def test_a_token_that_was_ended_is_asked_about_in_time_however_much_comes(office: Office) -> None:
+async def test_a_revoked_token_ends_its_stream_in_time_during_a_burst(office: Office) -> None:
     ended_ms, heard_ms = office.clock(), 0
 
     async def still() -> bool:
@@ -210,7 +210,7 @@ async def test_a_token_that_was_ended_is_asked_about_in_time_however_much_comes(
     assert [one async for one in stream] == []
 
 
-async def test_while_nobody_can_say_whether_a_token_counts_its_stream_waits_and_is_not_signed_out(
+async def test_a_stream_waits_while_its_token_cannot_be_checked(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("keystead.kits.teamwork.service.streams._HOLD_S", 0)
@@ -233,7 +233,7 @@ async def test_while_nobody_can_say_whether_a_token_counts_its_stream_waits_and_
     assert [one async for one in stream] == [b": still here\n\n", b"event: bye\ndata: {}\n\n"]
 
 
-async def test_while_the_bus_is_away_a_stream_ends_and_is_no_error(office: Office) -> None:
+async def test_during_an_outage_a_stream_ends_without_an_error(office: Office) -> None:
     async def still() -> bool:
         raise StoreUnavailable("it is away")
 
@@ -245,7 +245,7 @@ async def test_while_the_bus_is_away_a_stream_ends_and_is_no_error(office: Offic
     assert [one async for one in stream] == []
 
 
-async def test_where_an_application_has_users_of_its_own_it_says_who_is_in_a_team() -> None:
+async def test_an_application_with_its_own_users_decides_who_is_in_a_team() -> None:
     async def load(user: int) -> UserSession | None:
         team = {ANN: 3, BEN: 3, OUTSIDER: 4}.get(user)
         if team is None:

@@ -1,4 +1,4 @@
-"""Streams of a real server: what comes, what was missed, many at once, and ends that are ends."""
+"""Streams of a real server: delivery, replay, concurrency, and ends."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ STREAMS, EACH = 300, 10
 
 
 class Office:
-    """A server, and another process of the same application that tells of events: this one."""
+    """A server, and this process of the same application, which reports events."""
 
     def __init__(self, server: Keystead, teamwork: Teamwork) -> None:
         self.server = server
@@ -63,7 +63,7 @@ class Office:
 
 
 async def numbers(opened: Stream, count: int) -> list[int]:
-    """The next notices: the numbers of what they are about."""
+    """The item numbers of the next notices."""
     found: list[int] = []
     async with asyncio.timeout(60):
         while len(found) < count:
@@ -101,7 +101,7 @@ async def office(server: Keystead, tmp_path: Path) -> AsyncIterator[Office]:
             yield Office(server, teamwork)
 
 
-async def test_what_another_process_tells_comes_at_once_and_what_was_missed_is_replayed(office: Office) -> None:
+async def test_notices_of_another_process_arrive_immediately_and_missed_ones_are_replayed(office: Office) -> None:
     await office.hire(1, 2)
     async with office.listening(1) as first, office.listening(1) as second:
         await office.tell(1, 1, 2)
@@ -114,7 +114,7 @@ async def test_what_another_process_tells_comes_at_once_and_what_was_missed_is_r
         assert await numbers(again, 1) == [5]
 
 
-async def test_many_streams_get_a_burst_in_order_and_a_reader_who_is_slow_holds_up_nobody(office: Office) -> None:
+async def test_many_streams_get_a_burst_in_order_and_a_slow_reader_blocks_no_other(office: Office) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, _most_files()), _most_files()))
     users = range(1, STREAMS + 1)
     await office.hire(*users)
@@ -124,10 +124,10 @@ async def test_many_streams_get_a_burst_in_order_and_a_reader_who_is_slow_holds_
         await asyncio.gather(*(office.tell(user, *range(EACH)) for user in users))
         found = await asyncio.gather(*(numbers(one, EACH) for one in opened))
         assert found == [list(range(EACH))] * STREAMS
-        assert await numbers(slow, EACH) == list(range(EACH))  # who was slow missed nothing either
+        assert await numbers(slow, EACH) == list(range(EACH))  # the slow reader missed nothing either
 
 
-async def test_who_is_signed_out_hears_no_more_and_too_many_streams_are_refused(office: Office) -> None:
+async def test_a_sign_out_ends_streams_and_too_many_streams_are_refused(office: Office) -> None:
     await office.hire(1)
     async with AsyncExitStack() as stack:
         for _ in range(8):
@@ -142,12 +142,12 @@ async def test_who_is_signed_out_hears_no_more_and_too_many_streams_are_refused(
         assert (await refused.head())[0] == 401
 
 
-async def test_a_stop_of_the_server_ends_streams_at_once_and_waits_for_none_of_them(office: Office) -> None:
+async def test_a_server_stop_ends_streams_immediately(office: Office) -> None:
     users = range(1, 11)
     await office.hire(*users)
     async with AsyncExitStack() as stack:
         opened = [await stack.enter_async_context(office.listening(user)) for user in users for _ in range(3)]
-        # Requests under way may take two minutes to end, and this waits for far less.
+        # Requests in progress may take two minutes; this waits for far less.
         assert await asyncio.to_thread(office.server.stop) == 0
         for one in opened:
             with pytest.raises(EOFError):

@@ -1,4 +1,4 @@
-"""Teams: who is in one and what they may, on every database, whoever changes it at the same moment."""
+"""Teams: members and permissions, on every database, under concurrent changes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -12,7 +12,7 @@ from keystead.kits.teamwork.commands import set_role
 from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service.people import People
 from keystead.kits.teamwork.service.tables import INVITATIONS, PEOPLE, READERS, TEAMWORK_TABLES
-from keystead.kits.teamwork.service.teams import OPEN_MOST, TeamRefused, Teams
+from keystead.kits.teamwork.service.teams import OPEN_MAX, TeamRefused, Teams
 from keystead.parts.tables import TableChange, Tables, TableSet, create, open_tables
 from tests.every_database import database_url, mariadb_server, on_databases, postgres_server
 from tests.kits.teamwork.test_routes import ANN, BEN, CHO, OUTSIDER, Office, office
@@ -58,7 +58,7 @@ async def refused(work: Awaitable[Any]) -> str:
 
 
 @on_databases()
-async def test_a_team_is_created_invited_to_joined_and_left(company: Company) -> None:
+async def test_a_team_is_created_joined_by_invitation_and_left(company: Company) -> None:
     teams = company.teams
     ann, ben = await company.staff("Ann", "Ben")
     team = await teams.create(" Print shop ", owner=ann)
@@ -67,7 +67,7 @@ async def test_a_team_is_created_invited_to_joined_and_left(company: Company) ->
     assert await refused(teams.create("Another", owner=ann)) == "ALREADY_IN_TEAM"
     new = await teams.invite(team.id, role="ADMIN", name="Ben", by=ann)
     assert [one.name for one in await teams.invitations(team.id)] == ["Ben"]
-    looked = await teams.look(new.token)
+    looked = await teams.find_invitation(new.token)
     assert looked == new.invitation
     assert await teams.accept(ben, token=new.token) == team
     assert await company.role(ben) == (team.id, "ADMIN")
@@ -77,12 +77,12 @@ async def test_a_team_is_created_invited_to_joined_and_left(company: Company) ->
     assert [(one.id, count) for one, count in await teams.all()] == [(team.id, 2)]
     await teams.remove(team.id, ben, by=ben)
     assert await company.role(ben) == (0, "")
-    await teams.remove(team.id, ann, by=ann)  # the last of all may go
+    await teams.remove(team.id, ann, by=ann)  # the last member may leave
     assert set(company.changed) == {ann, ben}
 
 
 @on_databases()
-async def test_of_many_who_use_one_link_at_the_same_moment_one_is_in(company: Company) -> None:
+async def test_of_concurrent_uses_of_one_link_one_succeeds(company: Company) -> None:
     team = await company.teams.create("Print shop")
     new = await company.teams.invite(team.id)
     crowd = await company.staff(*(f"p{number}" for number in range(50)))
@@ -100,7 +100,7 @@ async def test_of_many_who_use_one_link_at_the_same_moment_one_is_in(company: Co
 
 
 @on_databases()
-async def test_a_team_never_loses_its_last_owner_however_many_leave_at_once(company: Company) -> None:
+async def test_concurrent_leaving_never_removes_the_last_owner(company: Company) -> None:
     owners = await company.staff(*(f"o{number}" for number in range(50)))
     team = await company.teams.create("Print shop", owner=owners[0])
     for owner in owners[1:]:
@@ -127,7 +127,7 @@ async def test_a_team_never_loses_its_last_owner_however_many_leave_at_once(comp
 
 
 @on_databases()
-async def test_many_people_and_teams_at_once_have_numbers_of_their_own(company: Company) -> None:
+async def test_concurrently_created_people_and_teams_have_unique_numbers(company: Company) -> None:
     users = await asyncio.gather(*(company.people.add(f"p{number}") for number in range(50)))
     assert len(set(users)) == 50
     same = await asyncio.gather(*(company.people.add("Mei", identity="login:42") for _ in range(50)))
@@ -139,7 +139,7 @@ async def test_many_people_and_teams_at_once_have_numbers_of_their_own(company: 
 
 
 @on_databases("memory")
-async def test_a_new_team_takes_the_number_of_no_team_that_an_application_has_made(company: Company) -> None:
+async def test_a_new_team_never_gets_the_number_of_an_applications_team(company: Company) -> None:
     person = UserSession(name="u", email="", role="", team_id=7, team_role="OWNER")
     await company.people.save(42, person)
     demo = person.model_copy(update={"team_id": 900_000_000})
@@ -148,9 +148,9 @@ async def test_a_new_team_takes_the_number_of_no_team_that_an_application_has_ma
     assert (await company.teams.create("New", above=20)).id == 21
     assert await company.people.add("next") == 43
     assert (await company.teams.create("Known elsewhere", number=3)).id == 3
-    with pytest.raises(BadValue, match="there is a team 3"):
+    with pytest.raises(BadValue, match="team 3 already exists"):
         await company.teams.create("Again", number=3)
-    # Such a team is changed as any other.
+    # Such a team is changed like any other.
     assert await company.teams.find(7) is not None
     await company.teams.rename(7, "Seven", by=42)
     found = await company.teams.find(7)
@@ -159,7 +159,7 @@ async def test_a_new_team_takes_the_number_of_no_team_that_an_application_has_ma
 
 
 @on_databases("memory")
-async def test_an_invitation_ends_by_time_by_withdrawal_and_with_the_lead_of_who_gave_it(company: Company) -> None:
+async def test_an_invitation_ends_by_expiry_withdrawal_or_when_its_inviter_loses_the_lead(company: Company) -> None:
     teams = company.teams
     ann, ben, cho = await company.staff("Ann", "Ben", "Cho")
     team = await teams.create("Print shop", owner=ann)
@@ -169,33 +169,33 @@ async def test_an_invitation_ends_by_time_by_withdrawal_and_with_the_lead_of_who
     assert await refused(teams.accept(cho, token=gone.token)) == "INVITATION_INVALID"
     assert await refused(teams.withdraw(team.id, gone.invitation.id, by=ann)) == "NOT_FOUND"
     kept = await teams.invite(team.id, role="ADMIN", by=ben)
-    await teams.remove(team.id, ben, by=ann)  # and lets nobody in by a link that he has kept, himself least of all
+    await teams.remove(team.id, ben, by=ann)  # and his links stop working, also for himself
     assert await refused(teams.accept(ben, token=kept.token)) == "INVITATION_INVALID"
     company.clock.pass_ms(7 * DAY_MS - 1)
-    assert await teams.look(late.token) is not None
+    assert await teams.find_invitation(late.token) is not None
     company.clock.pass_ms(1)
-    assert await teams.look(late.token) is None
+    assert await teams.find_invitation(late.token) is None
     assert await refused(teams.accept(cho, token=late.token)) == "INVITATION_INVALID"
-    assert await teams.forget_expired() == 1
+    assert await teams.delete_expired() == 1
 
 
 @on_databases()
-async def test_who_owns_a_team_no_more_makes_nobody_an_owner_by_a_link_that_they_have_kept(company: Company) -> None:
+async def test_owner_invitations_by_a_former_owner_stop_working(company: Company) -> None:
     teams = company.teams
     ann, ben, cho = await company.staff("Ann", "Ben", "Cho")
     team = await teams.create("Print shop", owner=ann)
     await teams.accept(ben, token=(await teams.invite(team.id, role="OWNER", by=ann)).token)
     as_owner, as_admin = [await teams.invite(team.id, role=role, by=ben) for role in ("OWNER", "ADMIN")]
     await teams.set_role(team.id, ben, "OWNER", by=ann)
-    assert await teams.look(as_owner.token) is not None
+    assert await teams.find_invitation(as_owner.token) is not None
     await teams.set_role(team.id, ben, "ADMIN", by=ann)
     assert await refused(teams.accept(cho, token=as_owner.token)) == "INVITATION_INVALID"
-    await teams.accept(cho, token=as_admin.token)  # which an admin may give, too
+    await teams.accept(cho, token=as_admin.token)  # an admin may create it, too
     assert await company.role(cho) == (team.id, "ADMIN")
 
 
 @on_databases()
-async def test_who_was_erased_lets_nobody_in_by_a_link_that_they_have_given(company: Company) -> None:
+async def test_invitations_by_an_erased_user_stop_working(company: Company) -> None:
     teams = company.teams
     ann, ben, cho = await company.staff("Ann", "Ben", "Cho")
     team = await teams.create("Print shop", owner=ann)
@@ -208,7 +208,7 @@ async def test_who_was_erased_lets_nobody_in_by_a_link_that_they_have_given(comp
 
 
 @on_databases("memory")
-async def test_an_invitation_for_one_user_is_for_nobody_else(company: Company) -> None:
+async def test_a_personal_invitation_cannot_be_used_by_others(company: Company) -> None:
     teams = company.teams
     ann, ben, cho = await company.staff("Ann", "Ben", "Cho")
     team = await teams.create("Print shop", owner=ann)
@@ -219,17 +219,17 @@ async def test_an_invitation_for_one_user_is_for_nobody_else(company: Company) -
     assert await teams.accept(ben, invitation=new.invitation.id) == team
     assert await refused(teams.invite(team.id, user=ben, by=ann)) == "ALREADY_IN_TEAM"
     assert await refused(teams.invite(team.id, user=12345, by=ann)) == "NOT_FOUND"
-    # Whoever is invited again has one invitation, the newest.
+    # A new personal invitation replaces the previous one.
     first, second = await teams.invite(team.id, user=cho, by=ann), await teams.invite(team.id, user=cho, by=ann)
     assert [one.id for one in await teams.invitations_to(cho)] == [second.invitation.id]
     assert await refused(teams.accept(cho, token=first.token)) == "INVITATION_INVALID"
-    # One that whoever may use is not used by guessing its number.
+    # A link invitation cannot be accepted by its number.
     free = await teams.invite(team.id, by=ann)
     assert await refused(teams.accept(cho, invitation=free.invitation.id)) == "INVITATION_INVALID"
 
 
 @on_databases("memory")
-async def test_who_may_do_what(company: Company) -> None:
+async def test_permissions_by_role(company: Company) -> None:
     teams = company.teams
     owner, admin, member, stranger = await company.staff("O", "A", "M", "S")
     team = await teams.create("Print shop", owner=owner)
@@ -242,7 +242,7 @@ async def test_who_may_do_what(company: Company) -> None:
         assert await refused(teams.remove(team.id, admin, by=by)) == "FORBIDDEN"
         assert await refused(teams.rename(team.id, "Mine", by=by)) == "FORBIDDEN"
         assert await refused(teams.require_lead(team.id, by)) == "FORBIDDEN"
-    # An admin leads, but decides nothing of owners.
+    # An admin leads, but cannot change owners.
     assert await refused(teams.invite(team.id, role="OWNER", by=admin)) == "FORBIDDEN"
     assert await refused(teams.set_role(team.id, admin, "OWNER", by=admin)) == "FORBIDDEN"
     assert await refused(teams.set_role(team.id, owner, "MEMBER", by=admin)) == "FORBIDDEN"
@@ -260,14 +260,14 @@ async def test_who_may_do_what(company: Company) -> None:
 
 
 @on_databases("memory")
-async def test_a_team_has_no_more_open_invitations_than_it_may(company: Company) -> None:
+async def test_concurrent_invitations_never_exceed_the_limit_of_a_team(company: Company) -> None:
     team = await company.teams.create("Print shop")
-    made = await asyncio.gather(*(company.teams.invite(team.id) for _ in range(OPEN_MOST + 20)), return_exceptions=True)
+    made = await asyncio.gather(*(company.teams.invite(team.id) for _ in range(OPEN_MAX + 20)), return_exceptions=True)
     assert sum(isinstance(one, TeamRefused) for one in made) == 20
 
 
 @on_databases("memory")
-async def test_the_secret_of_a_link_is_in_no_row_and_its_digest_opens_nothing(company: Company) -> None:
+async def test_the_table_has_only_the_digest_of_a_link_which_grants_no_access(company: Company) -> None:
     [ann] = await company.staff("Ann")
     team = await company.teams.create("Print shop")
     new = await company.teams.invite(team.id)
@@ -278,7 +278,7 @@ async def test_the_secret_of_a_link_is_in_no_row_and_its_digest_opens_nothing(co
 
 
 @on_databases("sqlite", "postgres", "mariadb")
-async def test_tables_of_before_become_those_of_now_and_keep_what_they_hold(database_url: str) -> None:
+async def test_version_1_tables_are_migrated_with_their_rows(database_url: str) -> None:
     first = TableSet("teamwork", (TableChange(1, "as it was", _make_first),))
     async with open_tables(database_url, first) as opened:
         await opened.write(_fill_first)
@@ -292,7 +292,7 @@ async def test_tables_of_before_become_those_of_now_and_keep_what_they_hold(data
 
 
 def _make_first(connection: Any) -> None:
-    """As version 1 made them, but for tables that have stayed as they were."""
+    """The tables of version 1 that have changed since."""
     create(READERS)(connection)
     names = "name TEXT NOT NULL, email TEXT NOT NULL, role VARCHAR(64) NOT NULL"
     connection.execute(
@@ -308,7 +308,7 @@ def _fill_first(connection: Any) -> None:
     connection.execute(insert(PEOPLE).values(**row))
 
 
-# --- as an application asks for it ---------------------------------------------------------------------------------
+# --- over HTTP -----------------------------------------------------------------------------------------------------
 
 
 async def ask(office: Office, user: int, method: str, path: str, body: Any = None) -> Any:
@@ -327,49 +327,49 @@ async def newcomer(office: Office) -> int:
     return NEW
 
 
-async def test_who_was_taken_out_of_a_team_is_out_though_the_store_was_away_at_that_moment(
+async def test_a_removed_member_is_out_even_after_a_cache_outage_during_the_removal(
     office: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = f"/api/team/members/{BEN}"
     calls: list[int] = []
-    changed = office.teamwork.people.note_changed
+    changed = office.teamwork.people.report_change
 
     def away_at(number: int) -> None:
-        async def note_changed(user: int) -> None:
+        async def report_change(user: int) -> None:
             calls.append(user)
             if len(calls) == number:
                 raise StoreUnavailable("away")
             await changed(user)
 
         calls.clear()
-        monkeypatch.setattr(office.teamwork.people, "note_changed", note_changed)
+        monkeypatch.setattr(office.teamwork.people, "report_change", report_change)
 
-    await office.get("/api/team")  # and so he is remembered
+    await office.get("/api/team")  # caches him
     away_at(1)
     assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 503
     assert (await office.get("/api/team"))["id"] == 3  # nothing has changed
     away_at(2)
     assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 503
-    # Whoever asks again hears that he is out, and from then on he is.
+    # A repeated request is refused, but invalidates the cache.
     assert (await office.http.delete(path, headers=office.token(ANN))).status_code == 404
     assert (await office.http.get("/api/team", headers=office.token(BEN))).status_code == 403
 
 
-async def test_a_command_for_a_number_is_not_for_somebody_who_is_called_so(office: Office) -> None:
+async def test_a_member_number_takes_precedence_over_an_equal_name(office: Office) -> None:
     teamwork = office.teamwork
     called = UserSession(name=str(BEN), email="", role="DEVELOPER", team_id=3, team_role="MEMBER")
     await teamwork.people.save(CHO, called)
     await set_role(teamwork, 3, str(BEN), "OWNER")
     members = await teamwork.people.members(3)
     assert (members[BEN].team_role, members[CHO].team_role) == ("OWNER", "MEMBER")
-    await set_role(teamwork, 3, "u42", "ADMIN")  # a name is a name still
+    await set_role(teamwork, 3, "u42", "ADMIN")  # names still work
     assert (await teamwork.people.members(3))[ANN].team_role == "ADMIN"
     await teamwork.people.save(CHO, called.model_copy(update={"name": "12345"}))
     await set_role(teamwork, 3, "12345", "ADMIN")
     assert (await teamwork.people.members(3))[CHO].team_role == "ADMIN"
 
 
-async def test_somebody_new_joins_by_a_link_and_works_in_the_team(office: Office, newcomer: int) -> None:
+async def test_a_new_user_joins_by_a_link_and_works_in_the_team(office: Office, newcomer: int) -> None:
     assert await ask(office, newcomer, "GET", "/api/deadlines") == (403, "NO_TEAM")
     assert (await ask(office, newcomer, "GET", "/api/me"))["teamId"] == 0
     assert await ask(office, newcomer, "GET", "/api/notifications/unread-counts") != (403, "NO_TEAM")
@@ -393,7 +393,7 @@ async def test_somebody_new_joins_by_a_link_and_works_in_the_team(office: Office
     assert await ask(office, newcomer, "POST", "/api/invitations/accept", {}) == (400, "BAD_REQUEST")
 
 
-async def test_a_user_of_ours_is_told_of_an_invitation_and_accepts_it(office: Office, newcomer: int) -> None:
+async def test_a_personal_invitation_notifies_its_user_who_accepts_it(office: Office, newcomer: int) -> None:
     await office.teamwork.teams.rename(3, "Print shop")
     made = await ask(office, ANN, "POST", "/api/team/invitations", {"userId": newcomer})
     [notice] = (await ask(office, newcomer, "GET", "/api/notifications"))["items"]
@@ -406,7 +406,7 @@ async def test_a_user_of_ours_is_told_of_an_invitation_and_accepts_it(office: Of
     assert again == (409, "ALREADY_IN_TEAM")
 
 
-async def test_a_team_is_created_with_its_zone_and_marks_and_these_are_changed(office: Office, newcomer: int) -> None:
+async def test_zone_and_marks_of_a_team_are_set_and_changed(office: Office, newcomer: int) -> None:
     body = {"name": "Night shift", "zone": "Asia/Seoul", "deadlineDays": [7, 3]}
     for wrong in ({**body, "zone": "Mars"}, {**body, "deadlineDays": []}, {**body, "name": "\n"}):
         assert await ask(office, newcomer, "POST", "/api/teams", wrong) == (400, "BAD_REQUEST")
@@ -422,7 +422,7 @@ async def test_a_team_is_created_with_its_zone_and_marks_and_these_are_changed(o
     assert (await ask(office, ANN, "GET", "/api/team"))["today"] == "2096-10-02"
 
 
-async def test_roles_are_changed_and_members_leave_or_are_taken_out(office: Office) -> None:
+async def test_roles_are_changed_and_members_leave_or_are_removed(office: Office) -> None:
     assert await ask(office, BEN, "PATCH", f"/api/team/members/{BEN}", {"teamRole": "OWNER"}) == (403, "FORBIDDEN")
     assert await ask(office, ANN, "PATCH", f"/api/team/members/{BEN}", {"teamRole": "ADMIN"}) == {"ok": True}
     assert (await ask(office, BEN, "GET", "/api/me"))["teamRole"] == "ADMIN"
@@ -434,7 +434,7 @@ async def test_roles_are_changed_and_members_leave_or_are_taken_out(office: Offi
     assert await ask(office, BEN, "GET", "/api/team/members") == (403, "NO_TEAM")
 
 
-async def test_everybody_says_by_which_id_slack_mentions_them_and_nobody_of_others(office: Office) -> None:
+async def test_members_can_change_only_their_own_slack_id(office: Office) -> None:
     path = f"/api/team/members/{BEN}"
     assert await ask(office, BEN, "PATCH", path, {"slackId": "U012ABC"}) == {"ok": True}
     assert await ask(office, CHO, "PATCH", path, {"slackId": "U666"}) == (403, "FORBIDDEN")
@@ -447,42 +447,42 @@ async def test_everybody_says_by_which_id_slack_mentions_them_and_nobody_of_othe
     assert {one["id"]: one["slackId"] for one in members}[BEN] is None
 
 
-async def test_who_has_left_a_team_hears_of_its_deadlines_no_more(office: Office) -> None:
+async def test_a_user_who_left_a_team_is_not_notified_of_its_deadlines(office: Office) -> None:
     body = {"due": "2096-10-05", "title": "Print", "assigneeId": BEN}
     await ask(office, ANN, "PUT", "/api/deadlines/DEFECT/1", body)
     await ask(office, BEN, "POST", "/api/team/leave")
-    await office.teamwork.deadlines.tell_due()
+    await office.teamwork.deadlines.notify_due()
     assert (await ask(office, BEN, "GET", "/api/notifications"))["total"] == 0
 
 
-async def test_a_bare_deadline_is_for_the_last_assignee_or_else_for_those_who_lead(office: Office) -> None:
+async def test_a_bare_deadline_notifies_the_last_assignee_or_the_leads(office: Office) -> None:
     due = 4_000_233_600  # 2096-10-05
     store = office.teamwork.keys.deadlines.store
     await store.run([("ZADD", "deadlines:team:3", due, "DEFECT:1"), ("ZADD", "deadlines:team:3", due, "DEFECT:2/3")])
     item = {"refType": "DEFECT", "refId": "1", "title": "Print", "docNo": "DF-001", "assigneeId": BEN}
     await ask(office, ANN, "POST", "/api/events", {"kind": "assigned", "id": "e", "item": item})
-    done = await office.teamwork.deadlines.tell_due()
-    assert (done.told, done.failed) == (2, 0)
+    done = await office.teamwork.deadlines.notify_due()
+    assert (done.notified, done.failed) == (2, 0)
     [near, _] = (await ask(office, BEN, "GET", "/api/notifications"))["items"]
     assert (near["title"], near["message"]) == ("DF-001 is due soon", "due in 3 days (2096-10-05): Print")
     [led] = (await ask(office, ANN, "GET", "/api/notifications"))["items"]
     assert (led["title"], led["refId"]) == ("DEFECT 2/3 is due soon", "2/3")
     assert (await ask(office, CHO, "GET", "/api/notifications"))["total"] == 0
-    assert (await office.teamwork.deadlines.tell_due()).told == 0
+    assert (await office.teamwork.deadlines.notify_due()).notified == 0
 
 
-async def test_the_log_of_slack_is_read_by_those_who_lead_and_shows_their_team_alone(office: Office) -> None:
+async def test_leads_read_the_slack_log_of_their_own_team_only(office: Office) -> None:
     for number, (by, to) in enumerate(((ANN, BEN), (ANN, CHO))):
         assert await office.tell(number, by=by, assigneeId=to) == 1
     log = office.teamwork.slack_log
-    for user, error in ((BEN, None), (CHO, "Slack answered 500")):
+    for user, error in ((BEN, None), (CHO, "Slack responded 500")):
         [notice] = (await office.teamwork.notices.page(user)).notices
-        await log.note(notice, {"text": "x"}, channel="#work", retries=1, error=error, at_ms=office.clock())
+        await log.add(notice, {"text": "x"}, channel="#work", retries=1, error=error, at_ms=office.clock())
     assert await ask(office, BEN, "GET", "/api/team/slack-log") == (403, "FORBIDDEN")
     assert (await ask(office, OUTSIDER, "GET", "/api/team/slack-log")) == {"attempts": []}
     found = (await ask(office, ANN, "GET", "/api/team/slack-log"))["attempts"]
     assert [(one["userId"], one["status"], one["errorMessage"]) for one in found] == [
-        (CHO, "FAILED", "Slack answered 500"),
+        (CHO, "FAILED", "Slack responded 500"),
         (BEN, "SENT", None),
     ]
     assert (found[0]["retryCount"], found[0]["sentAt"], found[0]["channel"]) == (1, "2096-10-02T12:00:00Z", "#work")

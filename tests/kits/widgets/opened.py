@@ -1,4 +1,4 @@
-"""The service alone, as a process of its own would open it on a store, and a look at what it has written there."""
+"""The service without HTTP, as a separate process would open it on a store, and access to the raw keys."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _READS: dict[str, Callable[[str], Command]] = {
 
 
 class Kept:
-    """What a store holds, past the schema."""
+    """The raw content of a store."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -119,7 +119,7 @@ def service_of(widgets: Widgets, name: str) -> Any:
 
 
 async def used(widgets: Widgets, name: str, id: str, number: int = 1, *, first: int = 0) -> None:
-    """What visitors do with a widget, each of them once."""
+    """Use a widget, once by each visitor."""
     for one in range(first, first + number):
         visitor = somebody(one)
         match name:
@@ -136,14 +136,14 @@ async def used(widgets: Widgets, name: str, id: str, number: int = 1, *, first: 
 
 
 async def found_by_doctor(store: Store) -> list[str]:
-    """What the doctor says of a store that only this kit has written."""
+    """The doctor's findings in a store of this kit."""
     clock = Clock()
     report = await examine([keys_on(store, clock), OutboxKeys(store, now_ms=clock)])
     return [str(one.finding) for one in report.found]
 
 
 class Reason:
-    """Why something was refused; empty where it was not."""
+    """The reason of a refusal; empty if there was none."""
 
     def __init__(self) -> None:
         self.word = ""
@@ -163,7 +163,7 @@ class Reason:
 
 
 async def refused(action: Any) -> str:
-    """The reason why this was refused; empty where it was not."""
+    """The reason of a refusal; empty if there was none."""
     with Reason() as reason:
         await action
     return reason.word

@@ -29,7 +29,7 @@ async def test_200_parallel_visits_by_50_visitors_count_50(widgets: Widgets) -> 
 
 @both
 async def test_200_parallel_toggles_leave_the_total_equal_to_the_number_of_likers(widgets: Widgets) -> None:
-    """Each of 40 visitors toggles five times at once, and likes it in the end; 10 more do so twice, and do not."""
+    """40 visitors toggle five times concurrently, and like it in the end; 10 more toggle twice, and do not."""
     id = (await widgets.likes.create(URL, TOKEN, visitor=ME)).id
     visits = [one for one in range(40) for _ in range(5)] + [one for one in range(40, 50) for _ in range(2)]
     told = await asyncio.gather(*(widgets.likes.toggle(id, somebody(one)) for one in visits))
@@ -40,7 +40,7 @@ async def test_200_parallel_toggles_leave_the_total_equal_to_the_number_of_liker
 
 
 @both
-async def test_a_total_that_its_owner_sets_to_zero_among_toggles_is_never_negative(
+async def test_the_total_is_never_negative_when_the_owner_sets_it_to_zero_among_toggles(
     widgets: Widgets, kept: Kept
 ) -> None:
     id = (await widgets.likes.create(URL, TOKEN, visitor=ME)).id
@@ -58,7 +58,7 @@ async def test_a_total_that_its_owner_sets_to_zero_among_toggles_is_never_negati
     await asyncio.gather(*taking_back[:10], *setting, *taking_back[10:], watched())
     assert lowest == 0
     assert (await widgets.likes.get(id)).total == 0
-    # Whoever likes it now is counted from there on.
+    # Later likes count from there.
     assert (await widgets.likes.toggle(id, somebody(1))).total == 1
     assert (await widgets.likes.toggle(id, somebody(1))).total == 0
 
@@ -66,7 +66,7 @@ async def test_a_total_that_its_owner_sets_to_zero_among_toggles_is_never_negati
 @both
 @pytest.mark.parametrize("order", ["desc", "asc"])
 async def test_100_parallel_submits_keep_exactly_the_best_with_the_first_first(widgets: Widgets, order: str) -> None:
-    """Ten of each score, which are told in the order in which they came: the first of equals is before the others."""
+    """Ten of each score, listed in the order of submission: the earlier ranks higher."""
     created = await widgets.rankings.create(URL, TOKEN, visitor=ME, max_entries=25, sort_order=order)
     sent = [(f"name {one:02}", one // 10 * 7) for one in range(100)]
     await asyncio.gather(
@@ -91,7 +91,7 @@ async def test_100_parallel_posts_keep_order_and_the_maximum(widgets: Widgets) -
 
 
 @both
-async def test_of_many_who_create_at_once_one_owns_it(widgets: Widgets, kept: Kept) -> None:
+async def test_concurrent_creates_of_one_page_have_one_owner(widgets: Widgets, kept: Kept) -> None:
     tokens = [f"a-token-{one:03}" for one in range(20)]
     told = await asyncio.gather(*(refused(widgets.counters.create(URL, one, visitor=ME)) for one in tokens))
     assert sorted(told) == [""] + ["UNAUTHORIZED"] * 19
@@ -101,7 +101,7 @@ async def test_of_many_who_create_at_once_one_owns_it(widgets: Widgets, kept: Ke
 
 
 @both
-async def test_two_settings_that_are_changed_at_once_are_both_kept(widgets: Widgets) -> None:
+async def test_concurrent_changes_of_two_settings_both_survive(widgets: Widgets) -> None:
     id = (await widgets.rankings.create(URL, TOKEN, visitor=ME)).id
     change = widgets.rankings.update_settings
     await asyncio.gather(
@@ -118,7 +118,7 @@ async def test_two_settings_that_are_changed_at_once_are_both_kept(widgets: Widg
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-async def test_two_services_on_two_connections_count_as_one(store_url: str, store: Store, clock: Clock) -> None:
+async def test_two_services_on_two_connections_share_their_counts(store_url: str, store: Store, clock: Clock) -> None:
     async with connect(store_url) as second:
         one, two = service_on(store, clock), service_on(second, clock)
         counter = (await one.counters.create(URL, TOKEN, visitor=ME)).id
@@ -137,14 +137,14 @@ async def test_two_services_on_two_connections_count_as_one(store_url: str, stor
         data = await one.boards.get(board)
         assert (data.total_messages, len({one.id for one in data.messages})) == (15, 15)
         assert {one.id for one in data.messages} <= {one.message_id for one in posted}
-        # What each of the two has posted stands in the order in which it did.
+        # The messages of each process are in the order of posting.
         for side in (0, 1):
             own = [int(one.message[3:]) for one in data.messages if int(one.message[3:]) % 2 == side]
             assert own == sorted(own, reverse=True)
 
 
 @pytest.mark.parametrize("store_url", ["redis"], indirect=True)
-async def test_two_processes_at_once_count_as_one(store_url: str, store: Store, widgets: Widgets) -> None:
+async def test_two_concurrent_processes_share_their_counts(store_url: str, store: Store, widgets: Widgets) -> None:
     counter = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
     like = (await widgets.likes.create(URL, TOKEN, visitor=ME)).id
     ranking = (await widgets.rankings.create(URL, TOKEN, visitor=ME, max_entries=10, sort_order="asc")).id
@@ -172,9 +172,7 @@ async def test_two_processes_at_once_count_as_one(store_url: str, store: Store, 
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-async def test_a_board_is_in_the_order_of_its_times_though_the_clocks_of_workers_differ(
-    store_url: str, store: Store
-) -> None:
+async def test_messages_are_in_timestamp_order_despite_clock_skew(store_url: str, store: Store) -> None:
     clocks = [Clock() for _ in range(5)]
     for number, clock in enumerate(clocks):
         clock.move(f"{number * 7 + 1}s")

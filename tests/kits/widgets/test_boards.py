@@ -1,4 +1,4 @@
-"""Boards: who may change which message, in what order they stand, and how many there are."""
+"""Boards: permissions, order and number of messages."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ async def board(widgets: Widgets, **more: Any) -> str:
 
 
 @both
-async def test_the_edit_token_of_one_message_opens_no_other(widgets: Widgets, kept: Kept) -> None:
+async def test_an_edit_token_works_for_its_message_only(widgets: Widgets, kept: Kept) -> None:
     id = await board(widgets)
     ann = await widgets.boards.post(id, somebody(1), "of Ann", "Ann")
     bob = await widgets.boards.post(id, somebody(2), "of Bob", "Bob")
@@ -63,7 +63,7 @@ async def test_a_message_of_another_board_is_not_found_here(widgets: Widgets) ->
 
 
 @both
-async def test_nobody_is_shown_what_lets_an_author_change_a_message(widgets: Widgets) -> None:
+async def test_no_view_reveals_the_edit_token_or_its_digest(widgets: Widgets) -> None:
     id = await board(widgets, enable_selects=True)
     posted = await widgets.boards.post(id, ME, "hello", "Ann", "😀", ["Asia", None, "😊"])
     for data in (posted.data, await widgets.boards.get(id), await widgets.boards.get(id, 1, ME)):
@@ -77,7 +77,7 @@ async def test_nobody_is_shown_what_lets_an_author_change_a_message(widgets: Wid
 
 
 @both
-async def test_an_owner_moderates_whoever_wrote_it(widgets: Widgets) -> None:
+async def test_the_owner_edits_and_deletes_any_message(widgets: Widgets) -> None:
     id = await board(widgets)
     ids = [(await widgets.boards.post(id, somebody(one), f"no {one}", "Ann")).message_id for one in range(3)]
     data = await widgets.boards.owner_edit(owner(), ids[1], visitor=ME, message="(removed)")
@@ -90,7 +90,7 @@ async def test_an_owner_moderates_whoever_wrote_it(widgets: Widgets) -> None:
 
 
 @both
-async def test_an_edit_keeps_the_place_the_time_and_what_is_not_changed(widgets: Widgets, clock: Clock) -> None:
+async def test_an_edit_keeps_position_timestamp_and_unchanged_fields(widgets: Widgets, clock: Clock) -> None:
     id = await board(widgets, enable_selects=True)
     first = await widgets.boards.post(id, somebody(1), "one", "Ann", "😎", ["Asia"])
     await widgets.boards.post(id, somebody(2), "two")
@@ -112,7 +112,7 @@ async def test_an_edit_keeps_the_place_the_time_and_what_is_not_changed(widgets:
 
 
 @both
-async def test_edits_while_messages_come_in_change_what_they_mean(store: Store) -> None:
+async def test_edits_during_posts_change_the_right_message(store: Store) -> None:
     """Each new message moves the others by one place; some are cut off meanwhile."""
     one, two = service_on(store), service_on(store)
     id = await board(one, max_messages=40, messages_per_page=100)
@@ -135,7 +135,7 @@ async def test_edits_while_messages_come_in_change_what_they_mean(store: Store) 
     assert not gone & set(said)
     old = [int(message.split()[1]) for message in said if not message.startswith("late")]
     assert old == sorted(old, reverse=True)
-    # Whoever was told that it was done finds it so, unless it was cut off since; nobody else is changed.
+    # Every acknowledged edit is there, unless the message was cut off since; no other message is changed.
     edited = {message for message in said if message.startswith("edited")}
     assert edited <= {message for message, answer in done.items() if answer == ""}
     assert data.total_messages <= 40
@@ -143,7 +143,7 @@ async def test_edits_while_messages_come_in_change_what_they_mean(store: Store) 
 
 
 @both
-async def test_pages_of_messages(widgets: Widgets) -> None:
+async def test_messages_are_paginated(widgets: Widgets) -> None:
     id = await board(widgets, messages_per_page=3)
     for one in range(7):
         await widgets.boards.post(id, somebody(one), f"no {one}")
@@ -159,7 +159,7 @@ async def test_pages_of_messages(widgets: Widgets) -> None:
 
 
 @both
-async def test_a_maximum_that_is_lowered_takes_the_oldest(widgets: Widgets) -> None:
+async def test_lowering_the_maximum_deletes_the_oldest_messages(widgets: Widgets) -> None:
     id = await board(widgets, max_messages=10)
     posted = [await widgets.boards.post(id, somebody(one), f"no {one}") for one in range(10)]
     data = await widgets.boards.update_settings(owner(), visitor=ME, max_messages=4, title="Short")
@@ -171,7 +171,7 @@ async def test_a_maximum_that_is_lowered_takes_the_oldest(widgets: Widgets) -> N
 
 
 @both
-async def test_a_visitor_waits_ten_seconds_for_the_next_message(widgets: Widgets, kept: Kept, clock: Clock) -> None:
+async def test_posting_has_a_cooldown_of_ten_seconds(widgets: Widgets, kept: Kept, clock: Clock) -> None:
     began = clock()
     clock.stand_at(began)
     id = await board(widgets)
@@ -182,11 +182,11 @@ async def test_a_visitor_waits_ten_seconds_for_the_next_message(widgets: Widgets
             await widgets.boards.post(id, ME, "two")
         assert (reason.word, reason.more) == ("COOLDOWN", {"retry_after_s": wait_s})
     [mark] = [key for key in await kept.keys() if ":post:" in key]
-    await kept.ask("DEL", mark)  # as its time does
+    await kept.ask("DEL", mark)  # as its expiry does
     assert (await widgets.boards.post(id, ME, "two")).data.total_messages == 2
 
 
-async def test_a_board_of_10_000_messages_is_read_by_the_page(memory: Store) -> None:
+async def test_a_board_of_10_000_messages_is_read_page_by_page(memory: Store) -> None:
     """A page costs the same wherever it is; a message is looked for from the newest on, some hundred at a time."""
     widgets = service_on(memory)
     id = await board(widgets, max_messages=10_000)
@@ -212,7 +212,7 @@ async def test_a_board_of_10_000_messages_is_read_by_the_page(memory: Store) -> 
     assert await refused(widgets.boards.remove(id, first.message_id, first.edit_token, visitor=ME)) == "NOT_FOUND"
 
 
-async def test_a_message_that_cannot_be_read_hides_no_other_from_its_author(memory: Store) -> None:
+async def test_an_unreadable_message_does_not_block_edits_of_others(memory: Store) -> None:
     widgets, kept = service_on(memory), Kept(memory)
     id = await board(widgets)
     posted = await widgets.boards.post(id, ME, "hello")
@@ -229,7 +229,7 @@ async def test_a_message_that_cannot_be_read_hides_no_other_from_its_author(memo
         *({"title": one} for one in ("", "x" * 101, 5, None, "a\nb")),
     ],
 )
-async def test_settings_that_are_none_make_nothing_and_change_nothing(memory: Store, more: dict[str, Any]) -> None:
+async def test_invalid_settings_are_refused_and_store_nothing(memory: Store, more: dict[str, Any]) -> None:
     widgets, kept = service_on(memory), Kept(memory)
     assert await refused(board(widgets, **more)) == "VALIDATION_ERROR"
     assert await kept.keys() == set()
@@ -239,7 +239,7 @@ async def test_settings_that_are_none_make_nothing_and_change_nothing(memory: St
     assert await kept.everything() == before
 
 
-async def test_without_icons_and_selects_none_are_taken(memory: Store) -> None:
+async def test_icons_and_selects_are_refused_unless_enabled(memory: Store) -> None:
     widgets = service_on(memory)
     id = await board(widgets, enable_icons=False)
     assert await refused(widgets.boards.post(id, ME, "hello", None, "😀")) == "VALIDATION_ERROR"
@@ -249,7 +249,7 @@ async def test_without_icons_and_selects_none_are_taken(memory: Store) -> None:
     assert posted.data.messages[0].author == "Anonymous"
 
 
-async def test_an_author_changes_a_message_also_after_the_board_has_lost_its_icons(memory: Store) -> None:
+async def test_an_author_can_edit_a_message_after_icons_were_disabled(memory: Store) -> None:
     widgets = service_on(memory)
     id = (await widgets.boards.create(URL, TOKEN, visitor=ME)).id
     icon = ((await widgets.boards.get(id)).settings.icons or [""])[0]
@@ -262,7 +262,7 @@ async def test_an_author_changes_a_message_also_after_the_board_has_lost_its_ico
 
 
 @both
-async def test_as_many_messages_are_shown_as_limit_says(widgets: Widgets) -> None:
+async def test_limit_sets_the_number_of_messages(widgets: Widgets) -> None:
     id = await board(widgets, messages_per_page=2, max_messages=30)
     for one in range(12):
         await widgets.boards.post(id, somebody(one), f"no {one}")
@@ -276,16 +276,16 @@ async def test_as_many_messages_are_shown_as_limit_says(widgets: Widgets) -> Non
         assert await refused(widgets.boards.get(id, limit=wrong)) == "VALIDATION_ERROR"
 
 
-async def test_whoever_is_always_too_late_is_told_to_try_again(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_endless_contention_ends_with_try_again(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     class Busy(Relay):
-        """Somebody else posts before each step."""
+        """Another visitor posts before each step."""
 
         async def atomically(self, steps: Sequence[Step]) -> Outcome:
             await memory.run([("INCRBY", f"bbs:{id}:version", 1)])
             return await super().atomically(steps)
 
     id = await board(service_on(memory))
-    monkeypatch.setattr("keystead.schema.contention.random.random", lambda: 0.0)  # nobody waits
+    monkeypatch.setattr("keystead.schema.contention.random.random", lambda: 0.0)  # no waiting
     with Reason() as reason:
         await service_on(Busy(memory)).boards.post(id, ME, "hello")
     assert (reason.word, reason.more) == ("TRY_AGAIN", {"retry_after_s": 1})

@@ -54,7 +54,7 @@ async def what_there_is(store: Store, name: str) -> str:
 
 @both
 @each_service
-async def test_creating_and_deleting_one_page_at_once_never_leaves_a_half(
+async def test_concurrent_creates_and_deletes_leave_a_whole_widget_or_none(
     store_url: str, store: Store, name: str
 ) -> None:
     """Three processes, two tokens, many rounds: after each there is all of it or nothing."""
@@ -109,7 +109,7 @@ async def deleted_and_created(widgets: Widgets) -> str:
 
 
 class Orders:
-    """Two programs, each as a process of its own, in many orders. `told`: what they said, and whether it is there."""
+    """Two programs in two processes, interleaved in many orders. `told`: their results, and if the widget exists."""
 
     def __init__(self, store: Store, there: bool, a: Program, b: Program) -> None:
         self._store, self._there = store, there
@@ -134,7 +134,7 @@ class Orders:
         return order
 
     async def each(self) -> set[tuple[str, str, bool]]:
-        """Every order in which the turn goes over from one to the other twice at most."""
+        """Every order with at most two switches between them."""
         assert await every_order(self.one, switches=2) > 5
         return self.told
 
@@ -152,32 +152,32 @@ class Orders:
         return self.told
 
 
-async def test_of_two_who_create_in_any_order_one_owns_it(any_store: Store) -> None:
+async def test_interleaved_creates_have_one_owner(any_store: Store) -> None:
     outcomes = await Orders(any_store, False, created(TOKEN), created(OTHER_TOKEN)).each()
     assert outcomes == {("", "UNAUTHORIZED", True), ("UNAUTHORIZED", "", True)}
 
 
-async def test_two_who_create_it_with_the_same_token_in_any_order_have_the_same_one(any_store: Store) -> None:
+async def test_interleaved_creates_with_one_token_return_the_same_widget(any_store: Store) -> None:
     assert await Orders(any_store, False, created(TOKEN), created(TOKEN)).each() == {("", "", True)}
 
 
-async def test_of_two_who_create_it_under_two_ids_in_any_order_one_has_it(any_store: Store) -> None:
+async def test_interleaved_creates_under_two_ids_leave_one_widget(any_store: Store) -> None:
     outcomes = await Orders(any_store, False, created(TOKEN, "one"), created(OTHER_TOKEN, "two")).each()
     assert outcomes == {("", "UNAUTHORIZED", True), ("UNAUTHORIZED", "", True)}
 
 
-async def test_whoever_creates_while_another_deletes_in_any_order_has_all_of_it_or_is_refused(any_store: Store) -> None:
+async def test_a_create_interleaved_with_a_delete_is_complete_or_refused(any_store: Store) -> None:
     outcomes = await Orders(any_store, True, deleted(), created(OTHER_TOKEN)).at_each_place()
     assert outcomes == {("", "", True), ("", "UNAUTHORIZED", False)}
 
 
-async def test_two_who_delete_in_any_order_leave_nothing(any_store: Store) -> None:
+async def test_interleaved_deletes_leave_nothing(any_store: Store) -> None:
     outcomes = await Orders(any_store, True, deleted(), deleted()).at_each_place()
     assert outcomes <= {("", "", False), ("", "NOT_FOUND", False), ("NOT_FOUND", "", False)}
     assert ("", "", False) in outcomes
 
 
-async def test_a_delete_that_comes_late_takes_nothing_of_what_was_made_since(any_store: Store) -> None:
+async def test_a_late_delete_does_not_touch_a_widget_created_since(any_store: Store) -> None:
     """One deletes; another deletes and creates anew under another token, at any place between the steps of the first.
 
     It may delete the new one only before that is there.
@@ -187,8 +187,8 @@ async def test_a_delete_that_comes_late_takes_nothing_of_what_was_made_since(any
     assert ("", "", True) in outcomes
 
 
-async def test_what_was_made_and_deleted_while_another_creates_leaves_no_address_behind(any_store: Store) -> None:
-    """The other one finds the widget, and it is deleted before they say so: they make a new one, all of it."""
+async def test_a_widget_deleted_during_a_create_leaves_no_url_key(any_store: Store) -> None:
+    """The other one finds the widget, which is then deleted: it creates a complete new one."""
     relay = Relay(any_store)
     await Kept(any_store).empty()
     await created(TOKEN)(service_on(relay))
@@ -202,7 +202,7 @@ async def test_what_was_made_and_deleted_while_another_creates_leaves_no_address
         for between in range(5):
             turns = [*turns_of("a", before), *turns_of("b", steps), *turns_of("a", between), *turns_of("b", 100)]
             await orders.one(turns)
-    # It was deleted before the other was told of it, or after that.
+    # It was deleted before or after the other one returned.
     assert orders.told == {("", "", True), ("", "", False)}
 
 
@@ -210,7 +210,7 @@ async def test_what_was_made_and_deleted_while_another_creates_leaves_no_address
 
 
 @both
-async def test_an_id_that_is_taken_is_refused_and_nothing_is_stored(widgets: Widgets, kept: Kept) -> None:
+async def test_a_taken_id_is_refused_and_nothing_is_stored(widgets: Widgets, kept: Kept) -> None:
     await widgets.counters.create(URL, TOKEN, visitor=ME, id="my-id")
     before = await kept.everything()
     assert await refused(widgets.counters.create(f"{URL}/2", TOKEN, visitor=ME, id="my-id")) == "VALIDATION_ERROR"
@@ -221,7 +221,7 @@ async def test_an_id_that_is_taken_is_refused_and_nothing_is_stored(widgets: Wid
 
 
 @both
-async def test_an_id_that_is_free_again_can_be_had_by_another_page(widgets: Widgets, kept: Kept) -> None:
+async def test_a_freed_id_can_be_used_by_another_page(widgets: Widgets, kept: Kept) -> None:
     await widgets.counters.create(URL, TOKEN, visitor=ME, id="my-id")
     await used(widgets, "counter", "my-id", 3)
     await widgets.counters.delete(Owner(TOKEN, id="my-id"), visitor=ME)
@@ -232,7 +232,7 @@ async def test_an_id_that_is_free_again_can_be_had_by_another_page(widgets: Widg
 
 
 @both
-async def test_a_batch_is_made_under_its_ids_and_again_is_the_same(widgets: Widgets, kept: Kept) -> None:
+async def test_batch_create_is_idempotent(widgets: Widgets, kept: Kept) -> None:
     for name in ("counter", "like"):
         service = service_of(widgets, name)
         items = [BatchItem(f"post_{one}", f"{URL}/{one}") for one in range(10)]
@@ -269,7 +269,7 @@ async def test_a_batch_hashes_its_token_once(memory: Store, monkeypatch: pytest.
     assert len(calls) == 1
 
 
-async def test_creating_is_few_round_trips(memory: Store) -> None:
+async def test_round_trips_of_create(memory: Store) -> None:
     relay = Relay(memory)
     await service_on(relay).counters.create(URL, TOKEN, visitor=ME)
     assert len(relay.log) <= 3

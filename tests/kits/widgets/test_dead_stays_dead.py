@@ -1,4 +1,4 @@
-"""A write in flight while its widget is deleted, and made anew for the same page: nothing of the old one comes back."""
+"""Writes in flight while a widget is deleted and created again: nothing of the old one comes back."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -32,7 +32,7 @@ Action = Callable[[Widgets, str, dict[str, str]], Awaitable[Any]]
 LATE = somebody(7000)
 HOOK = "https://hooks.example.net/x"
 
-# What visitors do: it may come before the delete, or after the new one is there, and is then whole.
+# Visitor actions: they take effect before the delete, or completely on the new widget.
 BY_VISITORS: dict[str, tuple[str, Action]] = {
     "a visit": ("counter", lambda widgets, id, _: widgets.counters.increment(id, LATE)),
     "a like": ("like", lambda widgets, id, _: widgets.likes.toggle(id, LATE)),
@@ -41,7 +41,7 @@ BY_VISITORS: dict[str, tuple[str, Action]] = {
     "a message": ("bbs", lambda widgets, id, _: widgets.boards.post(id, LATE, "late")),
 }
 
-# What needs a secret of the old one: it comes before the delete, or never.
+# Actions that need a secret of the old widget: they take effect before the delete, or never.
 BY_OWNERS: dict[str, tuple[str, Action]] = {
     "a total": ("counter", lambda widgets, id, _: widgets.counters.set(owner(), 99, visitor=ME)),
     "settings of a counter": (
@@ -93,14 +93,14 @@ async def any_store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
 
 
 class Late:
-    """An action that is under way while its widget is deleted and made anew, all of it between two of its steps."""
+    """An action in flight while its widget is deleted and created again, between two of its steps."""
 
     def __init__(self, store: Store, name: str, action: Action) -> None:
         self._store, self._name, self._action = store, name, action
         self.steps = 0
 
     async def __aiter__(self) -> AsyncIterator[tuple[str, Any, Any]]:
-        """For each place: what the action was told, the new one, and what a new one looks like."""
+        """For each position: the result of the action, the new widget, and an unused widget."""
         while True:
             kept, clock = Kept(self._store), Clock()
             await kept.empty()
@@ -133,7 +133,7 @@ class Late:
 
 
 @pytest.mark.parametrize("what", BY_OWNERS)
-async def test_what_an_owner_changes_late_is_not_in_the_new_one(any_store: Store, what: str) -> None:
+async def test_a_late_owner_change_does_not_reach_a_recreated_widget(any_store: Store, what: str) -> None:
     name, action = BY_OWNERS[what]
     late, told = Late(any_store, name, action), set()
     async for answer, new, id in late:
@@ -157,9 +157,7 @@ async def test_what_an_owner_changes_late_is_not_in_the_new_one(any_store: Store
 
 
 @pytest.mark.parametrize("what", BY_VISITORS)
-async def test_what_a_visitor_does_late_is_whole_in_the_new_one_or_not_in_it_at_all(
-    any_store: Store, what: str
-) -> None:
+async def test_a_late_visitor_action_is_complete_or_absent_in_a_recreated_widget(any_store: Store, what: str) -> None:
     name, action = BY_VISITORS[what]
     late, counted = Late(any_store, name, action), set()
     async for answer, new, id in late:
@@ -192,8 +190,8 @@ async def test_what_a_visitor_does_late_is_whole_in_the_new_one_or_not_in_it_at_
 
 
 @both
-async def test_a_process_that_knows_a_counter_of_before_shows_none_of_its_days(store: Store, clock: Clock) -> None:
-    """Another process has deleted it and made it anew: yesterday's visits were of the old one."""
+async def test_a_stale_process_shows_no_daily_counts_of_a_deleted_counter(store: Store, clock: Clock) -> None:
+    """Another process deleted it and created it again: yesterday's visits belong to the old one."""
     one, other = service_on(store, clock), service_on(store, clock)
     id = (await one.counters.create(URL, TOKEN, visitor=ME)).id
     await used(one, "counter", id, 3)
@@ -208,7 +206,7 @@ async def test_a_process_that_knows_a_counter_of_before_shows_none_of_its_days(s
     assert (again.total, again.today, again.yesterday, again.week, again.month) == (1, 1, 0, 1, 1)
 
 
-async def test_a_process_that_knows_a_board_of_before_goes_by_its_new_settings(memory: Store) -> None:
+async def test_a_stale_process_uses_the_settings_of_a_recreated_board(memory: Store) -> None:
     one, other = service_on(memory), service_on(memory)
     id = (await one.boards.create(URL, TOKEN, visitor=ME)).id
     await one.boards.get(id)

@@ -1,4 +1,4 @@
-"""The guide of the kit says what the code does, and its examples run."""
+"""The guide matches the code, and its examples run."""
 
 import ast
 import inspect
@@ -51,12 +51,12 @@ def written(default: Any) -> str:
 
 def told(endpoint: Endpoint, action: Action) -> str:
     """The parameters of an action as the guide writes them."""
-    looks = [f"{_names(endpoint, one)}?" for one in action.looks]
+    looks = [f"{_names(endpoint, one)}?" for one in action.view_parameters]
     return ", ".join(["; or ".join(", ".join(_of(endpoint, call)) for call in action.calls), *looks])
 
 
 def _of(endpoint: Endpoint, call: Call) -> list[str]:
-    owner = ["url or id", "token"] if call.is_owners else []
+    owner = ["url or id", "token"] if call.is_by_owner else []
     needs = [_names(endpoint, one) for one in call.needs.split()]
     takes = [f"{_names(endpoint, one)}?" for one in (*call.takes.split(), *call.unused.split())]
     return [*owner, *needs, *takes]
@@ -66,7 +66,7 @@ def _names(endpoint: Endpoint, parameter: str) -> str:
     return "/".join(name for name, field in names_of(endpoint.request).field.items() if field == parameter)
 
 
-def test_the_guide_tells_each_action_as_the_table_of_the_code_has_it() -> None:
+def test_the_guide_documents_every_action() -> None:
     there = [
         [
             endpoint.path.removeprefix("/api/"),
@@ -81,12 +81,12 @@ def test_the_guide_tells_each_action_as_the_table_of_the_code_has_it() -> None:
     assert [[plain(cell) for cell in row] for row in rows("Path")] == there
 
 
-def test_the_guide_tells_each_clean_up_as_the_table_of_the_code_has_it() -> None:
+def test_the_guide_documents_every_clean_up_action() -> None:
     there = [[name, told(ADMIN, action), action.doc] for name, action in ADMIN.actions.items()]
     assert [[plain(cell) for cell in row] for row in rows("Clean-up")] == there
 
 
-def test_the_guide_names_each_setting_with_its_default_and_its_description() -> None:
+def test_the_guide_documents_every_setting() -> None:
     there = {plain(name): (plain(default), plain(doc)) for name, default, doc in rows("Setting")}
     assert list(there) == list(WidgetSettings.model_fields)
     for name, setting in WidgetSettings.model_fields.items():
@@ -96,11 +96,11 @@ def test_the_guide_names_each_setting_with_its_default_and_its_description() -> 
             assert default == written(setting.default)
 
 
-def test_the_guide_names_each_limit() -> None:
+def test_the_guide_documents_every_limit() -> None:
     assert {plain(name): int(plain(limit)) for name, limit in rows("Limit")} == LIMITS
 
 
-def test_the_guide_names_each_error_with_its_status() -> None:
+def test_the_guide_documents_every_error() -> None:
     raised = {
         node.args[1].value: node.args[0].value
         for module in (responses, request_parsing)
@@ -124,17 +124,17 @@ def test_each_reason_of_the_service_has_a_status() -> None:
     assert used == STATUS.keys()
 
 
-def test_the_guide_names_each_event() -> None:
+def test_the_guide_documents_every_event() -> None:
     assert [plain(event) for event, _ in rows("Event")] == list(hooks._SENTENCES)
 
 
-def test_the_guide_shows_the_body_of_an_event_as_it_is_sent() -> None:
+def test_the_guide_shows_a_real_event_body() -> None:
     [shown] = (json.loads(block) for block in re.findall(r"```json\n(.*?)```", GUIDE, re.DOTALL))
     assert shown | hooks._write_sentences(shown) == shown
     assert list(shown)[-len(hooks._write_sentences(shown)) :] == list(hooks._write_sentences(shown))
 
 
-def test_the_guide_names_each_element_with_its_attributes() -> None:
+def test_the_guide_documents_every_element() -> None:
     files = {"counter": "counter", "like": "like", "ranking": "ranking", "bbs": "board", "yokoso": "welcome"}
     shared = _attributes("element")
     for element, also, attributes in rows("Element"):
@@ -153,12 +153,12 @@ def _attributes(file: str) -> set[str]:
     return set(re.findall(r'"([a-z-]+)"', listed[1]))
 
 
-def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
+def test_the_numbers_in_the_guide_match_the_code() -> None:
     said = " ".join(GUIDE.split())
     assert f"at most {checks.LARGEST:,}" in said
     assert f"has {checks.TOKEN_MIN} to {checks.TOKEN_MAX} characters" in said
-    assert f"submits once in {rankings.COOLDOWN_S} seconds" in said
-    assert f"posts once in {boards.COOLDOWN_S} seconds" in said
+    assert f"submits once every {rankings.COOLDOWN_S} seconds" in said
+    assert f"posts once every {boards.COOLDOWN_S} seconds" in said
     assert WidgetSettings().max_repeats + 1 == 5
     assert "a character five times in a row" in said
     for theme in THEMES:
@@ -166,14 +166,14 @@ def test_the_numbers_of_the_guide_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize("example", re.findall(r"```toml\n(.*?)```", GUIDE, re.DOTALL))
-def test_the_examples_of_settings_start(example: str) -> None:
+def test_the_settings_examples_start(example: str) -> None:
     tables = tomllib.loads(example)
     own = {"tables": {"widgets": tables.pop("widgets")}, **tables}
     settings = Settings(store="memory://", seal_keys=RING_TEXT, metrics=False, **own)
     assert not KIT.missing(create_app(settings, [KIT]).state.settings.of(KIT))
 
 
-def test_the_examples_for_a_shell_do_what_they_say(tmp_path: Path) -> None:
+def test_the_shell_examples_run(tmp_path: Path) -> None:
     program("curl")
     start, first, commands = re.findall(r"```bash\n(.*?)```", GUIDE, re.DOTALL)
     assert start == "keystead serve --kits widgets\n"

@@ -1,4 +1,4 @@
-"""The clean-up: what nobody has used for a year goes by itself, and whoever runs the server can delete anything."""
+"""The clean-up: unused widgets are deleted after a year, and an admin can delete any widget."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ import pytest
 
 from keystead import Store
 from keystead.kits.widgets.service import LIMITS, Owner, Widgets
-from keystead.kits.widgets.service.admin import _fits
+from keystead.kits.widgets.service.admin import _matches
 from keystead.parts.limit import LimitReached
 from keystead.parts.schedule import Run
 from tests.kits.sharing.visiting import Clock
@@ -44,13 +44,11 @@ async def created(widgets: Widgets, name: str, url: str = URL) -> str:
     return str((await service_of(widgets, name).create(url, TOKEN, visitor=ME, **more)).id)
 
 
-# --- what nobody uses ---------------------------------------------------------------------------------------------
+# --- idle widgets -------------------------------------------------------------------------------------------------
 
 
 @everywhere
-async def test_what_nobody_has_used_for_a_year_is_deleted_with_all_that_belongs_to_it(
-    store: Store, clock: Clock, kept: Kept
-) -> None:
+async def test_a_widget_unused_for_a_year_is_deleted_with_all_its_keys(store: Store, clock: Clock, kept: Kept) -> None:
     widgets = service_on(store, clock)
     for name in ALL:
         await created(widgets, name)
@@ -69,13 +67,13 @@ async def test_what_nobody_has_used_for_a_year_is_deleted_with_all_that_belongs_
     assert not [key for key in await kept.keys() if told.found_instances[0] in key and "yokoso" not in key]
     clock.move("366d")
     assert (await widgets.admin.delete_idle()).total_deleted == 4
-    # A welcome card is only looked at, which nobody notes: it stays until its owner deletes it.
+    # Views of a welcome card are not recorded: it stays until its owner deletes it.
     assert {key for key in await kept.keys() if "yokoso" not in key} == set()
     assert await kept.ask("ZCARD", "yokosos:index") == 2
 
 
 @both
-async def test_the_job_deletes_them_and_says_how_many(store: Store, clock: Clock, kept: Kept) -> None:
+async def test_the_idle_job_reports_how_many_it_deleted(store: Store, clock: Clock, kept: Kept) -> None:
     widgets = service_on(store, clock)
     for number in range(230):  # more than are looked at together
         await created(widgets, "counter", f"{URL}/{number}")
@@ -90,7 +88,7 @@ async def test_the_job_deletes_them_and_says_how_many(store: Store, clock: Clock
     assert await kept.ask("ZCARD", "counters:index") == 115
 
 
-async def test_0_days_keep_them_for_ever(memory: Store, clock: Clock) -> None:
+async def test_idle_days_0_disables_deletion(memory: Store, clock: Clock) -> None:
     widgets = service_on(memory, clock, idle_days=0)
     await created(widgets, "like")
     clock.move("4000d")
@@ -98,7 +96,7 @@ async def test_0_days_keep_them_for_ever(memory: Store, clock: Clock) -> None:
 
 
 @both
-async def test_a_widget_that_is_used_while_the_clean_up_looks_at_it_stays(store: Store, clock: Clock) -> None:
+async def test_a_widget_used_during_the_clean_up_stays(store: Store, clock: Clock) -> None:
     """50 of each, all of them used by visitors while the clean-up runs: a widget that counted a use is there."""
     for name in ("counter", "like", "ranking", "bbs"):
         await Kept(store).empty()
@@ -116,7 +114,7 @@ async def test_a_widget_that_is_used_while_the_clean_up_looks_at_it_stays(store:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-async def test_a_use_between_any_two_steps_of_the_clean_up_is_not_lost(memory: Store, clock: Clock, name: str) -> None:
+async def test_no_use_is_lost_when_interleaved_with_the_clean_up(memory: Store, clock: Clock, name: str) -> None:
     outcomes = set()
     for steps in range(30):
         await Kept(memory).empty()
@@ -130,7 +128,7 @@ async def test_a_use_between_any_two_steps_of_the_clean_up_is_not_lost(memory: S
             return await refused(used(visiting, name, id)) == ""
 
         programs: dict[Actor, Any] = {
-            "a": lambda cleaning=cleaning, id=id, before_ms=before_ms: service_of(cleaning, name).end_idle(
+            "a": lambda cleaning=cleaning, id=id, before_ms=before_ms: service_of(cleaning, name).delete_if_idle(
                 id, before_ms
             ),
             "b": visit,
@@ -145,7 +143,7 @@ async def test_a_use_between_any_two_steps_of_the_clean_up_is_not_lost(memory: S
 
 
 @both
-async def test_a_widget_that_has_moved_here_counts_from_that_day_on(store: Store, clock: Clock, kept: Kept) -> None:
+async def test_idle_days_count_from_the_upgrade(store: Store, clock: Clock, kept: Kept) -> None:
     at = datetime.fromtimestamp(clock() / 1000 - 500 * 86_400, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
     record = {"id": "old", "url": URL, "created": at, "totalCount": 9, "lastVisit": at, "owner": None}
     await kept.ask("SET", "counter:old", json.dumps(record))
@@ -157,7 +155,7 @@ async def test_a_widget_that_has_moved_here_counts_from_that_day_on(store: Store
 
 
 @both
-async def test_what_cannot_be_read_keeps_no_other(store: Store, clock: Clock, kept: Kept) -> None:
+async def test_an_unreadable_widget_does_not_stop_the_clean_up(store: Store, clock: Clock, kept: Kept) -> None:
     widgets = service_on(store, clock)
     broken = await created(widgets, "counter")
     await created(widgets, "counter", f"{URL}/other")
@@ -169,11 +167,11 @@ async def test_what_cannot_be_read_keeps_no_other(store: Store, clock: Clock, ke
     assert await kept.ask("GET", f"counter:{broken}") == b"{"
 
 
-# --- whoever runs the server --------------------------------------------------------------------------------------
+# --- admin --------------------------------------------------------------------------------------------------------
 
 
 @both
-async def test_the_widgets_of_an_id_or_of_an_address_are_deleted(store: Store, kept: Kept) -> None:
+async def test_admin_deletes_by_id_or_by_url(store: Store, kept: Kept) -> None:
     widgets = service_on(store, admin_token=ADMIN)
     ids = {name: await created(widgets, name) for name in ALL}
     others = [await created(widgets, "like", f"https://spam.example/{number}") for number in range(3)]
@@ -195,7 +193,7 @@ async def test_the_widgets_of_an_id_or_of_an_address_are_deleted(store: Store, k
 
 
 @pytest.mark.parametrize("pattern", ["", "*", "https://*", "https://", "http://a.example", "a", 5, None, "https://a b"])
-async def test_a_pattern_names_a_host(memory: Store, pattern: Any) -> None:
+async def test_a_url_pattern_needs_a_host(memory: Store, pattern: Any) -> None:
     widgets = service_on(memory, admin_token=ADMIN)
     id = await created(widgets, "counter")
     asked = widgets.admin.cleanup_by_url(ADMIN, visitor=ME, url_pattern=pattern)
@@ -203,7 +201,7 @@ async def test_a_pattern_names_a_host(memory: Store, pattern: Any) -> None:
     assert (await widgets.counters.get(id)).total == 0
 
 
-async def test_a_pattern_is_text_but_for_its_stars(memory: Store) -> None:
+async def test_a_url_pattern_is_literal_except_for_stars(memory: Store) -> None:
     widgets = service_on(memory, admin_token=ADMIN)
     for url in ("https://a.example/x?y=(1)", "https://axexample/", "https://a.example/"):
         await created(widgets, "counter", url)
@@ -227,12 +225,12 @@ async def test_a_pattern_is_text_but_for_its_stars(memory: Store) -> None:
         ("https://a.example/" + "*a" * 900 + "b", "https://a.example/" + "a" * 2000, False),
     ],
 )
-def test_a_star_is_any_text(pattern: str, url: str, fits: bool) -> None:
-    assert _fits(url, pattern) is fits
+def test_a_star_matches_any_text(pattern: str, url: str, fits: bool) -> None:
+    assert _matches(url, pattern) is fits
 
 
 @both
-async def test_a_board_whose_newest_message_cannot_be_read_is_not_idle(store: Store, clock: Clock, kept: Kept) -> None:
+async def test_a_board_with_an_unreadable_newest_message_is_not_idle(store: Store, clock: Clock, kept: Kept) -> None:
     widgets = service_on(store, clock)
     id = await created(widgets, "bbs")
     await kept.ask("LPUSH", f"bbs:{id}:messages", "{")
@@ -241,7 +239,7 @@ async def test_a_board_whose_newest_message_cannot_be_read_is_not_idle(store: St
 
 
 @pytest.mark.parametrize("token", ["", "x", TOKEN, OTHER_TOKEN, ADMIN + "x", ADMIN[:-1], None, 5])
-async def test_only_the_admin_token_opens_it_and_guesses_are_counted_and_logged(
+async def test_wrong_admin_tokens_are_refused_rate_limited_and_logged(
     memory: Store, token: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     widgets = service_on(memory, admin_token=ADMIN, limits=LIMITS | {"owner": 5, "create": 0})
@@ -263,13 +261,13 @@ async def test_only_the_admin_token_opens_it_and_guesses_are_counted_and_logged(
     assert (await widgets.counters.get(id)).total == 0
 
 
-async def test_without_an_admin_token_nobody_has_it(memory: Store) -> None:
+async def test_without_an_admin_token_the_clean_up_is_disabled(memory: Store) -> None:
     widgets = service_on(memory)
     for token in ("", "None", ADMIN, None):
         assert await refused(widgets.admin.auto_cleanup(token, visitor=ME)) == "UNAUTHORIZED"
 
 
-async def test_its_owner_still_deletes_it(memory: Store) -> None:
+async def test_the_owner_can_still_delete(memory: Store) -> None:
     widgets = service_on(memory, admin_token=ADMIN)
     id = await created(widgets, "yokoso")
     await widgets.welcomes.delete(Owner(TOKEN, id=id), visitor=ME)
@@ -277,9 +275,7 @@ async def test_its_owner_still_deletes_it(memory: Store) -> None:
 
 
 @pytest.mark.parametrize("store_url", ["cluster"], indirect=True)
-async def test_on_a_cluster_rows_are_upgraded_idle_ones_go_and_welcomes_are_shown(
-    store: Store, clock: Clock, kept: Kept
-) -> None:
+async def test_upgrade_idle_deletion_and_welcome_cards_on_a_cluster(store: Store, clock: Clock, kept: Kept) -> None:
     widgets = service_on(store, clock, admin_token=ADMIN)
     for name in ALL:
         id = await created(widgets, name)

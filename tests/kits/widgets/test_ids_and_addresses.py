@@ -1,4 +1,4 @@
-"""Addresses of pages, the ids that they get, and what is let in as either."""
+"""Page URLs, the ids derived from them, and the validation of both."""
 
 import re
 from hashlib import sha256
@@ -8,7 +8,7 @@ import pytest
 
 from keystead import Store
 from keystead.kits.widgets.service import BatchItem, Owner, Widgets, checks
-from keystead.kits.widgets.service.checks import candidates
+from keystead.kits.widgets.service.checks import candidate_ids
 from tests.kits.widgets.conftest import both
 from tests.kits.widgets.opened import (
     ME,
@@ -67,9 +67,7 @@ async def test_an_id_is_the_first_label_of_the_host_and_eight_digits_of_the_addr
 
 
 @both
-async def test_pages_whose_first_digits_are_the_same_have_widgets_of_their_own(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_pages_with_colliding_digests_get_different_ids(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     class Alike:
         """A digest whose first eight digits are the same for all."""
 
@@ -91,7 +89,7 @@ async def test_pages_whose_first_digits_are_the_same_have_widgets_of_their_own(
     for number, id in enumerate(ids):
         await used(widgets, "counter", id, number)
     assert [(await widgets.counters.get(id)).total for id in ids] == [0, 1, 2, 3, 4]
-    # The one that had the digits first goes; the others stay where they are, and it comes back where it was.
+    # The widget with the first candidate id is deleted: the others keep their ids, and it gets its old one again.
     await widgets.counters.delete(owner(pages[0]), visitor=ME)
     again = [(await widgets.counters.create(page, TOKEN, visitor=ME)).id for page in reversed(pages)]
     assert again == ids[::-1]
@@ -99,9 +97,9 @@ async def test_pages_whose_first_digits_are_the_same_have_widgets_of_their_own(
     assert await found_by_doctor(store) == []
 
 
-async def test_ids_end_before_they_are_as_long_as_a_key_may_be() -> None:
+async def test_derived_ids_are_short_enough_for_a_key() -> None:
     for url in (LONGEST, "https://" + "a" * 2000 + ".example/"):
-        ids = candidates(url)
+        ids = candidate_ids(url)
         assert len(ids) == len(set(ids)) == 8
         assert all(len(id) <= 128 for id in ids)
 
@@ -121,7 +119,7 @@ async def test_an_id_can_be_chosen(memory: Store, id: str) -> None:
 @pytest.mark.parametrize(
     "id", ["", "x" * 129, "a:b", "a b", "a{b}", "a*", "é", "a\n", "a/b", "\u0661", None, 5, ["a"], b"a"]
 )
-async def test_what_is_no_id_is_refused_everywhere(memory: Store, id: Any) -> None:
+async def test_an_invalid_id_is_refused_everywhere(memory: Store, id: Any) -> None:
     widgets = service_on(memory)
     for name in SERVICES:
         service = service_of(widgets, name)
@@ -147,7 +145,7 @@ async def test_what_is_no_id_is_refused_everywhere(memory: Store, id: Any) -> No
         *("https://example.com\\@evil.example", LONGEST + "x", None, 5, ["https://example.com"], b"https://a.example"),
     ],
 )
-async def test_what_is_no_address_of_a_page_is_refused(memory: Store, url: Any) -> None:
+async def test_an_invalid_page_url_is_refused(memory: Store, url: Any) -> None:
     widgets = service_on(memory)
     for name in SERVICES:
         with Reason() as reason:
@@ -157,7 +155,7 @@ async def test_what_is_no_address_of_a_page_is_refused(memory: Store, url: Any) 
 
 
 @both
-async def test_addresses_of_any_length_have_a_key_of_their_own(store: Store, widgets: Widgets, kept: Kept) -> None:
+async def test_urls_of_any_length_have_distinct_keys(store: Store, widgets: Widgets, kept: Kept) -> None:
     """Above 400 bytes in the key it is hashed; two that differ at their very end are two pages."""
     long = "https://example.com/" + "x" * 500
     pages = [LONGEST, LONGEST[:-1] + "y", long, long + "/", "https://example.com/" + "語" * 600]
@@ -186,7 +184,7 @@ async def test_two_spellings_are_two_pages(widgets: Widgets) -> None:
         assert (await widgets.counters.set(owner(page, f"token-{at:03}"), at, visitor=ME)).total == at
 
 
-async def test_an_owner_says_which_one_by_its_address_or_its_id(memory: Store) -> None:
+async def test_an_owner_names_the_widget_by_url_or_id(memory: Store) -> None:
     widgets = service_on(memory)
     id = (await widgets.likes.create(URL, TOKEN, visitor=ME)).id
     assert (await widgets.likes.set(Owner(TOKEN, id=id), 3, visitor=ME)).total == 3
@@ -197,10 +195,8 @@ async def test_an_owner_says_which_one_by_its_address_or_its_id(memory: Store) -
     assert (await widgets.likes.get(id)).total == 3
 
 
-async def test_what_is_shown_of_an_unknown_one_is_zero(memory: Store) -> None:
+async def test_an_unknown_widget_is_not_found_and_nothing_is_stored(memory: Store) -> None:
     widgets = service_on(memory)
-    assert await widgets.counters.shown("unknown") == await widgets.likes.shown("unknown") == 0
-    assert await refused(widgets.counters.shown("unknown", "year")) == "VALIDATION_ERROR"
     for name in SERVICES:
         assert await refused(service_of(widgets, name).get("unknown")) == "NOT_FOUND"
         assert await refused(used(widgets, name, "unknown")) == "NOT_FOUND"
@@ -208,11 +204,11 @@ async def test_what_is_shown_of_an_unknown_one_is_zero(memory: Store) -> None:
 
 
 @both
-async def test_nobody_takes_the_id_that_another_page_would_have(widgets: Widgets, kept: Kept) -> None:
-    """Whoever knows how ids are made could otherwise be there first, and be what that page shows."""
+async def test_a_derived_id_of_another_page_is_refused(widgets: Widgets, kept: Kept) -> None:
+    """Otherwise an attacker who derives the id could create it first, and the page would show their widget."""
     for name in SERVICES:
         service = service_of(widgets, name)
-        for taken in (*candidates(URL), "some-00000000", "a-b-c0ffee00"):
+        for taken in (*candidate_ids(URL), "some-00000000", "a-b-c0ffee00"):
             with Reason() as reason:
                 await service.create("https://mallory.example/", TOKEN, visitor=ME, id=taken)
             assert (reason.word, reason.more) == ("VALIDATION_ERROR", {"field": "id"})
@@ -222,12 +218,12 @@ async def test_nobody_takes_the_id_that_another_page_would_have(widgets: Widgets
         assert await kept.keys() == set()
     for name in SERVICES:  # it is its own: with the id or without
         service = service_of(widgets, name)
-        assert (await service.create(URL, TOKEN, visitor=ME, id=candidates(URL)[0])).id == candidates(URL)[0]
-        assert (await service.create(URL, TOKEN, visitor=ME)).id == candidates(URL)[0]
+        assert (await service.create(URL, TOKEN, visitor=ME, id=candidate_ids(URL)[0])).id == candidate_ids(URL)[0]
+        assert (await service.create(URL, TOKEN, visitor=ME)).id == candidate_ids(URL)[0]
         await service.delete(owner(), visitor=ME)
 
 
-async def test_whoever_has_such_an_id_already_keeps_it(memory: Store) -> None:
+async def test_an_existing_derived_id_of_another_page_stays(memory: Store) -> None:
     widgets, kept = service_on(memory), Kept(memory)
     await widgets.counters.create("https://other.example/", TOKEN, visitor=ME, id="mine")
     for key in ("counter:mine", "counter:mine:owner", "counter:mine:total"):
@@ -237,15 +233,15 @@ async def test_whoever_has_such_an_id_already_keeps_it(memory: Store) -> None:
     again = await widgets.counters.create("https://other.example/", TOKEN, visitor=ME, id="example-3641c5f2")
     assert again.id == "example-3641c5f2"
     made = await widgets.counters.create(URL, TOKEN, visitor=ME)
-    assert made.id == candidates(URL)[1]
+    assert made.id == candidate_ids(URL)[1]
 
 
-async def test_a_page_gets_an_id_although_others_have_all_that_it_would_have(
+async def test_a_page_gets_a_random_id_if_all_derived_ids_are_taken(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     widgets = service_on(memory)
-    monkeypatch.setattr("keystead.kits.widgets.service.services.is_derived", lambda id: False)  # as it once was
-    for number, taken in enumerate(candidates(URL)):
+    monkeypatch.setattr("keystead.kits.widgets.service.services.is_derived_id", lambda id: False)  # as it once was
+    for number, taken in enumerate(candidate_ids(URL)):
         await widgets.counters.create(f"https://other.example/{number}", TOKEN, visitor=ME, id=taken)
     made = await widgets.counters.create(URL, TOKEN, visitor=ME)
     assert re.fullmatch(r"example-[0-9a-f]{8}", made.id)

@@ -1,4 +1,4 @@
-"""A process that dies in the middle, on every kind of store: what it left is whole, gone, or put right by the next."""
+"""A process that dies in the middle, on every kind of store: the result is complete, absent, or repaired later."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -48,7 +48,7 @@ HOOK = "https://hooks.example.net/x"
 
 
 async def numbers(store: Store, name: str, id: str) -> int:
-    """What its visitors have left: visits, likes, scores or messages."""
+    """The data of its visitors: visits, likes, scores or messages."""
     data: Any = await service_of(service_on(store), name).get(id)
     match name:
         case "ranking":
@@ -76,7 +76,7 @@ async def lives_of(
 
 
 @each_service
-async def test_a_create_that_dies_at_any_command_is_made_whole_by_the_next(store: Store, name: str) -> None:
+async def test_the_next_create_completes_one_that_died_at_any_command(store: Store, name: str) -> None:
     kept, deaths = Kept(store), 0
 
     async def create(widgets: Widgets, token: str = TOKEN) -> str:
@@ -88,7 +88,7 @@ async def test_a_create_that_dies_at_any_command_is_made_whole_by_the_next(store
             # In one step: there is all of it or nothing.
             await what_there_is(store, name)
             assert await found_by_doctor(store) == []
-        # Whoever comes next, with whichever token, has all of it, unless the first one has it.
+        # The next create, with any token, gets a complete widget, unless the first one owns it.
         answer = await create(service_on(store), OTHER_TOKEN)
         mine = TOKEN if answer == "UNAUTHORIZED" else OTHER_TOKEN
         assert await create(service_on(store), mine) == ""
@@ -118,10 +118,10 @@ REPAIRS: dict[str, Callable[[Store, str], Awaitable[str]]] = {
 
 @each_service
 @pytest.mark.parametrize("repair", REPAIRS)
-async def test_a_delete_that_dies_at_any_command_is_finished_by_the_next(
+async def test_a_delete_that_died_at_any_command_is_finished_later(
     store: Store, name: str, repair: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "_AT_ONCE", 3)  # so that what belongs to it goes in several steps
+    monkeypatch.setattr(services, "_DELETE_BATCH", 3)  # so that a delete takes several steps
     kept, seen = Kept(store), set()
     id = await made(store, name)
     whole = await numbers(store, name, id)
@@ -133,7 +133,7 @@ async def test_a_delete_that_dies_at_any_command_is_finished_by_the_next(
         state = await refused(service_of(service_on(store), name).get(id))
         seen.add(state)
         if state == "":
-            assert await numbers(store, name, id) == whole  # nothing of it is gone
+            assert await numbers(store, name, id) == whole  # nothing is lost
         else:
             assert state == "NOT_FOUND"
             assert await refused(used(service_on(store), name, id)) == "NOT_FOUND"
@@ -153,14 +153,14 @@ async def test_a_delete_that_dies_at_any_command_is_finished_by_the_next(
         elif repair == "clean-up" and state == "":
             await service_of(service_on(store), name).delete(owner(), visitor=ME)
         elif store.guarantees.atomic != "any keys":
-            await service_on(store).clean_up()  # the address, by which a delete looks, goes before the record
+            await service_on(store).clean_up()  # the URL key, which a delete needs, is deleted before the record
         assert await kept.keys() <= {"outbox:waiting"}
         assert await found_by_doctor(store) == []
     assert seen == {"", "NOT_FOUND"}
 
 
-async def test_a_clean_up_passes_by_what_cannot_be_read(memory: Store) -> None:
-    """One record that is none keeps no other delete waiting."""
+async def test_the_clean_up_skips_unreadable_widgets(memory: Store) -> None:
+    """An invalid record does not block other deletes."""
     kept, clock = Kept(memory), Clock()
     for page in "abc":
         id = (await service_on(memory, clock).counters.create(f"{URL}/{page}", TOKEN, visitor=ME)).id
@@ -172,7 +172,7 @@ async def test_a_clean_up_passes_by_what_cannot_be_read(memory: Store) -> None:
     assert set(await kept.ask("SMEMBERS", "widgets:ending")) == {f"counter:{id}".encode()}
 
 
-async def test_a_clean_up_finishes_nothing_that_is_not_being_deleted(memory: Store) -> None:
+async def test_the_clean_up_leaves_live_widgets_alone(memory: Store) -> None:
     widgets = service_on(memory)
     id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
     await used(widgets, "counter", id, 3)
@@ -182,7 +182,7 @@ async def test_a_clean_up_finishes_nothing_that_is_not_being_deleted(memory: Sto
     assert await Kept(memory).ask("EXISTS", "widgets:ending") == 0
 
 
-async def test_a_delete_that_is_cancelled_is_finished_by_the_clean_up(memory: Store) -> None:
+async def test_the_clean_up_finishes_a_cancelled_delete(memory: Store) -> None:
     class Slow(Relay):
         async def before(self) -> None:
             if len(self.log) == 5:
@@ -200,7 +200,7 @@ async def test_a_delete_that_is_cancelled_is_finished_by_the_clean_up(memory: St
     assert await Kept(memory).keys() == set()
 
 
-async def test_the_clean_up_is_a_job_of_the_kit(memory: Store) -> None:
+async def test_the_kit_has_a_clean_up_job(memory: Store) -> None:
     crons = {job.name: job.cron for job in service_on(memory).jobs}
     assert crons["widgets.clean-up"] == "*/5 * * * *"
     assert crons.keys() == {"widgets.clean-up", "widgets.idle", "widgets.upgrade"}
@@ -210,8 +210,8 @@ async def test_the_clean_up_is_a_job_of_the_kit(memory: Store) -> None:
 
 
 @pytest.mark.parametrize("store_url", ["cluster"], indirect=True)
-async def test_all_four_work_on_a_cluster(store: Store, widgets: Widgets, kept: Kept) -> None:
-    """What belongs together lies in one slot, and 30 pages lie in many."""
+async def test_all_services_work_on_a_cluster(store: Store, widgets: Widgets, kept: Kept) -> None:
+    """The keys of one widget share a slot; 30 pages use many slots."""
     for name in SERVICES:
         service = service_of(widgets, name)
         pages = [f"https://site{one}.example/" for one in range(10)]
@@ -231,7 +231,7 @@ async def test_all_four_work_on_a_cluster(store: Store, widgets: Widgets, kept: 
 
 
 @pytest.mark.parametrize("store_url", ["cluster"], indirect=True)
-async def test_on_a_cluster_the_numbers_are_as_exact(store: Store, widgets: Widgets) -> None:
+async def test_counts_are_exact_on_a_cluster(store: Store, widgets: Widgets) -> None:
     counter = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
     await asyncio.gather(*(widgets.counters.increment(counter, somebody(one % 50)) for one in range(200)))
     assert (await widgets.counters.get(counter)).total == 50
@@ -245,7 +245,7 @@ async def test_on_a_cluster_the_numbers_are_as_exact(store: Store, widgets: Widg
 
 
 @pytest.mark.parametrize("store_url", ["cluster"], indirect=True)
-async def test_on_a_cluster_creating_and_deleting_at_once_leave_what_is_whole(store: Store) -> None:
+async def test_concurrent_creates_and_deletes_are_complete_on_a_cluster(store: Store) -> None:
     for round_ in range(20):
         actors = []
         for number in range(3):
@@ -263,11 +263,12 @@ async def test_on_a_cluster_creating_and_deleting_at_once_leave_what_is_whole(st
 
 
 @pytest.mark.parametrize("store_url", ["memory", "redis"], indirect=True)
-async def test_what_cannot_be_read_keeps_no_other_from_being_finished(store: Store) -> None:
+async def test_an_unreadable_widget_does_not_stop_other_deletes(store: Store) -> None:
     widgets = service_on(store)
     made = [(await widgets.likes.create(f"{URL}/{number}", TOKEN, visitor=ME)).id for number in range(2)]
     for id in made:
-        record = await widgets.likes.record(id)
+        record = await widgets.likes.find(id)
+        assert record is not None
         await widgets.keys.like(id).set(record.model_copy(update={"ending": "being deleted"}))
         await widgets.keys.ending().add(WidgetName("like", id))
     ending = widgets.keys.ending().key

@@ -1,4 +1,4 @@
-"""Limits: so many requests of one client in a minute, and no more, however many come at once."""
+"""Rate limits: at most so many requests of one client per minute, however many arrive at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -37,7 +37,7 @@ def stands(clock: Clock) -> Clock:
 
 
 @pytest.mark.parametrize("store_url", ["memory", "redis", "cluster"], indirect=True)
-async def test_of_200_requests_at_once_with_a_limit_of_five_five_pass(store: Store, stands: Clock) -> None:
+async def test_of_200_concurrent_requests_with_a_limit_of_five_five_pass(store: Store, stands: Clock) -> None:
     widgets = service_on(store, stands, limits=dict.fromkeys(LIMITS, 5))
     counter = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
     assert await passed([widgets.counters.increment(counter, alike(one)) for one in range(200)]) == 5
@@ -52,7 +52,7 @@ async def test_of_200_requests_at_once_with_a_limit_of_five_five_pass(store: Sto
 
 
 @both
-async def test_two_processes_count_the_same_limit(store: Store, stands: Clock) -> None:
+async def test_two_processes_share_a_limit(store: Store, stands: Clock) -> None:
     one, two = (service_on(store, stands, limits={**dict.fromkeys(LIMITS, 0), "write": 5}) for _ in "12")
     id = (await one.counters.create(URL, TOKEN, visitor=ME)).id
     requests = [by.counters.increment(id, alike(at)) for at, by in enumerate([one, two] * 20)]
@@ -60,7 +60,7 @@ async def test_two_processes_count_the_same_limit(store: Store, stands: Clock) -
     assert (await two.counters.get(id)).total == 5
 
 
-async def test_what_is_beyond_the_limit_changes_nothing(memory: Store, stands: Clock) -> None:
+async def test_a_request_beyond_the_limit_changes_nothing(memory: Store, stands: Clock) -> None:
     widgets, kept = service_on(memory, stands, limits={**dict.fromkeys(LIMITS, 0), "write": 1}), Kept(memory)
     ids = {
         name: (await service.create(URL, TOKEN, visitor=ME)).id  # type: ignore[attr-defined]
@@ -79,7 +79,7 @@ async def test_what_is_beyond_the_limit_changes_nothing(memory: Store, stands: C
     assert {key: await kept.held(key) for key in await kept.keys()} == before
 
 
-async def test_the_next_minute_begins_anew(memory: Store, stands: Clock) -> None:
+async def test_limits_reset_every_minute(memory: Store, stands: Clock) -> None:
     widgets = service_on(memory, stands, limits={**dict.fromkeys(LIMITS, 0), "write": 2})
     id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
     for _ in range(2):
@@ -97,14 +97,16 @@ async def test_the_next_minute_begins_anew(memory: Store, stands: Clock) -> None
         ("fe80::1%eth0", "fe80::2%eth1", True),
     ],
 )
-async def test_who_counts_as_one_client(memory: Store, stands: Clock, first: str, second: str, together: bool) -> None:
+async def test_a_client_is_an_ipv4_address_or_an_ipv6_network(
+    memory: Store, stands: Clock, first: str, second: str, together: bool
+) -> None:
     widgets = service_on(memory, stands, limits={**dict.fromkeys(LIMITS, 0), "write": 1})
     id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
     assert await passed([widgets.counters.increment(id, Visitor(first, "a"))]) == 1
     assert await passed([widgets.counters.increment(id, Visitor(second, "b"))]) == (0 if together else 1)
 
 
-async def test_a_household_is_one_visitor_where_the_browser_is_the_same(memory: Store) -> None:
+async def test_an_ipv6_network_with_one_browser_is_one_visitor(memory: Store) -> None:
     widgets = service_on(memory)
     id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
     await widgets.counters.increment(id, Visitor("2001:db8::1", "a browser"))
@@ -113,7 +115,7 @@ async def test_a_household_is_one_visitor_where_the_browser_is_the_same(memory: 
 
 
 @both
-async def test_without_limits_nothing_is_counted(store: Store) -> None:
+async def test_limits_of_0_count_nothing(store: Store) -> None:
     widgets = service_on(store)
     id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
     assert await passed([widgets.counters.increment(id, alike(one)) for one in range(150)]) == 150
@@ -121,7 +123,7 @@ async def test_without_limits_nothing_is_counted(store: Store) -> None:
 
 
 @both
-async def test_the_counts_of_requests_go_by_themselves_and_name_nobody(store: Store) -> None:
+async def test_request_counters_expire_and_contain_no_address(store: Store) -> None:
     widgets, kept = service_on(store, limits=LIMITS), Kept(store)
     id = (await widgets.counters.create(URL, TOKEN, visitor=alike(0))).id
     await widgets.counters.increment(id, alike(0))
@@ -146,8 +148,8 @@ GUESSES: dict[str, tuple[str, Callable[[Widgets, str], Awaitable[Any]]]] = {
 
 
 @pytest.mark.parametrize("way", GUESSES)
-async def test_guesses_of_a_token_are_limited(memory: Store, stands: Clock, way: str) -> None:
-    """And the right token is among those that come too late."""
+async def test_token_guesses_are_rate_limited(memory: Store, stands: Clock, way: str) -> None:
+    """The correct token is among those beyond the limit."""
     name, guess = GUESSES[way]
     await service_on(memory, stands).counters.create(URL, TOKEN, visitor=ME, id="my-id")
     widgets = service_on(memory, stands, limits=LIMITS)
@@ -158,7 +160,7 @@ async def test_guesses_of_a_token_are_limited(memory: Store, stands: Clock, way:
     assert (await widgets.counters.set(owner(), 3, visitor=somebody(1))).total == 3
 
 
-async def test_an_edit_token_cannot_be_guessed_without_end(memory: Store, stands: Clock) -> None:
+async def test_edit_token_guesses_are_rate_limited(memory: Store, stands: Clock) -> None:
     widgets = service_on(memory, stands, limits=LIMITS)
     id = (await widgets.boards.create(URL, TOKEN, visitor=ME)).id
     posted = await widgets.boards.post(id, ME, "hello")
@@ -168,7 +170,7 @@ async def test_an_edit_token_cannot_be_guessed_without_end(memory: Store, stands
         await widgets.boards.remove(id, posted.message_id, posted.edit_token, visitor=ME)
 
 
-async def test_a_batch_counts_as_many_and_compares_the_token_of_a_batch_once(
+async def test_a_batch_counts_each_item_and_compares_the_token_once(
     memory: Store, stands: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared = []
@@ -187,7 +189,7 @@ async def test_a_batch_counts_as_many_and_compares_the_token_of_a_batch_once(
         await widgets.counters.batch_create(TOKEN, [BatchItem("another", f"{URL}/another")], visitor=ME)
 
 
-async def test_a_batch_names_each_id_and_each_page_once(memory: Store) -> None:
+async def test_a_batch_with_repeated_ids_or_pages_is_refused(memory: Store) -> None:
     widgets = service_on(memory)
     twice = [BatchItem("a", f"{URL}/1"), BatchItem("a", f"{URL}/2")], [BatchItem("a", URL), BatchItem("b", URL)]
     for items in twice:

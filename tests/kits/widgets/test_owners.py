@@ -1,4 +1,4 @@
-"""Owners: whoever has the token, of which the store knows only a slow hash; and no other secret is in the store."""
+"""Owners: the store contains only a slow hash of the token, and no other secret."""
 
 import asyncio
 import re
@@ -29,7 +29,7 @@ HOOK = "https://discord.example/api/webhooks/1234/the-secret-part-of-it"
 
 @both
 async def test_no_secret_is_in_the_store(widgets: Widgets, kept: Kept) -> None:
-    """Neither the owner's token, nor an edit token, nor where events are told, nor what they are signed with."""
+    """Neither owner tokens, edit tokens, webhook URLs, nor signing secrets."""
     secrets = [TOKEN, HOOK, "the-secret-part-of-it", somebody(0).address, "a browser"]
     for name in SERVICES:
         service = service_of(widgets, name)
@@ -50,7 +50,7 @@ async def test_no_secret_is_in_the_store(widgets: Widgets, kept: Kept) -> None:
     assert len({salt for salt, _ in hashes}) == len({digest for _, digest in hashes}) == 4  # each with its own salt
 
 
-async def test_no_secret_is_in_what_is_shown_of_an_object(memory: Store) -> None:
+async def test_reprs_contain_no_secret(memory: Store) -> None:
     widgets = service_on(memory)
     created = await widgets.boards.create(URL, TOKEN, visitor=ME)
     posted = await widgets.boards.post(created.id, ME, "hello")
@@ -92,7 +92,7 @@ async def test_a_wrong_token_changes_nothing(memory: Store, token: Any) -> None:
 
 
 @pytest.mark.parametrize("token", ["1234567", "x" * 17, "", None, 12345678, ["12345678"], "1234567\ud800"])
-async def test_what_is_no_token_makes_nothing(memory: Store, token: Any) -> None:
+async def test_an_invalid_token_creates_nothing(memory: Store, token: Any) -> None:
     for name in SERVICES:
         service = service_of(service_on(memory), name)
         assert await refused(service.create(URL, token, visitor=ME)) == "VALIDATION_ERROR"
@@ -107,7 +107,7 @@ async def test_a_token_has_8_to_16_characters_of_any_kind(memory: Store, token: 
 
 
 @pytest.mark.usefixtures("quick_hash")
-async def test_a_hash_that_is_none_lets_nobody_in(memory: Store) -> None:
+async def test_an_invalid_hash_matches_no_token(memory: Store) -> None:
     widgets, kept = service_on(memory), Kept(memory)
     id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
     for stored in (TOKEN, "", "scrypt..", "scrypt.00.", f"md5.00.{TOKEN}", "scrypt.zz.zz"):
@@ -117,8 +117,8 @@ async def test_a_hash_that_is_none_lets_nobody_in(memory: Store) -> None:
     assert await refused(widgets.counters.set(owner(), 1, visitor=ME)) == "UNAUTHORIZED"
 
 
-async def test_too_many_tokens_at_once_are_told_to_come_again(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow hash takes its time: beyond what a process can do soon, it says so, and hangs nobody."""
+async def test_too_many_concurrent_tokens_get_try_again(memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slow hashes take time: a process that has too many to do refuses more, instead of hanging."""
     monkeypatch.setattr("keystead.parts.passwords._WAITING_MAX", 4)
     widgets = service_on(memory)
     await widgets.counters.create(URL, TOKEN, visitor=ME)
@@ -127,7 +127,7 @@ async def test_too_many_tokens_at_once_are_told_to_come_again(memory: Store, mon
 
 
 @pytest.mark.usefixtures("quick_hash")
-async def test_a_token_opens_only_its_own(memory: Store) -> None:
+async def test_a_token_works_for_its_widget_only(memory: Store) -> None:
     widgets = service_on(memory)
     first = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
     second = (await widgets.counters.create(f"{URL}/2", OTHER_TOKEN, visitor=ME)).id
@@ -139,7 +139,7 @@ async def test_a_token_opens_only_its_own(memory: Store) -> None:
 
 @pytest.mark.usefixtures("quick_hash")
 @pytest.mark.parametrize("number", [-1, 1_000_000_000, 2**63, 1.0, float("nan"), "5", True, None, -0.0])
-async def test_a_number_beyond_the_limit_or_that_is_none_is_refused(memory: Store, number: Any) -> None:
+async def test_an_invalid_number_is_refused(memory: Store, number: Any) -> None:
     widgets = service_on(memory)
     for name in ("counter", "like", "ranking"):
         await service_of(widgets, name).create(URL, TOKEN, visitor=ME)

@@ -45,9 +45,7 @@ def every_picture(text: str, theme: str = "dark") -> list[str]:
     ("value", "digits", "shown"),
     [(0, None, "0"), (42, None, "42"), (42, 6, "000042"), (123_456, 3, "123456"), (999_999_999, 10, "0999999999")],
 )
-def test_a_counter_is_12_px_a_digit_and_zeros_are_added_only_when_digits_are_asked_for(
-    value: int, digits: int | None, shown: str
-) -> None:
+def test_a_counter_has_12_px_per_digit_and_pads_only_to_digits(value: int, digits: int | None, shown: str) -> None:
     picture = pictures.counter(value, digits=digits)
     assert texts(picture) == [shown]
     assert size(picture) == (12 * len(shown) + 20, 30)
@@ -63,14 +61,14 @@ def test_a_counter_is_drawn_in_the_colours_of_its_theme(theme: str) -> None:
         assert colour in picture
 
 
-def test_a_badge_has_the_form_that_readmes_are_used_to() -> None:
+def test_the_badge_looks_like_other_readme_badges() -> None:
     picture = pictures.counter(1234, theme="github", digits=6)
     assert size(picture)[1] == 20
     assert set(texts(picture)) == {"visitors", "001234"}
 
 
 @pytest.mark.parametrize("name", ["neon", "", "Dark"])
-def test_a_theme_that_is_none_is_refused(name: str) -> None:
+def test_an_unknown_theme_is_refused(name: str) -> None:
     with pytest.raises(UnknownTheme):
         pictures.counter(1, theme=name)
     with pytest.raises(UnknownTheme):
@@ -85,7 +83,7 @@ def test_a_theme_that_is_none_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("icon", ICON_PATHS)
-def test_a_like_shows_its_icon_and_is_filled_where_it_is_liked(icon: str) -> None:
+def test_a_like_picture_shows_its_icon_filled_if_liked(icon: str) -> None:
     for liked in (False, True):
         picture = pictures.like(1300, theme="light", icon=icon, liked=liked)
         assert size(picture) == (120, 40)
@@ -105,14 +103,14 @@ def test_a_ranking_shows_its_first_five_lines_and_a_board_its_first_three() -> N
     ]
 
 
-def test_an_empty_one_says_so_in_the_same_frame() -> None:
+def test_an_empty_list_says_so_in_the_same_frame() -> None:
     assert texts(pictures.ranking(None, [])) == ["Ranking", "No entries yet"]
     assert texts(pictures.bbs("", [])) == ["BBS", "No messages yet"]
     one = pictures.ranking(None, [RankingLine(1, "Ann", "5")])
     assert size(pictures.ranking(None, [])) == size(one)
 
 
-def test_every_picture_says_in_words_what_it_shows() -> None:
+def test_every_picture_has_a_title_with_its_content() -> None:
     told = {
         pictures.counter(42, digits=6): "Visits: 42",
         pictures.counter(42, theme="github"): "visitors: 42",
@@ -131,7 +129,7 @@ def test_every_picture_says_in_words_what_it_shows() -> None:
 # --- text that people wrote ----------------------------------------------------------------------------------------
 
 
-def test_hostile_text_is_text_and_nothing_is_run_or_loaded() -> None:
+def test_hostile_text_is_shown_as_text() -> None:
     for picture in every_picture(HOSTILE):
         root = read(picture)
         tags = {element.tag.removeprefix(SVG) for element in root.iter()}
@@ -142,7 +140,7 @@ def test_hostile_text_is_text_and_nothing_is_run_or_loaded() -> None:
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_what_a_theme_draws_refers_to_nothing_outside_of_the_picture(theme: str) -> None:
+def test_themes_refer_to_nothing_outside_the_picture(theme: str) -> None:
     for picture in (*every_picture("x", theme), pictures.counter(1, theme=theme), pictures.like(1, theme=theme)):
         root = read(picture)
         known = {element.attrib["id"] for element in root.iter() if "id" in element.attrib}
@@ -150,14 +148,14 @@ def test_what_a_theme_draws_refers_to_nothing_outside_of_the_picture(theme: str)
 
 
 @given(st.text(max_size=300) | st.text(alphabet=st.characters(categories=["Cc", "Cf", "Cs", "Mn", "Lo"]), max_size=80))
-def test_whatever_is_written_the_picture_can_be_read_and_holds_no_control_character(text: str) -> None:
+def test_any_text_gives_valid_xml_without_control_characters(text: str) -> None:
     for picture in every_picture(text):
         shown = "".join(read(picture).itertext())
         assert not re.search("[\x00-\x1f\x7f\u202a-\u202e\u2066\u2067\ufffe\uffff]", shown)
         assert shown.count("\u2068") == shown.count("\u2069")
 
 
-def test_right_to_left_text_stands_on_its_own_and_cannot_turn_what_is_beside_it() -> None:
+def test_right_to_left_text_is_isolated() -> None:
     (_, rank, name, score) = texts(pictures.ranking("T", [RankingLine(1, "\u05e9\u05dc\u05d5\u05dd \u202egpj", "12")]))
     assert (rank, name, score) == ("1", "\u2068\u05e9\u05dc\u05d5\u05dd gpj\u2069", "12")
 
@@ -175,14 +173,14 @@ def test_emoji_are_kept_whole_and_long_text_is_cut_between_characters() -> None:
         assert len(kept) % (len(unit) // (2 if unit == "🇳🇴🇯🇵" else 1)) == 0
 
 
-def test_marks_that_are_piled_without_end_are_cut_too() -> None:
+def test_piled_combining_marks_are_cut() -> None:
     shown = texts(pictures.bbs("T", [BoardLine("a", "z" + "\u0301" * 10_000 + "!")]))[2]
     assert len(shown) < 20
     assert shown.endswith("!")
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_wide_text_takes_no_more_room_than_narrow_text(theme: str) -> None:
+def test_wide_text_fits_into_the_same_width(theme: str) -> None:
     narrow = texts(pictures.bbs("T", [BoardLine("a", "i" * 500)], theme=theme))[2]
     wide = texts(pictures.bbs("T", [BoardLine("a", "漢" * 500)], theme=theme))[2]
     assert len(wide) * 2 <= len(narrow) + 2

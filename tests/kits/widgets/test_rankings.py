@@ -37,14 +37,14 @@ _others = itertools.count(20_000)
 
 
 async def sent(widgets: Widgets, id: str, *scores: tuple[str, int]) -> None:
-    """Scores that come one after the other, each from another visitor."""
+    """Submit scores one after the other, each from another visitor."""
     for name, score in scores:
         await widgets.rankings.submit(id, somebody(next(_others)), name, score)
 
 
 @both
 @pytest.mark.parametrize("order", ["desc", "asc"])
-async def test_other_programs_read_the_score_that_was_sent(widgets: Widgets, kept: Kept, order: str) -> None:
+async def test_stored_scores_are_the_submitted_numbers(widgets: Widgets, kept: Kept, order: str) -> None:
     id = await ranking(widgets, sort_order=order)
     await sent(widgets, id, ("b", 5), ("a", 5), ("c", 0), ("d", 999_999_999), ("e", 5))
     stored = await kept.ask("ZRANGE", f"ranking:{id}:scores", 0, -1, "WITHSCORES")
@@ -63,7 +63,7 @@ async def test_other_programs_read_the_score_that_was_sent(widgets: Widgets, kep
 
 
 @both
-async def test_an_entry_of_another_program_is_shown_with_its_number(widgets: Widgets, kept: Kept) -> None:
+async def test_an_entry_of_another_program_is_shown(widgets: Widgets, kept: Kept) -> None:
     id = await ranking(widgets)
     await sent(widgets, id, ("Ann", 5), ("Bob", 7))
     await kept.ask("ZADD", f"ranking:{id}:scores", 6, "Cid:x1")
@@ -75,12 +75,10 @@ async def test_an_entry_of_another_program_is_shown_with_its_number(widgets: Wid
 
 @both
 @pytest.mark.parametrize("order", ["desc", "asc"])
-async def test_of_equals_at_the_end_of_a_page_or_of_the_ranking_those_that_came_first_stay(
-    widgets: Widgets, order: str
-) -> None:
+async def test_of_equal_scores_at_a_cut_the_earlier_stay(widgets: Widgets, order: str) -> None:
     id = await ranking(widgets, sort_order=order, max_entries=5)
     best, worst = (9, 1) if order == "desc" else (1, 9)
-    # By name they would stand otherwise: the store sorts equals by their bytes.
+    # The store would sort equal scores by name.
     await sent(widgets, id, ("m", worst), ("z", worst), ("a", worst), ("y", worst), ("b", worst))
     equals = [("m", worst), ("z", worst), ("a", worst), ("y", worst), ("b", worst)]
     for limit in (1, 2, 3, 4, 5):
@@ -95,16 +93,14 @@ async def test_of_equals_at_the_end_of_a_page_or_of_the_ranking_those_that_came_
     assert names(data.entries) == [("good", best), ("z", best), equals[0]]
     data = await widgets.rankings.update(owner(), "new", best, visitor=ME)
     assert names(data.entries) == [("good", best), ("z", best), ("new", best)]
-    # One that would be cut off at once is not written.
+    # An entry that would be cut off immediately is not written.
     before = data
     assert await widgets.rankings.update(owner(), "bad", worst, visitor=ME) == before
 
 
 @both
 @pytest.mark.parametrize("order", ["desc", "asc"])
-async def test_a_better_score_replaces_a_worse_one_and_no_other_does(
-    widgets: Widgets, order: str, clock: Clock
-) -> None:
+async def test_only_a_better_score_replaces_the_old_one(widgets: Widgets, order: str, clock: Clock) -> None:
     clock.stand_at(clock())
     id = await ranking(widgets, sort_order=order)
     better, worse = (20, 5) if order == "desc" else (5, 20)
@@ -121,7 +117,7 @@ async def test_a_better_score_replaces_a_worse_one_and_no_other_does(
 
 
 @both
-async def test_of_equal_scores_the_first_is_first_also_after_it_was_sent_again(widgets: Widgets) -> None:
+async def test_resubmitting_an_equal_score_keeps_its_rank(widgets: Widgets) -> None:
     for order in ("desc", "asc"):
         id = (await widgets.rankings.create(f"{URL}/{order}", TOKEN, visitor=ME, sort_order=order)).id
         await sent(widgets, id, ("c", 7), ("a", 7), ("b", 7))
@@ -130,19 +126,17 @@ async def test_of_equal_scores_the_first_is_first_also_after_it_was_sent_again(w
 
 
 @both
-async def test_what_is_not_among_the_best_does_not_stand(widgets: Widgets) -> None:
+async def test_a_score_below_a_full_ranking_is_not_stored(widgets: Widgets) -> None:
     id = await ranking(widgets, max_entries=2)
     await sent(widgets, id, ("Ann", 10), ("Bob", 20))
     data = await widgets.rankings.submit(id, ME, "Cid", 5, "five")
     assert (data.rank, data.total_entries, names(data.entries)) == (None, 2, [("Bob", 20), ("Ann", 10)])
-    # Equal to the last: whoever came first stays.
+    # Equal to the last: the earlier one stays.
     assert (await widgets.rankings.submit(id, somebody(1), "Dan", 10)).rank is None
 
 
 @both
-async def test_a_maximum_that_is_lowered_cuts_off_the_worst_and_one_that_is_raised_brings_nobody_back(
-    widgets: Widgets, kept: Kept
-) -> None:
+async def test_lowering_the_maximum_removes_the_worst_for_good(widgets: Widgets, kept: Kept) -> None:
     for order, best in (("desc", [("n9", 9), ("n8", 8), ("n7", 7)]), ("asc", [("n0", 0), ("n1", 1), ("n2", 2)])):
         url = f"{URL}/{order}"
         id = (await widgets.rankings.create(url, TOKEN, visitor=ME, sort_order=order)).id
@@ -152,7 +146,7 @@ async def test_a_maximum_that_is_lowered_cuts_off_the_worst_and_one_that_is_rais
         assert (names(data.entries), data.total_entries, data.max_entries) == (best, 3, 3)
         data = await widgets.rankings.update_settings(owner(url), visitor=ME, max_entries=10)
         assert names(data.entries) == best
-        # Somebody who was cut off comes again without a text for the score: the old one is not shown.
+        # A removed name that returns without a display score does not show the old one.
         back = "n0" if order == "desc" else "n9"
         data = await widgets.rankings.submit(id, somebody(100), back, 5)
         assert [one.display_score for one in data.entries if one.name == back] == [None]
@@ -161,7 +155,7 @@ async def test_a_maximum_that_is_lowered_cuts_off_the_worst_and_one_that_is_rais
 
 
 @both
-async def test_details_go_with_the_entries_that_are_cut_off(store: Store, widgets: Widgets, kept: Kept) -> None:
+async def test_details_are_removed_with_their_entries(store: Store, widgets: Widgets, kept: Kept) -> None:
     id = await ranking(widgets, max_entries=5)
     for one in range(120):
         await widgets.rankings.submit(id, somebody(one), f"n{one}", one, f"shown {one}")
@@ -175,11 +169,11 @@ async def test_details_go_with_the_entries_that_are_cut_off(store: Store, widget
     assert await found_by_doctor(store) == []
 
 
-# --- what an owner does -----------------------------------------------------------------------------------------
+# --- owner actions ----------------------------------------------------------------------------------------------
 
 
 @both
-async def test_another_order_turns_the_ranking_around_with_the_first_of_equals_first(widgets: Widgets) -> None:
+async def test_changing_the_order_reverses_the_ranking_but_not_ties(widgets: Widgets) -> None:
     id = await ranking(widgets)
     await sent(widgets, id, ("a", 1), ("b", 2), ("c", 2), ("d", 3), ("e", 1))
     for order, expected in (
@@ -195,7 +189,7 @@ async def test_another_order_turns_the_ranking_around_with_the_first_of_equals_f
 
 
 @both
-async def test_an_order_that_is_turned_around_while_scores_come_loses_none_of_them(store: Store) -> None:
+async def test_changing_the_order_during_submits_loses_no_score(store: Store) -> None:
     one, two = service_on(store), service_on(store)
     id = await ranking(one, max_entries=100)
 
@@ -212,7 +206,7 @@ async def test_an_order_that_is_turned_around_while_scores_come_loses_none_of_th
 
 
 @both
-async def test_an_owner_writes_an_entry_lower_or_higher_and_takes_one_out(widgets: Widgets, kept: Kept) -> None:
+async def test_an_owner_sets_any_score_and_removes_entries(widgets: Widgets, kept: Kept) -> None:
     id = await ranking(widgets, max_entries=3)
     await sent(widgets, id, ("Ann", 10), ("Bob", 20))
     assert names((await widgets.rankings.update(owner(), "Bob", 5, "5!", visitor=ME)).entries) == [
@@ -229,7 +223,7 @@ async def test_an_owner_writes_an_entry_lower_or_higher_and_takes_one_out(widget
 
 
 @both
-async def test_names_that_look_like_the_members_of_the_store_stay_apart(widgets: Widgets) -> None:
+async def test_names_that_look_like_stored_members_are_distinct(widgets: Widgets) -> None:
     id = await ranking(widgets, max_entries=20)
     strange = ["a:b", "a%3Ab", "a", ":", "%", "a:", ":a", "{a}", "*", "a b", "\\", '"', "<b>", "é", "👨‍👩‍👧"]
     await sent(widgets, id, *((name, 100 - at) for at, name in enumerate(strange)))
@@ -242,10 +236,8 @@ async def test_names_that_look_like_the_members_of_the_store_stay_apart(widgets:
 
 @both
 @pytest.mark.parametrize("order", ["desc", "asc"])
-async def test_of_hundreds_of_equals_the_first_are_shown_and_the_last_goes(
-    store: Store, widgets: Widgets, order: str
-) -> None:
-    """More than are asked for one by one, and in another order than their names."""
+async def test_of_hundreds_of_equal_scores_the_earliest_stay(store: Store, widgets: Widgets, order: str) -> None:
+    """More than are read one by one, and not in the order of their names."""
     id = await ranking(widgets, sort_order=order, max_entries=300)
     entries = [_member(f"n{(at * 37) % 300:03}") for at in range(300)]
     await widgets.keys.ranking_scores(id).put(dict.fromkeys(entries, 5))
@@ -264,7 +256,7 @@ async def test_of_hundreds_of_equals_the_first_are_shown_and_the_last_goes(
     assert await found_by_doctor(store) == []
 
 
-async def test_a_ranking_holds_10_000_and_shows_100_at_most(memory: Store) -> None:
+async def test_a_ranking_stores_10_000_entries_and_shows_100(memory: Store) -> None:
     widgets = service_on(memory)
     id = await ranking(widgets, max_entries=10_000)
     scores = widgets.keys.ranking_scores(id)
@@ -289,7 +281,7 @@ async def test_a_ranking_holds_10_000_and_shows_100_at_most(memory: Store) -> No
         {"webhook_url": "nonsense"},
     ],
 )
-async def test_settings_that_are_none_make_nothing_and_change_nothing(memory: Store, more: dict[str, Any]) -> None:
+async def test_invalid_settings_are_refused_and_store_nothing(memory: Store, more: dict[str, Any]) -> None:
     widgets, kept = service_on(memory), Kept(memory)
     assert await refused(ranking(widgets, **more)) == "VALIDATION_ERROR"
     assert await kept.keys() == set()
@@ -300,7 +292,7 @@ async def test_settings_that_are_none_make_nothing_and_change_nothing(memory: St
     assert await kept.everything() == before
 
 
-async def test_a_title_can_be_changed_and_taken_away(memory: Store) -> None:
+async def test_a_title_can_be_changed_and_removed(memory: Store) -> None:
     widgets = service_on(memory)
     id = await ranking(widgets, title="Best", description="of all")
     await widgets.rankings.update_settings(owner(), visitor=ME, title="Better")
@@ -312,7 +304,7 @@ async def test_a_title_can_be_changed_and_taken_away(memory: Store) -> None:
 
 
 @pytest.mark.parametrize(("order", "scores", "too_weak"), [("desc", (10, 20), 10), ("asc", (10, 20), 20)])
-async def test_a_score_that_is_not_good_enough_to_be_kept_is_no_score(
+async def test_a_score_that_is_not_stored_starts_no_cooldown(
     memory: Store, order: str, scores: tuple[int, int], too_weak: int
 ) -> None:
     widgets = service_on(memory)
@@ -321,12 +313,12 @@ async def test_a_score_that_is_not_good_enough_to_be_kept_is_no_score(
         await widgets.rankings.submit(id, somebody(number), f"n{number}", score)
     weak = await widgets.rankings.submit(id, ME, "Ann", too_weak)
     assert (weak.improved, weak.rank, weak.total_entries) == (False, None, 2)
-    # So the next may come at once, and one that is good enough puts the worst out.
+    # So the next may follow immediately, and a good one replaces the worst.
     good = await widgets.rankings.submit(id, ME, "Ann", 15)
     assert (good.improved, good.rank, good.total_entries) == (True, 2, 2)
 
 
-async def test_what_is_shown_for_a_score_is_looked_at_like_a_name(memory: Store) -> None:
+async def test_display_scores_are_validated_like_names(memory: Store) -> None:
     widgets = service_on(memory)
     id = (await widgets.rankings.create(URL, TOKEN, visitor=ME)).id
     shown = "see https://spam.example"

@@ -1,4 +1,4 @@
-"""What a visit costs: one round trip to a real Redis, with the limit, whether it counts or not."""
+"""Round trips: a visit takes one to a real Redis, including the rate limit, whether it counts or not."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,8 +37,8 @@ async def proxy(redis_server: Server) -> AsyncIterator[Counting]:
         yield opened
 
 
-async def test_a_visit_to_a_known_counter_is_one_round_trip(proxy: Counting) -> None:
-    """Also where it is no new one, or beyond the limit, and whoever asks for the numbers."""
+async def test_a_visit_to_a_cached_counter_is_one_round_trip(proxy: Counting) -> None:
+    """Also for a repeated visit, beyond the limit, and for reading the counts."""
     async with connect(proxy.url) as store:
         widgets = service_on(store, Clock(), limits=LIMITS | {"write": 50})
         id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
@@ -54,10 +54,10 @@ async def test_a_visit_to_a_known_counter_is_one_round_trip(proxy: Counting) -> 
         proxy.forget()
         answers = await asyncio.gather(*(widgets.counters.increment(id, one) for one in crowd), return_exceptions=True)
         assert sum(isinstance(one, Exception) for one in answers) == 10
-        assert proxy.sent < 20  # those who come in one moment leave together
+        assert proxy.sent < 20  # concurrent requests are sent together
 
 
-async def test_a_visit_to_a_counter_that_this_process_meets_for_the_first_time_is_two(proxy: Counting) -> None:
+async def test_a_visit_to_an_uncached_counter_is_two_round_trips(proxy: Counting) -> None:
     async with connect(proxy.url) as store:
         id = (await service_on(store).counters.create(URL, TOKEN, visitor=ME)).id
         await service_on(store).counters.increment(id, somebody(1))
@@ -67,7 +67,7 @@ async def test_a_visit_to_a_counter_that_this_process_meets_for_the_first_time_i
         assert proxy.sent == 2
 
 
-async def test_what_the_others_cost(proxy: Counting) -> None:
+async def test_round_trips_of_other_actions(proxy: Counting) -> None:
     async with connect(proxy.url) as store:
         widgets = service_on(store, limits=LIMITS)
         like = (await widgets.likes.create(URL, TOKEN, visitor=ME)).id

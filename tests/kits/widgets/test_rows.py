@@ -1,4 +1,4 @@
-"""What the service writes: each row of the document, with its kind and its time to live, and nothing after a delete."""
+"""The stored keys: each key of the document with its type and TTL, and nothing after a delete."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -103,7 +103,7 @@ def time_left(left_ms: int, midnight: datetime) -> str:
 
 @on_redis
 @each_service
-async def test_each_row_of_the_document_is_there_with_its_kind_and_its_time_to_live(
+async def test_every_key_of_the_document_has_its_type_and_ttl(
     widgets: Widgets, kept: Kept, clock: Clock, name: str
 ) -> None:
     noon = datetime.now(UTC).replace(hour=12) + timedelta(days=1)  # so that no other day begins meanwhile
@@ -120,9 +120,7 @@ async def test_each_row_of_the_document_is_there_with_its_kind_and_its_time_to_l
 
 @both
 @each_service
-async def test_the_index_really_is_kept_by_when_each_was_made(
-    widgets: Widgets, kept: Kept, clock: Clock, name: str
-) -> None:
+async def test_the_index_is_ordered_by_creation_time(widgets: Widgets, kept: Kept, clock: Clock, name: str) -> None:
     service, made = service_of(widgets, name), []
     for page in "abc":
         clock.move("1s")
@@ -135,8 +133,8 @@ async def test_the_index_really_is_kept_by_when_each_was_made(
 
 
 @both
-async def test_after_a_delete_a_search_for_the_id_and_the_address_finds_nothing(widgets: Widgets, kept: Kept) -> None:
-    """The checklist of the document: mapping, record, what belongs to it, owner, index, marks; and the events."""
+async def test_after_a_delete_a_scan_finds_nothing(widgets: Widgets, kept: Kept) -> None:
+    """The checklist of the document: URL key, record, its keys, owner, index, markers; and the events."""
     ids = set()
     for name in SERVICES:
         service = service_of(widgets, name)
@@ -157,8 +155,8 @@ async def test_after_a_delete_a_search_for_the_id_and_the_address_finds_nothing(
 
 @both
 @each_service
-async def test_a_delete_takes_nothing_of_anybody_else(widgets: Widgets, kept: Kept, name: str) -> None:
-    """Another page, another service of the same page, and an id that begins with the one that goes."""
+async def test_a_delete_leaves_other_widgets_alone(widgets: Widgets, kept: Kept, name: str) -> None:
+    """Another page, another service of the same page, and an id with the deleted one as its prefix."""
     for other in SERVICES:
         if other != name:
             id = (await service_of(widgets, other).create(URL, TOKEN, visitor=ME)).id
@@ -176,7 +174,7 @@ async def test_a_delete_takes_nothing_of_anybody_else(widgets: Widgets, kept: Ke
 
 @both
 @each_service
-async def test_what_is_made_again_for_a_page_begins_at_zero(widgets: Widgets, kept: Kept, name: str) -> None:
+async def test_a_recreated_widget_starts_at_zero(widgets: Widgets, kept: Kept, name: str) -> None:
     service = service_of(widgets, name)
     id = (await service.create(URL, TOKEN, visitor=ME)).id
     await used(widgets, name, id, 3)
@@ -193,7 +191,7 @@ async def test_what_is_made_again_for_a_page_begins_at_zero(widgets: Widgets, ke
         "bbs": {"messages": [], "total_messages": 0, "last_message": None},
     }
     assert empty[name].items() <= dict(fresh).items()
-    # The same visitors come again at once: no mark of theirs is left.
+    # The same visitors come again immediately: no marker of theirs is left.
     await used(widgets, name, id, 3)
     now = await service.get(id)
     match name:
@@ -208,7 +206,7 @@ async def test_what_is_made_again_for_a_page_begins_at_zero(widgets: Widgets, ke
 
 
 @both
-async def test_a_counter_that_is_years_old_goes_with_all_its_days(
+async def test_deleting_an_old_counter_deletes_all_its_days(
     widgets: Widgets, store: Store, kept: Kept, clock: Clock
 ) -> None:
     id = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id
@@ -221,7 +219,7 @@ async def test_a_counter_that_is_years_old_goes_with_all_its_days(
 
 
 @both
-async def test_days_of_another_zone_go_with_their_counter(store: Store, kept: Kept, clock: Clock) -> None:
+async def test_deleting_a_counter_deletes_days_of_another_time_zone(store: Store, kept: Kept, clock: Clock) -> None:
     """The zone of the settings was changed between: the date there may be the next, or the one before."""
     id = (await service_on(store, clock).counters.create(URL, TOKEN, visitor=ME)).id
     for zone in ("Pacific/Kiritimati", "Etc/GMT+12"):
@@ -232,8 +230,8 @@ async def test_days_of_another_zone_go_with_their_counter(store: Store, kept: Ke
 
 
 @both
-async def test_totals_stand_once(widgets: Widgets, kept: Kept) -> None:
-    """So they cannot disagree: a record says nothing that its visitors change."""
+async def test_totals_are_stored_once(widgets: Widgets, kept: Kept) -> None:
+    """So they cannot disagree: a record contains nothing that visitors change."""
     for name in SERVICES:
         id = (await service_of(widgets, name).create(URL, TOKEN, visitor=ME)).id
         before = await kept.ask("GET", f"{name}:{id}")
@@ -242,9 +240,7 @@ async def test_totals_stand_once(widgets: Widgets, kept: Kept) -> None:
 
 
 @both
-async def test_the_doctor_finds_nothing_in_what_the_service_has_written(
-    widgets: Widgets, store: Store, clock: Clock
-) -> None:
+async def test_the_doctor_finds_nothing_in_a_used_store(widgets: Widgets, store: Store, clock: Clock) -> None:
     for name in SERVICES:
         service = service_of(widgets, name)
         id = (await service.create(URL, TOKEN, visitor=ME, webhook_url="https://hooks.example.net/x")).id

@@ -1,4 +1,4 @@
-"""Texts: what people write is kept as they wrote it, or refused with a sentence, and nothing of it is stored."""
+"""Texts: user text is stored unchanged, or refused with a message and not stored."""
 
 import unicodedata
 from typing import Any
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from keystead import Store
 from keystead.kits.widgets.service import Widgets, WidgetSettings
-from keystead.kits.widgets.service.checks import lines, text
+from keystead.kits.widgets.service.checks import check_text
 from tests.kits.widgets.conftest import both
 from tests.kits.widgets.opened import ME, TOKEN, URL, Kept, Reason, owner, refused, service_on, somebody
 
@@ -45,7 +45,7 @@ REFUSED = [
     "a\x85b",
     "a\nb",
     "a\u2028b",
-    "a\u202eb",  # what follows would be shown from the right
+    "a\u202eb",  # the rest would be shown right to left
     "a\u2066b",
     "a\ufeffb",
     "\ud83d",  # half a pair
@@ -66,7 +66,7 @@ REFUSED = [
 
 @both
 @pytest.mark.parametrize("said", KEPT)
-async def test_what_people_write_comes_back_as_it_was(widgets: Widgets, kept: Kept, said: str) -> None:
+async def test_valid_text_is_returned_unchanged(widgets: Widgets, kept: Kept, said: str) -> None:
     ranking = (await widgets.rankings.create(URL, TOKEN, visitor=ME, title=said, description=said)).id
     data = await widgets.rankings.submit(ranking, ME, said, 5, said)
     [entry] = data.entries
@@ -78,7 +78,7 @@ async def test_what_people_write_comes_back_as_it_was(widgets: Widgets, kept: Ke
 
 
 @pytest.mark.parametrize("said", REFUSED, ids=lambda said: ascii(said)[:20])
-async def test_what_is_no_name_is_refused_and_nothing_is_stored(memory: Store, said: Any) -> None:
+async def test_an_invalid_name_is_refused_and_nothing_is_stored(memory: Store, said: Any) -> None:
     widgets, kept = service_on(memory), Kept(memory)
     id = (await widgets.rankings.create(URL, TOKEN, visitor=ME)).id
     before = await kept.everything()
@@ -91,7 +91,7 @@ async def test_what_is_no_name_is_refused_and_nothing_is_stored(memory: Store, s
 
 
 @pytest.mark.parametrize("said", ["a\x00b", "a\nb", "a\u202eb", "a\ud800", "\u200b", "x" * 101, 5])
-async def test_no_other_text_holds_what_a_name_may_not(memory: Store, said: Any) -> None:
+async def test_all_texts_are_validated_like_names(memory: Store, said: Any) -> None:
     widgets, kept = service_on(memory), Kept(memory)
     ranking = (await widgets.rankings.create(URL, TOKEN, visitor=ME)).id
     board = (await widgets.boards.create(URL, TOKEN, visitor=ME)).id
@@ -107,7 +107,7 @@ async def test_no_other_text_holds_what_a_name_may_not(memory: Store, said: Any)
     assert await kept.everything() == before
 
 
-async def test_an_author_who_says_no_name_has_the_one_of_the_settings(memory: Store) -> None:
+async def test_a_message_without_a_name_gets_the_default_author(memory: Store) -> None:
     widgets = service_on(memory, default_author="nobody")
     board = (await widgets.boards.create(URL, TOKEN, visitor=ME)).id
     for number, author in enumerate((None, "", "  ", "Ann")):
@@ -116,7 +116,7 @@ async def test_an_author_who_says_no_name_has_the_one_of_the_settings(memory: St
 
 
 @pytest.mark.parametrize("said", ["two\nlines", "a\tb", "\r\nwindows\r\n", "x" * 200, "👩🏽‍🚀" * 50])
-async def test_a_message_may_have_lines_and_200_characters(memory: Store, said: str) -> None:
+async def test_a_message_can_have_several_lines_and_200_characters(memory: Store, said: str) -> None:
     widgets = service_on(memory, max_repeats=0)
     board = (await widgets.boards.create(URL, TOKEN, visitor=ME)).id
     [message] = (await widgets.boards.post(board, ME, said)).data.messages
@@ -124,7 +124,7 @@ async def test_a_message_may_have_lines_and_200_characters(memory: Store, said: 
 
 
 @pytest.mark.parametrize("said", ["x" * 201, "", " \n ", "a\x00", "a\u202e", "a\u2028b", "\u200b", "a\ud800", None, 5])
-async def test_a_message_that_is_none_is_refused(memory: Store, said: Any) -> None:
+async def test_an_invalid_message_is_refused(memory: Store, said: Any) -> None:
     widgets = service_on(memory, max_repeats=0)
     board = (await widgets.boards.create(URL, TOKEN, visitor=ME)).id
     before = await Kept(memory).everything()
@@ -135,8 +135,8 @@ async def test_a_message_that_is_none_is_refused(memory: Store, said: Any) -> No
 
 
 @both
-async def test_two_ways_to_write_one_name_are_one_name(widgets: Widgets) -> None:
-    """With an accent of its own, and with one that is added to the letter."""
+async def test_names_are_normalized(widgets: Widgets) -> None:
+    """Composed and decomposed accents."""
     id = (await widgets.rankings.create(URL, TOKEN, visitor=ME)).id
     composed, apart = "Zoë", unicodedata.normalize("NFD", "Zoë")
     assert composed != apart
@@ -147,16 +147,16 @@ async def test_two_ways_to_write_one_name_are_one_name(widgets: Widgets) -> None
 
 
 @given(st.text(max_size=60))
-def test_whatever_is_let_in_is_text_of_one_line(said: str) -> None:
+def test_accepted_names_are_one_line_of_text(said: str) -> None:
     with Reason() as reason:
-        found = text("name", said, 1, 50)
+        found = check_text("name", said, 1, 50)
     if reason.word:
         return
     assert 1 <= len(found) <= 50
     assert found == found.strip() == unicodedata.normalize("NFC", found)
     assert len(found.splitlines()) == 1
-    assert text("name", found, 1, 50) == found
-    assert lines("message", found, 1, 50) == found
+    assert check_text("name", found, 1, 50) == found
+    assert check_text("message", found, 1, 50, multiline=True) == found
     found.encode()
 
 
@@ -164,7 +164,7 @@ def test_whatever_is_let_in_is_text_of_one_line(said: str) -> None:
 
 
 async def lets_through(store: Store, said: str, **settings: Any) -> bool:
-    """Whether a name, an author and a message that say this are let through; all or none of them are."""
+    """Whether this is accepted as a name, an author and a message: in all of them or in none."""
     await Kept(store).empty()
     widgets = service_on(store, **settings)
     board = (await widgets.boards.create(URL, TOKEN, visitor=ME)).id
@@ -189,12 +189,12 @@ async def lets_through(store: Store, said: str, **settings: Any) -> bool:
         "ht\u200btp://a.b",
     ],
 )
-async def test_links_are_let_through_where_the_settings_say_so(memory: Store, said: str) -> None:
+async def test_links_are_accepted_with_allow_links(memory: Store, said: str) -> None:
     assert await lets_through(memory, said) is False
     assert await lets_through(memory, said, allow_links=True) is True
 
 
-async def test_words_that_only_look_like_links_are_let_through(memory: Store) -> None:
+async def test_words_that_look_like_links_are_accepted(memory: Store) -> None:
     for said in ("http", "awwww", "a.b.example", "https:/ /"):
         assert await lets_through(memory, said) is True, said
 
@@ -202,7 +202,7 @@ async def test_words_that_only_look_like_links_are_let_through(memory: Store) ->
 @pytest.mark.parametrize(
     ("said", "repeats"), [("aaaa", 4), ("aaaaa", 5), ("hmmmmmm", 6), ("!!!!!", 5), ("😀😀😀😀😀", 5)]
 )
-async def test_characters_in_a_row_are_let_through_as_the_settings_say(memory: Store, said: str, repeats: int) -> None:
+async def test_max_repeats_limits_repeated_characters(memory: Store, said: str, repeats: int) -> None:
     assert await lets_through(memory, said) is (repeats <= 4)
     assert await lets_through(memory, said, max_repeats=repeats) is True
     assert await lets_through(memory, said, max_repeats=repeats - 1) is False
@@ -213,14 +213,14 @@ async def test_characters_in_a_row_are_let_through_as_the_settings_say(memory: S
     "said",
     ["spam", "SPAM", "so much SpAm!", "\uff53\uff50\uff41\uff4d", "sp\u200bam", "sp\u00adam", "Straße", "STRASSE"],
 )
-async def test_words_are_kept_out_however_they_are_written(memory: Store, said: str) -> None:
+async def test_banned_words_are_refused_in_any_spelling(memory: Store, said: str) -> None:
     assert await lets_through(memory, said) is True
     assert await lets_through(memory, said, banned_words=["Spam", "strasse"]) is False
     assert await lets_through(memory, said, banned_words="\uff33\uff30\uff21\uff2d, straße") is False
     assert await lets_through(memory, said, banned_words=["eggs"]) is True
 
 
-async def test_an_edit_is_held_to_the_same(memory: Store) -> None:
+async def test_edits_are_validated_like_posts(memory: Store) -> None:
     widgets = service_on(memory, banned_words=["spam"])
     board = (await widgets.boards.create(URL, TOKEN, visitor=ME)).id
     posted = await widgets.boards.post(board, ME, "hello")
@@ -245,6 +245,6 @@ async def test_an_edit_is_held_to_the_same(memory: Store) -> None:
         {"unknown": 1},
     ],
 )
-def test_settings_that_are_none_are_refused_when_it_starts(wrong: dict[str, Any]) -> None:
+def test_invalid_settings_stop_startup(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         WidgetSettings(**wrong)

@@ -1,4 +1,4 @@
-"""The six themes: what was handed down about them, that they can be read, and that components get the same data."""
+"""The six themes: original colours, contrast, and the same data for components."""
 
 import json
 import re
@@ -28,7 +28,7 @@ def grounds(theme: Theme) -> list[str]:
     return [theme.background, theme.background_end or theme.background, theme.surface]
 
 
-def test_there_are_the_six_themes_that_pages_name() -> None:
+def test_there_are_six_themes() -> None:
     assert list(THEMES) == ["light", "dark", "retro", "kawaii", "mom", "final"]
 
 
@@ -40,19 +40,19 @@ def test_there_are_the_six_themes_that_pages_name() -> None:
         ("kawaii", "#e0f7fa", "#ff69b4", "#9c27b0"),
     ],
 )
-def test_the_colours_that_pages_know_are_kept(name: str, background: str, text: str, border: str) -> None:
+def test_theme_colours_match_the_original(name: str, background: str, text: str, border: str) -> None:
     theme = THEMES[name]
     assert (theme.background, theme.text, theme.border) == (background, text, border)
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
-def test_every_colour_is_written_in_one_way(theme: Theme) -> None:
+def test_every_colour_is_rrggbb(theme: Theme) -> None:
     for name in COLOURS:
         assert re.fullmatch(r"#[0-9a-f]{6}", getattr(theme, name)), name
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
-def test_what_is_read_stands_out_from_every_ground_of_its_theme(theme: Theme) -> None:
+def test_text_has_enough_contrast(theme: Theme) -> None:
     for ground in grounds(theme):
         for name in ("ink", "muted", "accent", "bad"):
             assert contrast(getattr(theme, name), ground) >= 4.5, (name, ground)
@@ -60,19 +60,19 @@ def test_what_is_read_stands_out_from_every_ground_of_its_theme(theme: Theme) ->
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
-def test_what_can_be_pressed_or_filled_in_stands_out_from_every_ground(theme: Theme) -> None:
+def test_controls_have_enough_contrast(theme: Theme) -> None:
     for ground in grounds(theme):
         assert contrast(theme.field, ground) >= 3, ("field", ground)
         assert contrast(theme.like, ground) >= 3, ("like", ground)
 
 
 @pytest.mark.parametrize("theme", THEMES.values(), ids=THEMES)
-def test_digits_can_be_read_by_themselves_or_by_their_outline(theme: Theme) -> None:
+def test_digits_or_their_outline_have_enough_contrast(theme: Theme) -> None:
     seen = theme.border if theme.outlined else theme.text
     assert contrast(seen, theme.background) >= 4.5
 
 
-def test_a_theme_that_is_none_is_refused_with_those_that_there_are() -> None:
+def test_an_unknown_theme_error_lists_the_themes() -> None:
     with pytest.raises(UnknownTheme, match="light, dark, retro, kawaii, mom, final"):
         theme_named("neon")
 

@@ -61,7 +61,7 @@ def message(number: int, **more: Any) -> str:
 
 
 async def as_documented(kept: Kept, name: str, **more: Any) -> None:
-    """The rows of a widget as the document shows them; of the index it says only that it is there."""
+    """The keys of a widget as the document shows them; it does not define the index entry."""
     record = {"service": name, "id": ID, "url": URL, "created": CREATED, **OF_DOCUMENT[name], "owner": HASH, **more}
     await kept.ask("SET", f"url:{name}:{quote(URL, safe='')}", ID)
     await kept.ask("SET", f"{name}:{ID}", json.dumps(record))
@@ -87,9 +87,7 @@ async def record_of(kept: Kept, name: str) -> dict[str, Any]:
 
 @everywhere
 @pytest.mark.parametrize("name", SERVICES)
-async def test_rows_of_the_document_are_read_and_upgraded(
-    store: Store, widgets: Widgets, kept: Kept, name: str
-) -> None:
+async def test_original_data_is_read_and_upgraded(store: Store, widgets: Widgets, kept: Kept, name: str) -> None:
     await as_documented(kept, name)
     data = await service_of(widgets, name).get(ID)
     assert (data.id, data.url) == (ID, URL)
@@ -119,9 +117,7 @@ async def test_rows_of_the_document_are_read_and_upgraded(
 @both
 @pytest.mark.parametrize("name", SERVICES)
 @pytest.mark.parametrize("written", ["beside", "quoted", "inside"])
-async def test_the_token_of_the_document_opens_it_and_its_hash_becomes_a_slow_one(
-    widgets: Widgets, kept: Kept, name: str, written: str
-) -> None:
+async def test_an_original_token_works_and_is_rehashed(widgets: Widgets, kept: Kept, name: str, written: str) -> None:
     await as_documented(kept, name)
     key, service = f"{name}:{ID}:owner", service_of(widgets, name)
     if written == "quoted":  # as the system writes it that the document describes
@@ -129,7 +125,7 @@ async def test_the_token_of_the_document_opens_it_and_its_hash_becomes_a_slow_on
     elif written == "inside":
         await kept.ask("DEL", key)
     assert await refused(service.get_as_owner(owner(token=OTHER_TOKEN), visitor=ME)) == "UNAUTHORIZED"
-    assert HASH in str(await kept.held(key))  # a wrong one changes nothing
+    assert HASH in str(await kept.held(key))  # a wrong token changes nothing
     for _ in range(2):
         assert (await service.get_as_owner(owner(), visitor=ME)).id == ID
         assert (await kept.held(key)).startswith(b"scrypt.")
@@ -138,7 +134,7 @@ async def test_the_token_of_the_document_opens_it_and_its_hash_becomes_a_slow_on
 
 
 @both
-async def test_a_widget_whose_owner_is_null_is_nobodys(widgets: Widgets, kept: Kept) -> None:
+async def test_a_widget_with_a_null_owner_has_no_owner(widgets: Widgets, kept: Kept) -> None:
     await as_documented(kept, "counter", owner=None, lastVisit=None)
     await kept.ask("DEL", f"counter:{ID}:owner")
     assert (await widgets.counters.increment(ID, somebody())).total == 1235
@@ -146,7 +142,7 @@ async def test_a_widget_whose_owner_is_null_is_nobodys(widgets: Widgets, kept: K
 
 
 @both
-async def test_a_total_that_stands_in_the_record_alone_is_taken_from_there(widgets: Widgets, kept: Kept) -> None:
+async def test_a_total_in_the_record_is_upgraded(widgets: Widgets, kept: Kept) -> None:
     await as_documented(kept, "counter")
     await as_documented(kept, "like")
     await kept.ask("DEL", f"counter:{ID}:total", f"like:{ID}:total")
@@ -156,11 +152,11 @@ async def test_a_total_that_stands_in_the_record_alone_is_taken_from_there(widge
 
 @both
 @pytest.mark.parametrize("name", SERVICES)
-async def test_of_50_that_meet_old_rows_at_once_one_upgrades_them(store: Store, kept: Kept, name: str) -> None:
+async def test_of_50_concurrent_requests_one_upgrades(store: Store, kept: Kept, name: str) -> None:
     await as_documented(kept, name)
     processes = [service_on(store) for _ in range(5)]
     await asyncio.gather(*(service_of(processes[one % 5], name).get(ID) for one in range(25)))
-    await as_documented(kept, name)  # and once more, with those who write
+    await as_documented(kept, name)  # and again, with writers
     visits = [used(processes[one % 5], name, ID) for one in range(5)]
     await asyncio.gather(*visits, *(service_of(one, name).get(ID) for one in processes), return_exceptions=True)
     assert (await record_of(kept, name))["layout"] == LAYOUT
@@ -176,9 +172,7 @@ async def test_of_50_that_meet_old_rows_at_once_one_upgrades_them(store: Store, 
 
 @both
 @pytest.mark.parametrize("order", ["desc", "asc"])
-async def test_scores_with_fractions_become_the_numbers_that_were_sent(
-    widgets: Widgets, kept: Kept, order: str
-) -> None:
+async def test_fractional_scores_become_the_submitted_numbers(widgets: Widgets, kept: Kept, order: str) -> None:
     """As the first layout wrote them: the fraction is the turn, so that of equals the first is nearer to the best."""
     steps, sent = 2**23, [("z", 5), ("a", 5), ("m", 7), ("b", 5), ("c", 7)]
     id = (await widgets.rankings.create(URL, TOKEN, visitor=ME, sort_order=order)).id
@@ -204,7 +198,7 @@ async def test_scores_with_fractions_become_the_numbers_that_were_sent(
 
 
 @both
-async def test_names_of_any_form_are_entries_and_the_best_of_a_name_stays(widgets: Widgets, kept: Kept) -> None:
+async def test_original_ranking_members_are_upgraded_to_one_entry_per_name(widgets: Widgets, kept: Kept) -> None:
     """The system that the document describes writes the name alone; the document, the name and something unique."""
     await as_documented(kept, "ranking")
     await kept.ask("DEL", f"ranking:{ID}:scores")
@@ -218,7 +212,7 @@ async def test_names_of_any_form_are_entries_and_the_best_of_a_name_stays(widget
 
 
 @both
-async def test_messages_as_they_were_first_written_are_read(widgets: Widgets, kept: Kept) -> None:
+async def test_original_messages_are_read(widgets: Widgets, kept: Kept) -> None:
     await as_documented(kept, "bbs")
     old = json.loads(message(3, selects=["Asia", "", "😊"]))
     old["authorHash"] = old.pop("userHash")
@@ -231,7 +225,7 @@ async def test_messages_as_they_were_first_written_are_read(widgets: Widgets, ke
 
 
 @both
-async def test_an_address_that_leads_nowhere_or_stands_there_as_json_is_found(widgets: Widgets, kept: Kept) -> None:
+async def test_original_url_keys_are_found(widgets: Widgets, kept: Kept) -> None:
     made = (await widgets.likes.create(URL, TOKEN, visitor=ME)).id
     mapped = f"url:like:{quote(URL, safe='')}"
     await kept.ask("SET", mapped, f'"{made}"')
@@ -243,7 +237,7 @@ async def test_an_address_that_leads_nowhere_or_stands_there_as_json_is_found(wi
 
 
 @both
-async def test_a_widget_that_is_deleted_while_it_is_upgraded_stays_deleted(store: Store, kept: Kept) -> None:
+async def test_a_widget_deleted_during_its_upgrade_stays_deleted(store: Store, kept: Kept) -> None:
     for name in SERVICES:
         await as_documented(kept, name)
         one, two = service_on(store), service_on(store)
@@ -257,12 +251,10 @@ async def test_a_widget_that_is_deleted_while_it_is_upgraded_stays_deleted(store
 
 
 @everywhere
-async def test_the_job_upgrades_all_that_has_moved_here_also_what_no_index_names(
-    store: Store, widgets: Widgets, kept: Kept
-) -> None:
+async def test_the_upgrade_job_finds_widgets_without_an_index_entry(store: Store, widgets: Widgets, kept: Kept) -> None:
     for name in SERVICES:
         await as_documented(kept, name)
-    await kept.ask("ZADD", f"ranking:{ID}:scores", 7, "Dan")  # a name alone, which is no member of ours
+    await kept.ask("ZADD", f"ranking:{ID}:scores", 7, "Dan")  # a name alone, not in our format
     await kept.ask("SET", "counter:broken", "{")
     await widgets.likes.create(f"{URL}/new", TOKEN, visitor=ME)
     [job] = [job for job in widgets.jobs if job.name == "widgets.upgrade"]

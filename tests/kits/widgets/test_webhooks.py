@@ -1,4 +1,4 @@
-"""Webhooks: what happens to a widget is told to an address of its owner: in order, signed, and to no private one."""
+"""Webhooks: events are delivered in order, signed, and never to private addresses."""
 
 import asyncio
 import json
@@ -39,7 +39,7 @@ HOOK = "https://hooks.example.net/services/x"
 
 
 class Receiver:
-    """A real HTTP server that takes what it is told, with the status that a test wants."""
+    """A real HTTP server that records requests, and answers with the status that a test sets."""
 
     def __init__(self) -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []
@@ -84,13 +84,13 @@ async def receiving() -> AsyncIterator[Receiver]:
 
 
 async def queued(store: Store, name: str, id: str) -> list[dict[str, Any]]:
-    """What waits to be told."""
+    """The queued events."""
     held = await Kept(store).ask("LRANGE", f"outbox:queue:{name}:{id}", 0, -1)
     return [json.loads(one)["payload"] for one in held]
 
 
 @both
-async def test_events_come_in_order_and_signed(store: Store, receiver: Receiver) -> None:
+async def test_events_are_signed_and_in_order(store: Store, receiver: Receiver) -> None:
     async with delivering(store, private_webhooks=True) as widgets:
         created = await widgets.counters.create(URL, TOKEN, visitor=ME, webhook_url=receiver.url)
         assert created.webhook_secret is not None
@@ -114,14 +114,14 @@ async def test_events_come_in_order_and_signed(store: Store, receiver: Receiver)
     assert await queued(store, "counter", created.id) == []
 
 
-async def test_what_each_event_tells(memory: Store) -> None:
+async def test_the_data_of_each_event(memory: Store) -> None:
     widgets = service_on(memory)
     ids = {}
     for name in SERVICES:
         ids[name] = (await service_of(widgets, name).create(URL, TOKEN, visitor=ME, webhook_url=HOOK)).id
     await widgets.counters.set(owner(), 41, visitor=ME)
     await widgets.counters.increment(ids["counter"], ME)
-    await widgets.counters.increment(ids["counter"], ME)  # known already: nothing happens, so nothing is told
+    await widgets.counters.increment(ids["counter"], ME)  # already counted: no event
     for _ in range(2):
         await widgets.likes.toggle(ids["like"], ME)
     await widgets.rankings.submit(ids["ranking"], ME, "Ann <b>&", 12, "12 s")
@@ -146,7 +146,7 @@ async def test_what_each_event_tells(memory: Store) -> None:
     }
 
 
-async def test_an_event_is_a_sentence_in_a_channel_and_calls_nobody(memory: Store, receiver: Receiver) -> None:
+async def test_an_event_has_a_sentence_without_mentions(memory: Store, receiver: Receiver) -> None:
     async with delivering(memory, private_webhooks=True) as widgets:
         id = (await widgets.boards.create(URL, TOKEN, visitor=ME, webhook_url=receiver.url)).id
         await widgets.boards.post(id, ME, "Hello @everyone <!channel> {0} {__class__}", "Ann")
@@ -158,7 +158,7 @@ async def test_an_event_is_a_sentence_in_a_channel_and_calls_nobody(memory: Stor
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-async def test_counts_are_exact_when_two_processes_count_at_once(store_url: str, store: Store) -> None:
+async def test_event_counts_are_exact_with_two_processes(store_url: str, store: Store) -> None:
     async with connect(store_url) as second:
         one, two = service_on(store), service_on(second)
         counter = (await one.counters.create(URL, TOKEN, visitor=ME, webhook_url=HOOK)).id
@@ -174,7 +174,7 @@ async def test_counts_are_exact_when_two_processes_count_at_once(store_url: str,
     assert steps[-1][1] == (await one.likes.get(like)).total == 10
 
 
-async def test_a_process_that_knew_of_no_webhook_tells_the_first_event_after_it_was_set(memory: Store) -> None:
+async def test_a_stale_process_sends_the_first_event_of_a_new_webhook(memory: Store) -> None:
     one, other = service_on(memory), service_on(memory)
     id = (await one.counters.create(URL, TOKEN, visitor=ME)).id
     await one.counters.increment(id, somebody(1))
@@ -198,7 +198,7 @@ EVENTS: dict[str, tuple[str, Act]] = {
 
 
 @pytest.mark.parametrize("what", EVENTS)
-async def test_a_process_that_dies_has_done_it_and_tells_it_or_neither(memory: Store, what: str) -> None:
+async def test_a_crash_leaves_both_the_change_and_its_event_or_neither(memory: Store, what: str) -> None:
     (name, act), kept, seen = EVENTS[what], Kept(memory), set()
     for lives in range(20):
         await kept.empty()
@@ -224,7 +224,7 @@ async def test_a_process_that_dies_has_done_it_and_tells_it_or_neither(memory: S
 
 
 @both
-async def test_what_was_not_told_yet_goes_with_its_widget(store: Store, receiver: Receiver) -> None:
+async def test_queued_events_are_deleted_with_their_widget(store: Store, receiver: Receiver) -> None:
     receiver.statuses = [500]
     async with delivering(store, private_webhooks=True) as widgets:
         for name in SERVICES:
@@ -240,7 +240,7 @@ async def test_what_was_not_told_yet_goes_with_its_widget(store: Store, receiver
 
 
 @both
-async def test_a_receiver_that_fails_is_told_later(store: Store, receiver: Receiver, clock: Clock) -> None:
+async def test_a_failed_delivery_is_retried(store: Store, receiver: Receiver, clock: Clock) -> None:
     receiver.statuses = [500]
     async with delivering(store, clock, private_webhooks=True) as widgets:
         id = (await widgets.counters.create(URL, TOKEN, visitor=ME, webhook_url=receiver.url)).id
@@ -270,7 +270,7 @@ async def test_a_receiver_that_fails_is_told_later(store: Store, receiver: Recei
         *("https://2130706433/", "https://user:pass@hooks.example.net/", "ftp://a.example", "nonsense", 5, ["x"]),
     ],
 )
-async def test_no_webhook_leads_to_a_private_address(memory: Store, url: Any) -> None:
+async def test_webhooks_to_private_addresses_are_refused(memory: Store, url: Any) -> None:
     widgets, kept = service_on(memory), Kept(memory)
     for name in SERVICES:
         with Reason() as reason:
@@ -284,9 +284,7 @@ async def test_no_webhook_leads_to_a_private_address(memory: Store, url: Any) ->
         assert await refused(change) == "VALIDATION_ERROR"
 
 
-async def test_what_was_allowed_before_is_not_sent_when_it_is_allowed_no_more(
-    memory: Store, receiver: Receiver
-) -> None:
+async def test_a_private_webhook_is_not_sent_after_the_setting_changes(memory: Store, receiver: Receiver) -> None:
     widgets = service_on(memory, private_webhooks=True)
     id = (await widgets.counters.create(URL, TOKEN, visitor=ME, webhook_url=receiver.url)).id
     await widgets.counters.increment(id, ME)
@@ -298,7 +296,7 @@ async def test_what_was_allowed_before_is_not_sent_when_it_is_allowed_no_more(
     assert receiver.got == []
 
 
-async def test_webhooks_can_be_switched_off(memory: Store) -> None:
+async def test_webhooks_can_be_disabled(memory: Store) -> None:
     allowed, without = service_on(memory), service_on(memory, webhooks=False)
     id = (await allowed.counters.create(URL, TOKEN, visitor=ME, webhook_url=HOOK)).id
     assert await refused(without.likes.create(URL, TOKEN, visitor=ME, webhook_url=HOOK)) == "VALIDATION_ERROR"
@@ -306,7 +304,7 @@ async def test_webhooks_can_be_switched_off(memory: Store) -> None:
     assert await queued(memory, "counter", id) == []
 
 
-async def test_a_secret_is_told_once_and_is_another_with_each_webhook(memory: Store) -> None:
+async def test_each_webhook_has_its_own_secret_shown_once(memory: Store) -> None:
     for name in SERVICES:
         service = service_of(service_on(memory), name)
         first = await service.create(URL, TOKEN, visitor=ME, webhook_url=HOOK)
@@ -318,10 +316,8 @@ async def test_a_secret_is_told_once_and_is_another_with_each_webhook(memory: St
         assert gone.webhook_secret is None
 
 
-async def test_what_waits_of_a_widget_that_is_gone_is_not_told_to_the_next_owner_of_the_page(
-    memory: Store, receiver: Receiver
-) -> None:
-    """Deleted by the command line, which knows nothing of what waits."""
+async def test_queued_events_never_reach_the_next_owner_of_a_page(memory: Store, receiver: Receiver) -> None:
+    """Deleted by the command line, which does not know the outbox."""
     first = service_on(memory, private_webhooks=True)
     id = (await first.boards.create(URL, TOKEN, visitor=ME, webhook_url=receiver.url)).id
     await first.boards.post(id, ME, "for the first owner alone")

@@ -1,4 +1,4 @@
-"""Welcome cards: what they say, who may change it, and what is let in."""
+"""Welcome cards: content, permissions and validation."""
 
 import asyncio
 from typing import Any
@@ -32,9 +32,7 @@ async def welcome(widgets: Widgets, message: Any = "Hello!", **more: Any) -> str
 
 
 @everywhere
-async def test_a_welcome_is_made_shown_changed_and_deleted(
-    store: Store, widgets: Widgets, kept: Kept, clock: Clock
-) -> None:
+async def test_the_life_of_a_welcome_card(store: Store, widgets: Widgets, kept: Kept, clock: Clock) -> None:
     clock.stand_at(clock())
     id = await welcome(widgets)
     data = await widgets.welcomes.get(id)
@@ -49,7 +47,7 @@ async def test_a_welcome_is_made_shown_changed_and_deleted(
     assert (await widgets.welcomes.update(owner(), visitor=ME, name=None, avatar="")).message == "Two\nlines"
     assert (await widgets.welcomes.get(id)).avatar is None
     assert await widgets.welcomes.create(URL, TOKEN, visitor=ME, message="Other") == await _created(widgets)
-    assert (await widgets.welcomes.get(id)).message == "Two\nlines"  # who comes again with the token changes nothing
+    assert (await widgets.welcomes.get(id)).message == "Two\nlines"  # creating it again changes nothing
     assert await found_by_doctor(store) == []
     await widgets.welcomes.delete(owner(), visitor=ME)
     assert await kept.keys() == set()
@@ -60,7 +58,7 @@ async def _created(widgets: Widgets) -> Any:
 
 
 @both
-async def test_only_its_owner_changes_it(widgets: Widgets) -> None:
+async def test_only_the_owner_changes_a_welcome_card(widgets: Widgets) -> None:
     id = await welcome(widgets)
     stranger = Owner(OTHER_TOKEN, id=id)
     assert await refused(widgets.welcomes.update(stranger, visitor=ME, message="Mine")) == "UNAUTHORIZED"
@@ -69,7 +67,7 @@ async def test_only_its_owner_changes_it(widgets: Widgets) -> None:
 
 
 @both
-async def test_of_many_changes_at_once_each_field_is_of_one_of_them(store: Store) -> None:
+async def test_concurrent_changes_of_a_welcome_card_do_not_mix(store: Store) -> None:
     workers = [service_on(store) for _ in range(5)]
     id = await welcome(workers[0], mode="card")
     changes = [
@@ -103,9 +101,7 @@ async def test_of_many_changes_at_once_each_field_is_of_one_of_them(store: Store
         ),
     ],
 )
-async def test_what_is_no_welcome_makes_nothing_and_changes_nothing(
-    memory: Store, field: str, more: dict[str, Any]
-) -> None:
+async def test_an_invalid_welcome_card_is_refused(memory: Store, field: str, more: dict[str, Any]) -> None:
     widgets, kept = service_on(memory), Kept(memory)
     with Reason() as reason:
         await widgets.welcomes.create(URL, TOKEN, visitor=ME, **{"message": "Hello!", **more})
@@ -118,7 +114,7 @@ async def test_what_is_no_welcome_makes_nothing_and_changes_nothing(
     assert await kept.everything() == before
 
 
-async def test_a_message_must_fit_the_mode_also_where_only_the_mode_changes(memory: Store) -> None:
+async def test_a_message_must_fit_a_changed_mode(memory: Store) -> None:
     widgets = service_on(memory)
     id = await welcome(widgets, "x" * 140, mode="card")
     assert await refused(widgets.welcomes.update(owner(), visitor=ME, mode="badge")) == "VALIDATION_ERROR"
@@ -130,6 +126,6 @@ async def test_a_message_must_fit_the_mode_also_where_only_the_mode_changes(memo
     "avatar",
     [PICTURE, "https://a.example/me.png?x=1&y=2", "http://a.example/me.webp", "data:image/svg+xml;base64,PHN2Zy8+"],
 )
-async def test_an_avatar_is_an_address_or_a_picture(memory: Store, avatar: str) -> None:
+async def test_an_avatar_is_a_url_or_a_data_url(memory: Store, avatar: str) -> None:
     widgets = service_on(memory)
     assert (await widgets.welcomes.get(await welcome(widgets, avatar=avatar))).avatar == avatar

@@ -15,7 +15,7 @@ from keystead.kits.kit import Site
 from keystead.kits.widgets import WidgetKeys, Widgets, WidgetSettings
 from keystead.kits.widgets.service import LIMITS, Visitor
 
-RING = KeyRing({"test": b"k" * 32})  # the same as in `opened`: it makes the names of visitors
+RING = KeyRing({"test": b"k" * 32})  # the same as in `opened`: visitor hashes depend on it
 
 
 def now_ms() -> int:

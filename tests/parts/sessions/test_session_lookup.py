@@ -9,7 +9,7 @@ from keystead.parts.sessions.session_lookup import MAX_CACHED, SessionQueries
 from keystead.parts.sessions.session_token import id_of, new_token
 
 
-def queries() -> SessionQueries:
+def queries() -> SessionQueries[partial[Any]]:
     return SessionQueries(lambda user, sid: partial(nothing, f"sess:{sid}", f"user:{user}:sessions"))
 
 

@@ -33,7 +33,7 @@ async def write_all(tables: Tables, user: str) -> None:
     await ledger.grant_bonus(user, "welcome", 100, "welcome", NOW_MS)
     for use in ("e1", "e2"):
         await ledger.record_usage(user, "Pro", use, 10, NOW_MS)
-    await ledger.note_plan_change(user, "n1", "Pro", "webhook", NOW_MS)
+    await ledger.record_plan_change(user, "n1", "Pro", "webhook", NOW_MS)
 
 
 ROWS = {
@@ -85,7 +85,6 @@ async def test_an_erasure_that_finds_nobody_leaves_who_comes_a_moment_later_whol
         event.listen(tables._place.engine, "after_cursor_execute", looked)
         try:
             assert await tables.erase("membership:123") == {}
-            assert await Ledger(tables).erase("123") is False
         finally:
             event.remove(tables._place.engine, "after_cursor_execute", looked)
     await Ledger(tables).record_usage("123", "Pro", "e1", 10, NOW_MS)
@@ -102,9 +101,8 @@ async def test_an_erasure_beside_recordings_breaks_no_rule_of_a_table(tables: Ta
             await ledger.record_usage("123", "Pro", f"e{at}", 10, NOW_MS)
 
     async def erase() -> None:
-        for _ in range(3):
+        for _ in range(6):
             await tables.erase("membership:123")
-            await ledger.erase("123")
 
     await asyncio.gather(*(record(at) for at in range(6)), *(erase() for _ in range(3)))
     await tables.erase("membership:123")

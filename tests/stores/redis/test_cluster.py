@@ -8,12 +8,12 @@ import pytest
 import keystead
 from keystead.errors import BadArgument, BadUrl, CrossSlot, StoreUnavailable, WrongKind
 from keystead.stores import Step, Store, at_most, field_holds, holds, required
-from keystead.stores.redis.cluster_nodes import slot_of
 from keystead.testing.reply_comparison import replies_of
 from tests import servers
 from tests.servers import Cluster
 from tests.stores.redis.fail_over import serves_again_as_soon_as_the_cluster
 from tests.stores.redis.load import Load
+from tests.stores.redis.slot_move import Move
 from tests.stores.redis.waits import takes_at_most, until
 
 pytestmark = pytest.mark.everyday("redis")
@@ -143,40 +143,6 @@ async def test_nodes_that_name_no_host_are_found_where_they_were_asked(cluster: 
 
 
 # --- slots that move ----------------------------------------------------------------------------------------------
-
-
-class Move:
-    """A slot on its way from its owner to the next master, in the steps of `redis-cli --cluster reshard`."""
-
-    def __init__(self, cluster: Cluster, key: str) -> None:
-        self.slot = slot_of(key.encode())
-        self.source = cluster.owner(key)
-        self.others = [node for node in cluster.masters() if node is not self.source]
-        self.target = self.others[0]
-
-    def begin(self) -> None:
-        source_id, target_id = self.source.ask("CLUSTER", "MYID"), self.target.ask("CLUSTER", "MYID")
-        self.target.ask("CLUSTER", "SETSLOT", self.slot, "IMPORTING", source_id)
-        self.source.ask("CLUSTER", "SETSLOT", self.slot, "MIGRATING", target_id)
-
-    def carry(self, count: int) -> int:
-        """Move up to so many keys; returns how many."""
-        keys = self.source.ask("CLUSTER", "GETKEYSINSLOT", self.slot, count)
-        if keys:
-            self.source.ask("MIGRATE", "127.0.0.1", self.target.port, "", 0, 5000, "KEYS", *keys)
-        return len(keys)
-
-    def finish(self) -> None:
-        target_id = self.target.ask("CLUSTER", "MYID")
-        while self.carry(100):
-            pass
-        for node in (self.target, self.source, *self.others[1:]):
-            node.ask("CLUSTER", "SETSLOT", self.slot, "NODE", target_id)
-
-    def redirections(self, word: str) -> int:
-        """How often the source has sent somebody elsewhere."""
-        stats = self.source.ask("INFO", "errorstats").decode()
-        return sum(int(line.partition("count=")[2]) for line in stats.split() if line.startswith(f"errorstat_{word}:"))
 
 
 async def test_a_moving_slot_is_followed_key_by_key(cluster: Cluster, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Login: sessions of people who log in at an OAuth provider, and what a login needs while it is under way."""
+"""Sign-in with OAuth and OpenID Connect providers, and the sessions that it creates."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ _LATER = {"KIT": "routes", **dict.fromkeys(("Login", "LoginRefused", "LoginSetti
 
 
 def __getattr__(name: str) -> Any:
-    """What needs a web framework is imported when it is asked for: `keystead check` and its like never do."""
+    """Import modules that need a web framework on first use: `keystead check` does not need them."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -1,4 +1,4 @@
-"""Who a request is from, for all kits of a server: by the session cookie, or by the access token of a program."""
+"""Identifies the user of a request, for all kits: by session cookie or by the access token of a program."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ SPACE: Final = "login"
 
 
 async def live_session(login: Login, connection: HTTPConnection) -> Live[Session] | Gone:
-    """The session that a request is from. Where both are given, the bearer token counts: it was meant, and a cookie
-    comes by itself. Raises Refusal for a token of this kit that does not count."""
+    """The session of a request. A bearer token takes precedence over a cookie, which browsers send unasked.
+
+    Raises Refusal if the token was issued by this kit and is no longer valid.
+    """
     token = bearer_token(connection)
     if token is None:
-        return await login.seen(Cookie("sid", login.site.secure).find(connection.headers))
+        return await login.read_session(Cookie("sid", login.site.secure).find(connection.headers))
     try:
-        live = await login.seen_by_token(token)
+        live = await login.read_session_by_token(token)
     except LoginRefused:
         raise invalid_token() from None
     return Gone("unknown") if live is None else live

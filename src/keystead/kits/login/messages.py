@@ -1,4 +1,4 @@
-"""What the pages of the kit say, in English, Japanese and Korean."""
+"""Page texts of the login kit, in English, Japanese and Korean."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Final
 
 from keystead.kits.language import Messages
 
-# By what is said: in English, Japanese and Korean, as `LANGUAGES` orders them.
+# Each text in English, Japanese and Korean: the order of `LANGUAGES`.
 MESSAGES: Final[Messages] = {
     # --- signing in
     "sign_in": ("Sign in", "サインイン", "로그인"),
@@ -18,8 +18,8 @@ MESSAGES: Final[Messages] = {
     "demo": ("Demo, no account needed", "デモ(アカウント不要)", "데모(계정 불필요)"),
     "no_provider": (
         (
-            "No provider is configured. Set DISCORD_CLIENT_ID and DISCORD_CLIENT_SECRET, or write "
-            "[login.providers.NAME] in keystead.toml, and start again."
+            "No sign-in provider is configured. Set DISCORD_CLIENT_ID and DISCORD_CLIENT_SECRET, or add "
+            "[login.providers.NAME] to keystead.toml, and restart."
         ),
         (
             "サインインに使うサービスが設定されていません。DISCORD_CLIENT_ID と DISCORD_CLIENT_SECRET を設定するか、"
@@ -31,7 +31,7 @@ MESSAGES: Final[Messages] = {
         ),
     ),
     "gone_evicted": (
-        "You were signed out here, because you signed in on another device.",
+        "You were signed out here because you signed in on another device.",
         "別のデバイスでサインインしたため、ここではサインアウトされました。",
         "다른 기기에서 로그인하여 여기에서는 로그아웃되었습니다.",
     ),
@@ -59,15 +59,12 @@ MESSAGES: Final[Messages] = {
     "is_this_you": ("Is this you?", "ご本人ですか?", "본인이 맞습니까?"),
     "sign_in_as": ("Sign in as {name}?", "{name} としてサインインしますか?", "{name}(으)로 로그인할까요?"),
     "browser_forgot": (
-        (
-            "This browser does not remember that it started this sign-in. Continue only if you started it yourself, a "
-            "moment ago."
-        ),
+        "This browser has no record of this sign-in. Continue only if you started it yourself a moment ago.",
         "このブラウザーには、このサインインを始めた記録がありません。たった今ご自身で始めた場合にだけ続けてください。",
         "이 브라우저에는 이 로그인을 시작한 기록이 없습니다. 방금 직접 시작한 경우에만 계속하세요.",
     ),
     "app_asked": (
-        "An app asks to be signed in as {name}. It shows a code of four digits while it waits.",
+        "An app wants to sign in as {name}. It shows a four-digit code while it waits.",
         "アプリが {name} としてのサインインを求めています。待っている間、アプリには 4 桁のコードが表示されます。",
         "앱이 {name}(으)로 로그인하려고 합니다. 기다리는 동안 앱에는 네 자리 코드가 표시됩니다.",
     ),
@@ -78,8 +75,8 @@ MESSAGES: Final[Messages] = {
     ),
     "code_warning": (
         (
-            "If you opened a link that somebody sent you, or see no code on a device of your own, this sign-in is not "
-            "yours: the person who started it would use your account."
+            "If somebody sent you the link, or you see no code on your own device, this sign-in is not yours: the "
+            "person who started it would get access to your account."
         ),
         (
             "誰かから届いたリンクを開いた場合や、ご自身のデバイスにコードが表示されていない場合、このサインインはあなたの"
@@ -97,10 +94,10 @@ MESSAGES: Final[Messages] = {
         "はい、{name} としてサインインします",
         "네, {name}(으)로 로그인합니다",
     ),
-    # --- as many sessions as allowed
+    # --- session cap reached
     "full_title": ("Too many sessions", "セッションが多すぎます", "세션이 너무 많습니다"),
     "full": (
-        "You are signed in on as many devices as allowed",
+        "You are signed in on the maximum number of devices",
         "サインインできるデバイスの上限に達しています",
         "로그인할 수 있는 기기 수에 도달했습니다",
     ),
@@ -111,7 +108,7 @@ MESSAGES: Final[Messages] = {
     ),
     "end_and_go_on": ("End this and sign in", "これを終了してサインイン", "이 세션을 끝내고 로그인"),
     "do_not_sign_in": ("Do not sign in here", "ここではサインインしない", "여기에서 로그인하지 않기"),
-    # --- where one is signed in
+    # --- sessions
     "your_sessions": ("Your sessions", "あなたのセッション", "내 세션"),
     "hello": ("Hello, {name}", "こんにちは、{name} さん", "{name} 님, 안녕하세요"),
     "signed_in_with": (
@@ -121,8 +118,8 @@ MESSAGES: Final[Messages] = {
     ),
     "provider_refused": (
         (
-            "{provider} no longer lets this site act for you. Your session here goes on; sign in again to renew the "
-            "permission."
+            "{provider} no longer lets this site act for you. Your session here continues; sign in again to renew "
+            "the permission."
         ),
         (
             "{provider} がこのサイトへの許可を取り消しました。ここでのセッションは続きます。許可を更新するには、"
@@ -134,7 +131,6 @@ MESSAGES: Final[Messages] = {
         ),
     ),
     "sign_in_again": ("Sign in again", "もう一度サインイン", "다시 로그인"),
-    "sign_out": ("Sign out", "サインアウト", "로그아웃"),
     "where_signed_in": ("Where you are signed in", "サインインしている場所", "로그인한 곳"),
     "device": ("Device", "デバイス", "기기"),
     "signed_in_at": ("Signed in", "サインイン", "로그인"),
@@ -152,7 +148,7 @@ MESSAGES: Final[Messages] = {
     ),
     "sign_out_others": ("Sign out everywhere else", "ほかの場所からサインアウト", "다른 모든 곳에서 로그아웃"),
     "sign_out_everywhere": ("Sign out everywhere", "すべての場所からサインアウト", "모든 곳에서 로그아웃"),
-    # --- asking first
+    # --- confirmations
     "sign_out_everywhere?": (
         "Sign out everywhere?",
         "すべての場所からサインアウトしますか?",
@@ -176,10 +172,10 @@ MESSAGES: Final[Messages] = {
         "로그인한 지 오래되어 다른 세션을 종료할 수 없습니다. 종료된 세션은 없습니다.",
     ),
     "back_to_sessions": ("Back to your sessions", "セッションの一覧に戻る", "내 세션으로 돌아가기"),
-    # --- what went wrong
+    # --- errors
     "not_signed_in": ("You are not signed in", "サインインできませんでした", "로그인되지 않았습니다"),
     "did_not_agree": (
-        "You did not agree at {provider}.",
+        "You did not authorize this site at {provider}.",
         "{provider} で同意しませんでした。",
         "{provider}에서 동의하지 않았습니다.",
     ),
@@ -191,27 +187,27 @@ MESSAGES: Final[Messages] = {
     "try_again": ("Try again", "もう一度試す", "다시 시도"),
     "go_back": ("Go back", "戻る", "돌아가기"),
     "STATE_INVALID": (
-        "This sign-in is over, or never began here. Start again.",
+        "This sign-in has expired or was not started here. Start again.",
         "このサインインは終了したか、ここで始まったものではありません。もう一度始めてください。",
         "이 로그인은 끝났거나 여기에서 시작되지 않았습니다. 다시 시작하세요.",
     ),
     "UNKNOWN_PROVIDER": (
-        "There is no such sign-in provider here.",
+        "This sign-in provider is not available here.",
         "このサインインのサービスはここでは使えません。",
         "여기에는 그런 로그인 서비스가 없습니다.",
     ),
     "TRY_AGAIN": (
-        "This sign-in could not begin. Try again.",
+        "This sign-in could not be started. Try again.",
         "サインインを始められませんでした。もう一度お試しください。",
         "로그인을 시작할 수 없었습니다. 다시 시도하세요.",
     ),
     "BAD_CALLBACK": (
-        "The answer of the provider is incomplete. Start again.",
+        "The response of the provider is incomplete. Start again.",
         "サービスからの応答が不完全です。もう一度始めてください。",
         "서비스의 응답이 완전하지 않습니다. 다시 시작하세요.",
     ),
     "CODE_WRONG": (
-        "That is not the code that your app shows. Nobody was signed in. Start again in the app.",
+        "That is not the code in your app. You were not signed in. Start again in the app.",
         "アプリに表示されているコードと違います。誰もサインインしていません。アプリでもう一度始めてください。",
         "앱에 표시된 코드와 다릅니다. 아무도 로그인되지 않았습니다. 앱에서 다시 시작하세요.",
     ),
@@ -221,12 +217,12 @@ MESSAGES: Final[Messages] = {
         "서비스에서 이 로그인을 확인하지 않았습니다. 다시 시작하세요.",
     ),
     "PROVIDER_UNAVAILABLE": (
-        "The provider does not answer now. Try again later.",
+        "The provider is not responding. Try again later.",
         "サービスが今は応答しません。しばらくしてからもう一度お試しください。",
         "서비스가 지금 응답하지 않습니다. 나중에 다시 시도하세요.",
     ),
     "RATE_LIMITED": (
-        "Too many requests came from where you are. Wait a minute, then try again.",
+        "Too many requests from your network. Wait a minute, then try again.",
         "リクエストが多すぎます。1 分ほど待ってからもう一度お試しください。",
         "요청이 너무 많습니다. 1분 정도 기다린 뒤 다시 시도하세요.",
     ),

@@ -1,4 +1,4 @@
-"""The values of the login kit. The document mixes two styles of names, and the stored JSON keeps them."""
+"""The records of the login kit. The document mixes two naming styles, and so does the stored JSON."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -13,7 +13,7 @@ LoginContext: TypeAlias = Literal["browser", "pwa"]
 
 
 class Session(BaseModel):
-    """Who is logged in, and the provider's tokens for asking it about them."""
+    """The signed-in user and the provider's tokens."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -21,53 +21,53 @@ class Session(BaseModel):
     """the user's id at the provider"""
     name: str
     avatar: str | None
-    """the id of the user's picture at the provider"""
+    """the id of the user's avatar at the provider"""
     access_token: Sealed[str]
     refresh_token: Sealed[str]
     scope: str
-    """what the access token is good for"""
+    """the scope of the access token"""
     token_type: str
     """`Bearer`"""
     access_expires_at: EpochMs
     created_at: EpochMs
     last_seen_at: EpochMs
     ver: int = 1
-    """goes up by one with each refresh of the tokens"""
+    """incremented with each refresh of the tokens"""
     provider: OmittedIfNone[str] = None
-    """who the user signed in with; left out for Discord"""
+    """the sign-in provider; omitted for Discord"""
     provider_refused: OmittedIfNone[bool] = None
-    """the provider takes the refresh token no more: only a new sign-in there brings tokens"""
+    """the provider rejected the refresh token: only a new sign-in yields tokens"""
     browser: OmittedIfNone[str] = None
-    """the browser that signed in, as in `Firefox`"""
+    """the browser that signed in, such as `Firefox`"""
     device: OmittedIfNone[str] = None
-    """what it ran on, as in `iPhone`"""
+    """the device it ran on, such as `iPhone`"""
 
 
 class AuthState(CamelModel):
-    """What the callback of a login must know of its start."""
+    """The state of a sign-in, from its start to its callback."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     verifier: Sealed[str]
     """the PKCE verifier"""
     login_context: OmittedIfNone[LoginContext] = None
-    """where the login began"""
+    """where the sign-in started"""
     claim_token_digest: OmittedIfNone[str] = None
     """SHA-256, in base64, of the token that lets the installed app claim the session"""
     return_to: OmittedIfNone[str] = None
-    """the path that the user goes to after the login"""
+    """the path to redirect to after the sign-in"""
     browser_digest: OmittedIfNone[str] = None
-    """SHA-256, in base64url, of the secret in the cookie of the browser in which the login began"""
+    """SHA-256, in base64url, of the secret in the cookie of the browser that started the sign-in"""
     nonce: OmittedIfNone[str] = None
-    """what the ID token must repeat"""
+    """the nonce that the ID token must contain"""
     issuer: OmittedIfNone[str] = None
-    """the issuer that must answer"""
+    """the expected issuer"""
     code: OmittedIfNone[str] = None
-    """what the installed app shows, for the user to find it again where the sign-in is confirmed"""
+    """the code that the installed app shows and the user selects to confirm the sign-in"""
 
 
 class PendingLogin(CamelModel):
-    """A login that waits for its user to say that it is theirs."""
+    """A sign-in that waits for its user to confirm it."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -81,7 +81,7 @@ class PendingLogin(CamelModel):
     access_expires_at: EpochMs = Field(alias="access_expires_at")
     login_context: LoginContext
     browser_digest: str
-    """SHA-256, in base64url, of the secret in the cookie of the browser that is asked"""
+    """SHA-256, in base64url, of the secret in the cookie of the browser that must confirm"""
     claim_token_digest: OmittedIfNone[str] = None
     return_to: OmittedIfNone[str] = None
     state: OmittedIfNone[str] = None
@@ -90,34 +90,34 @@ class PendingLogin(CamelModel):
     browser: OmittedIfNone[str] = None
     device: OmittedIfNone[str] = None
     code: OmittedIfNone[str] = None
-    """what the user must find again; left out where there is nothing to compare"""
+    """the code that the user must select; omitted if there is none to compare"""
     began: OmittedIfNone[bool] = None
-    """the login began in the browser that is asked, so that it gets the session; left out where it only helps"""
+    """true if the confirming browser started the sign-in and gets the session; omitted if only the app gets it"""
 
 
 class TokenRevocation(BaseModel):
-    """The provider's tokens of a session that has ended, until the provider has revoked them."""
+    """The provider's tokens of an ended session, until the provider has revoked them."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     uid: str
     access_token: Sealed[str]
     refresh_token: Sealed[str]
-    """empty where the provider gave none"""
+    """empty if the provider issued none"""
     provider: OmittedIfNone[str] = None
 
 
 class PwaSessionMetadata(CamelModel):
-    """How the login went that made the session."""
+    """How the sign-in that created the session went."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     state_restored_from_kv: bool
-    """whether the browser had lost its cookies, so that the store had to tell the verifier"""
+    """whether the browser had lost its cookies, so that the verifier came from the store"""
 
 
 class PwaSession(CamelModel):
-    """A session that waits to be claimed by the installed app, after the login took place in a browser."""
+    """A session that the installed app may claim, after its sign-in finished in a browser."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -131,10 +131,10 @@ class PwaSession(CamelModel):
 
 
 class RefreshToken(RefreshRecord):
-    """Refresh tokens of a program: all that come of one, each made of the one before."""
+    """A chain of refresh tokens of a program, each the successor of the one before."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     uid: str
     sid: str
-    """the session that they came of, by the digest in its key"""
+    """the session of the chain: the digest in its key"""

@@ -1,4 +1,4 @@
-"""The end of the provider's tokens: a session that ends has them revoked (RFC 7009), through the outbox."""
+"""Token revocation (RFC 7009): when a session ends, the outbox has the provider's tokens revoked."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ TOPIC: Final = "login-revoke"
 
 
 class Revocations:
-    """Has providers revoke the tokens of sessions that have ended, also while the provider is down.
+    """Revokes the tokens of ended sessions at their provider, and retries while the provider is down.
 
-    clients    whom to tell, by name. Without them messages can only be added; a server of the kit delivers them
-    is_used    whether a user has another session with the same provider
+    clients              OAuth clients by provider name. Without them messages can only be added, for a server to send
+    has_other_session    whether a user has another session with the same provider
     """
 
     def __init__(
         self,
         keys: LoginKeys,
         clients: Mapping[str, Client] | None = None,
-        is_used: Callable[[str, str], Awaitable[bool]] | None = None,
+        has_other_session: Callable[[str, str], Awaitable[bool]] | None = None,
     ) -> None:
         self._keys = keys
         self._clients = clients or {}
-        self._is_used = is_used
+        self._has_other_session = has_other_session
         store = keys.revocation.store
         self.outbox: Final = Outbox(OutboxKeys(store, now_ms=keys.now_ms), self._send, topics=(TOPIC,))
 
     async def farewell(self, id: str, session: Session) -> Sequence[Operation[Any]]:
-        """The operations by which the tokens of a session are revoked, for the step that ends it."""
+        """The operations that queue the revocation of a session's tokens, for the atomic step that ends the session."""
         record = TokenRevocation(
             uid=session.uid,
             access_token=session.access_token,
@@ -52,7 +52,7 @@ class Revocations:
         return [self._keys.revocation(id).set(record), *self.outbox.add(TOPIC, id, {})]
 
     async def revoke(self, session: Session) -> None:
-        """Have tokens revoked that never came into a session, or came too late for it."""
+        """Queue the revocation of tokens that never got into a session, or arrived after its end."""
         for operation in await self.farewell(digest(secrets.token_urlsafe(32)), session):
             await operation
 
@@ -63,25 +63,25 @@ class Revocations:
             raise Undeliverable("the tokens to revoke are no longer known")
         provider = record.provider or DISCORD
         client = self._clients.get(provider)
-        if client is not None and not await self._is_spared(client, record):
+        if client is not None and not await self._is_still_needed(client, record):
             await self._revoke(client, record)
         await key.delete()
 
-    async def _is_spared(self, client: Client, record: TokenRevocation) -> bool:
-        """Where one revocation ends all tokens of the user, those of the last session here are the ones to revoke."""
-        if not client.provider.revokes_grant or self._is_used is None:
+    async def _is_still_needed(self, client: Client, record: TokenRevocation) -> bool:
+        """If one revocation ends all tokens of the user, only the end of their last session may revoke."""
+        if not client.provider.revokes_grant or self._has_other_session is None:
             return False
-        return await self._is_used(record.uid, client.provider.name)
+        return await self._has_other_session(record.uid, client.provider.name)
 
     async def _revoke(self, client: Client, record: TokenRevocation) -> None:
         from keystead.parts.oauth import OAuthError, ProviderRefused
 
         try:
             if record.refresh_token and not await client.revoke(record.refresh_token, "refresh_token"):
-                return  # this provider has no endpoint for it
+                return  # this provider has no revocation endpoint
             await client.revoke(record.access_token, "access_token")
         except ProviderRefused as error:
-            # Told again it would say the same: the client is another one by now, or it revokes no such tokens.
+            # A retry cannot succeed: the client has changed, or the provider does not revoke such tokens.
             _log.warning("login: %s", error)
         except OAuthError as error:
             raise DeliveryFailed(str(error)) from None

@@ -1,4 +1,4 @@
-"""Membership: one session a member, what the member pays for, refresh tokens, limits and quotas."""
+"""Membership: one session per member, paid plans, refresh tokens, rate limits and quotas."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ _LATER = {
 
 
 def __getattr__(name: str) -> Any:
-    """What needs a web framework is imported when it is asked for: `keystead check` and its like never do."""
+    """Import what needs a web framework on demand: commands such as `keystead check` do without it."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -1,4 +1,4 @@
-"""See how members stand, record usage, grant bonus tokens, and read crash reports and plan changes."""
+"""Show members and plan changes, record usage, grant bonus tokens, read crash reports, manage keys and promotions."""
 
 from __future__ import annotations
 
@@ -35,40 +35,40 @@ class PaidPlan(StrEnum):
 
 
 async def status(members: Members, user: User) -> Shown:
-    """Show how a member stands this month: plan, tokens used, what is left, and bonus tokens."""
-    return _shown(await members.programs.standing(user))
+    """Show the plan, usage and bonus tokens of a member this month."""
+    return _show_standing(await members.programs.standing(user))
 
 
 async def record_usage(
     members: Members,
     user: User,
-    event: Annotated[str, typer.Argument(metavar="EVENT", help="The id of the use. The same id counts once.")],
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="An id for this usage. Each id counts once.")],
     tokens: Tokens,
 ) -> Shown:
-    """Count tokens that a member has used, once for each EVENT, and show how they stand."""
+    """Record tokens that a member has used, once per EVENT, and show the member's status."""
     recorded, standing = await members.programs.record_usage(user, event, tokens)
     parts = f"{recorded.from_quota:,} of the quota, {recorded.from_bonus:,} of bonus tokens, {recorded.beyond:,} beyond"
-    first = f"recorded: {parts}" if recorded.is_new else f"recorded before, and not counted again: {parts}"
-    return _shown(standing, first, is_new=recorded.is_new)
+    first = f"recorded: {parts}" if recorded.is_new else f"already recorded, not counted again: {parts}"
+    return _show_standing(standing, first, is_new=recorded.is_new)
 
 
 async def grant_bonus(
     members: Members,
     user: User,
-    bonus: Annotated[str, typer.Argument(metavar="BONUS", help="The id of the bonus. The same id is granted once.")],
+    bonus: Annotated[str, typer.Argument(metavar="BONUS", help="An id for this bonus. Each id is granted once.")],
     tokens: Tokens,
-    source: Annotated[str, typer.Option(metavar="WORD", help="What it is for.")] = "operator",
+    source: Annotated[str, typer.Option(metavar="WORD", help="The reason for the bonus.")] = "operator",
 ) -> Shown:
-    """Give a member tokens beside their quota, once for each BONUS, and show how they stand."""
+    """Grant a member bonus tokens, once per BONUS, and show the member's status."""
     is_new, standing = await members.programs.grant_bonus(user, bonus, tokens, source)
-    return _shown(standing, "granted" if is_new else "granted before, and not again", is_new=is_new)
+    return _show_standing(standing, "granted" if is_new else "already granted, not granted again", is_new=is_new)
 
 
 async def plan_history(members: Members, user: User, limit: Limit = 50) -> Shown:
-    """Show which plans the provider's events gave a member, the newest first."""
+    """Show the plan changes of a member by webhooks, newest first."""
     found = await members.programs.plan_history(user, limit)
-    lines = [f"{_day(one.at_ms)}  {one.old_plan} -> {one.new_plan}  {one.source}" for one in found]
-    return Shown("\n".join(lines) or "no plan of this member was ever told", [asdict(one) for one in found])
+    lines = [f"{_format_time(one.at_ms)}  {one.old_plan} -> {one.new_plan}  {one.source}" for one in found]
+    return Shown("\n".join(lines) or "this member has no plan history", [asdict(one) for one in found])
 
 
 # --- crash reports ---------------------------------------------------------------------------------------------
@@ -77,28 +77,30 @@ async def plan_history(members: Members, user: User, limit: Limit = 50) -> Shown
 async def crash_reports(members: Members, limit: Limit = 20) -> Shown:
     """List the newest crash reports, newest first."""
     found = await members.programs.crash_reports(limit)
-    lines = [
-        _row(f"{one.report.report_id}  {_day(one.received_at_ms)}  {one.report.app_version}  {_headline(one.report)}")
-        for one in found
-    ]
-    data = [
-        {
-            "report_id": str(one.report.report_id),
-            "received_at_ms": one.received_at_ms,
-            "app_version": one.report.app_version,
-            "os_version": one.report.os_version,
-            "error_message": one.report.error_message,
-        }
-        for one in found
-    ]
+    lines: list[str] = []
+    data: list[dict[str, object]] = []
+    for one in found:
+        report = one.report
+        headline = report.error_message.strip().partition("\n")[0][:200] or "(no message)"
+        line = f"{report.report_id}  {_format_time(one.received_at_ms)}  {report.app_version}  {headline}"
+        lines.append(visible(line, _ROW_MOST))  # reports come from clients: escape line breaks and control characters
+        data.append(
+            {
+                "report_id": str(report.report_id),
+                "received_at_ms": one.received_at_ms,
+                "app_version": report.app_version,
+                "os_version": report.os_version,
+                "error_message": report.error_message,
+            }
+        )
     return Shown("\n".join(lines) or "there are no crash reports", data)
 
 
 async def crash_report(
     members: Members,
-    id: Annotated[UUID, typer.Argument(metavar="ID", help="As `keystead membership crash-reports` shows it.")],
+    id: Annotated[UUID, typer.Argument(metavar="ID", help="An id from `keystead membership crash-reports`.")],
 ) -> Shown:
-    """Show one crash report, with its logs where the user agreed to send them."""
+    """Show one crash report, with its logs if the user consented to send them."""
     found = await members.programs.crash_report(id)
     data = {**asdict(found), "report_id": str(found.report_id)}
     return Shown("\n".join(f"{name}: {value}" for name, value in data.items() if value is not None), data)
@@ -109,18 +111,18 @@ async def crash_report(
 
 async def issue_key(
     members: Members,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for, for people.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A description of what the key is for.")],
 ) -> Shown:
-    """Make an API key for a program that records usage. It is shown once: the store keeps its digest only."""
+    """Create an API key for a program that records usage. It is shown only once: the store holds its digest."""
     issued = await members.programs.issue_key(name)
-    note = f"This is shown once. To end it: keystead membership revoke-key {issued.id}"
+    note = f"This key is shown only once. To revoke it: keystead membership revoke-key {issued.id}"
     return Shown(issued.token, issued._asdict(), note)
 
 
 async def list_keys(members: Members) -> Shown:
-    """List the API keys of programs: the id of each, since when, and what for. No secret is shown."""
+    """List the API keys: id, creation time and name. No secret is shown."""
     found = await members.programs.list_keys()
-    lines = [f"{one.id}  since {_day(one.made_ms)}  {one.name}" for one in found]
+    lines = [f"{one.id}  since {_format_time(one.made_ms)}  {one.name}" for one in found]
     data = [{"id": one.id, "name": one.name, "made_ms": one.made_ms} for one in found]
     return Shown("\n".join(lines) or "there are no API keys", data)
 
@@ -129,11 +131,11 @@ async def revoke_key(
     members: Members,
     id: Annotated[str, typer.Argument(metavar="ID", help="The id of the key, or the whole key.")],
 ) -> Shown:
-    """End an API key, at once and for good. The exit code is 1 where there is no such key."""
+    """Revoke an API key, immediately and permanently. The exit code is 1 if there is no such key."""
     if await members.programs.revoke_key(id):
         return Shown("revoked", {"revoked": True})
-    sentence = "there is no such API key; `keystead membership list-keys` shows them"
-    return Shown(sentence, {"revoked": False}, code=1)
+    text = "there is no such API key; `keystead membership list-keys` lists them"
+    return Shown(text, {"revoked": False}, code=1)
 
 
 # --- promotions ------------------------------------------------------------------------------------------------
@@ -145,13 +147,13 @@ async def make_promotion(
     uses: Annotated[int, typer.Option(metavar="NUMBER", help="How many members may redeem it.", min=1)] = 1,
     lasts: Annotated[str, typer.Option(metavar="DURATION", help="How long the promotion lasts.")] = "30d",
     redeem_within: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long the code can be redeemed. Without this, always.")
+        str | None, typer.Option(metavar="DURATION", help="How long the code can be redeemed. Default: no limit.")
     ] = None,
     tokens: Annotated[
-        int | None, typer.Option(metavar="TOKENS", help="Bonus tokens. Without this, a month of the plan.", min=0)
+        int | None, typer.Option(metavar="TOKENS", help="Bonus tokens. Default: a month of the plan.", min=0)
     ] = None,
 ) -> Shown:
-    """Make a promotion code. It is shown once: the database keeps its digest only."""
+    """Create a promotion code. It is shown only once: the database holds its digest."""
     now_ms = members.keys.now_ms()
     made = await members.account.promotions.make(
         plan.value,
@@ -161,21 +163,21 @@ async def make_promotion(
         redeem_before_ms=None if redeem_within is None else now_ms + duration_ms(redeem_within, "--redeem-within"),
         bonus_tokens=tokens,
     )
-    return Shown(made.code, {"code": made.code, "masked": made.masked}, "This is shown once.")
+    return Shown(made.code, {"code": made.code, "masked": made.masked}, "This code is shown only once.")
 
 
 async def promotions(members: Members) -> Shown:
-    """List the promotion codes, masked, the newest first."""
+    """List the promotion codes, masked, newest first."""
     found = await members.account.promotions.list()
     lines = [
         f"{one.masked}  {one.plan}  {one.bonus_tokens:,} tokens  redeemed {one.uses:,} of {one.max_uses:,}  "
-        f"since {_day(one.made_at_ms)}"
+        f"since {_format_time(one.made_at_ms)}"
         for one in found
     ]
     return Shown("\n".join(lines) or "there are no promotion codes", [asdict(one) for one in found])
 
 
-def _shown(standing: Standing, first: str = "", **more: Any) -> Shown:
+def _show_standing(standing: Standing, first: str = "", **more: Any) -> Shown:
     status = standing.status
     left = max(0, status.tokens_limit - status.tokens_used)
     lines = [
@@ -200,18 +202,7 @@ def _shown(standing: Standing, first: str = "", **more: Any) -> Shown:
     return Shown("\n".join(lines), {**data, **more})
 
 
-def _headline(report: Any) -> str:
-    """The first line of what a report says."""
-    text: str = report.error_message
-    return text.strip().partition("\n")[0][:200] or "(no message)"
-
-
-def _row(text: str) -> str:
-    """One line, with line breaks in a stranger's text made visible."""
-    return visible(text, _ROW_MOST)
-
-
-def _day(at_ms: int) -> str:
+def _format_time(at_ms: int) -> str:
     return f"{moment(at_ms):%Y-%m-%d %H:%M} UTC"
 
 

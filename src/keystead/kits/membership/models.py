@@ -1,4 +1,4 @@
-"""The values of the membership kit. The stored JSON has the same names in camelCase."""
+"""The stored values of the membership kit. In JSON the names are in camelCase."""
 
 from typing import Literal, TypeAlias
 from uuid import UUID
@@ -13,16 +13,16 @@ Plan: TypeAlias = Literal["Free", "Pro", "Premium", "Ultimate"]
 
 
 class SessionData(CamelModel):
-    """Who is logged in, and the provider's tokens."""
+    """A session, and the provider's tokens from the sign-in."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     access_token: Sealed[str]
     refresh_token: Sealed[str]
     expires_at: EpochMs
-    """when the provider's tokens expire; the session lives on"""
+    """when the provider's tokens expire; the session does not end with them"""
     user_id: str
-    """the user's id at the provider, a text of digits"""
+    """the user's id at the provider, a string of digits"""
     supabase_uuid: OmittedIfNone[UUID] = None
     """the user's id in the database"""
     created_at: OmittedIfNone[EpochMs] = None
@@ -30,7 +30,7 @@ class SessionData(CamelModel):
 
 
 class UserTokenData(CamelModel):
-    """The tokens of a user, and which session is theirs."""
+    """The provider's tokens of a user, and the id of their session."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -41,17 +41,17 @@ class UserTokenData(CamelModel):
     email: str
     full_name: str
     session_tokens: list[UUID]
-    """always one: a user is logged in on one device"""
+    """always one: a user is signed in on one device"""
     updated_at: EpochMs
 
 
 class ParsedMembership(CamelModel):
-    """What the provider says a user pays for."""
+    """A membership as the provider reports it."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     user_id: str
-    """the user's id at the provider, a text of digits"""
+    """the user's id at the provider, a string of digits"""
     email: str
     full_name: str
     plan: Plan
@@ -66,39 +66,39 @@ class ParsedMembership(CamelModel):
 
 
 class CachedMembership(CamelModel):
-    """A membership, and when the provider was asked."""
+    """A membership, and when the provider reported it."""
 
     membership: ParsedMembership
     cached_at: EpochMs
 
 
 class RefreshTokenData(RefreshRecord, CamelModel):
-    """Refresh tokens for JWTs: all that come of one, each made of the one before."""
+    """A refresh token chain for JWTs: a token and its successors."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     user_id: str
-    """the user's id at the provider, a text of digits"""
+    """the user's id at the provider, a string of digits"""
     session_token: UUID
-    """the session that it was made for"""
+    """the session it was issued for"""
 
 
 class RateLimitData(CamelModel):
-    """How many came in a window."""
+    """Requests in a window."""
 
     count: int
     window_start: EpochMs
 
 
 class CachedQuota(CamelModel):
-    """How many tokens a user has used in a month, and when the database was asked."""
+    """The tokens a user has used in a month, and when they were read from the database."""
 
     tokens_used: int
     cached_at: EpochMs
 
 
 class CachedAuth(CamelModel):
-    """Whose session it is and what it may do, for requests that come in quick succession."""
+    """The user and plan of a session."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -107,4 +107,4 @@ class CachedAuth(CamelModel):
     has_bonus_tokens: bool
     cached_at: EpochMs
     plan_as_of: OmittedIfNone[EpochMs] = None
-    """when the provider told the plan"""
+    """when the provider reported the plan"""

@@ -1,4 +1,4 @@
-"""Session data: what an application remembers of a session, once or until it ends, and of a user for good."""
+"""Session data: key-value storage per session (kept or read once) and per user (durable)."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What needs a web framework is imported when it is asked for: `keystead check` and its like never do."""
+    """Lazy imports: commands such as `keystead check` never load the web framework."""
     if name not in ("KIT", "session_data_kit"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.routes"), name)

@@ -10,14 +10,14 @@ LONGEST = "400d"
 
 
 class SessionDataKeys(Keyspace):
-    """What an application remembers: of a session until it ends or is read once, and of a user for good."""
+    """Session data: values of a session, until it ends or they are read once, and durable values of a user."""
 
     source = "Session data: fields of sessions and users, by key and page"
     changes = (
-        "An underscore in the key of a field is written `%5F`, so the first plain one divides key and page.",
-        "The document cuts `User_Theme` and `TempFile_{guid}` at the wrong place. Other names stay as they are.",
-        "The guid in a key is the digest, in hex, of the one in the cookie.",
-        "All families are read, written and removed in one way. In the document, removing leaves a field in Redis.",
+        "An underscore in the key of a field is stored as `%5F`, so the first plain one separates key and page.",
+        "The document splits `User_Theme` and `TempFile_{guid}` at the wrong place. Other names are unchanged.",
+        "The guid in a key is the hex digest of the guid in the cookie.",
+        "All families are read, written and removed alike. In the document, a removal leaves a field in Redis.",
     )
 
     session = Hash(
@@ -27,13 +27,13 @@ class SessionDataKeys(Keyspace):
         lifetime=until("ends_at", at_most=LONGEST),
         owns="read_once",
         tag="guid",
-        doc="The data of a session, by key and page, for `retention` after its last use: 1440 minutes. The field "
-        "`StartTime` is there from its beginning to its end.",
+        doc="The data of a session, by key and page. It expires `retention` (1440 minutes) after its last use. The "
+        "field `StartTime` exists for as long as the session.",
         used_by=(*_SESSIONS, _EACH_REQUEST),
-        changed="In the document only a write starts the 1440 minutes anew, so that a session can end in the midst of "
-        "being read; here a use does, at most once a minute, unless `renewed_by` says `write`. Removing a field never "
-        "does. A session is begun once, with `StartTime`; only one that is there is written to, so that one that has "
-        "ended stays dead. Deleting a session deletes what is to be read once, too.",
+        changed="In the document only a write renews the 1440 minutes, so a session can expire while it is being "
+        "read. Here every use renews them, at most once a minute, unless `renewed_by` is `write`. Removing a field "
+        "never renews them. A session is created once, with `StartTime`. Writes require an existing session, so a "
+        "session that has ended is never revived. Deleting a session also deletes its read-once data.",
     )
     read_once = Hash(
         "{guid:alnum}_readOnce",
@@ -41,11 +41,11 @@ class SessionDataKeys(Keyspace):
         fields=packed(SessionField, "{key}[_{page}]"),
         lifetime=until("ends_at", at_most=LONGEST),
         tag="guid",
-        doc="Data of a session that is gone once it was read, such as a message for the next page. It ends with its "
+        doc="Read-once data of a session (flash messages), such as a message for the next page. It ends with its "
         "session.",
         used_by=(_EACH_REQUEST,),
-        changed="Reading and deleting are one atomic step, of a field: of two requests one gets a message, and the "
-        "others stay. In the document both can, and all others are lost.",
+        changed="Reading and deleting a field are one atomic step: one of two concurrent requests gets the message, "
+        "and other fields stay. In the document both can get it, and all other fields are lost.",
     )
     user_area = Hash(
         "@{userId:int}",
@@ -57,7 +57,7 @@ class SessionDataKeys(Keyspace):
         doc="The data of a user across sessions, such as settings and views.",
         used_by=(*_SESSIONS, _EACH_REQUEST),
         changed="In the document these are rows of a table that the Redis side cannot read. Here they are a hash with "
-        "the same names, in the store for what must last.",
+        "the same names, in the durable store.",
     )
     api_keys = SortedSet(
         "sessiondata:apikeys",
@@ -75,16 +75,15 @@ class SessionDataKeys(Keyspace):
         role="durable",
         listed_in=api_keys.by(score="made_ms"),
         member_of="sessiondata:{user_id}",
-        doc="Whose an API key is, under the part of it that is no secret. Of the rest there is a digest.",
+        doc="The owner of an API key, stored under the public part of the key. The secret part is stored as a digest.",
         used_by=(*_SESSIONS, "keystead apikeys"),
         changed="The document says only that a request carries an ApiKey.",
     )
     asked = Counter(
         "sessiondata:asked:{name:slug}:{window:int}:{client:hex}",
         lifetime=after("70s"),
-        doc="Requests of a client in a minute, by what is counted: `guesses` of an address with a wrong API key, and "
-        "`requests` with one API key. `window` is the number of the minute, `client` begins a digest of the client.",
+        doc="Rate limits: requests of a client per minute. `guesses` counts wrong API keys from an address, `requests` "
+        "counts calls with one API key. `window` is the number of the minute, `client` a digest prefix.",
         used_by=_SESSIONS,
-        changed="Not in the document. The running system can limit how often its API is asked; wrong keys are not "
-        "counted there.",
+        changed="Not in the document. The running system can limit API requests, but does not count wrong keys.",
     )

@@ -1,4 +1,4 @@
-"""The names of the fields of session data: a key, and a page if the value is for one page only."""
+"""Field names of session data: a key, and a page if the value belongs to one page."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ class SessionField(NamedTuple):
 
 
 class UserField(NamedTuple):
-    """A field of a user's area: `User_Theme`, or `User_View_Items/200`. The key is what stands behind `User_`."""
+    """A field of a user's area: `User_Theme`, or `User_View_Items/200`. The key is the part after `User_`."""
 
     key: str
     page: str | None = None

@@ -1,4 +1,4 @@
-"""Session data: four verbs, the same on every store, over a session or over what is kept for a user."""
+"""Session data: get, set, remove and clear values of a session or a user, the same on every store."""
 
 from __future__ import annotations
 
@@ -33,23 +33,22 @@ __all__ = [
     "UserArea",
 ]
 
-START: Final = SessionField("StartTime")  # what every session has, from its beginning to its end
+START: Final = SessionField("StartTime")  # every session has it
 
 KEY_MAX: Final = 256  # characters, of a key and of a page
-# How often a minute, by what is counted; 0: as often as anybody likes.
-LIMITS: Final = {"guesses": 30, "requests": 0}
+LIMITS: Final = {"guesses": 30, "requests": 0}  # per minute; 0: no limit
 
 _TOUCH_EVERY_MS: Final = 60_000
 
 
 class TooLong(BadValue):
-    """A key, a page or a value that is longer than session data may be. Nothing was stored."""
+    """A key, a page or a value is too long. Nothing was stored."""
 
     code = "too-long"
 
 
 class TooMany(BadValue):
-    """One value more than a session or a user may have. Nothing was stored."""
+    """The session or the user already has the maximum number of values. Nothing was stored."""
 
     code = "too-many"
 
@@ -62,39 +61,39 @@ class SessionDataSettings(BaseModel):
     retention: str = Field("1440m", description="How long a session is kept after it was last renewed.")
     renewed_by: Literal["use", "write"] = Field(
         "use",
-        description="What lets a session live for another `retention`: every `use` of it, written down at most once a "
-        "minute, or only a `write`. Removing something never does.",
+        description="What renews a session for another `retention`: every `use` (written at most once a minute) or "
+        "only a `write`. Removing a value never does.",
     )
     value_max: str = Field("1MB", description="The largest value, in bytes of UTF-8, such as 64KiB or 1MB.")
     fields_max: int = Field(
         1000,
         ge=1,
         le=100_000,
-        description="How many values a session may have that stay, how many that are read once, and how many a user.",
+        description="The most values: of a session, of its read-once values, and of a user, each.",
     )
     check_content_type: bool = Field(
-        False, description="Whether the Sessions API takes only bodies that say that they are `application/json`."
+        False, description="Whether the Sessions API requires the content type `application/json`."
     )
     limits: Annotated[LimitsByName, known(LIMITS)] = Field(
         default_factory=dict,
-        description="Requests in a minute, 0 for any number: `guesses` of an address with a wrong API key, and "
-        "`requests` with one API key.",
+        description="Rate limits per minute, 0 for no limit: `guesses` (wrong API keys from an address) and "
+        "`requests` (with one API key).",
     )
 
     @field_validator("retention")
     @classmethod
-    def _is_a_duration(cls, given: str) -> str:
+    def _check_retention(cls, given: str) -> str:
         try:
             ms = duration_ms(given, "retention")
         except BadDeclaration as error:
             raise ValueError(str(error)) from None
         if not 2 * _TOUCH_EVERY_MS <= ms <= duration_ms(LONGEST):
-            raise ValueError(f"retention is from 2m to {LONGEST}")
+            raise ValueError(f"retention must be from 2m to {LONGEST}")
         return given
 
     @field_validator("value_max", mode="before")
     @classmethod
-    def _is_a_size(cls, given: Any) -> str:
+    def _check_size(cls, given: Any) -> str:
         try:
             return str(size_bytes(given))
         except ValueError:
@@ -102,24 +101,23 @@ class SessionDataSettings(BaseModel):
 
 
 class SessionData:
-    """What an application remembers: of a session until it ends, and of a user for good.
+    """Key-value storage per session, until it ends, and per user, without expiry.
 
         session_id = await data.begin()
         await data.session(session_id).set("ViewMode", "Card", page="Items/100")
         await data.user(42).set("Theme", "Dark")
 
-    **A key and a page together name one value**, whatever characters they hold; no page is a name of its own. What is
-    set to be read once takes the place of what was there under that name, and the other way round.
+    **A name is a key and a page, or a key without a page.** Both may hold any characters. Setting a read-once value
+    replaces a kept value of the same name, and the other way round.
 
-    **Dead stays dead.** `begin` makes a session, under an id that nobody had before, and `move` gives it another such
-    id; nothing else does. Every other write is to a session that is there, in one atomic step. So what was cleared or
-    has expired is not revived by a write in flight, which is told (False), and the caller begins a new one.
+    **Writes never revive a session.** Only `begin` and `move` create one, under a new random id. Every other write
+    checks, in the same atomic step, that the session exists, and returns False if it was cleared or has expired.
 
-    The area of a user has no beginning and no end. It is there as soon as something is set, and lives in the role
-    `durable`; of a `set` and a `clear` at the same time the later one counts.
+    A user's area exists as soon as something is set, in the role `durable`. Of a concurrent `set` and `clear` the later
+    one wins.
 
-    Where a store is down, every verb raises its error: a value that cannot be read is never said to be absent. Values
-    written at the same time under different names do not touch each other; under one name the last one stays.
+    During a store outage every method raises: an unreadable value is never reported as absent. Concurrent writes to
+    different names do not affect each other; of writes to one name the last one wins.
     """
 
     def __init__(self, keys: SessionDataKeys, settings: SessionDataSettings | None = None) -> None:
@@ -131,13 +129,13 @@ class SessionData:
         self._value_max = size_bytes(self.settings.value_max)
 
     async def begin(self, values: Mapping[str, str] | None = None) -> str:
-        """Make a session, with these values if there are any; its id.
+        """Create a session, with initial values if given. Returns its id.
 
-        It is a secret: whoever has it has the session. The store knows its digest only. One round trip, atomic. Raises
-        TooLong and TooMany.
+        The id is a secret that grants access to the session; the store holds only its digest. One round trip, atomic.
+        Raises TooLong and TooMany.
         """
         started = datetime.fromtimestamp(self._keys.now_ms() / 1000, UTC).isoformat(timespec="milliseconds")
-        fields = {_writable(key, None): self._check_value(value) for key, value in (values or {}).items()}
+        fields = {_writable_field(key, None): self._check_value(value) for key, value in (values or {}).items()}
         if len(fields) > self.settings.fields_max:
             raise self._too_many()
         while True:
@@ -147,20 +145,19 @@ class SessionData:
                 return session_id
 
     async def move(self, session_id: str) -> str | None:
-        """Give a session another id, as at a login: whoever knew the old one has nothing from then on.
+        """Change the id of a session at login (protection against session fixation). The old id becomes invalid.
 
-        The new id; None: there is no such session. All that it holds is there under the new id before the old one ends,
-        and it lives for another `retention`. Of several callers one gets an id. A write in flight is moved along, or
-        told (False) that the session has ended; none is lost.
+        Returns the new id; None: there is no such session. The session is complete under the new id before the old one
+        ends, and is renewed for `retention`. Of concurrent callers one gets an id. A concurrent write is moved along,
+        or returns False because the session has ended; none is lost.
 
-        Two ids lie in two slots of a cluster, so this is no single step but three round trips: a copy, which nobody can
-        know, and then the end of the old one, only if it is still what was copied; else again. A process that dies on
-        the way leaves a copy that expires, or an id that nobody was told. Raises Contended where it is written to all
-        the time.
+        In a cluster the two ids are in different slots, so this takes three round trips instead of one atomic step:
+        copy to a new random id, then delete the old session if it is unchanged, otherwise retry. A process that dies in
+        between leaves a copy under an unknown id, which expires. Raises Contended if the session changes constantly.
         """
         old = self.session(session_id)
         async for _ in attempts("this session"):
-            plain, once = await old._see()
+            plain, once = await old._snapshot()
             if not plain:
                 return None
             new_id = _new_id()
@@ -171,25 +168,25 @@ class SessionData:
         raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
     def session(self, session_id: str) -> SessionArea:
-        """What is remembered of a session. Any text is taken: one that is no id has no session. Nothing is sent."""
+        """The data of a session. Any text is accepted; an unknown id has no session. Sends nothing to the store."""
         return SessionArea(self, guid_of(session_id))
 
     def user(self, user_id: int) -> UserArea:
-        """What is remembered of a user. Nothing is sent."""
+        """The data of a user. Sends nothing to the store."""
         return UserArea(self, user_id)
 
     def _ends_at_ms(self) -> int:
         return self._keys.now_ms() + self._retention_ms
 
     def _too_many(self) -> TooMany:
-        return TooMany(f"there are {self.settings.fields_max} values here, and no more are taken; remove some first")
+        return TooMany(f"the limit of {self.settings.fields_max} values is reached; remove some first")
 
     def _check_value(self, value: Any) -> str:
         if type(value) is not str:
-            raise BadValue(f"a value of session data is a text, not {type(value).__name__}")
-        # A character has up to four bytes, so most values need not be encoded to be known as short enough.
+            raise BadValue(f"a value of session data must be text, not {type(value).__name__}")
+        # A character has at most four bytes, so most values need not be encoded to be checked.
         if len(value) * 4 > self._value_max and len(value.encode("utf-8", "surrogatepass")) > self._value_max:
-            raise TooLong(f"a value of session data has at most {self._value_max} bytes")
+            raise TooLong(f"a value of session data can have at most {self._value_max} bytes")
         return value
 
 
@@ -203,14 +200,14 @@ class SessionArea:
         self._once: HashKey[dict[SessionField, str], SessionField, str] = data._keys.read_once(guid=guid)
 
     async def exists(self) -> bool:
-        """Whether there is such a session. One round trip; it is no use of the session."""
+        """Whether the session exists. One round trip; it does not renew the session."""
         return await self._session.exists()
 
     async def get(self, key: str, page: str | None = None) -> str | None:
-        """The value of this name; None: there is none, or no such session.
+        """A value; None: there is none, or no such session.
 
-        What was set to be read once is consumed by it, and nothing else is: of several callers one gets it. One round
-        trip for a value that stays; a second one, atomic, where it is to be read once or not there.
+        A read-once value is consumed: of concurrent callers one gets it. One round trip for a kept value; a second one,
+        atomic, for a read-once or missing value.
         """
         field = _session_field(key, page)
         value, left = await self._keys.run(self._session.field(field), self._session.remaining())
@@ -218,35 +215,35 @@ class SessionArea:
         is_due = self._data.settings.renewed_by == "use" and left is not None and left <= due
         renewals = self._renewals(self._data._ends_at_ms()) if is_due else ()
         if value is None and left is not None:
-            # Between two reads somebody may set the same name the other way: only one step sees all that is there. The
-            # renewal is in it, because a store that fails after the value was consumed would lose it for good.
+            # Who may interleave: a write that turns this name from kept to read-once, or back. One step sees both. It
+            # includes the renewal: a store failure after the value was consumed would lose it.
             done = await self._keys.atomically(self._session.field(field), self._once.consume_field(field), *renewals)
-            kept, once, *_ = done.values
-            value = once if kept is None else kept
+            plain, once, *_ = done.values
+            value = once if plain is None else plain
         elif renewals:
             await self._keys.atomically(*renewals)
         return value
 
     async def set(self, key: str, value: str, page: str | None = None) -> bool:
-        """Write a value that stays until it is removed or the session ends.
+        """Write a value. It stays until it is removed or the session ends.
 
-        False: there is no such session, and nothing was stored. One round trip, atomic; a second one where the session
-        is full. Raises TooLong and TooMany.
+        False: there is no such session, and nothing was stored. One round trip, atomic; a second one if the session is
+        full. Raises TooLong and TooMany.
         """
-        field, ends_at = _writable(key, page), self._data._ends_at_ms()
+        field, ends_at = _writable_field(key, page), self._data._ends_at_ms()
         return await self._write(
-            _room_for(self._session, field, self._data.settings.fields_max + 1),  # and START
+            _room_for(self._session, field, self._data.settings.fields_max + 1),  # + 1 for START
             self._session.update({field: self._data._check_value(value)}, ends_at=ends_at),
             self._once.remove(field),
             self._once.extend(ends_at),
         )
 
     async def set_once(self, key: str, value: str, page: str | None = None) -> bool:
-        """Write a value that is gone once it was read. False: there is no such session.
+        """Write a read-once value (a flash message): the first `get` removes it. False: there is no such session.
 
-        One round trip, atomic; a second one where there are as many such values as may be. Raises TooLong and TooMany.
+        One round trip, atomic; a second one if there are `fields_max` such values. Raises TooLong and TooMany.
         """
-        field, ends_at = _writable(key, page), self._data._ends_at_ms()
+        field, ends_at = _writable_field(key, page), self._data._ends_at_ms()
         return await self._write(
             _room_for(self._once, field, self._data.settings.fields_max),
             self._once.put({field: self._data._check_value(value)}, ends_at=ends_at),
@@ -255,66 +252,60 @@ class SessionArea:
         )
 
     async def remove(self, key: str, page: str | None = None) -> bool:
-        """Take out the value of this name, whether it stays or is to be read once. False: there was none.
-
-        The session does not live longer for it. One round trip, atomic.
-        """
-        field = _writable(key, page)
+        """Remove a kept or read-once value. False: there was none. One round trip, atomic; it renews nothing."""
+        field = _writable_field(key, page)
         done = await self._keys.atomically(self._session.remove(field), self._once.remove(field))
         return any(done.values)
 
     async def clear(self) -> bool:
-        """End the session: all of it is gone, for good. False: there was none. One round trip, atomic.
+        """End the session and delete all its data. False: there was none. One round trip, atomic.
 
-        A `set` that is under way takes effect before this, and is gone, or after it, and is refused.
+        A concurrent `set` comes before this and is deleted, or comes after it and is refused.
         """
         return await self._session.delete()
 
     async def _write(self, rooms: Iterable[Operation[bool]], *writes: Operation[Any]) -> bool:
-        """Write where there is room in one of these ways. False: there is no such session. Raises TooMany."""
+        """Write if one of the `rooms` guards holds. False: there is no such session. Raises TooMany."""
         for room in rooms:
-            # Only a session that is there is written to: a clear that came before this stays.
+            # Who may interleave: `clear`. The guard and the write are one step, so a cleared session is not revived.
             done = await self._keys.atomically(self._session.exists().required(), room, *writes)
             if done or done.stopped_at == 0:
                 return bool(done)
         raise self._data._too_many()
 
-    async def _see(self) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
-        """What both hashes hold, at one moment. One round trip."""
+    async def _snapshot(self) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+        """A consistent snapshot of both hashes. One round trip."""
         done = await self._keys.atomically(self._session.see(), self._once.see())
         plain, once = done.values
         return plain, once
 
     async def _fill(self, plain: dict[bytes, bytes], once: dict[bytes, bytes], ends_at: int) -> None:
-        """Put into both hashes what others held. One round trip, atomic."""
-        held = ((self._session, plain), (self._once, once))
-        await self._keys.atomically(*(key.copy(seen, ends_at=ends_at) for key, seen in held if seen))
+        """Write a snapshot into both hashes. One round trip, atomic."""
+        hashes = ((self._session, plain), (self._once, once))
+        await self._keys.atomically(*(key.copy(seen, ends_at=ends_at) for key, seen in hashes if seen))
 
     async def _end_if(self, plain: dict[bytes, bytes], once: dict[bytes, bytes]) -> bool:
-        """End the session if it holds this and nothing else. One round trip, atomic."""
-        still = (self._session.holds(plain), self._once.holds(once))
-        return bool(await self._keys.atomically(*still, self._session.delete()))
+        """End the session if it still equals this snapshot. One round trip, atomic."""
+        unchanged = (self._session.holds(plain), self._once.holds(once))
+        return bool(await self._keys.atomically(*unchanged, self._session.delete()))
 
     def _renewals(self, ends_at: int) -> tuple[Operation[bool], Operation[bool]]:
         return self._session.extend(ends_at), self._once.extend(ends_at)
 
 
 class UserArea:
-    """The data of one user, across all sessions. It never ends by itself."""
+    """The data of one user, across all sessions. It never expires."""
 
     def __init__(self, data: SessionData, user_id: int) -> None:
         self._data = data
         self._area: HashKey[dict[UserField, str], UserField, str] = data._keys.user_area(userId=user_id)
 
     async def get(self, key: str, page: str | None = None) -> str | None:
-        """The value of this name; None: there is none. One round trip."""
+        """A value; None: there is none. One round trip."""
         return await self._area.field(_user_field(key, page))
 
     async def set(self, key: str, value: str, page: str | None = None) -> None:
-        """Write a value that stays until it is removed. One round trip, atomic; a second one where the area is full.
-
-        Raises TooLong and TooMany.
-        """
+        """Write a value. One round trip, atomic; a second one if the area is full. Raises TooLong and TooMany."""
         field = _user_field(key, page)
         put = self._area.put({field: self._data._check_value(value)})
         for room in _room_for(self._area, field, self._data.settings.fields_max):
@@ -323,16 +314,16 @@ class UserArea:
         raise self._data._too_many()
 
     async def remove(self, key: str, page: str | None = None) -> bool:
-        """Take out the value of this name. False: there was none. One round trip, atomic."""
+        """Remove a value. False: there was none. One round trip, atomic."""
         return bool(await self._area.remove(_user_field(key, page)))
 
     async def clear(self) -> bool:
-        """Take out everything. False: there was nothing. One round trip, atomic."""
+        """Remove all values. False: there were none. One round trip, atomic."""
         return await self._area.delete()
 
 
 def guid_of(session_id: str) -> str:
-    """What stands for the id of a session in its keys: its digest, in hex. It opens nothing."""
+    """The hex digest of a session id, which its keys are named after. It grants no access."""
     return sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -341,35 +332,35 @@ def _new_id() -> str:
 
 
 def _room_for(key: HashKey[Any, Any, Any], field: Any, most: int) -> Iterator[Operation[bool]]:
-    """Guards that stand before the write of a field, one after the other: there is room, or the field is there already.
+    """Guards to try before writing a field: there is room, or the field already exists.
 
-    One guard behind the write would do, but then Redis would keep a copy of all fields with each write, to undo it.
+    A single guard after the write would do, but Redis would then copy all fields on each write, to be able to undo it.
     """
     yield key.at_most(most - 1)
     yield key.has(field).required()
 
 
 def _session_field(key: str, page: str | None) -> SessionField:
-    return SessionField(*_name(key, page))
+    return SessionField(*_check_name(key, page))
 
 
 def _user_field(key: str, page: str | None) -> UserField:
-    return UserField(*_name(key, page))
+    return UserField(*_check_name(key, page))
 
 
-def _writable(key: str, page: str | None) -> SessionField:
+def _writable_field(key: str, page: str | None) -> SessionField:
     field = _session_field(key, page)
     if field == START:
-        raise BadValue(f"{START.key} is what a session begins and ends with; it is read, and not changed")
+        raise BadValue(f"{START.key} is read-only")
     return field
 
 
-def _name(key: Any, page: Any) -> tuple[str, str | None]:
-    """Raises BadValue for what is no name, and TooLong."""
+def _check_name(key: Any, page: Any) -> tuple[str, str | None]:
+    """Raises BadValue and TooLong."""
     if type(key) is not str or not key:
-        raise BadValue("a key of session data is a text, and not empty")
+        raise BadValue("a key of session data must be non-empty text")
     if page is not None and (type(page) is not str or not page):
-        raise BadValue("a page of session data is a text, and not empty; without a page, leave it out")
+        raise BadValue("a page of session data must be non-empty text; omit it for a value without a page")
     if len(key) > KEY_MAX or (page is not None and len(page) > KEY_MAX):
-        raise TooLong(f"a key and a page of session data have at most {KEY_MAX} characters each")
+        raise TooLong(f"a key and a page of session data can have at most {KEY_MAX} characters each")
     return key, page

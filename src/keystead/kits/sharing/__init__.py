@@ -1,4 +1,4 @@
-"""Sharing: links that lead a receiver to a file until they expire, and the clean-up of the files."""
+"""File sharing: links that expire, uploads and downloads, and the clean-up of expired files."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -27,7 +27,7 @@ _LATER = {"KIT": "routes", **dict.fromkeys(("Sharing", "SharingRefused", "Sharin
 
 
 def __getattr__(name: str) -> Any:
-    """What needs a web framework is imported when it is asked for: `keystead check` and its like never do."""
+    """Import modules that need a web framework on first use: `keystead check` does not need them."""
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

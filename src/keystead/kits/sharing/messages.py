@@ -1,4 +1,4 @@
-"""What the pages of the kit say, in English, Japanese and Korean."""
+"""Page texts of the sharing kit, in English, Japanese and Korean."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ _ASK: Final = (
 )
 _BROKEN: Final = (
     (
-        "A part of it was lost on the way, as happens when a long "
-        "link is copied or wrapped. Paste all of it here, or ask "
-        "the sender for it again."
+        "Part of it is missing, as happens when a long link is copied or wrapped. Paste the complete link here, or ask "
+        "the sender to send it again."
     ),
     (
         "長いリンクをコピーしたときなどに、一部が失われたようです。"
@@ -30,14 +29,13 @@ def _and_ask(*sentences: str) -> tuple[str, str, str]:
     return f"{english} {_ASK[0]}", f"{japanese}{_ASK[1]}", f"{korean} {_ASK[2]}"
 
 
-# By what is said: in English, Japanese and Korean, as `LANGUAGES` orders them.
+# Each text in English, Japanese and Korean: the order of `LANGUAGES`.
 MESSAGES: Final[Messages] = {
     # --- sharing a file
     "share_title": ("Share a file", "ファイルを共有", "파일 공유"),
     "share_lead": (
         (
-            "Upload a file of up to {size} and send the link to "
-            "the people it is for. The file is deleted within {within} "
+            "Upload a file of up to {size} and send the link to the recipients. The file is deleted within {within} "
             "after the link expires."
         ),
         (
@@ -48,9 +46,8 @@ MESSAGES: Final[Messages] = {
     ),
     "no_script": (
         (
-            "This page uploads with a script, and scripts are off "
-            "here. The same from a shell, with report.pdf for your "
-            "file:"
+            "Uploading needs JavaScript, which is turned off. To upload from a shell instead, with your file for "
+            "report.pdf:"
         ),
         (
             "このページのアップロードにはスクリプトが必要ですが、無効になっています。"
@@ -63,7 +60,7 @@ MESSAGES: Final[Messages] = {
     ),
     "shell_example": ("Shell example", "シェルの例", "셸 예시"),
     "no_script_answer": (
-        "In the answer, shareUrl is the link, and ownerKey ends it.",
+        "In the response, shareUrl is the link, and ownerKey can end it.",
         "応答の shareUrl がリンク、ownerKey がリンクを終了するためのキーです。",
         "응답의 shareUrl이 링크이고 ownerKey는 링크를 종료할 때 씁니다.",
     ),
@@ -71,22 +68,22 @@ MESSAGES: Final[Messages] = {
     "or_drop": ("or drop it here", "またはここにドロップ", "또는 여기에 끌어다 놓기"),
     "issue_key": ("Issue key", "発行キー", "발급 키"),
     "issue_key_hint": (
-        "Only those who have it can share files here. It stays in this page, and is not kept.",
+        "Sharing files here requires this key. It stays in this page and is not stored.",
         "このキーを持つ人だけがファイルを共有できます。このページの中だけで使われ、保存されません。",
         "이 키가 있는 사람만 파일을 공유할 수 있습니다. 이 페이지에서만 쓰이며 저장되지 않습니다.",
     ),
     "expires_after": ("Expires after", "有効期間", "유효 기간"),
     "password": ("Password", "パスワード", "비밀번호"),
     "optional": ("optional", "任意", "선택"),
-    "receiver": ("For whom", "宛先の名前", "받는 사람"),
+    "receiver": ("Recipient", "宛先の名前", "받는 사람"),
     "message_label": (
-        "A line for whoever opens the link",
+        "Message",
         "リンクを開く人へのひとこと",
         "링크를 여는 사람에게 남길 말",
     ),
     "single": ("Only one download", "ダウンロードは 1 回だけ", "다운로드 1회만 허용"),
     "single_hint": (
-        "The link is used up by the first who downloads the file. Looking at its page is not downloading.",
+        "The link stops working after the first download. Viewing its page does not count.",
         "最初にダウンロードした人でリンクは使用済みになります。ページを見るだけなら数えません。",
         "처음 다운로드한 사람이 나오면 링크를 더 쓸 수 없습니다. 페이지를 보는 것은 다운로드가 아닙니다.",
     ),
@@ -100,53 +97,53 @@ MESSAGES: Final[Messages] = {
     "copy_link": ("Copy the link", "リンクをコピー", "링크 복사"),
     "note_single": ("It can be downloaded once.", "ダウンロードは 1 回だけです。", "한 번만 다운로드할 수 있습니다."),
     "note_password": (
-        "It asks for the password. Tell that in another way than the link.",
+        "It requires the password. Do not send the password together with the link.",
         "パスワードが必要です。リンクとは別の方法で伝えてください。",
         "비밀번호가 필요합니다. 링크와 다른 방법으로 알려 주세요.",
     ),
     "see_receiver": (
-        "See what the receiver sees",
+        "See what the recipient sees",
         "受け取る人に見える画面を開く",
         "받는 사람에게 보이는 화면 열기",
     ),
     "see_receiver_more": (
-        ": looking uses nothing up.",
+        ": viewing does not count as a download.",
         "(見るだけなら回数は減りません)",
         "(보기만 하면 횟수가 줄지 않습니다)",
     ),
     "in_my_links": (
-        "You find it again under My links.",
+        "You can find it again under My links.",
         "「マイリンク」からいつでも確認できます。",
         "'내 링크'에서 다시 볼 수 있습니다.",
     ),
-    "owner_key": ("Owner's key", "所有者キー", "소유자 키"),
-    "copy_owner_key": ("Copy the owner's key", "所有者キーをコピー", "소유자 키 복사"),
+    "owner_key": ("Owner key", "所有者キー", "소유자 키"),
+    "copy_owner_key": ("Copy the owner key", "所有者キーをコピー", "소유자 키 복사"),
     "owner_key_hint": (
-        "Keep this to end the link before it expires, and do not send it to anyone. It is shown only once, here.",
+        "Keep this key to end the link before it expires. Do not send it to anyone. It is shown only once.",
         "期限前にリンクを終了するために保管してください。誰にも送らないでください。ここで一度だけ表示されます。",
         "만료 전에 링크를 종료하려면 보관해 두고 아무에게도 보내지 마세요. 지금 여기에서만 한 번 표시됩니다.",
     ),
     "share_another": ("Share another", "別のファイルを共有", "다른 파일 공유"),
     "end_this": ("End this link", "このリンクを終了", "이 링크 종료"),
     "sure": (
-        "End the link now? Its file is deleted, and the link stops working.",
+        "End the link now? It stops working, and its file is deleted.",
         "リンクを終了しますか?ファイルは削除され、誰も開けなくなります。",
         "링크를 종료할까요? 파일이 삭제되고 아무도 열 수 없게 됩니다.",
     ),
     "yes_end": ("Yes, end it", "はい、終了します", "네, 종료합니다"),
     "no_keep": ("No, keep it", "いいえ、残します", "아니요, 유지합니다"),
-    "ended_title": ("The link is ended", "リンクを終了しました", "링크가 종료되었습니다"),
+    "ended_title": ("The link has ended", "リンクを終了しました", "링크가 종료되었습니다"),
     "ended_lead": (
-        "It opens nothing any more, and its file is deleted.",
+        "It no longer works, and its file is deleted.",
         "もう開けません。ファイルは削除されました。",
         "더 이상 열 수 없으며 파일이 삭제되었습니다.",
     ),
     "earlier": ("End a link that you shared earlier", "以前に共有したリンクを終了する", "전에 공유한 링크 종료하기"),
     "end_the_link": ("End the link", "リンクを終了", "링크 종료"),
-    # --- one's own links
+    # --- my links
     "my_links": ("My links", "マイリンク", "내 링크"),
     "my_links_lead": (
-        "The links that you made while you were signed in. A link that has expired or was ended is not listed.",
+        "The links that you created while signed in. Expired and ended links are not listed.",
         "サインイン中に作ったリンクです。期限が切れたリンクや終了したリンクは表示されません。",
         "로그인한 상태에서 만든 링크입니다. 만료되거나 종료된 링크는 표시되지 않습니다.",
     ),
@@ -154,12 +151,12 @@ MESSAGES: Final[Messages] = {
     "in_use_unlimited": ("In use: {used}.", "使用量: {used}", "사용량: {used}"),
     "no_links": ("You have no links.", "リンクはありません。", "링크가 없습니다."),
     "sign_in_first": (
-        "Sign in to see the links that you make.",
+        "Sign in to see your links.",
         "サインインすると、作ったリンクがここに表示されます。",
         "로그인하면 만든 링크를 여기에서 볼 수 있습니다.",
     ),
     "no_sign_in": (
-        "This server has no sign-in, so a link belongs to anyone who has its owner's key.",
+        "This server has no sign-in. Anyone with the owner key of a link can manage it.",
         "このサーバーではサインインできないため、リンクは所有者キーを持つ人が管理します。",
         "이 서버에는 로그인할 수 없으므로 링크는 소유자 키를 가진 사람이 관리합니다.",
     ),
@@ -170,23 +167,23 @@ MESSAGES: Final[Messages] = {
     "expires_in": ("in {left}", "あと{left}", "{left} 후"),
     "size": ("Size", "サイズ", "크기"),
     "for": ("For", "宛先", "받는 사람"),
-    "has_password": ("It asks for a password.", "パスワードが必要です。", "비밀번호가 필요합니다."),
+    "has_password": ("It requires a password.", "パスワードが必要です。", "비밀번호가 필요합니다."),
     "not_ready": ("It is still being uploaded.", "アップロード中です。", "아직 올리는 중입니다."),
-    "extend_to": ("Let it live, from now on, for", "今からの有効期間", "지금부터 유효 기간"),
+    "extend_to": ("Lifetime from now on", "今からの有効期間", "지금부터 유효 기간"),
     "extend": ("Extend", "延長", "연장"),
     "end": ("End", "終了", "종료"),
     "link_gone": (
-        "There is no such link of yours any more. It has expired, or was ended.",
+        "You no longer have this link. It has expired or was ended.",
         "そのリンクはもうありません。期限が切れたか、終了しています。",
         "해당 링크가 더 이상 없습니다. 만료되었거나 종료되었습니다.",
     ),
     "link_not_later": (
-        "The link lives longer than that already.",
+        "The link already lasts longer than that.",
         "リンクの有効期限はすでにそれより先です。",
         "링크의 만료 시각이 이미 그보다 늦습니다.",
     ),
     "too_fast": (
-        "That was too fast. Wait a minute, then try again.",
+        "Too many requests. Wait a minute, then try again.",
         "操作が速すぎます。1 分ほど待ってからもう一度お試しください。",
         "너무 빠릅니다. 1분 정도 기다린 뒤 다시 시도하세요.",
     ),
@@ -196,18 +193,18 @@ MESSAGES: Final[Messages] = {
     "sender_wrote": ("The sender wrote", "送信者からのメッセージ", "보낸 사람의 메시지"),
     "downloads_left": ("Downloads left", "残りのダウンロード回数", "남은 다운로드 횟수"),
     "looking_is_free": (
-        "Looking at this page uses nothing up.",
+        "Viewing this page does not count as a download.",
         "このページを見るだけなら回数は減りません。",
         "이 페이지를 보기만 하면 횟수가 줄지 않습니다.",
     ),
     "sender_knows": (
-        "Whoever sent you the link knows it.",
+        "Ask the person who sent you the link.",
         "リンクを送った人に聞いてください。",
         "링크를 보낸 사람에게 물어보세요.",
     ),
     "download": ("Download", "ダウンロード", "다운로드"),
     "open_if_known": (
-        "Open it only if you know who sent it to you. This page has not looked into the file.",
+        "Open it only if you know who sent it. The file has not been scanned.",
         "送った人を知っている場合だけ開いてください。ファイルの中身は確認していません。",
         "보낸 사람을 아는 경우에만 여세요. 이 페이지는 파일 내용을 확인하지 않았습니다.",
     ),
@@ -217,30 +214,30 @@ MESSAGES: Final[Messages] = {
         "다운로드를 시작했습니다.",
     ),
     "started_last": (
-        "Your download has started. It was the last of this link, which is used up now.",
+        "Your download has started. It was the last one for this link.",
         "ダウンロードを開始しました。このリンクで最後のダウンロードでした。",
         "다운로드를 시작했습니다. 이 링크의 마지막 다운로드였습니다.",
     ),
     "download_starts": ("Your download starts", "ダウンロードを開始します", "다운로드가 시작됩니다"),
     "comes_from": (
-        "It comes from {host}, where it is kept.",
+        "It comes from {host}.",
         "保管場所 {host} から届きます。",
         "{host}에 보관된 파일입니다.",
     ),
     "start_again": ("Start it again", "もう一度開始", "다시 시작"),
     "if_nothing": (
-        "If nothing happens, the button starts it, too.",
+        "If nothing happens, use the button.",
         "何も起こらない場合は、ボタンを押してください。",
         "아무 일도 일어나지 않으면 버튼을 누르세요.",
     ),
     # --- refusals, by their code
     "PASSWORD_WRONG": (
-        "This is not the password. Capitals count, and so do spaces.",
+        "Wrong password. Upper and lower case and spaces matter.",
         "パスワードが違います。大文字と小文字、空白も区別します。",
         "비밀번호가 다릅니다. 대소문자와 공백도 구분합니다.",
     ),
     "PASSWORD_REQUIRED": (
-        "This link asks for a password.",
+        "This link requires a password.",
         "このリンクにはパスワードが必要です。",
         "이 링크에는 비밀번호가 필요합니다.",
     ),
@@ -252,16 +249,15 @@ MESSAGES: Final[Messages] = {
     "for_operator": ("For the operator of this site:", "サイト管理者向け:", "사이트 관리자용:"),
     "TOKEN_REQUIRED_heading": ("Open a link", "リンクを開く", "링크 열기"),
     "TOKEN_REQUIRED_advice": (
-        "Paste the link that you were sent.",
+        "Paste the link that you received.",
         "受け取ったリンクを貼り付けてください。",
         "받은 링크를 붙여 넣으세요.",
     ),
-    "TOKEN_NOT_FOUND_heading": ("This link leads nowhere", "このリンクは見つかりません", "이 링크를 찾을 수 없습니다"),
+    "TOKEN_NOT_FOUND_heading": ("Link not found", "このリンクは見つかりません", "이 링크를 찾을 수 없습니다"),
     "TOKEN_NOT_FOUND_advice": (
         (
-            "It was ended, expired long ago, or has a letter wrong. "
-            "Paste all of it here, or ask the sender "
-            "for a new one."
+            "It was ended, expired long ago, or is misspelled. Paste the complete link here, or ask the sender for a "
+            "new one."
         ),
         (
             "終了したか、かなり前に期限が切れたか、文字が間違っています。"
@@ -278,7 +274,7 @@ MESSAGES: Final[Messages] = {
     "INVALID_BYTES_advice": _BROKEN,
     "INVALID_PAYLOAD_heading": ("This link was altered", "リンクが書き換えられています", "링크가 변경되었습니다"),
     "INVALID_PAYLOAD_advice": (
-        "It is not as it was made, so it opens nothing. Paste the one that you were sent, or ask for a new one.",
+        "It was changed and no longer works. Paste the link that you received, or ask for a new one.",
         "作られたときと違うため開けません。受け取ったリンクを貼り付けるか、新しいリンクを頼んでください。",
         "만들어진 그대로가 아니어서 열 수 없습니다. 받은 링크를 붙여 넣거나 새 링크를 요청하세요.",
     ),
@@ -286,23 +282,23 @@ MESSAGES: Final[Messages] = {
     "EXPIRED_advice": _ASK,
     "USED_UP_heading": ("This link is used up", "リンクは使用済みです", "링크를 모두 사용했습니다"),
     "USED_UP_advice": _and_ask(
-        "It was downloaded as often as it may be.",
+        "It has reached its download limit.",
         "ダウンロードできる回数に達しました。",
         "다운로드할 수 있는 횟수를 모두 썼습니다.",
     ),
     "REVOKED_heading": ("This link was ended", "リンクは終了しました", "링크가 종료되었습니다"),
     "REVOKED_advice": _and_ask(
-        "Whoever shared the file has ended the link, and the file is deleted.",
+        "The sender has ended the link, and the file is deleted.",
         "共有した人がリンクを終了し、ファイルは削除されました。",
         "파일을 공유한 사람이 링크를 종료하여 파일이 삭제되었습니다.",
     ),
-    "HOST_NOT_ALLOWED_heading": ("This link leads elsewhere", "リンク先を開けません", "링크 대상을 열 수 없습니다"),
+    "HOST_NOT_ALLOWED_heading": ("This link is not allowed", "リンク先を開けません", "링크 대상을 열 수 없습니다"),
     "HOST_NOT_ALLOWED_advice": _and_ask(
-        "The file is kept at a place that this site does not send anybody to.",
+        "The file is on a host that this site does not allow.",
         "ファイルの保管場所は、このサイトから案内できない場所です。",
         "파일이 이 사이트에서 안내하지 않는 곳에 보관되어 있습니다.",
     ),
-    "NOT_READY_heading": ("This file is not there yet", "ファイルはまだ準備中です", "파일이 아직 없습니다"),
+    "NOT_READY_heading": ("This file is not ready yet", "ファイルはまだ準備中です", "파일이 아직 없습니다"),
     "NOT_READY_advice": (
         "It is still being uploaded. Try again in a moment.",
         "アップロード中です。しばらくしてからもう一度お試しください。",
@@ -314,13 +310,13 @@ MESSAGES: Final[Messages] = {
         "비밀번호를 너무 많이 틀렸습니다",
     ),
     "TOO_MANY_GUESSES_advice": (
-        ("This link is locked for an hour, to stop guessing. Ask the sender for the password, and try again then."),
+        ("This link is locked for an hour. Ask the sender for the password, and try again then."),
         "推測を防ぐため、リンクを 1 時間ロックしました。送った人にパスワードを確認して、あとでもう一度お試しください。",
         "추측을 막기 위해 링크가 1시간 동안 잠겼습니다. 보낸 사람에게 비밀번호를 확인한 뒤 다시 시도하세요.",
     ),
-    "RATE_LIMITED_heading": ("That was too fast", "操作が速すぎます", "요청이 너무 많습니다"),
+    "RATE_LIMITED_heading": ("Too many requests", "操作が速すぎます", "요청이 너무 많습니다"),
     "RATE_LIMITED_advice": (
-        "Too many requests came from where you are. Wait a minute, then try again.",
+        "Too many requests from your network. Wait a minute, then try again.",
         "リクエストが多すぎます。1 分ほど待ってからもう一度お試しください。",
         "요청이 너무 많습니다. 1분 정도 기다린 뒤 다시 시도하세요.",
     ),
@@ -330,19 +326,19 @@ MESSAGES: Final[Messages] = {
         "잠시 후 다시 시도하세요",
     ),
     "FILES_UNAVAILABLE_advice": (
-        "The place where files are kept cannot be reached just now. Nothing was used up.",
+        "The file storage cannot be reached. No download was counted.",
         "ファイルの保管場所に今は接続できません。回数は減っていません。",
         "지금은 파일 보관소에 연결할 수 없습니다. 횟수는 줄지 않았습니다.",
     ),
     "FILE_GONE_heading": ("The file is gone", "ファイルがありません", "파일이 없습니다"),
     "FILE_GONE_advice": _and_ask(
-        "Somebody has removed the file of this link. Nothing was used up.",
+        "The file of this link was removed. No download was counted.",
         "このリンクのファイルは取り除かれました。回数は減っていません。",
         "이 링크의 파일이 제거되었습니다. 횟수는 줄지 않았습니다.",
     ),
 }
 
-# What the script of the page that shares files says.
+# Texts for the script of the page that shares files.
 SCRIPT: Final[Messages] = {
     "chooseFile": MESSAGES["choose_file"],
     "orDrop": MESSAGES["or_drop"],
@@ -352,69 +348,69 @@ SCRIPT: Final[Messages] = {
         "{size}. 다른 파일을 선택하거나 여기에 끌어다 놓으세요.",
     ),
     "emptyFile": (
-        "There is nothing in this file. Choose another.",
+        "This file is empty. Choose another.",
         "ファイルが空です。別のファイルを選んでください。",
         "빈 파일입니다. 다른 파일을 선택하세요.",
     ),
     "largeFile": (
-        "This file has {size}; {most} is the most that is taken here.",
+        "This file has {size}; the limit is {most}.",
         "このファイルは {size} です。{most} まで送れます。",
         "이 파일은 {size}입니다. 최대 {most}까지 받습니다.",
     ),
     "folder": (
-        "That is a folder, and a link leads to one file. Pack them as a ZIP, and share that.",
+        "That is a folder, and a link is for one file. Share it as a ZIP file.",
         "フォルダーです。リンクは 1 つのファイルにつながります。ZIP にまとめて共有してください。",
         "폴더입니다. 링크는 파일 하나로 연결됩니다. ZIP으로 묶어 공유하세요.",
     ),
     "severalFiles": (
-        "Those are several files, and a link leads to one file. Pack them as a ZIP, and share that.",
+        "A link is for one file. Share several files as a ZIP file.",
         "複数のファイルです。リンクは 1 つのファイルにつながります。ZIP にまとめて共有してください。",
         "파일이 여러 개입니다. 링크는 파일 하나로 연결됩니다. ZIP으로 묶어 공유하세요.",
     ),
-    "chooseFirst": ("Choose the file first.", "先にファイルを選んでください。", "먼저 파일을 선택하세요."),
+    "chooseFirst": ("Choose a file first.", "先にファイルを選んでください。", "먼저 파일을 선택하세요."),
     "keyNeeded": (
-        "Issuing links takes the issue key.",
+        "Enter the issue key.",
         "リンクの発行には発行キーが必要です。",
         "링크를 발급하려면 발급 키가 필요합니다.",
     ),
-    "keyWrong": ("This is not the issue key.", "発行キーが違います。", "발급 키가 아닙니다."),
+    "keyWrong": ("Wrong issue key.", "発行キーが違います。", "발급 키가 아닙니다."),
     "quota": (
-        "You have {used} of {quota} in use. End a link that you do not need any more, or wait until one expires.",
+        "You are using {used} of {quota}. End a link that you no longer need, or wait until one expires.",
         "{quota} 中 {used} を使用しています。不要なリンクを終了するか、期限が切れるまでお待ちください。",
         "{quota} 중 {used}를 사용하고 있습니다. 필요 없는 링크를 종료하거나 만료될 때까지 기다리세요.",
     ),
     "full": (
-        "There is no room for this file here just now. Try again when other files have expired.",
+        "There is not enough storage for this file. Try again when other files have expired.",
         "今はこのファイルを保管する空きがありません。ほかのファイルの期限が切れてからもう一度お試しください。",
         "지금은 이 파일을 보관할 공간이 없습니다. 다른 파일이 만료된 뒤 다시 시도하세요.",
     ),
     "tooOften": (
-        "Too many files came from where you are. Try again in {seconds} seconds.",
+        "Too many uploads from your network. Try again in {seconds} seconds.",
         "アップロードが多すぎます。{seconds} 秒後にもう一度お試しください。",
         "파일을 너무 많이 보냈습니다. {seconds}초 후 다시 시도하세요.",
     ),
     "tooLarge": (
-        "This file is too large; {most} is the most that is taken here.",
+        "This file is too large; the limit is {most}.",
         "ファイルが大きすぎます。{most} まで送れます。",
         "파일이 너무 큽니다. 최대 {most}까지 받습니다.",
     ),
     "elsewhere": (
-        "This page is not at its own address any more. Load it again, and try once more.",
+        "The address of this page has changed. Reload it and try again.",
         "ページのアドレスが変わりました。再読み込みしてもう一度お試しください。",
         "페이지 주소가 바뀌었습니다. 다시 불러온 뒤 시도하세요.",
     ),
     "answered": (
-        "The server answered with {status}. Nothing was shared; try again in a moment.",
+        "The server responded with {status}. Nothing was shared; try again in a moment.",
         "サーバーが {status} を返しました。何も共有されていません。しばらくしてからもう一度お試しください。",
         "서버가 {status}로 응답했습니다. 공유된 것은 없습니다. 잠시 후 다시 시도하세요.",
     ),
     "broke": (
-        "The connection broke before the file was there, or the file has changed. Nothing was shared; try again.",
+        "The connection broke, or the file has changed. Nothing was shared; try again.",
         "接続が切れたか、ファイルが変更されました。何も共有されていません。もう一度お試しください。",
         "연결이 끊겼거나 파일이 변경되었습니다. 공유된 것은 없습니다. 다시 시도하세요.",
     ),
     "allSent": (
-        "All is sent. The link is being made…",
+        "Upload complete. Creating the link…",
         "送信が終わりました。リンクを作成しています…",
         "모두 보냈습니다. 링크를 만드는 중…",
     ),
@@ -435,17 +431,17 @@ SCRIPT: Final[Messages] = {
         "{what} 선택됨: 키보드로 복사하세요",
     ),
     "endUnreachable": (
-        "The server cannot be reached. The link is as it was; try again.",
+        "The server cannot be reached. The link is unchanged; try again.",
         "サーバーに接続できません。リンクはそのままです。もう一度お試しください。",
         "서버에 연결할 수 없습니다. 링크는 그대로입니다. 다시 시도하세요.",
     ),
     "tooFast": (
-        "That was too fast. Try again in {seconds} seconds.",
+        "Too many requests. Try again in {seconds} seconds.",
         "操作が速すぎます。{seconds} 秒後にもう一度お試しください。",
         "너무 빠릅니다. {seconds}초 후 다시 시도하세요.",
     ),
     "noSuchLink": (
-        "There is no such link; it has expired, or was ended already.",
+        "This link does not exist: it has expired or was already ended.",
         "そのリンクはありません。期限が切れたか、すでに終了しています。",
         "해당 링크가 없습니다. 만료되었거나 이미 종료되었습니다.",
     ),
@@ -455,12 +451,12 @@ SCRIPT: Final[Messages] = {
         "공유한 링크를 붙여 넣으세요.",
     ),
     "pasteKey": (
-        "Paste the owner's key that came with the link.",
+        "Paste the owner key that came with the link.",
         "リンクと一緒に表示された所有者キーを貼り付けてください。",
         "링크와 함께 표시된 소유자 키를 붙여 넣으세요.",
     ),
     "endedEarlier": (
-        "The link is ended, and its file is deleted.",
+        "The link has ended, and its file is deleted.",
         "リンクを終了し、ファイルを削除しました。",
         "링크가 종료되고 파일이 삭제되었습니다.",
     ),

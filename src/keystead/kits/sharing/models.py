@@ -1,4 +1,4 @@
-"""The values of the sharing kit, with the names that their fields have in the stored JSON."""
+"""The records of the sharing kit. Field names are those of the stored JSON."""
 
 from typing import Literal, Self
 
@@ -8,80 +8,79 @@ from keystead.schema import EpochMs, IsoTime, OmittedIfNone, Sealed
 
 
 class EdgeMeta(BaseModel):
-    """What the clean-up job must know to delete an upload. One of `blob_name` and `pathname` is enough."""
+    """An upload to delete when it expires. At least one of `blob_name` and `pathname` is required."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     id: str
     blob_name: OmittedIfNone[str] = None
-    """the name of the file where it is kept"""
+    """the name of the stored file"""
     pathname: OmittedIfNone[str] = None
-    """the same, by its path"""
+    """the path of the stored file"""
     expires_at: IsoTime
     short_token: OmittedIfNone[str] = None
-    """the link to it, if there is one"""
+    """the digest of the short token of its link, if there is one"""
     upload: OmittedIfNone[Literal["under way", "given up"]] = None
-    """an upload that is not complete; `expires_at` is then the end of its lease, which its process renews"""
+    """set while the upload is incomplete; `expires_at` is then the end of its lease, which its process renews"""
     size: OmittedIfNone[int] = None
-    """how many bytes of the storage quota it takes"""
+    """bytes charged to the storage quota"""
     charged_to: OmittedIfNone[str] = None
-    """whose quota that is, beside that of all"""
+    """the user or client charged, in addition to the total quota"""
 
     @model_validator(mode="after")
-    def _names_the_file(self) -> Self:
+    def _check_file(self) -> Self:
         if not (self.blob_name or self.pathname):
             raise ValueError("blob_name or pathname must name the file")
         return self
 
     @property
     def path(self) -> str:
-        """Where the file is kept."""
         return self.pathname or self.blob_name or ""
 
 
 class Link(BaseModel):
-    """A link that can be used, and what its owner wanted of it."""
+    """An active link and its options."""
 
     model_config = ConfigDict(use_attribute_docstrings=True, hide_input_in_errors=True)
 
     expires_at: EpochMs
     short_token: str
-    """the digest in the key of its short token"""
+    """the digest of its short token"""
     owner: str
-    """the digest of the secret with which its owner can end it"""
+    """the digest of the owner key, which can end the link"""
     ready: bool = True
     """false while the file is still being uploaded"""
     owner_only: OmittedIfNone[bool] = None
-    """whether only its owner can end it; else whoever has the link can, too"""
+    """true if only its owner can end it; otherwise anyone with the link can"""
     max_downloads: OmittedIfNone[int] = None
     password: OmittedIfNone[Sealed[str]] = None
-    """the password that it asks for, as a slow hash"""
+    """the scrypt hash of the password"""
     display_name: OmittedIfNone[Sealed[str]] = None
     message: OmittedIfNone[Sealed[str]] = None
     theme: OmittedIfNone[str] = None
     receiver: OmittedIfNone[Sealed[str]] = None
-    """for whom it is, as its owner calls them"""
+    """the name of the recipient, as the owner wrote it"""
     user_id: OmittedIfNone[str] = None
-    """the login id of the user who made the link"""
+    """the login id of the user who created the link"""
     short: OmittedIfNone[Sealed[str]] = None
-    """of a user's link: its short token, so that the user can copy the link again"""
+    """the short token of a user's link, so that the user can copy the link again"""
 
 
 class Stream(BaseModel):
-    """A part of a file that is on its way, from `start` up to `end`."""
+    """A byte range of a file that is being sent; `end` is exclusive."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     start: int
     end: int
     sent: int
-    """up to where it was sent, when that was last written down"""
+    """the position up to which it was sent, as last recorded"""
     alive_until: EpochMs
-    """when it counts as broken off, unless more of it was sent"""
+    """when it counts as interrupted, unless more is sent"""
 
 
 class Ticket(BaseModel):
-    """One download of a file that is kept here, for a client that was just let through. It gives each byte once."""
+    """One download of an uploaded file. A ticket delivers each byte once."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
@@ -89,38 +88,38 @@ class Ticket(BaseModel):
     path: str
     name: str
     is_counted: bool = False
-    """whether its first bytes went out"""
+    """whether its first bytes were sent"""
     sent: list[tuple[int, int]] = []
-    """the parts of the file that were sent, each from a byte up to another, in order and apart from each other"""
+    """the byte ranges that were sent, sorted and disjoint; ends are exclusive"""
     streams: dict[str, Stream] = {}
-    """the parts that are on their way"""
+    """the byte ranges that are being sent"""
 
 
 class PastLink(BaseModel):
-    """What is remembered of a link, by its short token, for some time after it has expired."""
+    """The expiry of a link, remembered after it has expired."""
 
     expires_at: EpochMs
 
 
 class FilesPlace(BaseModel):
-    """Where the files of a store are."""
+    """The location of the files of a store."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     marker: str
-    """what the file `keystead-files` holds there, and nowhere else"""
+    """the content of the file `keystead-files`, unique to this location"""
     place: str
-    """its address when it was first used, for people"""
+    """its URL when first used, for error messages"""
 
 
 class Claim(BaseModel):
-    """A run of the clean-up is at work on an upload; when its process died, until then."""
+    """The claim of a clean-up run on an upload. Expires if the process dies."""
 
     until: EpochMs
 
 
 class Retry(BaseModel):
-    """A file that would not go: how often that was tried, and when it is tried again."""
+    """A file that could not be deleted: the number of attempts, and the time of the next one."""
 
     attempts: int
     not_before: EpochMs

@@ -1,4 +1,4 @@
-"""Sizes and times as the pages say them. `sharing-words.js` says them in the same words."""
+"""Formats sizes and times for the pages. `sharing-words.js` must give the same results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WEEKDAYS: Final[Mapping[Language, str]] = {"ja": "月火水木金土日", "ko":
 
 
 def size_in_words(size: int, language: Language = "en") -> str:
-    """`1 byte`, `999 bytes`, `1.5 MB`, `120 MB`: in steps of 1000, as sizes are set."""
+    """`1 byte`, `999 bytes`, `1.5 MB`, `120 MB`: in steps of 1000, like the settings."""
     if size == 1 and language == "en":
         return "1 byte"
     shown, unit = float(size), 0
@@ -34,17 +34,17 @@ def size_in_words(size: int, language: Language = "en") -> str:
 
 
 def left_in_words(ms: int, language: Language = "en") -> str:
-    """`6 days 3 hours`, `3 hours 20 minutes`, `20 minutes`: how long something still lasts, in two units at most."""
+    """`6 days 3 hours`, `3 hours 20 minutes`, `20 minutes`: a duration, in two units at most."""
     minutes = round(ms / _MINUTE_MS) * _MINUTE_MS
     if minutes <= 0:
         return _LEAST[language]
     rest = minutes if minutes < _DAY_MS else round(ms / _HOUR_MS) * _HOUR_MS
-    said = []
+    parts = []
     for word, size_ms in zip(_TIMES[language], (_DAY_MS, _HOUR_MS, _MINUTE_MS), strict=True):
         count, rest = divmod(rest, size_ms)
         if count:
-            said.append(_amount(count, word, language))
-    return " ".join(said)
+            parts.append(_amount(count, word, language))
+    return " ".join(parts)
 
 
 def _amount(count: int, word: str, language: Language) -> str:

@@ -1,4 +1,4 @@
-"""Teamwork: revoked tokens, who is working, notices as they happen, deadlines and dashboards of teams."""
+"""Teamwork: token revocation, user sessions, real-time notices, deadlines and dashboards for teams."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -32,14 +32,14 @@ __all__ = [
     "teamwork_kit",
 ]
 
-_LATER = {
+_LAZY = {
     **dict.fromkeys(("KIT", "teamwork_kit"), "routes"),
     **dict.fromkeys(("Teamwork", "TeamworkSettings"), "service"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """What needs a web framework is imported when it is asked for: `keystead check` and its like never do."""
-    if name not in _LATER:
+    """Lazy imports: commands such as `keystead check` never load the web framework."""
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -1,4 +1,4 @@
-"""Set up teams: people, invitations, roles, time zones, deadlines; and see what went to Slack."""
+"""Manage teams: people, invitations, roles, time zones, deadlines, and the Slack log."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
     from keystead.kits.teamwork.service import Invitation, Team, Teamwork
 
 _security = logging.getLogger("keystead.security")
-_ROW_MOST = 1_000
+_ROW_MAX = 1_000
 
 TeamArgument = Annotated[int, typer.Argument(metavar="TEAM", help="The number of the team.", min=1)]
-UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The number of a member, or the name.")]
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The number or the name of a member.")]
 ZoneOption = Annotated[
-    str | None, typer.Option("--zone", metavar="ZONE", help="Its time zone, such as Asia/Seoul.", show_default=False)
+    str | None, typer.Option("--zone", metavar="ZONE", help="The time zone, such as Asia/Seoul.", show_default=False)
 ]
 DaysOption = Annotated[
     str | None,
     typer.Option(
         "--days",
         metavar="DAYS",
-        help="How many days before a deadline its assignee is told, such as 7,3.",
+        help="How many days before a deadline its assignee is notified, such as 7,3.",
         show_default=False,
     ),
 ]
 RoleOption = Annotated[str, typer.Option("--role", metavar="ROLE", help="OWNER, ADMIN or MEMBER.")]
-LimitOption = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, max=1000, help="How many are shown.")]
+LimitOption = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, max=1000, help="The most rows to show.")]
 
 
 # --- teams and people --------------------------------------------------------------------------------------------
@@ -43,16 +43,16 @@ LimitOption = Annotated[int, typer.Option("--limit", metavar="NUMBER", min=1, ma
 
 async def create_team(
     teamwork: Teamwork,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is called.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the team.")],
     zone: ZoneOption = None,
     days: DaysOption = None,
     owner: Annotated[
         int | None,
-        typer.Option(metavar="USER", min=1, help="Who owns it: somebody who is in no team yet.", show_default=False),
+        typer.Option(metavar="USER", min=1, help="The owner: a user without a team.", show_default=False),
     ] = None,
     number: Annotated[
         int | None,
-        typer.Option(metavar="NUMBER", min=1, help="Its number, if another program knows it.", show_default=False),
+        typer.Option(metavar="NUMBER", min=1, help="Its number, if another program sets it.", show_default=False),
     ] = None,
 ) -> Shown:
     """Create a team.
@@ -61,18 +61,14 @@ async def create_team(
 
       keystead teamwork create-team "Print shop" --zone Asia/Seoul --days 7,3
     """
-    team = await teamwork.create_team(name, owner=owner, number=number, zone=zone, days=_days(days))
-    return Shown(
-        await _in_words(teamwork, team),
-        await _team(teamwork, team),
-        note=f"Invite people: keystead teamwork invite {team.id} --role OWNER",
-    )
+    team = await teamwork.create_team(name, owner=owner, number=number, zone=zone, days=_parse_days(days))
+    return await _show_team(teamwork, team, f"Invite people: keystead teamwork invite {team.id} --role OWNER")
 
 
 async def teams(teamwork: Teamwork) -> Shown:
-    """List the teams, with how many are in each."""
+    """List the teams with their number of members."""
     found = await teamwork.teams.all()
-    lines = [f"{team.id}  {team.name or '(without a name)'}  {_people(count)}" for team, count in found]
+    lines = [f"{team.id}  {team.name or '(no name)'}  {_count_people(count)}" for team, count in found]
     data = [{"id": team.id, "name": team.name, "members": count} for team, count in found]
     return Shown("\n".join(lines) or "there are no teams", data)
 
@@ -80,11 +76,11 @@ async def teams(teamwork: Teamwork) -> Shown:
 async def settings(
     teamwork: Teamwork,
     team: TeamArgument,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="What it is called.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="The new name.", show_default=False)] = None,
     zone: ZoneOption = None,
     days: DaysOption = None,
 ) -> Shown:
-    """Show how a team works, or change it: its name, its time zone, and when it is told of deadlines.
+    """Show or change the settings of a team: its name, time zone, and deadline notices.
 
     [bold]Examples[/bold]
 
@@ -93,36 +89,35 @@ async def settings(
       keystead teamwork settings 1 --zone Europe/Berlin --days 14,3,1
     """
     await _require_team(teamwork, team)
-    await teamwork.change_team(team, name=name, zone=zone, days=_days(days))
-    found = await _require_team(teamwork, team)
-    return Shown(await _in_words(teamwork, found), await _team(teamwork, found))
+    await teamwork.change_team(team, name=name, zone=zone, days=_parse_days(days))
+    return await _show_team(teamwork, await _require_team(teamwork, team))
 
 
 async def members(teamwork: Teamwork, team: TeamArgument) -> Shown:
-    """List who is in a team, and what they may do there."""
+    """List the members of a team with their roles."""
     await _require_team(teamwork, team)
     found = await teamwork.people.members(team)
-    lines = [_person_in_words(user, person) for user, person in found.items()]
+    lines = [_describe_person(user, person) for user, person in found.items()]
     data = [{"id": user, **person.model_dump()} for user, person in found.items()]
-    return Shown("\n".join(lines) or "nobody is in this team", data)
+    return Shown("\n".join(lines) or "this team has no members", data)
 
 
 async def add_person(
     teamwork: Teamwork,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What they are called.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Their name.")],
     email: Annotated[str, typer.Option(metavar="ADDRESS", help="Their e-mail address.", show_default=False)] = "",
     slack: Annotated[
         str | None,
         typer.Option(metavar="ID", help="Their member id in Slack, such as U012ABCDE.", show_default=False),
     ] = None,
     team: Annotated[
-        int | None, typer.Option(metavar="TEAM", min=1, help="The team that they are in at once.", show_default=False)
+        int | None, typer.Option(metavar="TEAM", min=1, help="The team that they join.", show_default=False)
     ] = None,
     role: RoleOption = "MEMBER",
 ) -> Shown:
-    """Add somebody who does not sign in by themselves, such as a program that tells of events.
+    """Add a user who does not sign in, such as a program that reports events.
 
-    Everybody else is invited by a link, and is added when they use it.
+    Invite people by a link instead: they are added when they use it.
 
     [bold]Examples[/bold]
 
@@ -135,8 +130,7 @@ async def add_person(
     if team is not None:
         new = await teamwork.teams.invite(team, role=role, user=user)
         await teamwork.teams.accept(user, invitation=new.invitation.id)
-    person = await _person(teamwork, user)
-    return Shown(_person_in_words(user, person), {"id": user, **person.model_dump()})
+    return await _show_person(teamwork, user)
 
 
 async def set_role(
@@ -145,10 +139,10 @@ async def set_role(
     user: UserArgument,
     role: Annotated[str, typer.Argument(metavar="ROLE", help="OWNER, ADMIN or MEMBER.")],
 ) -> Shown:
-    """Say what somebody may do in their team."""
-    number = await _member(teamwork, team, user)
+    """Change the role of a member."""
+    number = await _find_member(teamwork, team, user)
     await teamwork.change_member(team, number, role=role)
-    return await _one(teamwork, number)
+    return await _show_person(teamwork, number)
 
 
 async def set_slack(
@@ -157,24 +151,24 @@ async def set_slack(
     user: UserArgument,
     slack: Annotated[
         str,
-        typer.Argument(metavar="ID", help='Their member id in Slack, such as U012ABCDE; "" takes it out.'),
+        typer.Argument(metavar="ID", help='Their member id in Slack, such as U012ABCDE; "" removes it.'),
     ],
 ) -> Shown:
-    """Say by which id somebody is mentioned in Slack.
+    """Set the Slack member id of a user, for mentions.
 
-    In Slack it is in the profile of a member: More, Copy member ID.
+    Find it in the Slack profile of the member: More, Copy member ID.
     """
-    number = await _member(teamwork, team, user)
+    number = await _find_member(teamwork, team, user)
     await teamwork.change_member(team, number, slack_id=slack)
-    return await _one(teamwork, number)
+    return await _show_person(teamwork, number)
 
 
 async def remove(teamwork: Teamwork, team: TeamArgument, user: UserArgument) -> Shown:
-    """Take somebody out of a team. Their notices stay theirs."""
+    """Remove a member from a team. They keep their notices."""
     teamwork.require_own_people()
-    number = await _member(teamwork, team, user)
+    number = await _find_member(teamwork, team, user)
     await teamwork.teams.remove(team, number)
-    return Shown(f"user {number} is not in team {team} any more", {"team": team, "user": number})
+    return Shown(f"user {number} was removed from team {team}", {"team": team, "user": number})
 
 
 # --- invitations -------------------------------------------------------------------------------------------------
@@ -184,15 +178,15 @@ async def invite(
     teamwork: Teamwork,
     team: TeamArgument,
     name: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="Whom the link is for, for the list.", show_default=False)
+        str, typer.Argument(metavar="[NAME]", help="The invited person, shown in the list.", show_default=False)
     ] = "",
     role: RoleOption = "MEMBER",
     user: Annotated[
         int | None,
-        typer.Option(metavar="USER", min=1, help="A user of this server, who alone may use it.", show_default=False),
+        typer.Option(metavar="USER", min=1, help="The only user who can accept it.", show_default=False),
     ] = None,
 ) -> Shown:
-    """Invite somebody to a team: the link can be used once, and is shown once.
+    """Invite a person to a team by a link. The link is shown once, and works once.
 
     [bold]Examples[/bold]
 
@@ -207,14 +201,14 @@ async def invite(
     link = invitation_link(teamwork.site.public_url, new.token)
     return Shown(
         link,
-        {**_invitation(new.invitation), "link": link},
-        note=f"This is shown once, and can be used once, until {_moment(new.invitation.expires_at_ms)}. "
-        f"To end it: keystead teamwork withdraw {team} {new.invitation.id}",
+        {**_invitation_data(new.invitation), "link": link},
+        note=f"The link is shown once, and works once, until {_moment(new.invitation.expires_at_ms)}. "
+        f"To withdraw it: keystead teamwork withdraw {team} {new.invitation.id}",
     )
 
 
 async def invitations(teamwork: Teamwork, team: TeamArgument) -> Shown:
-    """List the invitations of a team that can still be used. No link is shown."""
+    """List the open invitations of a team, without their links."""
     await _require_team(teamwork, team)
     found = await teamwork.teams.invitations(team)
     lines = [
@@ -222,7 +216,7 @@ async def invitations(teamwork: Teamwork, team: TeamArgument) -> Shown:
         f"  until {_moment(one.expires_at_ms)}"
         for one in found
     ]
-    return Shown("\n".join(lines) or "no invitation is open", [_invitation(one) for one in found])
+    return Shown("\n".join(lines) or "there are no open invitations", [_invitation_data(one) for one in found])
 
 
 async def withdraw(
@@ -230,21 +224,21 @@ async def withdraw(
     team: TeamArgument,
     invitation: Annotated[int, typer.Argument(metavar="ID", help="The number of the invitation.", min=1)],
 ) -> Shown:
-    """End an invitation: its link leads nowhere from then on."""
+    """Withdraw an invitation. Its link stops working."""
     await teamwork.teams.withdraw(team, invitation)
-    return Shown(f"invitation {invitation} is withdrawn", {"team": team, "invitation": invitation})
+    return Shown(f"invitation {invitation} was withdrawn", {"team": team, "invitation": invitation})
 
 
 async def token(
     teamwork: Teamwork, user: Annotated[int, typer.Argument(metavar="USER", help="The number of the user.", min=1)]
 ) -> Shown:
-    """Make an access token for somebody, such as a program that tells of events. It is shown once.
+    """Issue an access token, for example for a program that reports events. It is shown once.
 
-    It lives for as long as the setting token_lifetime says.
+    The setting token_lifetime is its lifetime.
     """
-    person = await _person(teamwork, user)
+    person = await _require_person(teamwork, user)
     new = teamwork.tokens.issue(str(user))
-    _security.info("an access token was issued by an operator", extra={"event": "token-issued", "user": user})
+    _security.info("an operator issued an access token", extra={"event": "token-issued", "user": user})
     return Shown(
         new.token,
         {"token": new.token, "expiresAt": new.expires_at_ms, "user": user},
@@ -259,56 +253,52 @@ async def add_deadline(
     teamwork: Teamwork,
     team: TeamArgument,
     item: Annotated[str, typer.Argument(metavar="TYPE:ID", help="The work item, such as WORK_REQUEST:101.")],
-    due: Annotated[str, typer.Argument(metavar="DAY", help="The day that it is due, such as 2026-03-03.")],
-    title: Annotated[str, typer.Argument(metavar="TITLE", help="What it is about.")],
+    due: Annotated[str, typer.Argument(metavar="DAY", help="The due day, such as 2026-03-03.")],
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="The title of the work item.")],
     assignee: Annotated[
         str | None,
-        typer.Option(
-            metavar="USER", help="Who is told of it: the number of a member, or the name.", show_default=False
-        ),
+        typer.Option(metavar="USER", help="The assignee: the number or the name of a member.", show_default=False),
     ] = None,
     number: Annotated[
-        str, typer.Option(metavar="NAME", help="What people call it, such as WR-101.", show_default=False)
+        str, typer.Option(metavar="NAME", help="The document number, such as WR-101.", show_default=False)
     ] = "",
 ) -> Shown:
-    """Put a deadline into the calendar of a team, or move it.
+    """Add or move a deadline of a team.
 
     [bold]Examples[/bold]
 
       keystead teamwork add-deadline 1 WORK_REQUEST:101 2026-03-03 "Print invoices" --assignee Mei
     """
     await _require_team(teamwork, team)
-    who = None if assignee is None else await _member(teamwork, team, assignee)
-    is_new = await teamwork.deadlines.register(team, _ref(item), _day(due), title=title, doc_no=number, assignee=who)
+    who = None if assignee is None else await _find_member(teamwork, team, assignee)
+    ref, day = _parse_ref(item), _parse_day(due)
+    is_new = await teamwork.deadlines.register(team, ref, day, title=title, doc_no=number, assignee=who)
     return Shown(f"{item} is due on {due}", {"team": team, "item": item, "due": due, "new": is_new})
 
 
-async def deadlines(
-    teamwork: Teamwork,
-    team: TeamArgument,
-) -> Shown:
-    """List what is due in a team, and in how many days, by the calendar of the team."""
+async def deadlines(teamwork: Teamwork, team: TeamArgument) -> Shown:
+    """List the deadlines of a team, with the days left in its time zone."""
     await _require_team(teamwork, team)
     rules = await teamwork.deadlines.rules_of(team)
     today = teamwork.deadlines.today_in(rules.zone)
-    found = await teamwork.deadlines.between(team, date(1970, 1, 1), date(9999, 12, 31))
+    found = await teamwork.deadlines.between(team)
     data = [
         {
             "item": f"{one.ref.ref_type}:{one.ref.ref_id}",
             "due": one.due.isoformat(),
             "days": (one.due - today).days,
-            "title": "" if one.item is None else one.item.title,
-            "assignee": None if one.item is None else one.item.assignee_id,
+            "title": one.title,
+            "assignee": one.assignee_id,
         }
         for one in found
     ]
     lines = [
-        # One line each, whatever somebody has written into a title.
-        visible(f"{one['due']}  {one['item']}  {one['days']} days  {one['title']}", _ROW_MOST)
+        # One line each, even if a title contains control characters.
+        visible(f"{one['due']}  {one['item']}  {one['days']} days  {one['title']}", _ROW_MAX)
         + (f"  (user {one['assignee']})" if one["assignee"] else "")
         for one in data
     ]
-    return Shown("\n".join(lines) or "nothing is due", {"today": today.isoformat(), "items": data})
+    return Shown("\n".join(lines) or "there are no deadlines", {"today": today.isoformat(), "items": data})
 
 
 async def done(
@@ -316,10 +306,10 @@ async def done(
     team: TeamArgument,
     item: Annotated[str, typer.Argument(metavar="TYPE:ID", help="The work item, such as WORK_REQUEST:101.")],
 ) -> Shown:
-    """Take a deadline out of the calendar of a team. The exit code is 1 where there is none."""
-    was_there = await teamwork.deadlines.complete(team, _ref(item))
-    said = f"{item} is done" if was_there else f"there is no deadline of {item} in team {team}"
-    return Shown(said, {"team": team, "item": item, "done": was_there}, code=0 if was_there else 1)
+    """Complete a deadline of a team. The exit code is 1 if there is none."""
+    is_done = await teamwork.deadlines.complete(team, _parse_ref(item))
+    text = f"{item} is done" if is_done else f"there is no deadline of {item} in team {team}"
+    return Shown(text, {"team": team, "item": item, "done": is_done}, code=0 if is_done else 1)
 
 
 async def slack_log(
@@ -327,10 +317,10 @@ async def slack_log(
     team: Annotated[
         int | None, typer.Option(metavar="TEAM", min=1, help="Only of this team.", show_default=False)
     ] = None,
-    failed: Annotated[bool, typer.Option("--failed", metavar="", help="Only what Slack did not take.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", metavar="", help="Only failed attempts.")] = False,
     limit: LimitOption = 20,
 ) -> Shown:
-    """Show the attempts to tell Slack, the newest first: when, of which notice, to whom, and what went wrong.
+    """Show the attempts to post to Slack, newest first: time, status, notice, user and error.
 
     They are kept for 90 days (keep_slack_log), also while Slack is off.
 
@@ -363,7 +353,7 @@ async def slack_log(
         for one in found
     ]
     off = "" if teamwork.slack is not None else "Slack is not configured; set slack_webhook_url or slack_token."
-    return Shown("\n".join(lines) or "nothing was sent to Slack yet", data, note=off)
+    return Shown("\n".join(lines) or "nothing has been sent to Slack yet", data, note=off)
 
 
 COMMANDS: tuple[KitCommand, ...] = (
@@ -386,11 +376,11 @@ COMMANDS: tuple[KitCommand, ...] = (
 )
 
 
-# --- what is shown -----------------------------------------------------------------------------------------------
+# --- lookups and formatting --------------------------------------------------------------------------------------
 
 
 class NoSuchTeam(KeysteadError):
-    """There is no team, or no user, of this number."""
+    """There is no team, or no user, with this number."""
 
     code = "no-such-team"
 
@@ -400,16 +390,16 @@ async def _require_team(teamwork: Teamwork, team: int) -> Team:
 
     found = await teamwork.teams.find(team)
     if found is None and team in await teamwork.keys.due_teams().members().if_readable():
-        return Team(team, "")  # of an application that keeps its people itself
+        return Team(team, "")  # an application manages its people
     if found is None:
         raise NoSuchTeam(f"there is no team {team}; `keystead teamwork teams` lists them")
     return found
 
 
-async def _member(teamwork: Teamwork, team: int, text: str) -> int:
-    """The number of somebody of a team, who is called by it or by name.
+async def _find_member(teamwork: Teamwork, team: int, text: str) -> int:
+    """The number of a member, given by number or name.
 
-    The number counts first: people choose their names, and one may be the number of somebody else.
+    Numbers come first: people choose their names, and a name may be another member's number.
     """
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else 0
     if await teamwork.of_team(team, {number}):
@@ -417,43 +407,40 @@ async def _member(teamwork: Teamwork, team: int, text: str) -> int:
     people = await teamwork.people.members(team)
     named = [user for user, person in people.items() if person.name == text]
     if len(named) > 1:
-        raise NoSuchTeam(f"several in team {team} are called {text}: write one of {', '.join(map(str, named))}")
+        raise NoSuchTeam(f"team {team} has several members named {text}: use one of {', '.join(map(str, named))}")
     if not named:
         raise NoSuchTeam(f"there is no {text} in team {team}; `keystead teamwork members {team}` lists them")
     return named[0]
 
 
-async def _person(teamwork: Teamwork, user: int) -> UserSession:
+async def _require_person(teamwork: Teamwork, user: int) -> UserSession:
     found = await teamwork.person(user)
     if found is None:
         raise NoSuchTeam(f"there is no user {user}; `keystead teamwork members TEAM` lists those of a team")
     return found
 
 
-async def _one(teamwork: Teamwork, user: int) -> Shown:
-    person = await _person(teamwork, user)
-    return Shown(_person_in_words(user, person), {"id": user, **person.model_dump()})
+async def _show_person(teamwork: Teamwork, user: int) -> Shown:
+    person = await _require_person(teamwork, user)
+    return Shown(_describe_person(user, person), {"id": user, **person.model_dump()})
 
 
-async def _team(teamwork: Teamwork, team: Team) -> dict[str, Any]:
+async def _show_team(teamwork: Teamwork, team: Team, note: str = "") -> Shown:
     rules = await teamwork.deadlines.rules_of(team.id)
     today = teamwork.deadlines.today_in(rules.zone).isoformat()
-    return {"id": team.id, "name": team.name, "zone": str(rules.zone), "days": list(rules.days), "today": today}
-
-
-async def _in_words(teamwork: Teamwork, team: Team) -> str:
-    rules = await teamwork.deadlines.rules_of(team.id)
     days = ", ".join(map(str, reversed(rules.days)))
-    named = f"team {team.id}" + (f", {team.name}" if team.name else "")
-    return f"{named}: {rules.zone}, where it is {teamwork.deadlines.today_in(rules.zone)}; told {days} days before"
+    title = f"team {team.id}" + (f", {team.name}" if team.name else "")
+    text = f"{title}: {rules.zone}, where it is {today}; notified {days} days before a deadline"
+    data = {"id": team.id, "name": team.name, "zone": str(rules.zone), "days": list(rules.days), "today": today}
+    return Shown(text, data, note=note)
 
 
-def _person_in_words(user: int, person: UserSession) -> str:
-    known = [person.team_role or "in no team", person.email, f"Slack {person.slack_id}" if person.slack_id else ""]
-    return f"{user}  {person.name}  " + "  ".join(one for one in known if one)
+def _describe_person(user: int, person: UserSession) -> str:
+    details = [person.team_role or "no team", person.email, f"Slack {person.slack_id}" if person.slack_id else ""]
+    return f"{user}  {person.name}  " + "  ".join(one for one in details if one)
 
 
-def _invitation(one: Invitation) -> dict[str, Any]:
+def _invitation_data(one: Invitation) -> dict[str, Any]:
     return {
         "id": one.id,
         "team": one.team,
@@ -464,33 +451,33 @@ def _invitation(one: Invitation) -> dict[str, Any]:
     }
 
 
-def _people(count: int) -> str:
+def _count_people(count: int) -> str:
     return "1 person" if count == 1 else f"{count:,} people"
 
 
-def _days(text: str | None) -> list[int] | None:
+def _parse_days(text: str | None) -> list[int] | None:
     if text is None:
         return None
     try:
         return [int(one) for one in text.split(",")]
     except ValueError:
-        raise BadValue("--days is a list of whole numbers, such as 7,3") from None
+        raise BadValue("--days must be a list of whole numbers, such as 7,3") from None
 
 
-def _ref(text: str) -> Any:
+def _parse_ref(text: str) -> Any:
     from keystead.kits.teamwork.models import Deadline
 
     kind, separator, number = text.partition(":")
     if not separator or not number:
-        raise BadValue("a work item is written TYPE:ID, such as WORK_REQUEST:101")
+        raise BadValue("write a work item as TYPE:ID, such as WORK_REQUEST:101")
     return Deadline(kind, number)
 
 
-def _day(text: str) -> date:
+def _parse_day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise BadValue("a day is written as 2026-03-03") from None
+        raise BadValue("write a day as YYYY-MM-DD, such as 2026-03-03") from None
 
 
 def _moment(ms: int) -> str:

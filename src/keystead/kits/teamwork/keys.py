@@ -40,7 +40,7 @@ def deadline_score(due: date) -> int:
 
 
 class TeamworkKeys(Keyspace):
-    """A team at work: revoked tokens, who is active, notices as they happen, deadlines, and dashboards."""
+    """A team at work: revoked tokens, user sessions, real-time notices, deadlines, and dashboards."""
 
     source = "Teamwork: tokens, sessions, notices, deadlines and dashboards"
     part_keyspaces = (OutboxKeys, ScheduleKeys)
@@ -51,19 +51,19 @@ class TeamworkKeys(Keyspace):
         str,
         lifetime=until("expires_at"),
         role="durable",
-        doc="A JWT that is refused although it has not expired: its user has logged out. The value is `1`.",
+        doc="A revoked JWT: refused before it expires, because its user has logged out. The value is `1`.",
         used_by=("logout", _EACH_REQUEST),
-        changed="It lives in the store that forgets nothing when it starts again: a token that was revoked stays "
-        "revoked. The deadline is the moment at which the token expires, not a number of seconds.",
+        changed="It is in the durable store, so a revoked token stays revoked after a restart. The entry expires at "
+        "the moment the token does, not after a number of seconds.",
     )
     tokens_since = Value(
         "jwt:since:{userId}",
         int,
         lifetime=after("1d"),
         role="durable",
-        doc="When all tokens of a user were ended: what was issued until then does not count. In ms since 1970.",
+        doc="When all tokens of a user were revoked: tokens issued before are refused. In ms since 1970.",
         used_by=("logout everywhere", _EACH_REQUEST),
-        changed="New: the document ends tokens one by one only.",
+        changed="New: the document revokes tokens only one by one.",
     )
     user_session = Hash(
         "session:user:{userId:int}",
@@ -71,9 +71,9 @@ class TeamworkKeys(Keyspace):
         lifetime=sliding("30m", touch_every="1m"),
         tag="userId",
         member_of="teamwork:{userId}",
-        doc="Who a user is and which team they work in, until they have done nothing for 30 minutes.",
+        doc="A user and their team, cached until 30 minutes after their last request.",
         used_by=(_EACH_REQUEST,),
-        changed="To spare writes, the 30 minutes begin anew at most once a minute.",
+        changed="To save writes, the 30 minutes are renewed at most once a minute.",
     )
     user_session_mark = LoadMarkers(
         "session:user:{userId:int}:mark",
@@ -81,15 +81,15 @@ class TeamworkKeys(Keyspace):
         nothing="1m",
         tag="userId",
         member_of="teamwork:{userId}",
-        doc="Who finds out now who a user is: so that one asks the database.",
+        doc="Load marker of a user session: concurrent misses trigger one database query (single flight).",
         used_by=(_EACH_REQUEST,),
-        changed="New: in the document every request asks when the cache is empty.",
+        changed="New: in the document every request queries the database when the cache is empty.",
     )
     notifications = Channel(
         "notifications:user:{userId:int}",
         Notification,
         member_of="teamwork:{userId}",
-        doc="Notices to a user, for whoever listens now. They are stored in the database before they are published.",
+        doc="Notices to a user, for current subscribers. They are stored in the database before they are published.",
         used_by=("/api/notifications",),
     )
     notice_log = Log(
@@ -99,64 +99,64 @@ class TeamworkKeys(Keyspace):
         lifetime=sliding("7d", touch_every="1h"),
         tag="userId",
         member_of="teamwork:{userId}",
-        doc="The newest notices to a user, by their place among all of theirs: what a stream replays that was cut off.",
+        doc="The newest notices to a user, by place, for replay after a stream was interrupted.",
         used_by=("/api/notifications/stream",),
-        changed="New: a message on a channel is gone for whoever was away in that moment.",
+        changed="New: a disconnected subscriber misses messages on a channel.",
     )
     notice_wakes = Channel(
         "notifications:wakes:log",
         str,
-        doc="Whose log has something new, so that one subscription serves all streams of a process.",
+        doc="Wake-ups: whose log has new notices. One subscription serves all streams of a process.",
         used_by=("/api/notifications/stream",),
-        changed="New: on Redis a subscription is a connection of its own.",
+        changed="New: on Redis each subscription needs its own connection.",
     )
     deadlines = SortedSet(
         "deadlines:team:{teamId:int}",
         packed(Deadline, "{ref_type}:{ref_id}"),
-        score="the day that it is due at 00:00 UTC, in seconds since 1970",
-        lifetime=never("each deadline is taken out when its work item is closed or deleted"),
+        score="the due day at 00:00 UTC, in seconds since 1970",
+        lifetime=never("each deadline is removed when its work item is closed or deleted"),
         tag="teamId",
-        doc="What is due in a team, in the order of the days.",
+        doc="The deadlines of a team, by day.",
         used_by=("the deadline job, daily at 09:00",),
-        changed="The document gives no lifetime. It takes a member out before it changes its date; a put alone moves "
-        "it, and so nobody sees the team without it.",
+        changed="The document gives no lifetime. To move a deadline, it removes the member and adds it again. Here one "
+        "put moves it, so readers always see it.",
     )
     due_item = Hash(
         "deadlines:item:{teamId:int}:{refType}:{refId}",
         DueItem,
         lifetime=never("deleted in one step with its deadline"),
         tag="teamId",
-        doc="Who is to be told of a deadline, and what was told.",
+        doc="Title, assignee and last notice of a deadline.",
         used_by=("the deadline job, daily at 09:00",),
         changed="New: the document reads it from the database.",
     )
     due_teams = Set(
         "deadlines:teams:all",
         int,
-        lifetime=never("as many as there are teams with a deadline"),
-        doc="The teams that have deadlines, so that the job finds them.",
+        lifetime=never("one member per team with deadlines"),
+        doc="The teams with deadlines, for the deadline job.",
         used_by=("the deadline job, daily at 09:00",),
-        changed="New: the document does not say where the job has the teams from. A team whose deadlines another "
-        "program has added is found by a scan, at most once an hour.",
+        changed="New: the document does not say how the job finds the teams. Deadlines that another program adds for "
+        "an unknown team are found by a scan, at most once an hour.",
     )
     due_found = Hash(
         "deadlines:found:{teamId:int}",
         dict[Deadline, str],
         fields=packed(Deadline, "{ref_type}:{ref_id}"),
-        lifetime=never("a field is taken out when its deadline is gone"),
+        lifetime=never("a field is removed when its deadline is gone"),
         tag="teamId",
-        doc="What was told of a deadline that another program has put into the list with nothing beside it.",
+        doc="The last notice of each deadline that another program added without a work item.",
         used_by=("the deadline job, daily at 09:00",),
-        changed="New: as for what is told of a work item.",
+        changed="New: such a deadline has no work item to record it in.",
     )
     team_settings = Hash(
         "team:settings:{teamId:int}",
         TeamSettings,
         lifetime=never("deleted with the team"),
         tag="teamId",
-        doc="In which time zone a team works, and how many days before a deadline it is told.",
+        doc="The time zone of a team, and how many days before a deadline it is notified.",
         used_by=("the deadline job, daily at 09:00", "/api/team"),
-        changed="New: the document's job knows only the zone of its server.",
+        changed="New: the document's job uses the time zone of its server.",
     )
     dashboard = Hash(
         "dashboard:summary:{userId:int}:{teamId:int}",
@@ -165,7 +165,7 @@ class TeamworkKeys(Keyspace):
         role="cache",
         tag="userId",
         member_of="teamwork:{userId}",
-        doc="What waits for a user in a team, counted at most every five minutes. Deleted when something changes.",
+        doc="Open work of a user in a team, counted at most every five minutes. Deleted when something changes.",
         used_by=("/api/dashboard/summary",),
     )
     dashboard_mark = LoadMarkers(
@@ -174,7 +174,8 @@ class TeamworkKeys(Keyspace):
         retry="2s",
         tag="userId",
         member_of="teamwork:{userId}",
-        doc="Who counts now: so that one does, and a change is not undone by a count that was under way.",
+        doc="Load marker of a summary: concurrent misses trigger one count, and a stale count never overwrites an "
+        "invalidation.",
         used_by=("/api/dashboard/summary",),
         changed="New: in the document every request counts when the cache is empty.",
     )
@@ -185,17 +186,17 @@ class TeamworkKeys(Keyspace):
         role="cache",
         tag="userId",
         member_of="teamwork:{userId}",
-        doc="In which teams something is counted for a user, so that a change drops all of it.",
+        doc="The teams of a user's cached summaries, so that a change to the user invalidates all of them.",
         used_by=("/api/dashboard/summary",),
-        changed="New: the document does not say whose summaries a notice concerns.",
+        changed="New: the document does not say which summaries a notice affects.",
     )
     requests = Counter(
         "limits:requests:{name:slug}:{window:int}:{client:hex}",
         lifetime=after("70s"),
-        doc="How often a user has told of something in a minute: `window` is the number of the minute, `client` begins "
-        "the digest of the user's id.",
+        doc="Rate limits: requests of a user per minute. `window` is the number of the minute, `client` a digest "
+        "prefix of the user's id.",
         used_by=("/api/events", "/api/deadlines"),
-        changed="New: in the document nothing is limited.",
+        changed="New: the document has no rate limits.",
     )
     dashboard_users = Set(
         "dashboard:users:{teamId:int}",
@@ -203,7 +204,7 @@ class TeamworkKeys(Keyspace):
         lifetime=sliding("15m", touch_every="1m"),
         role="cache",
         tag="teamId",
-        doc="For which users something is counted in a team, so that a deadline that changes drops all of it.",
+        doc="The users with a cached summary of a team, so that a changed deadline invalidates all of them.",
         used_by=("/api/dashboard/summary",),
         changed="New: as for the teams of a user.",
     )

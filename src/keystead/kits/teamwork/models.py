@@ -1,4 +1,4 @@
-"""The values of the teamwork kit, with the names that their fields have in the store."""
+"""Models of the teamwork kit, with the field names that they have in the store."""
 
 from datetime import date
 from typing import NamedTuple
@@ -10,99 +10,99 @@ from keystead.schema import IsoSeconds, OmittedIfNone
 
 
 class UserSession(CamelModel):
-    """Who a user is and which team they work in, for each request."""
+    """A user and their team."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     name: str
     email: str
     role: str
-    """what they do: `DEVELOPER`"""
+    """their job: `DEVELOPER`"""
     team_id: int = Field(lt=2**63)
-    """0: they are in no team"""
+    """0: no team"""
     team_role: str
-    """what they may do in the team: `MEMBER`"""
+    """their permissions in the team: `MEMBER`"""
     slack_id: OmittedIfNone[str] = None
-    """by which id they are mentioned in Slack: `U012ABCDE`"""
+    """their member id in Slack, for mentions: `U012ABCDE`"""
 
 
-class Said(CamelModel):
-    """What a notice says: an event with its arguments, for the words of any language."""
+class NoticeArguments(CamelModel):
+    """The content of a notice as an event with arguments, to be translated."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     event: str
-    """what happened: `status-changed`"""
+    """the event: `status-changed`"""
     doc: str
-    """to what, as people call it: `WR-001`"""
+    """the document number of the work item: `WR-001`"""
     item: str = ""
-    """its title"""
+    """the title of the work item"""
     actor: OmittedIfNone[str] = None
-    """the name of who did it"""
+    """the name of the user who did it"""
     assignee_id: OmittedIfNone[int] = None
-    """who works on it"""
     before: OmittedIfNone[str] = None
+    """the status before"""
     after: OmittedIfNone[str] = None
-    """its statuses"""
+    """the status after"""
     text: OmittedIfNone[str] = None
-    """what was written"""
+    """the text of a comment"""
     days: OmittedIfNone[int] = None
-    """in how many days it is due"""
+    """days until the deadline"""
     due: OmittedIfNone[date] = None
 
 
 class Notification(CamelModel):
-    """A notice to a user about something that happened, as it is shown at once."""
+    """A notice to a user, as it is published."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     notification_id: int
     type: str
-    """what kind of thing happened"""
+    """the type of the notice"""
     title: str
     ref_type: str
-    """to what kind of work item: `WORK_REQUEST`"""
+    """the type of the work item: `WORK_REQUEST`"""
     ref_id: int | str
-    """its number, or whatever names it"""
+    """the id of the work item"""
     created_at: IsoSeconds
-    said: OmittedIfNone[Said] = None
-    """the same as `title`, for words in another language"""
+    said: OmittedIfNone[NoticeArguments] = None
+    """the arguments of `title`, to be translated"""
 
 
 class Deadline(NamedTuple):
-    """What is due: one work item, by its kind and its number, or whatever names it."""
+    """The work item that a deadline belongs to, by type and id."""
 
     ref_type: str
     ref_id: str
 
 
 class DueItem(CamelModel):
-    """What is told of a work item that is due."""
+    """A work item with a deadline."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     title: str
     doc_no: str
-    """as people call it: `WR-001`"""
+    """the document number: `WR-001`"""
     due: date
     assignee_id: int | None = None
     told: str | None = None
-    """for which day, mark and assignee it was told of last"""
+    """day, mark and assignee of the last notice"""
 
 
 class TeamSettings(CamelModel):
-    """How a team works. What is not there is as the settings of the server say."""
+    """Settings of a team. The server's settings are the defaults."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     zone: str | None = None
-    """its time zone: `Asia/Seoul`"""
+    """the time zone: `Asia/Seoul`"""
     deadline_days: str | None = None
-    """how many days before a deadline its assignee is told: `7,3`"""
+    """how many days before a deadline its assignee is notified: `7,3`"""
 
 
 class DashboardSummary(CamelModel):
-    """What waits for a user in a team, counted."""
+    """Counts of a user's open work in a team."""
 
     my_work_requests: int
     my_tech_tasks: int

@@ -1,8 +1,8 @@
-"""The page of the teamwork kit, and what it asks for in development: a demo team in which things happen."""
+"""The page of the teamwork kit, and the routes of its demo team (development only)."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
@@ -16,18 +16,18 @@ from keystead.kits.identity import identify
 from keystead.kits.language import Language
 from keystead.kits.teamwork.service import (
     DEMO_PEOPLE,
+    DemoEvent,
     DemoTeam,
-    Happening,
     demo_person,
     user_of,
 )
 from keystead.kits.teamwork.service.people import NO_TEAM
-from keystead.kits.teamwork.who import Member, Serving, Who
-from keystead.kits.visit import Visit
+from keystead.kits.teamwork.who import Member, Service, Who
+from keystead.kits.visit import Ok, Visit
 
 
-async def _demo(teamwork: Serving) -> DemoTeam:
-    """The demo team. Where there is none, these addresses are like any other at which there is nothing."""
+async def _demo(teamwork: Service) -> DemoTeam:
+    """The demo team; 404 if there is none."""
     if teamwork.demo is None:
         raise Refusal(404, "NOT_FOUND", "There is nothing at this address.")
     return teamwork.demo
@@ -45,8 +45,8 @@ class SignedInAnswer(CamelModel):
     expires_at: int = Field(description="In ms since 1970.")
 
 
-class HappenBody(CamelBody, extra="forbid"):
-    what: Happening
+class DemoEventBody(CamelBody, extra="forbid"):
+    what: DemoEvent
     to: int | None = None
     language: Language = "en"
 
@@ -55,61 +55,55 @@ class FillBody(CamelBody, extra="forbid"):
     language: Language = "en"
 
 
-class HappenedAnswer(CamelModel):
-    ok: Literal[True] = True
+class DemoEventAnswer(Ok):
     notices: int
 
 
-class JoinedAnswer(CamelModel):
-    ok: Literal[True] = True
-
-
 def add_page_routes(routes: KitRouter) -> None:
-    """The page, and what is there in development only."""
     routes.add("GET /teamwork", _page)
-    for name, route in (("sign-in", _sign_in), ("events", _happen), ("deadlines", _fill), ("join", _join)):
+    for name, route in (("sign-in", _sign_in), ("events", _trigger), ("deadlines", _fill_calendar), ("join", _join)):
         routes.add(f"POST /api/teamwork/demo/{name}", route)
 
 
-async def _page(request: Request, teamwork: Serving) -> Response:
-    """What a user sees: notices as they come, deadlines, and what waits. It asks the other routes for all of it."""
+async def _page(request: Request, teamwork: Service) -> Response:
+    """The page: live notices, deadlines and the dashboard. It loads its data from the other routes."""
     visit = Visit(request, teamwork.site)
     if visit.home is not None:
         return visit.goes_on(visit.home)
     people = DEMO_PEOPLE if teamwork.demo is not None else ()
-    user = await identify(request) if teamwork.takes_identities else None
+    user = await identify(request) if teamwork.accepts_sign_ins else None
     return visit.page(
         "teamwork/teamwork.html",
         scripts=True,
         language=visit.say.language,
         people=[{"id": one.id, "name": one.name, "role": one.role} for one in people],
-        takes_signed_in=teamwork.takes_identities,
+        accepts_sign_ins=teamwork.accepts_sign_ins,
         is_signed_in=user is not None,
     )
 
 
-async def _sign_in(request: Request, teamwork: Serving, demo: Demo, body: SignInBody) -> Response:
+async def _sign_in(request: Request, teamwork: Service, demo: Demo, body: SignInBody) -> Response:
     Visit(request, teamwork.site).refuse_cross_site()
     person = demo_person(body.person)
     if person is None:
-        raise Refusal(404, "NOT_FOUND", "There is nobody of this number in the demo team.")
+        raise Refusal(404, "NOT_FOUND", "The demo team has no member with this number.")
     new = await demo.sign_in(person)
     return json_response(SignedInAnswer(token=new.token, expires_at=new.expires_at_ms))
 
 
-async def _happen(who: Member, demo: Demo, body: HappenBody) -> Response:
+async def _trigger(who: Member, demo: Demo, body: DemoEventBody) -> Response:
     to = user_of(who.access) if body.to is None else body.to
-    written = await demo.happen(body.what, to, who.user.team_id, body.language)
-    return json_response(HappenedAnswer(notices=len(written)))
+    notices = await demo.trigger(body.what, to, who.user.team_id, body.language)
+    return json_response(DemoEventAnswer(notices=len(notices)))
 
 
-async def _fill(who: Member, demo: Demo, body: FillBody) -> Response:
-    return json_response(HappenedAnswer(notices=await demo.fill_calendar(who.user.team_id, body.language)))
+async def _fill_calendar(who: Member, demo: Demo, body: FillBody) -> Response:
+    return json_response(DemoEventAnswer(notices=await demo.fill_calendar(who.user.team_id, body.language)))
 
 
 async def _join(who: Who, demo: Demo) -> Response:
-    """Somebody who is signed in, and in no team, joins the demo team."""
+    """Add a signed-in user without a team to the demo team."""
     if who.user.team_id != NO_TEAM:
-        raise Refusal(409, "IN_A_TEAM", "You are in a team already.")
+        raise Refusal(409, "IN_A_TEAM", "You are already in a team.")
     await demo.join(user_of(who.access), who.user)
-    return json_response(JoinedAnswer())
+    return json_response(Ok())

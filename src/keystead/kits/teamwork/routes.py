@@ -1,11 +1,11 @@
-"""The routes of the teamwork kit. They translate HTTP, and decide nothing."""
+"""The HTTP routes of the teamwork kit."""
 
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
 from datetime import date
 from hashlib import sha256
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -40,30 +40,31 @@ from keystead.kits.teamwork.service import (
     title_of,
     user_of,
 )
+from keystead.kits.teamwork.service.deadlines import FIRST_DAY, LAST_DAY
 from keystead.kits.teamwork.service.tables import ID_MAX_BYTES
 from keystead.kits.teamwork.stream import stream_notices
-from keystead.kits.teamwork.team_routes import add_team_routes, refusal_of
-from keystead.kits.teamwork.who import Member, Serving, Who, has_session, still_there
+from keystead.kits.teamwork.team_routes import add_team_routes, iso_time, refusal_of
+from keystead.kits.teamwork.who import Member, Service, Who, has_session, sign_in_check
+from keystead.kits.visit import Ok
 from keystead.parts.cache import LoadFailed
-from keystead.schema.times import moment
 
-_PAGE_MOST: Final = 100
+_PAGE_MAX: Final = 100
 _LAST_PAGE: Final = 1_000_000
 
 RefTypeOf = Annotated[str, Query(alias="refType", min_length=1, max_length=64)]
 RefIdOf = Annotated[str, Query(alias="refId", min_length=1, max_length=200)]
 
 
-# --- what is sent and answered ---------------------------------------------------------------------------------
+# --- request and response bodies -------------------------------------------------------------------------------
 
 
 class NoticeAnswer(CamelModel):
     id: int
     user_id: int
     type: str
-    title: str = Field(description="In the language that is asked for, by `language` or `Accept-Language`.")
+    title: str = Field(description="In the requested language (`language` or `Accept-Language`).")
     message: str
-    link: str = Field(description="Where the work item is seen.")
+    link: str = Field(description="The address of the work item.")
     ref_type: str
     ref_id: int | str
     is_read: bool
@@ -87,7 +88,7 @@ class UnreadAnswer(CamelModel):
 
 
 class ReadAnswer(CamelModel):
-    read: int = Field(description="How many were not read before.")
+    read: int = Field(description="How many were unread before.")
 
 
 class Preferences(CamelModel):
@@ -99,8 +100,8 @@ class Preferences(CamelModel):
     mention: bool
 
 
-class WantedPreferences(CamelBody, extra="forbid"):
-    """What is to be changed; what is left out stays."""
+class PreferencesBody(CamelBody, extra="forbid"):
+    """The preferences to change; omitted ones stay."""
 
     assign: bool | None = None
     comment: bool | None = None
@@ -110,8 +111,8 @@ class WantedPreferences(CamelBody, extra="forbid"):
     mention: bool | None = None
 
 
-class ToldAnswer(CamelModel):
-    notices: int = Field(description="How many were written now; 0 where the event was told of before.")
+class EventAnswer(CamelModel):
+    notices: int = Field(description="The number of new notices; 0 if the event was already reported.")
 
 
 class DueBody(CamelBody, extra="forbid"):
@@ -128,13 +129,13 @@ class DueAnswer(CamelModel):
     title: str
     doc_no: str
     assignee_id: int | None
-    days: int = Field(description="From the team's today; below 0: it was due so many days ago.")
+    days: int = Field(description="Days from today, in the time zone of the team; negative if overdue.")
 
 
 class DueListAnswer(CamelModel):
-    today: date = Field(description="What day it is in the zone of the team.")
+    today: date = Field(description="The current day in the time zone of the team.")
     zone: str
-    deadline_days: list[int] = Field(description="How many days before a deadline its assignee is told.")
+    deadline_days: list[int] = Field(description="How many days before a deadline its assignee is notified.")
     items: list[DueAnswer]
 
 
@@ -151,10 +152,6 @@ class MeAnswer(CamelModel):
     team_role: str
 
 
-class OkAnswer(CamelModel):
-    ok: Literal[True] = True
-
-
 # --- the routes ------------------------------------------------------------------------------------------------
 
 
@@ -163,32 +160,32 @@ def router() -> APIRouter:
     routes = KitRouter("teamwork", refusal_of)
     add = routes.add
     base = "/api/notifications"
-    add(f"GET {base}", _list, "My notices, the newest first", PageAnswer)
-    add(f"GET {base}/unread-counts", _unread, "How many are not read", UnreadAnswer)
+    add(f"GET {base}", _list, "List my notices, newest first", PageAnswer)
+    add(f"GET {base}/unread-counts", _count_unread, "Count my unread notices", UnreadAnswer)
     add(
         f"GET {base}/stream",
         _stream,
-        "My notices as they come",
+        "Stream my notices",
         response_class=StreamingResponse,
         responses={200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}}},
     )
-    add(f"GET {base}/preferences", _preferences, "What I hear of", Preferences)
-    add(f"PUT {base}/preferences", _prefer, "Change what I hear of", Preferences)
-    add(f"PATCH {base}/read-all", _read_all, "All are read", ReadAnswer)
-    add(f"PATCH {base}/read-by-ref", _read_by_ref, "Those of an item", ReadAnswer)
-    add(f"GET {base}/{{id}}", _notice, "One of my notices", NoticeAnswer)
-    add(f"DELETE {base}/{{id}}", _delete, "Delete one of my notices", OkAnswer)
-    add(f"PATCH {base}/{{id}}/read", _read, "One is read", ReadAnswer)
-    add("POST /api/events", _tell, "Tell of what happened", ToldAnswer)
-    add("GET /api/deadlines", _due, "What is due in my team", DueListAnswer)
-    one = "/api/deadlines/{refType}/{refId:path}"  # a path: an id may hold a slash
-    add(f"PUT {one}", _register, "Put a deadline in, or move it", OkAnswer)
-    add(f"DELETE {one}", _complete, "It is done", OkAnswer)
-    add("PUT /api/team/zone", _zone, "Where my team has its mornings", OkAnswer)
-    add("GET /api/dashboard/summary", _summary, "What waits for me in my team", DashboardSummary)
-    add("GET /api/me", _me, "Who I am", MeAnswer, operation_id="teamwork_me")
-    add("POST /api/tokens/revoke", _revoke, "End this token", OkAnswer)
-    add("POST /api/tokens/revoke-all", _revoke_all, "End all of mine", OkAnswer)
+    add(f"GET {base}/preferences", _get_preferences, "Get my notification preferences", Preferences)
+    add(f"PUT {base}/preferences", _set_preferences, "Change my notification preferences", Preferences)
+    add(f"PATCH {base}/read-all", _read_all, "Mark all my notices as read", ReadAnswer)
+    add(f"PATCH {base}/read-by-ref", _read_by_ref, "Mark the notices of a work item as read", ReadAnswer)
+    add(f"GET {base}/{{id}}", _get, "Get one of my notices", NoticeAnswer)
+    add(f"DELETE {base}/{{id}}", _delete, "Delete one of my notices", Ok)
+    add(f"PATCH {base}/{{id}}/read", _read, "Mark a notice as read", ReadAnswer)
+    add("POST /api/events", _report_event, "Report an event", EventAnswer)
+    add("GET /api/deadlines", _list_deadlines, "List the deadlines of my team", DueListAnswer)
+    one = "/api/deadlines/{refType}/{refId:path}"  # a path: an id may contain a slash
+    add(f"PUT {one}", _set_deadline, "Add or move a deadline", Ok)
+    add(f"DELETE {one}", _complete_deadline, "Complete a deadline", Ok)
+    add("PUT /api/team/zone", _set_zone, "Set the time zone of my team", Ok)
+    add("GET /api/dashboard/summary", _summary, "Summarize my open work", DashboardSummary)
+    add("GET /api/me", _me, "Get my user and team", MeAnswer, operation_id="teamwork_me")
+    add("POST /api/tokens/revoke", _revoke, "Revoke this token", Ok)
+    add("POST /api/tokens/revoke-all", _revoke_all, "Revoke all my tokens", Ok)
     add_team_routes(routes)
     add_page_routes(routes)
     return routes
@@ -196,38 +193,38 @@ def router() -> APIRouter:
 
 async def _language(
     request: Request,
-    teamwork: Serving,
+    teamwork: Service,
     language: Annotated[Language | None, Query(description="The language of titles and texts.")] = None,
 ) -> Language:
-    """The language that a reader asks for, by name or as their browser does; otherwise that of the server."""
+    """The requested language (query or Accept-Language), or the default of the server."""
     accept = request.headers.get("accept-language", "")
     return language or (language_of(accept) if accept else teamwork.settings.language)
 
 
-Reading = Annotated[Language, Depends(_language)]
+ReaderLanguage = Annotated[Language, Depends(_language)]
 
 
 async def _list(
     who: Who,
-    teamwork: Serving,
-    language: Reading,
+    teamwork: Service,
+    language: ReaderLanguage,
     read: bool | None = None,
     ref_type: Annotated[str | None, Query(alias="refType", min_length=1, max_length=64)] = None,
     ref_id: Annotated[str | None, Query(alias="refId", min_length=1, max_length=200)] = None,
     user_id: Annotated[int | None, Query(alias="userId")] = None,
     page: Annotated[int, Query(ge=0, le=_LAST_PAGE)] = 0,
-    size: Annotated[int, Query(ge=1, le=_PAGE_MOST)] = 20,
+    size: Annotated[int, Query(ge=1, le=_PAGE_MAX)] = 20,
 ) -> Response:
     user = user_of(who.access)
     if user_id is not None and user_id != user:
-        raise Refusal(403, "FORBIDDEN", "These are the notices of somebody else.")
+        raise Refusal(403, "FORBIDDEN", "You can only read your own notices.")
     found = await teamwork.notices.page(user, read=read, ref_type=ref_type, ref_id=ref_id, page=page, size=size)
     items = [_show_notice(teamwork, one, language) for one in found.notices]
     return json_response(PageAnswer(items=items, page=page, size=size, total=found.total))
 
 
-async def _unread(who: Who, teamwork: Serving) -> Response:
-    counts = dict(await teamwork.notices.unread(user_of(who.access)))
+async def _count_unread(who: Who, teamwork: Service) -> Response:
+    counts = dict(await teamwork.notices.count_unread(user_of(who.access)))
     total = sum(counts.values())
     named = [counts.pop(kind, 0) for kind in ("WORK_REQUEST", "TEST_SCENARIO", "DEFECT")]
     return json_response(
@@ -240,91 +237,90 @@ async def _unread(who: Who, teamwork: Serving) -> Response:
 async def _stream(
     request: Request,
     who: Who,
-    teamwork: Serving,
-    language: Reading,
+    teamwork: Service,
+    language: ReaderLanguage,
     last_event_id: Annotated[str | None, Header()] = None,
     last_seen: Annotated[str | None, Query(alias="lastEventId", max_length=20)] = None,
 ) -> Response:
-    """Server-sent events: `notice`, `missed` where something could not be replayed, `bye` where the token has ended."""
-    still = still_there(request, who, teamwork)
+    """Server-sent events: `notice`, `missed` if notices cannot be replayed, `bye` if the user has signed out."""
+    is_signed_in = sign_in_check(request, who, teamwork)
     try:
         place = place_in(last_event_id or last_seen)
-        events = await stream_notices(teamwork.streams, user_of(who.access), place, still, language)
+        events = await stream_notices(teamwork.streams, user_of(who.access), place, is_signed_in, language)
     except TooManyStreams as error:
         raise Refusal(429, "TOO_MANY_STREAMS", str(error), retry_after_s=30) from None
     headers = {**NO_STORE, "x-accel-buffering": "no"}
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-async def _preferences(who: Who, teamwork: Serving) -> Response:
+async def _get_preferences(who: Who, teamwork: Service) -> Response:
     return json_response(Preferences(**await teamwork.notices.preferences(user_of(who.access))))
 
 
-async def _prefer(who: Who, teamwork: Serving, body: WantedPreferences) -> Response:
-    wanted = body.model_dump(exclude_none=True)
-    return json_response(Preferences(**await teamwork.notices.prefer(user_of(who.access), wanted)))
+async def _set_preferences(who: Who, teamwork: Service, body: PreferencesBody) -> Response:
+    changes = body.model_dump(exclude_none=True)
+    return json_response(Preferences(**await teamwork.notices.set_preferences(user_of(who.access), changes)))
 
 
-async def _notice(who: Who, teamwork: Serving, language: Reading, id: int) -> Response:
+async def _get(who: Who, teamwork: Service, language: ReaderLanguage, id: int) -> Response:
     found = await teamwork.notices.find(user_of(who.access), id)
     if found is None:
         raise Refusal(404, "NOT_FOUND", "There is no such notice.")
     return json_response(_show_notice(teamwork, found, language))
 
 
-async def _delete(who: Who, teamwork: Serving, id: int) -> Response:
+async def _delete(who: Who, teamwork: Service, id: int) -> Response:
     if not await teamwork.delete(user_of(who.access), id):
         raise Refusal(404, "NOT_FOUND", "There is no such notice.")
-    return json_response(OkAnswer())
+    return json_response(Ok())
 
 
-async def _read(who: Who, teamwork: Serving, id: int) -> Response:
+async def _read(who: Who, teamwork: Service, id: int) -> Response:
     user = user_of(who.access)
-    count = await teamwork.read(user, notice=id)
+    count = await teamwork.mark_read(user, notice=id)
     if not count and await teamwork.notices.find(user, id) is None:
         raise Refusal(404, "NOT_FOUND", "There is no such notice.")
     return json_response(ReadAnswer(read=count))
 
 
-async def _read_all(who: Who, teamwork: Serving) -> Response:
-    return json_response(ReadAnswer(read=await teamwork.read(user_of(who.access))))
+async def _read_all(who: Who, teamwork: Service) -> Response:
+    return json_response(ReadAnswer(read=await teamwork.mark_read(user_of(who.access))))
 
 
-async def _read_by_ref(who: Who, teamwork: Serving, ref_type: RefTypeOf, ref_id: RefIdOf) -> Response:
-    count = await teamwork.read(user_of(who.access), ref=(ref_type, ref_id))
+async def _read_by_ref(who: Who, teamwork: Service, ref_type: RefTypeOf, ref_id: RefIdOf) -> Response:
+    count = await teamwork.mark_read(user_of(who.access), ref=(ref_type, ref_id))
     return json_response(ReadAnswer(read=count))
 
 
-async def _tell(request: Request, who: Member, teamwork: Serving, body: Annotated[Event, Body()]) -> Response:
-    """Only users of one's own team are told, and that it was oneself who did it."""
+async def _report_event(request: Request, who: Member, teamwork: Service, body: Annotated[Event, Body()]) -> Response:
+    """Only members of the caller's team are notified, and the caller is the actor."""
     _refuse_python_names(await request.json())
     user = user_of(who.access)
     await teamwork.limit.count("events", str(user))
-    happened = body.model_copy(update={"actor_id": user, "id": _own_id(user, body.id)})
-    written = await teamwork.tell(happened, within=who.user.team_id)
-    return json_response(ToldAnswer(notices=len(written)))
+    event = body.model_copy(update={"actor_id": user, "id": _own_id(user, body.id)})
+    notices = await teamwork.tell(event, within=who.user.team_id)
+    return json_response(EventAnswer(notices=len(notices)))
 
 
 def _refuse_python_names(body: dict[str, Any]) -> None:
-    """Events take snake_case names as well, for Python code. JSON has camelCase names only."""
+    """The models also accept snake_case names, for Python code. JSON has camelCase names only."""
     if any("_" in name for name in (*body, *body["item"])):
         raise RequestValidationError([{"type": "extra_forbidden", "loc": ("body",), "msg": ""}])
 
 
 def _own_id(user: int, given: str) -> str:
-    """The id of an event that somebody tells of. Ids are their own: nobody takes those of a colleague away, or those
-    that the application gives, and with them the notice."""
-    made = f"api:{user}:{given}"
-    if len(made.encode()) <= ID_MAX_BYTES:
-        return made
+    """An event id in the namespace of the caller: it cannot suppress notices of colleagues or of the application."""
+    event_id = f"api:{user}:{given}"
+    if len(event_id.encode()) <= ID_MAX_BYTES:
+        return event_id
     return f"api:{user}:sha256:{sha256(given.encode()).hexdigest()}"
 
 
-async def _due(
+async def _list_deadlines(
     who: Member,
-    teamwork: Serving,
-    first: Annotated[date, Query(alias="from")] = date(1970, 1, 1),
-    last: Annotated[date, Query(alias="to")] = date(9999, 12, 31),
+    teamwork: Service,
+    first: Annotated[date, Query(alias="from")] = FIRST_DAY,
+    last: Annotated[date, Query(alias="to")] = LAST_DAY,
 ) -> Response:
     team = who.user.team_id
     rules = await teamwork.deadlines.rules_of(team)
@@ -335,9 +331,9 @@ async def _due(
             ref_type=one.ref.ref_type,
             ref_id=ref_id_of(one.ref.ref_id),
             due=one.due,
-            title="" if one.item is None else one.item.title,
-            doc_no="" if one.item is None else one.item.doc_no,
-            assignee_id=None if one.item is None else one.item.assignee_id,
+            title=one.title,
+            doc_no=one.doc_no,
+            assignee_id=one.assignee_id,
             days=(one.due - today).days,
         )
         for one in listed
@@ -350,10 +346,10 @@ RefType = Annotated[str, Path(alias="refType", pattern=r"^[A-Z][A-Z0-9_]{0,62}$"
 RefId = Annotated[str, Path(alias="refId", min_length=1, max_length=200)]
 
 
-async def _register(who: Member, teamwork: Serving, ref_type: RefType, ref_id: RefId, body: DueBody) -> Response:
+async def _set_deadline(who: Member, teamwork: Service, ref_type: RefType, ref_id: RefId, body: DueBody) -> Response:
     await teamwork.limit.count("deadlines", str(user_of(who.access)))
     if body.assignee_id is not None and not await teamwork.of_team(who.user.team_id, {body.assignee_id}):
-        raise Refusal(400, "BAD_REQUEST", "The assignee is nobody of your team.")
+        raise Refusal(400, "BAD_REQUEST", "The assignee is not in your team.")
     await teamwork.deadlines.register(
         who.user.team_id,
         Deadline(ref_type, ref_id),
@@ -362,27 +358,26 @@ async def _register(who: Member, teamwork: Serving, ref_type: RefType, ref_id: R
         doc_no=body.doc_no,
         assignee=body.assignee_id,
     )
-    return json_response(OkAnswer())
+    return json_response(Ok())
 
 
-async def _complete(who: Member, teamwork: Serving, ref_type: RefType, ref_id: RefId) -> Response:
+async def _complete_deadline(who: Member, teamwork: Service, ref_type: RefType, ref_id: RefId) -> Response:
     await teamwork.limit.count("deadlines", str(user_of(who.access)))
-    was_there = await teamwork.deadlines.complete(who.user.team_id, Deadline(ref_type, ref_id))
-    if not was_there:
+    if not await teamwork.deadlines.complete(who.user.team_id, Deadline(ref_type, ref_id)):
         raise Refusal(404, "NOT_FOUND", "There is no such deadline.")
-    return json_response(OkAnswer())
+    return json_response(Ok())
 
 
-async def _zone(who: Member, teamwork: Serving, body: ZoneBody) -> Response:
+async def _set_zone(who: Member, teamwork: Service, body: ZoneBody) -> Response:
     await teamwork.change_team(who.user.team_id, zone=body.zone, by=user_of(who.access), role=who.user.team_role)
-    return json_response(OkAnswer())
+    return json_response(Ok())
 
 
-async def _summary(who: Member, teamwork: Serving) -> Response:
+async def _summary(who: Member, teamwork: Service) -> Response:
     try:
         found = await teamwork.dashboard.summary(user_of(who.access), who.user.team_id)
     except LoadFailed as failed:
-        sentence = "This cannot be counted at the moment; try again."
+        sentence = "The summary is not available right now; try again."
         raise Refusal(503, "UNAVAILABLE", sentence, retry_after_s=retry_after_s(failed)) from None
     return json_response(found)
 
@@ -391,22 +386,22 @@ async def _me(who: Who) -> Response:
     return json_response(MeAnswer(id=user_of(who.access), **who.user.model_dump()))
 
 
-async def _revoke(who: Who, teamwork: Serving) -> Response:
+async def _revoke(who: Who, teamwork: Service) -> Response:
     _refuse_session(who)
     await teamwork.tokens.revoke(who.access)
-    return json_response(OkAnswer())
+    return json_response(Ok())
 
 
-async def _revoke_all(who: Who, teamwork: Serving) -> Response:
+async def _revoke_all(who: Who, teamwork: Service) -> Response:
     _refuse_session(who)
     await teamwork.tokens.revoke_all(who.sub)
-    return json_response(OkAnswer())
+    return json_response(Ok())
 
 
 def _refuse_session(who: Who) -> None:
-    """Whoever is signed in at this server signs out where they signed in."""
+    """Sessions of this server are ended by its own logout route."""
     if has_session(who):
-        raise Refusal(409, "NO_TEAMWORK_TOKEN", "You are signed in at this server; sign out by POST /api/auth/logout.")
+        raise Refusal(409, "NO_TEAMWORK_TOKEN", "You are signed in by a session; sign out by POST /api/auth/logout.")
 
 
 def _show_notice(teamwork: Teamwork, notice: Notice, language: Language) -> NoticeAnswer:
@@ -422,15 +417,15 @@ def _show_notice(teamwork: Teamwork, notice: Notice, language: Language) -> Noti
         ref_id=ref_id_of(notice.ref_id),
         is_read=notice.is_read,
         slack_sent=notice.slack_sent,
-        created_at=moment(notice.created_at_ms).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        created_at=iso_time(notice.created_at_ms),
     )
 
 
 def teamwork_kit(*, load: Load | None = None, count: Count | None = None) -> Kit:
-    """The kit with your own users and your own work: `KIT = teamwork_kit(load=find_user, count=count_work)`.
+    """The kit with your own users and work: `KIT = teamwork_kit(load=find_user, count=count_work)`.
 
-    load    who a user is, by their id; None: nobody. Without it the table of people says so
-    count   how much work there is for a user in a team. Without it deadlines are counted
+    load    returns a user by id, or None; the default is the kit's own table of people
+    count   counts the work of a user in a team; the default counts deadlines
     """
 
     def service(keys: TeamworkKeys, settings: TeamworkSettings, site: Site) -> AbstractAsyncContextManager[Any]:
@@ -438,14 +433,14 @@ def teamwork_kit(*, load: Load | None = None, count: Count | None = None) -> Kit
 
     return Kit(
         name="teamwork",
-        doc="A team at work: tokens that can be ended, notices as they happen, deadlines that are not missed.",
+        doc="A team at work: revocable tokens, real-time notices, deadlines and dashboards.",
         keyspace=TeamworkKeys,
         settings=TeamworkSettings,
         router=router,
         service=service,
         missing=missing,
         examples=(
-            Example("Notices, deadlines and what waits", "/teamwork", "Sign in as one of a team, and see them arrive."),
+            Example("Notices, deadlines and dashboard", "/teamwork", "Sign in as a team member and watch them arrive."),
         ),
         jobs=lambda teamwork: teamwork.jobs,
         stop=lambda teamwork: teamwork.feed.stop(),

@@ -1,4 +1,4 @@
-"""The notices of a user as server-sent events."""
+"""The notices of a user as server-sent events (SSE)."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Final
 
 from keystead.http.server_sent_events import event, heartbeat
 from keystead.kits.language import Language
-from keystead.kits.teamwork.service.streams import Began, Followed, NoticeStreams, SignedOut, Still
+from keystead.kits.teamwork.service.streams import NoticeStreams, SignedOut, SignInCheck, StreamItem, StreamStart
 from keystead.parts.feed import Missed, Pause
 
 _RETRY: Final = b"retry: 2000\n\n"
 
 
 async def stream_notices(
-    streams: NoticeStreams, user: int, after: int | None, still: Still, language: Language | None = None
+    streams: NoticeStreams, user: int, after: int | None, is_signed_in: SignInCheck, language: Language | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """As `NoticeStreams.follow`, encoded. Raises TooManyStreams at once."""
-    return _encode_all(await streams.follow(user, after, still, language))
+    """Like `NoticeStreams.follow`, encoded. Raises TooManyStreams before the first event."""
+    return _encode_all(await streams.follow(user, after, is_signed_in, language))
 
 
-async def _encode_all(followed: AsyncGenerator[Followed, None]) -> AsyncGenerator[bytes, None]:
-    async with aclosing(followed):
-        async for one in followed:
-            yield _encode(one)
+async def _encode_all(items: AsyncGenerator[StreamItem, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(items):
+        async for item in items:
+            yield _encode(item)
 
 
-def _encode(one: Followed) -> bytes:
-    match one:
-        case Began(place, newest):
+def _encode(item: StreamItem) -> bytes:
+    match item:
+        case StreamStart(place, newest):
             return _RETRY + event("hello", f'{{"place": {newest}}}', place=place)
         case Missed(first):
             return event("missed", f'{{"first": {first}}}', place=first - 1)

@@ -1,4 +1,4 @@
-"""The routes of teams: create one, invite people, say what they may, leave, and how the team works."""
+"""The HTTP routes of teams: members, roles, invitations, settings and the Slack log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from keystead.http.refusals import Refusal, statuses
 from keystead.http.responses import json_response
 from keystead.http.routing import KitRouter
 from keystead.kits.camel_model import CamelBody, CamelModel
-from keystead.kits.teamwork.models import UserSession
 from keystead.kits.teamwork.service import (
     Attempt,
     Invitation,
@@ -25,26 +24,26 @@ from keystead.kits.teamwork.service import (
     invitation_link,
     user_of,
 )
-from keystead.kits.teamwork.who import Member, Serving, Who
+from keystead.kits.teamwork.who import Member, Service, Who
+from keystead.kits.visit import Ok
 from keystead.parts.limit import LimitReached
 from keystead.schema.times import moment
 
-# What each refusal of the service is in HTTP.
 STATUS: Final = statuses(
     {
-        403: "NO_TEAM FORBIDDEN",
+        403: "FORBIDDEN",
         404: "NOT_FOUND",
         409: "ALREADY_IN_TEAM LAST_OWNER TOO_MANY_INVITATIONS PEOPLE_ELSEWHERE",
         410: "INVITATION_INVALID",
     }
 )
-_ATTEMPTS_MOST: Final = 100
+_ATTEMPTS_MAX: Final = 100
 
 DaysList = Annotated[list[Annotated[int, Field(ge=0, le=365)]], Field(min_length=1, max_length=20)]
 UserId = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
-# --- what is sent and answered ---------------------------------------------------------------------------------
+# --- request and response bodies -------------------------------------------------------------------------------
 
 
 class NewTeamBody(CamelBody, extra="forbid"):
@@ -54,7 +53,7 @@ class NewTeamBody(CamelBody, extra="forbid"):
 
 
 class TeamBody(CamelBody, extra="forbid"):
-    """What is to be changed; what is left out stays."""
+    """The settings to change; omitted ones stay."""
 
     name: str | None = Field(None, min_length=1, max_length=100)
     zone: str | None = Field(None, max_length=64)
@@ -62,7 +61,7 @@ class TeamBody(CamelBody, extra="forbid"):
 
 
 class MemberBody(CamelBody, extra="forbid"):
-    """What is to be changed; what is left out stays. An empty `slackId` takes it out."""
+    """The fields to change; omitted ones stay. An empty `slackId` removes it."""
 
     team_role: TeamRole | None = None
     slack_id: str | None = Field(None, max_length=64)
@@ -70,17 +69,17 @@ class MemberBody(CamelBody, extra="forbid"):
 
 class InviteBody(CamelBody, extra="forbid"):
     team_role: TeamRole = "MEMBER"
-    user_id: UserId | None = Field(None, description="A user of this server, who alone may use it.")
-    name: str = Field("", max_length=200, description="Whom it is for, for the list of invitations.")
+    user_id: UserId | None = Field(None, description="The only user who can accept it.")
+    name: str = Field("", max_length=200, description="The invited person, shown in the list of invitations.")
 
 
 class LinkBody(CamelBody, extra="forbid"):
-    token: str = Field(min_length=1, max_length=200, description="What stands after `#invitation=` in the link.")
+    token: str = Field(min_length=1, max_length=200, description="The part of the link after `#invitation=`.")
 
 
 class AcceptBody(CamelBody, extra="forbid"):
     token: str | None = Field(None, min_length=1, max_length=200)
-    invitation: int | None = Field(None, ge=1, le=2**63 - 1, description="The id of one that is for me alone.")
+    invitation: int | None = Field(None, ge=1, le=2**63 - 1, description="The id of a personal invitation.")
 
 
 class TeamAnswer(CamelModel):
@@ -88,7 +87,7 @@ class TeamAnswer(CamelModel):
     name: str
     zone: str
     deadline_days: list[int]
-    today: str = Field(description="What day it is in the zone of the team.")
+    today: str = Field(description="The current day in the time zone of the team.")
 
 
 class MemberAnswer(CamelModel):
@@ -97,7 +96,7 @@ class MemberAnswer(CamelModel):
     email: str
     role: str
     team_role: str
-    slack_id: str | None
+    slack_id: str | None = None
 
 
 class MembersAnswer(CamelModel):
@@ -106,11 +105,11 @@ class MembersAnswer(CamelModel):
 
 class InvitationAnswer(CamelModel):
     id: int
-    team: str = Field(description="What the team is called.")
+    team: str = Field(description="The name of the team.")
     team_role: str
     user_id: int | None
     name: str
-    invited_by: str = Field(description="The name of who invites; empty: an operator.")
+    invited_by: str = Field(description="The name of the inviter; empty for an operator.")
     expires_at: str
 
 
@@ -119,7 +118,7 @@ class InvitationsAnswer(CamelModel):
 
 
 class NewInvitationAnswer(InvitationAnswer):
-    link: str = Field(description="It can be used once, and is told once.")
+    link: str = Field(description="Valid for one use. Only this response contains it.")
 
 
 class AttemptAnswer(CamelModel):
@@ -137,36 +136,32 @@ class AttemptsAnswer(CamelModel):
     attempts: list[AttemptAnswer]
 
 
-class DoneAnswer(CamelModel):
-    ok: Literal[True] = True
-
-
 # --- the routes ------------------------------------------------------------------------------------------------
 
 
 def add_team_routes(routes: KitRouter) -> None:
     add = routes.add
-    add("POST /api/teams", _create, "Create a team, and own it", TeamAnswer)
+    add("POST /api/teams", _create, "Create a team and become its owner", TeamAnswer)
     base = "/api/team"
-    add(f"GET {base}", _team, "My team, and how it works", TeamAnswer)
-    add(f"PATCH {base}", _change, "Change how my team works", TeamAnswer)
-    add(f"GET {base}/members", _members, "Who is in my team", MembersAnswer)
+    add(f"GET {base}", _get_team, "Get my team and its settings", TeamAnswer)
+    add(f"PATCH {base}", _change_team, "Change the settings of my team", TeamAnswer)
+    add(f"GET {base}/members", _list_members, "List the members of my team", MembersAnswer)
     one = f"{base}/members/{{id}}"
-    add(f"PATCH {one}", _change_member, "Change what somebody may do", DoneAnswer)
-    add(f"DELETE {one}", _remove, "Take somebody out of my team", DoneAnswer)
-    add(f"POST {base}/leave", _leave, "Leave my team", DoneAnswer)
+    add(f"PATCH {one}", _change_member, "Change a member's role or Slack id", Ok)
+    add(f"DELETE {one}", _remove, "Remove a member from my team", Ok)
+    add(f"POST {base}/leave", _leave, "Leave my team", Ok)
     invitations = f"{base}/invitations"
-    add(f"POST {invitations}", _invite, "Invite somebody", NewInvitationAnswer)
-    add(f"GET {invitations}", _listed, "Invitations that are open", InvitationsAnswer)
-    add(f"DELETE {invitations}/{{id}}", _withdraw, "End an invitation", DoneAnswer)
-    add("GET /api/invitations", _mine, "Invitations for me", InvitationsAnswer)
-    add("POST /api/invitations/look", _look, "What a link invites to", InvitationAnswer)
-    add("POST /api/invitations/accept", _accept, "Join a team", TeamAnswer)
-    add(f"GET {base}/slack-log", _slack_log, "What was sent to Slack for my team", AttemptsAnswer)
+    add(f"POST {invitations}", _invite, "Invite a person to my team", NewInvitationAnswer)
+    add(f"GET {invitations}", _list_invitations, "List the open invitations of my team", InvitationsAnswer)
+    add(f"DELETE {invitations}/{{id}}", _withdraw, "Withdraw an invitation", Ok)
+    add("GET /api/invitations", _list_own_invitations, "List my invitations", InvitationsAnswer)
+    add("POST /api/invitations/look", _preview_invitation, "Preview the invitation of a link", InvitationAnswer)
+    add("POST /api/invitations/accept", _accept, "Accept an invitation", TeamAnswer)
+    add(f"GET {base}/slack-log", _slack_log, "List the Slack messages of my team", AttemptsAnswer)
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """What is answered where the service refuses; None: the error is none of its refusals."""
+    """The HTTP error for an error of the service; None: it is not a refusal."""
     match error:
         case TeamRefused(reason=reason):
             return Refusal(STATUS[reason], reason, str(error))
@@ -177,18 +172,18 @@ def refusal_of(error: Exception) -> Refusal | None:
     return None
 
 
-async def _create(who: Who, teamwork: Serving, body: NewTeamBody) -> Response:
+async def _create(who: Who, teamwork: Service, body: NewTeamBody) -> Response:
     user = user_of(who.access)
     await teamwork.limit.count("teams", str(user))
     team = await teamwork.create_team(body.name, owner=user, zone=body.zone, days=body.deadline_days)
     return json_response(await _show_team(teamwork, team))
 
 
-async def _team(who: Member, teamwork: Serving) -> Response:
+async def _get_team(who: Member, teamwork: Service) -> Response:
     return json_response(await _own_team(teamwork, who.user.team_id))
 
 
-async def _change(who: Member, teamwork: Serving, body: TeamBody) -> Response:
+async def _change_team(who: Member, teamwork: Service, body: TeamBody) -> Response:
     await teamwork.change_team(
         who.user.team_id,
         name=body.name,
@@ -200,33 +195,34 @@ async def _change(who: Member, teamwork: Serving, body: TeamBody) -> Response:
     return json_response(await _own_team(teamwork, who.user.team_id))
 
 
-async def _members(who: Member, teamwork: Serving) -> Response:
+async def _list_members(who: Member, teamwork: Service) -> Response:
     teamwork.require_own_people()
     found = await teamwork.people.members(who.user.team_id)
-    return json_response(MembersAnswer(members=[_show_member(user, person) for user, person in found.items()]))
+    members = [MemberAnswer(id=user, **person.model_dump()) for user, person in found.items()]
+    return json_response(MembersAnswer(members=members))
 
 
-async def _change_member(who: Member, teamwork: Serving, id: UserId, body: MemberBody) -> Response:
+async def _change_member(who: Member, teamwork: Service, id: UserId, body: MemberBody) -> Response:
     await teamwork.change_member(
         who.user.team_id, id, role=body.team_role, slack_id=body.slack_id, by=user_of(who.access)
     )
-    return json_response(DoneAnswer())
+    return json_response(Ok())
 
 
-async def _remove(who: Member, teamwork: Serving, id: UserId) -> Response:
+async def _remove(who: Member, teamwork: Service, id: UserId) -> Response:
     teamwork.require_own_people()
     await teamwork.teams.remove(who.user.team_id, id, by=user_of(who.access))
-    return json_response(DoneAnswer())
+    return json_response(Ok())
 
 
-async def _leave(who: Member, teamwork: Serving) -> Response:
+async def _leave(who: Member, teamwork: Service) -> Response:
     user = user_of(who.access)
     teamwork.require_own_people()
     await teamwork.teams.remove(who.user.team_id, user, by=user)
-    return json_response(DoneAnswer())
+    return json_response(Ok())
 
 
-async def _invite(who: Member, teamwork: Serving, body: InviteBody) -> Response:
+async def _invite(who: Member, teamwork: Service, body: InviteBody) -> Response:
     user = user_of(who.access)
     await teamwork.limit.count("teams", str(user))
     new = await teamwork.invite(who.user.team_id, role=body.team_role, user=body.user_id, name=body.name, by=user)
@@ -235,31 +231,31 @@ async def _invite(who: Member, teamwork: Serving, body: InviteBody) -> Response:
     return json_response(NewInvitationAnswer(**shown.model_dump(), link=link))
 
 
-async def _listed(who: Member, teamwork: Serving) -> Response:
+async def _list_invitations(who: Member, teamwork: Service) -> Response:
     await teamwork.teams.require_lead(who.user.team_id, user_of(who.access))
-    return await _invitations(teamwork, await teamwork.teams.invitations(who.user.team_id))
+    return await _show_invitations(teamwork, await teamwork.teams.invitations(who.user.team_id))
 
 
-async def _withdraw(who: Member, teamwork: Serving, id: UserId) -> Response:
+async def _withdraw(who: Member, teamwork: Service, id: UserId) -> Response:
     await teamwork.teams.withdraw(who.user.team_id, id, by=user_of(who.access))
-    return json_response(DoneAnswer())
+    return json_response(Ok())
 
 
-async def _mine(who: Who, teamwork: Serving) -> Response:
-    return await _invitations(teamwork, await teamwork.teams.invitations_to(user_of(who.access)))
+async def _list_own_invitations(who: Who, teamwork: Service) -> Response:
+    return await _show_invitations(teamwork, await teamwork.teams.invitations_to(user_of(who.access)))
 
 
-async def _look(who: Who, teamwork: Serving, body: LinkBody) -> Response:
+async def _preview_invitation(who: Who, teamwork: Service, body: LinkBody) -> Response:
     user = user_of(who.access)
     await teamwork.limit.count("teams", str(user))
-    found = await teamwork.teams.look(body.token)
+    found = await teamwork.teams.find_invitation(body.token)
     if found is None or found.user not in (None, user):
         raise TeamRefused("INVITATION_INVALID")
     return json_response(await _show_invitation(teamwork, found))
 
 
-async def _accept(who: Who, teamwork: Serving, body: AcceptBody) -> Response:
-    """By the secret of a link, or by the id of an invitation that is for me alone."""
+async def _accept(who: Who, teamwork: Service, body: AcceptBody) -> Response:
+    """Accept by the token of a link, or by the id of a personal invitation."""
     user = user_of(who.access)
     if (body.token is None) == (body.invitation is None):
         raise Refusal(400, "BAD_REQUEST", "Send the token of a link, or the id of an invitation.")
@@ -271,11 +267,11 @@ async def _accept(who: Who, teamwork: Serving, body: AcceptBody) -> Response:
 
 async def _slack_log(
     who: Member,
-    teamwork: Serving,
+    teamwork: Service,
     status: Literal["SENT", "FAILED"] | None = None,
     notice: Annotated[int | None, Query(alias="notificationId", ge=1, le=2**63 - 1)] = None,
     before: Annotated[int | None, Query(ge=1, le=2**63 - 1, description="Older than the attempt of this id.")] = None,
-    size: Annotated[int, Query(ge=1, le=_ATTEMPTS_MOST)] = 20,
+    size: Annotated[int, Query(ge=1, le=_ATTEMPTS_MAX)] = 20,
 ) -> Response:
     found = await teamwork.attempts_of_team(
         who.user.team_id,
@@ -289,7 +285,7 @@ async def _slack_log(
     return json_response(AttemptsAnswer(attempts=[_show_attempt(one) for one in found]))
 
 
-# --- what is shown ---------------------------------------------------------------------------------------------
+# --- conversion to responses -----------------------------------------------------------------------------------
 
 
 async def _own_team(teamwork: Teamwork, team: int) -> TeamAnswer:
@@ -302,7 +298,7 @@ async def _show_team(teamwork: Teamwork, team: Team) -> TeamAnswer:
     return TeamAnswer(id=team.id, name=team.name, zone=str(rules.zone), deadline_days=list(rules.days), today=today)
 
 
-async def _invitations(teamwork: Teamwork, found: list[Invitation]) -> Response:
+async def _show_invitations(teamwork: Teamwork, found: list[Invitation]) -> Response:
     return json_response(InvitationsAnswer(invitations=[await _show_invitation(teamwork, one) for one in found]))
 
 
@@ -316,18 +312,7 @@ async def _show_invitation(teamwork: Teamwork, one: Invitation) -> InvitationAns
         user_id=one.user,
         name=one.name,
         invited_by="" if inviter is None else inviter.name,
-        expires_at=_moment(one.expires_at_ms),
-    )
-
-
-def _show_member(user: int, person: UserSession) -> MemberAnswer:
-    return MemberAnswer(
-        id=user,
-        name=person.name,
-        email=person.email,
-        role=person.role,
-        team_role=person.team_role,
-        slack_id=person.slack_id,
+        expires_at=iso_time(one.expires_at_ms),
     )
 
 
@@ -340,9 +325,9 @@ def _show_attempt(one: Attempt) -> AttemptAnswer:
         status=one.status,
         error_message=one.error,
         retry_count=one.retries,
-        sent_at=_moment(one.sent_at_ms),
+        sent_at=iso_time(one.sent_at_ms),
     )
 
 
-def _moment(ms: int) -> str:
+def iso_time(ms: int) -> str:
     return moment(ms).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,4 +1,4 @@
-"""Widgets: counters, like buttons, rankings, boards and welcome cards that any page can show, each for one address."""
+"""Widgets: counters, like buttons, rankings, boards and welcome cards for any page."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -37,11 +37,11 @@ __all__ = [
     "Widgets",
 ]
 
-_LATER = {"KIT": "routes", **dict.fromkeys(("WidgetRefused", "WidgetSettings", "Widgets"), "service")}
+_LAZY = {"KIT": "routes", **dict.fromkeys(("WidgetRefused", "WidgetSettings", "Widgets"), "service")}
 
 
 def __getattr__(name: str) -> Any:
-    """What needs a web framework is imported when it is asked for: `keystead check` and its like never do."""
-    if name not in _LATER:
+    """Import what needs the web framework on demand: `keystead check` does without it."""
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -12,131 +12,124 @@ SortOrder: TypeAlias = Literal["desc", "asc"]
 WelcomeMode: TypeAlias = Literal["badge", "card"]
 Icon: TypeAlias = Literal["heart", "star", "thumb", "peta"]
 
-LAYOUT: Final = 2  # how the rows of a widget are written
+LAYOUT: Final = 2  # version of the stored layout
 
 
 class WidgetName(NamedTuple):
-    """One of the services of one address."""
+    """A widget, by service and id."""
 
     service: str
     id: str
 
 
 class Hook(CamelModel):
-    """Where the events of a widget are told, and what they are signed with. Both are secrets."""
+    """A webhook: the URL that receives events, and the signing secret. Both are sealed."""
 
     url: Sealed[str]
     secret: Sealed[str]
 
 
 class WidgetRecord(CamelModel):
-    """What all of them have in common. It changes only when its owner changes it."""
+    """The fields of every widget record. A record changes only when its owner changes it."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
-    old_fields: ClassVar[tuple[str, ...]] = ("owner",)  # which an upgrade moves elsewhere
+    old_fields: ClassVar[tuple[str, ...]] = ("owner",)  # removed by an upgrade, which moves them to their own keys
 
     service: ServiceName
     id: str
     url: str
-    """the page that it stands on"""
+    """the page that shows it"""
     created: IsoTime
     webhook: OmittedIfNone[Hook] = None
-    """where its events are told"""
+    """the receiver of its events"""
     ending: OmittedIfNone[str] = None
-    """set while it is being deleted: from then on it is gone for everybody, and what belongs to it follows"""
+    """set when a delete starts: the widget is hidden immediately, and its other keys are deleted next"""
     layout: int = 1
-    """how its rows are written; rows of an older layout are upgraded when the widget is next used"""
+    """version of the stored layout; an older one is upgraded on the next use"""
     moved: OmittedIfNone[IsoTime] = None
-    """when its rows were upgraded"""
+    """when it was upgraded"""
     owner: OmittedIfNone[str] = None
-    """of the first layout: the hash of the owner's token"""
+    """layout 1 only: the hash of the owner token"""
 
     @property
     def is_old(self) -> bool:
-        """Whether its rows are to be upgraded. What is being deleted is not worth it."""
+        """Whether it needs an upgrade. A widget that is being deleted does not."""
         return self.layout < LAYOUT and self.ending is None
 
 
 class CounterRecord(WidgetRecord):
-    """A counter of visits to the page at `url`."""
+    """The visit counter of a page."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     old_fields: ClassVar[tuple[str, ...]] = ("owner", "total_count", "last_visit")
 
     service: Literal["counter"] = "counter"
     total_count: OmittedIfNone[int] = None
-    """of the first layout"""
+    """layout 1 only"""
     last_visit: OmittedIfNone[IsoTime] = None
-    """of the first layout"""
+    """layout 1 only"""
 
 
 class LikeRecord(WidgetRecord):
-    """A like button of the page at `url`."""
+    """The like button of a page."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     old_fields: ClassVar[tuple[str, ...]] = ("owner", "total_likes", "last_like")
 
     service: Literal["like"] = "like"
     icon: OmittedIfNone[Icon] = None
-    """what the button shows; left out: a heart"""
+    """a heart if left out"""
     total_likes: OmittedIfNone[int] = None
-    """of the first layout"""
+    """layout 1 only"""
     last_like: OmittedIfNone[IsoTime] = None
-    """of the first layout"""
+    """layout 1 only"""
 
 
 class RankingRecord(WidgetRecord):
-    """A ranking of the page at `url`."""
+    """The ranking of a page."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     old_fields: ClassVar[tuple[str, ...]] = ("owner", "total_entries", "last_submit")
 
     service: Literal["ranking"] = "ranking"
     max_entries: int
-    """how many are kept"""
+    """only the best entries are stored, up to this number"""
     sort_order: SortOrder = "desc"
-    """which score is the best: the highest (`desc`) or the lowest (`asc`)"""
+    """`desc`: the highest score is the best; `asc`: the lowest"""
     total_entries: OmittedIfNone[int] = None
-    """of the first layout"""
+    """layout 1 only"""
     last_submit: OmittedIfNone[IsoTime] = None
-    """of the first layout"""
+    """layout 1 only"""
 
 
 class RankingMeta(CamelModel):
-    """What is shown above a ranking."""
-
     title: OmittedIfNone[str] = None
     description: OmittedIfNone[str] = None
 
 
 class RankingEntry(NamedTuple):
-    """An entry of a ranking: the name that is shown, and what tells it from others of the same name."""
+    """An entry of a ranking: the displayed name, and a digest of it."""
 
     name: str
     unique_id: str
 
 
 class RankingDetail(CamelModel):
-    """What an entry shows besides its score."""
+    """Details of a ranking entry besides its score."""
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     display_score: OmittedIfNone[str] = None
-    """how the score is shown"""
+    """the score as displayed, such as `1:23.4`"""
     at: OmittedIfNone[IsoTime] = None
-    """when it was sent"""
+    """when it was submitted"""
 
 
 class BbsSelect(CamelModel):
-    """Something to choose beside a message."""
+    """A drop-down list of the message form."""
 
     label: str
     options: list[str]
 
 
 class BbsSettings(CamelModel):
-    """How a board is shown, and how much it holds."""
-
     title: OmittedIfNone[str] = None
     max_messages: OmittedIfNone[int] = None
     messages_per_page: OmittedIfNone[int] = None
@@ -145,42 +138,39 @@ class BbsSettings(CamelModel):
 
     @field_validator("selects", mode="before")
     @classmethod
-    def _known_selects(cls, given: Any) -> Any:
-        """The document calls them objects and says no more: those of another shape cannot be chosen from here."""
+    def _drop_unknown_selects(cls, given: Any) -> Any:
+        """The document only calls them objects. Ignore those of another shape."""
         if not isinstance(given, list):
             return given
-        return [one for one in given if isinstance(one, BbsSelect) or {"label", "options"} <= set(one)]
+        return [select for select in given if isinstance(select, BbsSelect) or {"label", "options"} <= set(select)]
 
 
 class BbsRecord(WidgetRecord):
-    """A board of the page at `url`."""
+    """The message board of a page."""
 
-    model_config = ConfigDict(use_attribute_docstrings=True)
     old_fields: ClassVar[tuple[str, ...]] = ("owner", "total_messages", "last_message")
 
     service: Literal["bbs"] = "bbs"
     settings: BbsSettings = Field(default_factory=BbsSettings)
     total_messages: OmittedIfNone[int] = None
-    """of the first layout"""
+    """layout 1 only"""
     last_message: OmittedIfNone[IsoTime] = None
-    """of the first layout"""
+    """layout 1 only"""
 
 
 class WelcomeRecord(WidgetRecord):
-    """A welcome to the page at `url`: what it says, and who says it."""
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
+    """The welcome card of a page."""
 
     service: Literal["yokoso"] = "yokoso"
     message: str
     mode: WelcomeMode = "badge"
-    """a badge of one line, or a card"""
+    """a one-line badge, or a card"""
     name: OmittedIfNone[str] = None
-    """who says it"""
+    """who it is from"""
     avatar: OmittedIfNone[str] = None
-    """what they look like: the address of a picture, or the picture itself"""
+    """a picture of them: a URL or a data URL"""
     updated: IsoTime
-    """when its owner last changed it"""
+    """when the owner last changed it"""
 
 
 class BbsMessage(CamelModel):
@@ -191,21 +181,21 @@ class BbsMessage(CamelModel):
     id: str
     timestamp: IsoTime
     edited: OmittedIfNone[IsoTime] = None
-    """when it was last changed"""
+    """when it was last edited"""
     author: str
     message: str
     icon: OmittedIfNone[str] = None
     selects: OmittedIfNone[dict[str, JsonValue]] = None
-    """what was chosen, by label"""
+    """the chosen options, by label"""
     user_hash: str
-    """who wrote it, as everybody may see"""
+    """public pseudonym of the author"""
     edit_digest: OmittedIfNone[str] = None
-    """SHA-256 of the secret that lets its author change it"""
+    """SHA-256 of the edit token"""
 
     @model_validator(mode="before")
     @classmethod
-    def _as_first_written(cls, given: Any) -> Any:
-        """The system that the document describes writes `authorHash`, and what was chosen as a list."""
+    def _read_original(cls, given: Any) -> Any:
+        """The original system writes `authorHash`, and `selects` as a list."""
         if not isinstance(given, dict):
             return given
         read = dict(given)

@@ -1,7 +1,7 @@
-"""Widgets as pictures: SVG for a plain `<img>` and for a README. Pure functions, text in and text out.
+"""Widgets as SVG pictures, for `<img>` and READMEs. Pure functions.
 
-A picture runs nothing and loads nothing. Text that people wrote is shown as text: escaped, without the characters that
-XML cannot hold or that turn the words around them, each piece on its own so that right-to-left text stays in its place.
+A picture runs no script and loads nothing. User text is escaped, stripped of characters that XML does not allow or that
+change the text direction, and isolated, so that right-to-left text does not affect its surroundings.
 """
 
 from __future__ import annotations
@@ -27,30 +27,26 @@ _DIGITS_FONT: Final = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sa
 _LIST_PX: Final = 320
 _CARD_PX: Final = 350
 _LINE_PX: Final = 30
-_CLUSTER_MAX: Final = 12  # code points that are read as one character; the longest emoji in use have 10
-_ISOLATED: Final = "\u2068{}\u2069"  # its direction is its own, and turns nothing beside it
-_JOINERS: Final = frozenset("\u200c\u200d")  # of emoji, and of Persian and Indic letters
+_CLUSTER_MAX: Final = 12  # code points per character; the longest emoji in use have 10
+_ISOLATED: Final = "\u2068{}\u2069"  # isolates its text direction
+_JOINERS: Final = frozenset("\u200c\u200d")  # in emoji, Persian and Indic scripts
 
 
 class RankingLine(NamedTuple):
-    """A line of a ranking: `score` as it is shown."""
-
     rank: int
     name: str
     score: str
 
 
 class BoardLine(NamedTuple):
-    """A message of a board."""
-
     author: str
     message: str
 
 
 def counter(value: int, *, theme: str = DEFAULT_THEME, digits: int | None = None) -> str:
-    """A number in a frame, 12 px a digit and 30 px high; with `digits`, zeros fill it up to as many.
+    """A number in a frame, 12 px per digit and 30 px high, padded with zeros to `digits`, and never truncated.
 
-    A number that is longer than `digits` is shown whole. The theme `github` is a badge. Raises UnknownTheme.
+    The theme `github` is a badge. Raises UnknownTheme.
     """
     shown = str(value) if digits is None else str(value).zfill(digits)
     if theme == BADGE:
@@ -66,7 +62,7 @@ def counter(value: int, *, theme: str = DEFAULT_THEME, digits: int | None = None
 
 
 def like(value: int, *, theme: str = DEFAULT_THEME, icon: str = "heart", liked: bool = False) -> str:
-    """An icon and a number, 120 by 40 px; filled where whoever looks likes it. Raises UnknownTheme."""
+    """An icon, filled if `liked`, and a number, 120 by 40 px. Raises UnknownTheme."""
     look = theme_named(theme)
     fill = look.like if liked else "none"
     drawn = (
@@ -97,12 +93,12 @@ def ranking(title: str | None, lines: Iterable[RankingLine], *, theme: str = DEF
             + _text(look, 48, top + 20, _cut(line.name, (26 if _is_wide(look) else 30) - _columns(score)))
             + _text(look, _LIST_PX - 14, top + 20, score, anchor="end", weight="bold")
         )
-    told = "; ".join(f"{line.rank}. {_cut(line.name, 30)}, {_cut(line.score, 16)}" for line in shown)
-    return _list_picture(look, heading, rows, told or "No entries yet")
+    summary = "; ".join(f"{line.rank}. {_cut(line.name, 30)}, {_cut(line.score, 16)}" for line in shown)
+    return _list_picture(look, heading, rows, summary or "No entries yet")
 
 
 def bbs(title: str | None, lines: Iterable[BoardLine], *, theme: str = DEFAULT_THEME, limit: int | None = None) -> str:
-    """The first three messages of a board, or as many as `limit` says, one line each. Raises UnknownTheme."""
+    """The first three messages of a board, or up to ten with `limit`, one line each. Raises UnknownTheme."""
     look = theme_named(theme)
     shown = list(islice(lines, min(limit or BOARD_LINES, BOARD_LINES_MAX)))
     heading = _cut(title or "", 30) or "BBS"
@@ -114,12 +110,12 @@ def bbs(title: str | None, lines: Iterable[BoardLine], *, theme: str = DEFAULT_T
             + _text(look, 14, top + 18, _cut(line.author, 30), size=12, weight="bold", colour=look.accent)
             + _text(look, 14, top + 37, _cut(line.message, 32 if _is_wide(look) else 38))
         )
-    told = "; ".join(f"{_cut(line.author, 30)}: {_cut(line.message, 38)}" for line in shown)
-    return _list_picture(look, heading, rows, told or "No messages yet", _LINE_PX * 1.5)
+    summary = "; ".join(f"{_cut(line.author, 30)}: {_cut(line.message, 38)}" for line in shown)
+    return _list_picture(look, heading, rows, summary or "No messages yet", _LINE_PX * 1.5)
 
 
 def welcome_badge(message: str, *, theme: str = DEFAULT_THEME) -> str:
-    """A cat that says one line, 30 px high. Raises UnknownTheme."""
+    """A cat with a one-line message, 30 px high. Raises UnknownTheme."""
     look = theme_named(theme)
     shown = _cut(message, 40)
     width = 42 + round((8.6 if _is_wide(look) else 7.8) * _columns(shown)) + 12
@@ -130,9 +126,9 @@ def welcome_badge(message: str, *, theme: str = DEFAULT_THEME) -> str:
 def welcome_card(
     message: str, *, name: str | None, date: str, avatar: str | None = None, theme: str = DEFAULT_THEME
 ) -> str:
-    """Who welcomes, since when, and what they say, in at most ten lines. Raises UnknownTheme.
+    """Name, date, and a message of at most ten lines. Raises UnknownTheme.
 
-    A picture loads nothing: an avatar is drawn where it is given as such, and not as an address.
+    An avatar is drawn only if it is a data URL, because a picture loads nothing.
     """
     look = theme_named(theme)
     columns = 38 if _is_wide(look) else 44
@@ -144,18 +140,17 @@ def welcome_card(
             f'<image href="{escape(avatar)}" x="14" y="12" width="36" height="36" clip-path="url(#face)" '
             'preserveAspectRatio="xMidYMid slice"/>'
         )
-    said = _cut(name or "", 30) or "Yokoso"
+    sender = _cut(name or "", 30) or "Yokoso"
     parts = [
         face,
-        _text(look, 60, 27, said, weight="bold", colour=look.accent),
+        _text(look, 60, 27, sender, weight="bold", colour=look.accent),
         _text(look, 60, 44, date, size=12, colour=look.muted),
         *(_text(look, 14, 72 + number * 20, line) for number, line in enumerate(lines)),
     ]
-    return _picture(look, _CARD_PX, 66 + 20 * len(lines) + 8, f"{said}: {' '.join(lines)}", *parts)
+    return _picture(look, _CARD_PX, 66 + 20 * len(lines) + 8, f"{sender}: {' '.join(lines)}", *parts)
 
 
 def _cat(look: Theme, x: float, y: float, size: float) -> str:
-    """A lucky cat, in the colours of the theme."""
     scale = size / 24
     return (
         f'<g transform="translate({x:g} {y:g}) scale({scale:g})" fill="none" stroke="{look.accent}" stroke-width="1.8" '
@@ -165,19 +160,19 @@ def _cat(look: Theme, x: float, y: float, size: float) -> str:
 
 
 def _wrap(text: str, columns: int) -> Iterator[str]:
-    """Lines of at most so many columns, divided between words where that is possible."""
+    """Lines of at most so many columns, wrapped between words if possible."""
     for line in text.split("\n"):
-        kept = ""
-        for word in _words(_clean(line), columns):
-            if kept and _columns(kept) + _columns(word) > columns:
-                yield kept.rstrip()
-                kept = ""
-            kept += word
-        yield kept.rstrip()
+        wrapped = ""
+        for word in _split_words(_clean(line), columns):
+            if wrapped and _columns(wrapped) + _columns(word) > columns:
+                yield wrapped.rstrip()
+                wrapped = ""
+            wrapped += word
+        yield wrapped.rstrip()
 
 
-def _words(line: str, columns: int) -> Iterator[str]:
-    """Words with the space behind them; what is longer than a line, and East Asian text, goes by characters."""
+def _split_words(line: str, columns: int) -> Iterator[str]:
+    """Words with their trailing space; long words and East Asian text are split into characters."""
     for word in re.findall(r"\S+\s*", line):
         if _columns(word) <= columns and word.isascii():
             yield word
@@ -186,7 +181,7 @@ def _words(line: str, columns: int) -> Iterator[str]:
 
 
 def error(text: str = "Error") -> str:
-    """What an `<img>` shows where the picture that it asks for cannot be drawn."""
+    """An error message as a picture."""
     shown = _cut(text, 40) or "Error"
     width = round(7.5 * _columns(shown)) + 24
     return (
@@ -210,7 +205,6 @@ def _open_svg(width: float, height: float, title: str) -> str:
 
 
 def _picture(look: Theme, width: float, height: float, title: str, *parts: str) -> str:
-    """A frame, its background, and what stands in it."""
     inset = look.frame / 2
     box = (
         f'x="{inset:g}" y="{inset:g}" width="{width - look.frame:g}" height="{height - look.frame:g}" '
@@ -230,19 +224,19 @@ def _picture(look: Theme, width: float, height: float, title: str, *parts: str) 
     )
 
 
-def _list_picture(look: Theme, heading: str, rows: Sequence[str], told: str, row_px: float = _LINE_PX) -> str:
-    empty = _text(look, 14, 64, told, colour=look.muted)
+def _list_picture(look: Theme, heading: str, rows: Sequence[str], summary: str, row_px: float = _LINE_PX) -> str:
+    empty = _text(look, 14, 64, summary, colour=look.muted)
     height = 44 + max(len(rows) * row_px, _LINE_PX) + 8
     parts = (
         _text(look, 14, 28, heading, size=16, weight="bold"),
         _draw_divider(look, 1, 44),
         *(rows or (empty,)),
     )
-    return _picture(look, _LIST_PX, height, f"{heading}: {told}", *parts)
+    return _picture(look, _LIST_PX, height, f"{heading}: {summary}", *parts)
 
 
 def _draw_divider(look: Theme, number: int, top: float) -> str:
-    """A line between two rows."""
+    """A line above each row but the first."""
     return f'<path d="M{look.frame} {top - 0.5:g}h{_LIST_PX - 2 * look.frame}" stroke="{look.line}"/>' if number else ""
 
 
@@ -291,7 +285,6 @@ def _pattern(look: Theme) -> str:
 
 
 def _is_wide(look: Theme) -> bool:
-    """Whether the letters of its font take more room than those of others."""
     return look.font.endswith("monospace")
 
 
@@ -300,7 +293,7 @@ def _font(look: Theme) -> str:
 
 
 def _badge(label: str, value: str) -> str:
-    """A badge in the form that READMEs are used to: a grey label, and a value on colour."""
+    """A badge as in READMEs: a grey label, and a value on colour."""
     left, right = round(6.2 * len(label)) + 10, round(7 * len(value)) + 10
     width = left + right
 
@@ -324,40 +317,40 @@ def _badge(label: str, value: str) -> str:
     )
 
 
-# --- text that people wrote ---------------------------------------------------------------------------------------
+# --- user text ----------------------------------------------------------------------------------------------------
 
 
 def _escape_text(text: str) -> str:
-    """As it stands in the picture: cleaned, escaped, and with a direction of its own where it needs one."""
+    """The text, cleaned and escaped; right-to-left text is isolated."""
     clean = _clean(text)
-    turned = any(unicodedata.bidirectional(letter) in ("R", "AL", "AN") for letter in clean)
-    return escape(_ISOLATED.format(clean) if turned else clean)
+    has_rtl = any(unicodedata.bidirectional(letter) in ("R", "AL", "AN") for letter in clean)
+    return escape(_ISOLATED.format(clean) if has_rtl else clean)
 
 
 def _clean(text: str) -> str:
-    """One line, without what XML cannot hold and without what turns, hides or overpaints the words around it."""
-    kept = "".join(letter for letter in text.replace("\n", " ").replace("\t", " ") if _is_shown(letter))
-    return "".join(_clusters(" ".join(kept.split())))
+    """One line, without characters that XML does not allow or that affect the text around them."""
+    visible = "".join(letter for letter in text.replace("\n", " ").replace("\t", " ") if _is_visible(letter))
+    return "".join(_clusters(" ".join(visible.split())))
 
 
-def _is_shown(letter: str) -> bool:
-    if letter in _JOINERS or "\U000e0020" <= letter <= "\U000e007f":  # the latter spell the flags of regions
+def _is_visible(letter: str) -> bool:
+    if letter in _JOINERS or "\U000e0020" <= letter <= "\U000e007f":  # the latter are tags of regional flags
         return True
     return unicodedata.category(letter) not in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def _cut(text: str, columns: int) -> str:
-    """As much as fits, in whole characters as people see them; East Asian ones and emoji take two columns."""
+    """As much as fits, in whole grapheme clusters; East Asian characters and emoji take two columns."""
     clean = _clean(text)
     if _columns(clean) <= columns:
         return clean
-    kept, used = "", 0
+    shortened, used = "", 0
     for cluster in _clusters(clean):
         used += _columns(cluster)
         if used > columns - 1:
             break
-        kept += cluster
-    return f"{kept.rstrip()}…"
+        shortened += cluster
+    return f"{shortened.rstrip()}…"
 
 
 def _columns(text: str) -> int:
@@ -365,19 +358,19 @@ def _columns(text: str) -> int:
 
 
 def _clusters(text: str) -> Iterator[str]:
-    """What people see as one character: a letter with its marks, an emoji with its parts, the two halves of a flag."""
+    """Grapheme clusters: a letter with its marks, an emoji with its parts, the two halves of a flag."""
     cluster = ""
     for letter in text:
-        if cluster and not (_belongs(cluster, letter)):
+        if cluster and not _extends(cluster, letter):
             yield cluster
             cluster = ""
-        if len(cluster) < _CLUSTER_MAX:  # marks piled without end would paint over their neighbours
+        if len(cluster) < _CLUSTER_MAX:  # more marks would paint over the neighbours
             cluster += letter
     if cluster:
         yield cluster
 
 
-def _belongs(cluster: str, letter: str) -> bool:
+def _extends(cluster: str, letter: str) -> bool:
     if letter in _JOINERS or unicodedata.category(letter) in ("Mn", "Me", "Mc"):
         return True
     if "\U0001f3fb" <= letter <= "\U0001f3ff" or "\U000e0020" <= letter <= "\U000e007f":  # skin tones, tags

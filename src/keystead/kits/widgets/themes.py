@@ -1,4 +1,4 @@
-"""How widgets look, as data: one source for the pictures (`pictures.py`) and for the components (`as_module`)."""
+"""Themes of widgets, as data for the pictures (`pictures.py`) and the components (`as_module`)."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _SERIF: Final = 'Palatino, "Palatino Linotype", "Book Antiqua", "Noto Serif", "D
 
 @dataclass(frozen=True)
 class Theme:
-    """One look. Colours are `#rrggbb`.
+    """A theme. Colours are `#rrggbb`.
 
-    background, text, border  what a counter is drawn with: its box, its digits, its frame
-    background_end            where the background fades to; None: it is flat
-    outlined                  digits are light on light, and get an outline in the colour of the border
-    surface                   the ground of a form
-    ink, muted                what is read: the words, and those that step back
-    line                      what divides lines of a list
-    field                     the frame of what can be filled in
-    accent, on_accent         what can be pressed, and the words on it
+    background, text, border  the box, digits and frame of a counter
+    background_end            the end of the background gradient; None: a flat background
+    outlined                  light digits on a light background get an outline in the border colour
+    surface                   the background of forms
+    ink, muted                primary and secondary text
+    line                      dividers of lists
+    field                     the border of input fields
+    accent, on_accent         buttons, and the text on them
     like                      the icon of a like button
-    bad                       what went wrong
-    radius, frame             how round and how wide the frame is, in px
-    pattern                   what is drawn on the background, as faint as its name says
+    bad                       errors
+    radius, frame             corner radius and frame width, in px
+    pattern                   a faint pattern on the background
     """
 
     name: str
@@ -182,12 +182,12 @@ _ALL: Final = (
 )
 
 THEMES: Final[dict[str, Theme]] = {theme.name: theme for theme in _ALL}
-"""By name, in the order in which people choose from them."""
+"""By name, in the order of the theme picker."""
 
 BADGE: Final = "github"
-"""The look of a badge in a README: of the counter's picture only."""
+"""A theme of the counter picture only: a badge for a README."""
 
-# What a like button shows, each drawn in a square of 24 by 24.
+# The icons of like buttons, each 24 by 24.
 ICON_PATHS: Final[dict[str, str]] = {
     "heart": (
         "M12 20.7 10.6 19.4C5.6 14.9 2.4 12 2.4 8.4 2.4 5.5 4.7 3.2 7.6 3.2c1.7 0 3.3.8 4.4 2 1-1.2 2.7-2 4.4-2 2.9 0 "
@@ -209,32 +209,31 @@ ICON_PATHS: Final[dict[str, str]] = {
 
 
 class UnknownTheme(ValueError):
-    """A theme that is none; the sentence names those that there are."""
+    """The theme does not exist; the message lists those that do."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(f"theme is one of {', '.join(THEMES)}, not {name!r}")
+        super().__init__(f"theme must be one of {', '.join(THEMES)}, not {name!r}")
         self.name = name
 
 
 def theme_named(name: str) -> Theme:
     """Raises UnknownTheme."""
-    try:
-        return THEMES[name]
-    except KeyError:
-        raise UnknownTheme(name) from None
+    if name not in THEMES:
+        raise UnknownTheme(name)
+    return THEMES[name]
 
 
-# The lucky cat of a welcome card, drawn in lines.
+# The lucky cat of a welcome card.
 CAT_PATH: Final = "M4 21v-9l-.5-8 5 3.2h7l5-3.2-.5 8v9ZM8.6 12.4v.2M15.4 12.4v.2M12 15v1.2M9.6 17.4q2.4 1.6 4.8 0"
 
 
 def as_module() -> str:
-    """The themes and icons as the JavaScript module `themes.js`, with names as JavaScript writes them."""
+    """The JavaScript module `themes.js`: the themes and icons, with camelCase names."""
     themes = {name: {_camel(key): value for key, value in asdict(theme).items()} for name, theme in THEMES.items()}
     return (
-        "// How widgets look. Written from themes.py, which the pictures are drawn from too.\n"
+        "// Generated from themes.py.\n"
         f"export const THEMES = {json.dumps(themes, indent=2)};\n\n"
-        "// Each drawn in a square of 24 by 24.\n"
+        "// Each 24 by 24.\n"
         f"export const ICON_PATHS = {json.dumps(ICON_PATHS, indent=2)};\n"
         f"export const CAT_PATH = {json.dumps(CAT_PATH)};\n"
     )

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from keystead.errors import BadKey
 from keystead.parts.sessions.session_token import TOKEN_MAX_LENGTH, named_by
+from keystead.schema.repeated_reads import Repeated
 
 MAX_CACHED = 4096
 
 # The user, the session id, and a call that reads the record and whether the user's list has the id.
-SessionQuery: TypeAlias = tuple[str, str, Callable[[], Awaitable[Any]]]
+SessionQuery: TypeAlias = tuple[str, str, Repeated]
+Q = TypeVar("Q")
 
 
-class SessionQueries:
+class SessionQueries(Generic[Q]):
     """Builds queries and caches the latest: a browser sends the same token many times in a row.
 
     The cache key is the digest of the token, so no secret stays in memory. A query holds nothing of the session itself:
     the store is read each time.
     """
 
-    def __init__(self, build: Callable[[str, str], Callable[[], Awaitable[Any]]]) -> None:
+    def __init__(self, build: Callable[[str, str], Q]) -> None:
         self._build = build  # takes the user and the session id
-        self._cached: dict[bytes, SessionQuery] = {}
+        self._cached: dict[bytes, tuple[str, str, Q]] = {}
 
-    def for_token(self, token: str) -> SessionQuery | None:
+    def for_token(self, token: str) -> tuple[str, str, Q] | None:
         """The query for a token. None: this is not a token, or no key can name its user."""
         if len(token) > TOKEN_MAX_LENGTH:
             return None
@@ -36,7 +38,7 @@ class SessionQueries:
             return None
         return self._cached.get(digest) or self._build_and_cache(token, digest)
 
-    def _build_and_cache(self, token: str, digest: bytes) -> SessionQuery | None:
+    def _build_and_cache(self, token: str, digest: bytes) -> tuple[str, str, Q] | None:
         named = named_by(token)
         if named is None:
             return None
@@ -50,6 +52,6 @@ class SessionQueries:
         self._cached[digest] = query
         return query
 
-    def for_id(self, user: str, sid: str) -> SessionQuery:
+    def for_id(self, user: str, sid: str) -> tuple[str, str, Q]:
         """The query for a session by its id. Raises BadKey if no key can name it."""
         return user, sid, self._build(user, sid)

@@ -25,6 +25,8 @@ class Policy:
     cap       the most sessions a user may have at once; 1: one device; None: no limit
     at_cap    what a login beyond the cap does: `evict` the session with the oldest login, or `refuse` the new one
     grace     how long the old token is still accepted after a rotation, for requests already under way
+    near      how long a session that has ended may still be read elsewhere, as in `"1s"`: sessions are then read from a
+              copy in the process, where the store can tell when one changes. None: every read asks the store
     """
 
     idle: Duration = "30d"
@@ -32,6 +34,7 @@ class Policy:
     cap: int | None = 5
     at_cap: AtCap = "evict"
     grace: Duration = "10s"
+    near: Duration | None = None
 
     def __post_init__(self) -> None:
         if self.idle_ms > self.absolute_ms:
@@ -40,7 +43,7 @@ class Policy:
             raise BadDeclaration(f"cap is a number of sessions from 1 on, or None for no cap, not {self.cap!r}")
         if self.at_cap not in ("evict", "refuse"):
             raise BadDeclaration(f"at_cap is evict or refuse, not {self.at_cap!r}")
-        _ = self.grace_ms
+        _ = self.grace_ms, self.near_ms
 
     @property
     def idle_ms(self) -> int:
@@ -53,6 +56,11 @@ class Policy:
     @property
     def grace_ms(self) -> int:
         return duration_ms(self.grace, "grace")
+
+    @property
+    def near_ms(self) -> int:
+        """0: there are no near reads."""
+        return 0 if self.near is None else duration_ms(self.near, "near")
 
     @property
     def touch_every_ms(self) -> int:

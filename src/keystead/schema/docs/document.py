@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from inspect import cleandoc
 from typing import Any
 
+from keystead.schema import lifetime
 from keystead.schema.docs.procedures import ProcedureEntry, procedure_entries
 from keystead.schema.docs.relation_rows import Edge, edges, sentences
 from keystead.schema.docs.value_phrases import Model, models
@@ -171,7 +172,10 @@ def _entry(family: Family[Any], keyspace: type[Keyspace]) -> FamilyEntry:
 
 
 def _lifetime(family: Family[Any]) -> str:
-    return "messages are not kept" if isinstance(family, Channel) else family.lifetime.describe()
+    if isinstance(family, Channel):
+        return "messages are not kept"
+    near = f"; reads may be {lifetime.in_words(family.near_ms)} behind" if family.near_ms else ""
+    return f"{family.lifetime.describe()}{near}"
 
 
 def _kinds(keyspace: type[Keyspace]) -> dict[str, type[Any]]:

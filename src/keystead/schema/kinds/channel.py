@@ -70,6 +70,8 @@ class Channel(Family[ChannelKey[T]], Generic[T]):
     def __init__(self, pattern: str, message: Any, **options: Unpack[ChannelOptions]) -> None:
         if "lifetime" in options:
             raise BadDeclaration(f"{pattern}: a Channel keeps nothing, so it has no lifetime; leave it out")
+        if "near" in options:
+            raise BadDeclaration(f"{pattern}: a Channel keeps nothing, so there is nothing to read near; leave it out")
         super().__init__(pattern, lifetime=never("messages are not kept"), **options)
         self.message: Codec[T] = codec_for(message, where=pattern)
 

@@ -9,8 +9,9 @@ from keystead.errors import BadDeclaration, BadValue
 from keystead.schema.codec import Codec
 from keystead.schema.key import Key, Moment, truth
 from keystead.schema.lifetime import Until
-from keystead.schema.operation import Compound, Operation
+from keystead.schema.operation import Compound, NearOperation, Operation
 from keystead.stores import Command, Reply, StoreMs, TimedCommand, at_most, more_than
+from keystead.stores.commands import read
 
 R = TypeVar("R")
 
@@ -56,7 +57,14 @@ class GrownKey(Key):
         return renewal
 
     def _read(self, verb: str, command: Command, finish: Callable[[list[Reply]], R]) -> Operation[R]:
-        """A command that does not make the key live longer: a read, or a removal."""
+        """A command that does not make the key live longer: a read, or a removal.
+
+        A family that declares `near` may answer reads from a copy in this process; not `see`, which serves as a guard.
+        """
+        if self.bound.family.near_ms and not verb.startswith("see"):
+            call = read(command)
+            if not call.spec.writes:
+                return NearOperation(self.bound, verb, [call], finish)
         return Operation(self.bound, verb, [command], finish)
 
     def _timed(self, verb: str, command: TimedCommand, finish: Callable[[list[Reply]], R]) -> Operation[R]:

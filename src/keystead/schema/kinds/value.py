@@ -12,7 +12,7 @@ from keystead.schema.codec import Codec, Versions, codec_for
 from keystead.schema.contention import attempts
 from keystead.schema.family import Family, Options
 from keystead.schema.key import Key, Moment, nothing, truth
-from keystead.schema.operation import Compound, Operation
+from keystead.schema.operation import Compound, NearOperation, Operation
 from keystead.schema.seal import KeyRing
 from keystead.stores import TABLE, Call, Command, Reply, Required, holds
 
@@ -45,8 +45,13 @@ class ValueKey(Key, Generic[T]):
     __slots__ = ()
 
     def get(self) -> Operation[T | None]:
-        """The value; None: there is no such key. Raises Unreadable if it does not fit the family."""
-        return Operation(self.bound, "get", [Call(_GET, [self.key.encode()], None)], self._read)
+        """The value; None: there is no such key. Raises Unreadable if it does not fit the family.
+
+        A family that declares `near` may answer from a copy in this process.
+        """
+        bound = self.bound
+        kind = NearOperation if bound.family.near_ms else Operation
+        return kind(bound, "get", [Call(_GET, [self.key.encode()], None)], self._read)
 
     def see(self) -> Operation[Seen[T] | None]:
         """The value for a later `holds`; None: there is no such key. Raises Unreadable as `get` does."""

@@ -10,17 +10,20 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from keystead.errors import BadArgument, CrossSlot, StoreClosed, StoreError, StoreUnavailable
-from keystead.stores.commands import Call, Reply
+from keystead.stores.commands import Call, Reply, encode
+from keystead.stores.near_reads import NearReads
 from keystead.stores.reconnecting_link import ConnectionLost, unknown_write
 from keystead.stores.redis.atomic_script import Script
+from keystead.stores.redis.cluster_near_reads import ClusterNearReads
 from keystead.stores.redis.cluster_nodes import SILENCE_S, ClusterNodes, slot_of
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledSteps, shape_of
 from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, call, pack_command
 from keystead.stores.redis.redis_link import refusal
+from keystead.stores.redis.redis_near_reads import dropping
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 from keystead.stores.redis.redis_store import (
     MAX_BYTES,
@@ -33,7 +36,7 @@ from keystead.stores.redis.redis_store import (
 )
 from keystead.stores.redis.reply_shapes import is_transient
 from keystead.stores.redis.subscription import Listener, subscription
-from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Step, Store
+from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Step, Store, keys_of
 
 _ASKING = pack_command((b"ASKING",))
 
@@ -60,6 +63,7 @@ class ClusterStore(Store):
         self._nodes = ClusterNodes(settings)
         self._listeners: set[Listener] = set()
         self._compiled = CompiledCache()
+        self._near: ClusterNearReads | None = None  # from the first near read on
 
     # --- opening and closing -------------------------------------------------------------------------------
 
@@ -73,7 +77,7 @@ class ClusterStore(Store):
             link = self._nodes.link_to(self._nodes.owners[slot_of(probe)])
             connection = await link.connected(self._loop.time() + self._settings.timeout)
             await require_writable(connection, probe)
-            self.guarantees = await stated_guarantees(connection, "one slot")
+            self.guarantees = replace(await stated_guarantees(connection, "one slot"), near="bounded")
             self._nodes.watch()
         except ConnectionLost as lost:
             await self.close()
@@ -86,6 +90,9 @@ class ClusterStore(Store):
         self._nodes.is_open = False
         for listener in self._listeners:
             listener.stop(f"{self.url} was closed")
+        if self._near is not None:
+            near, self._near = self._near, None
+            await near.close()
         await self._nodes.close()
 
     # --- the four verbs ------------------------------------------------------------------------------------
@@ -98,7 +105,11 @@ class ClusterStore(Store):
             raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
         parts = [self._split(call) for call in calls]
         pieces = [piece for part in parts for piece in part]
-        await self._deliver(pieces)
+        written = self._near and [key for call in calls if call.spec.writes for key in call.keys]
+        if self._near is not None and written:
+            await dropping(self._near, written, self._deliver(pieces))
+        else:
+            await self._deliver(pieces)
         return [_merge(call, part) for call, part in zip(calls, parts, strict=True)]
 
     def _split(self, call: Call) -> list[SlotCommand]:
@@ -216,7 +227,19 @@ class ClusterStore(Store):
             piece.node, piece.asking = address, True
         return True
 
+    @property
+    def near(self) -> NearReads | None:
+        if self._near is None and self._nodes.is_open:
+            self._near = ClusterNearReads(self._settings, self._nodes, self.run)
+        return self._near
+
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
+        if self._near is None:
+            return await self._run_steps(steps)
+        keys = [encode(key) for step in steps for key in keys_of(step)]
+        return await dropping(self._near, keys, self._run_steps(steps))
+
+    async def _run_steps(self, steps: Sequence[Step]) -> Outcome:
         found = shape_of(steps)
         compiled = None if found is None else self._compiled.get(found[0])
         if found is not None and compiled is not None and self._nodes.is_open:

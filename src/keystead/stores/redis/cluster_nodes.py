@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import binascii
 import random
+from collections.abc import Callable
 from contextlib import suppress
 
 from keystead.errors import StoreClosed, StoreError, StoreRefused, StoreUnavailable
@@ -34,6 +35,8 @@ class ClusterNodes:
         self.is_open = False
         self.owners: list[RedisAddress] = []
         self.links: dict[RedisAddress, RedisLink] = {}
+        self.version = 0  # counts changes of the owners
+        self.on_change: Callable[[], None] | None = None
         self._settings = settings
         self._refreshing: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -60,7 +63,7 @@ class ClusterNodes:
         for link in links.values():
             await link.close()
 
-    async def _greet(self, connection: RedisConnection) -> None:
+    async def greet(self, connection: RedisConnection) -> None:
         await sign_in(connection, self._settings.user, self._settings.password)
 
     def link_to(self, address: RedisAddress) -> RedisLink:
@@ -72,7 +75,7 @@ class ClusterNodes:
             async def locate() -> RedisAddress:
                 return address
 
-            link = self.links[address] = RedisLink(self._settings, locate, self._greet)
+            link = self.links[address] = RedisLink(self._settings, locate, self.greet)
         return link
 
     async def _refresh(self) -> None:
@@ -92,10 +95,13 @@ class ClusterNodes:
                 )
                 for answer in done:
                     try:
-                        self.owners = answer.result()
+                        owners = answer.result()
                     except StoreUnavailable as error:
                         problems.append(str(error))
                         continue
+                    if owners != self.owners:
+                        self.owners = owners
+                        self._changed()
                     await self._close_unused()
                     return
         finally:
@@ -169,9 +175,16 @@ class ClusterNodes:
 
     def moved(self, slot: int, address: RedisAddress) -> None:
         """A node has said that this slot has another owner. Others have probably moved, too: refresh all."""
-        self.owners[slot] = address
+        if self.owners[slot] != address:
+            self.owners[slot] = address
+            self._changed()
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh_quietly())
+
+    def _changed(self) -> None:
+        self.version += 1
+        if self.on_change is not None:
+            self.on_change()
 
     async def _refresh_quietly(self) -> None:
         with suppress(StoreError):  # the next command that needs it reports it

@@ -31,8 +31,10 @@ class ReplyError(Exception):
     """An error reply of the server."""
 
 
-# A place in the queue: the future for the replies, their number, and the start. A tuple, since every call makes one.
-_Expected: TypeAlias = tuple[asyncio.Future[list[Any]], int, float]
+Accept: TypeAlias = Callable[[list[Any]], None]
+# A place in the queue: the future for the replies, their number, the start, and who gets the replies before anything
+# that comes after them is parsed. A tuple, since every call makes one.
+_Expected: TypeAlias = tuple[asyncio.Future[list[Any]], int, float, Accept | None]
 
 
 class RedisConnection(asyncio.Protocol):
@@ -42,6 +44,9 @@ class RedisConnection(asyncio.Protocol):
         # Back-pressure: to be awaited before sending more, while the server does not keep up.
         self.congested: asyncio.Future[None] | None = None
         self.scripts: set[bytes] = set()  # digests of the scripts that were sent over this connection
+        self.answered_at = 0.0  # when the latest request that was answered was sent, by the clock of the event loop
+        self.on_push: Callable[[list[Any]], None] | None = None  # what the server sends unasked, in RESP3
+        self.on_end: Callable[[str], None] | None = None
         self._loop = loop
         self._timeout = timeout
         self._reader = hiredis.Reader(replyError=ReplyError, notEnoughData=_MISSING)
@@ -57,16 +62,17 @@ class RedisConnection(asyncio.Protocol):
 
     # --- for callers ---------------------------------------------------------------------------------------
 
-    def send(self, payload: bytes, count: int, now: float) -> asyncio.Future[list[Any]]:
+    def send(self, payload: bytes, count: int, now: float, accept: Accept | None = None) -> asyncio.Future[list[Any]]:
         """Send packed commands; the future gets their replies, or ConnectionLost.
 
-        `now` is the time of the event loop, which most callers need themselves.
+        `now` is the time of the event loop, which most callers need themselves. `accept` gets the replies as soon as
+        they are parsed; who awaits the future gets them later, after what came with them.
         """
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         if self.lost is not None:
             future.set_exception(ConnectionLost(self.lost, False))
             return future
-        self._expected.append((future, count, now))
+        self._expected.append((future, count, now, accept))
         out = self._out
         if not out:
             # One turn later, so that all tasks that are ready now share one write and one round trip (a pipeline).
@@ -149,10 +155,16 @@ class RedisConnection(asyncio.Protocol):
                 while (heard := next_reply()) is not _MISSING:
                     self._hear(heard)
                 return
+            on_push = self.on_push
             while (reply := next_reply()) is not _MISSING:
+                if on_push is not None and type(reply) is hiredis.PushNotification:
+                    on_push(reply)
+                    continue
                 replies.append(reply)
                 if len(replies) == queue[0][1]:
-                    future = queue.popleft()[0]
+                    future, _, self.answered_at, accept = queue.popleft()
+                    if accept is not None:
+                        accept(replies)
                     if not future.done():
                         future.set_result(replies)
                     self._replies = replies = []
@@ -185,13 +197,15 @@ class RedisConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         sent = len(self._expected) - len(self._out)
-        for place, (future, _, _) in enumerate(self._expected):
+        for place, (future, _, _, _) in enumerate(self._expected):
             if not future.done():
                 future.set_exception(ConnectionLost(reason, place < sent))
         self._expected.clear()
         self.resume_writing()
         if self._lose is not None:
             self._lose(reason)
+        if self.on_end is not None:
+            self.on_end(reason)
 
 
 async def call(connection: RedisConnection, *commands: tuple[str | bytes | int, ...]) -> list[Any]:

@@ -7,6 +7,7 @@ import secrets
 from _thread import get_ident
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
 
 from keystead.errors import (
@@ -18,12 +19,14 @@ from keystead.errors import (
     StoreUnavailable,
 )
 from keystead.stores.commands import Call, Command, Reply, read
+from keystead.stores.near_reads import NearReads
 from keystead.stores.reconnecting_link import ConnectionLost, unknown_write
 from keystead.stores.redis import redis_full_copy
 from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledScript, CompiledSteps, compile_steps, shape_of
 from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, call, pack_command
 from keystead.stores.redis.redis_link import RedisLink, dial, refusal, sign_in
+from keystead.stores.redis.redis_near_reads import RedisNearReads, dropping
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 from keystead.stores.redis.reply_shapes import SHAPES, error_of, is_transient
 from keystead.stores.redis.subscription import Listener, subscription
@@ -37,6 +40,8 @@ from keystead.stores.store_contract import (
     WholeKey,
     without_errors,
 )
+
+T = TypeVar("T")
 
 OLDEST_VERSION = 7
 MASTER_CHECK_S = 0.5  # how often the sentinels are asked for the master
@@ -53,6 +58,7 @@ class RedisStore(Store):
         self._listeners: set[Listener] = set()
         self._watching: asyncio.Task[None] | None = None
         self._compiled = CompiledCache()
+        self._near: RedisNearReads | None = None  # from the first near read on
 
     # --- opening and closing -------------------------------------------------------------------------------
 
@@ -64,7 +70,7 @@ class RedisStore(Store):
         await link.open()
         try:
             connection = await link.connected(self._loop.time() + self._settings.timeout)
-            self.guarantees = await stated_guarantees(connection, "any keys")
+            self.guarantees = replace(await stated_guarantees(connection, "any keys"), near="bounded")
         except BaseException:
             await link.close()
             raise
@@ -78,6 +84,9 @@ class RedisStore(Store):
             for listener in self._listeners:
                 listener.stop(f"{self.url} was closed")
             link.stop()
+            if self._near is not None:
+                near, self._near = self._near, None
+                await near.close()
             if self._watching is not None:
                 self._watching.cancel()
                 await asyncio.wait({self._watching})
@@ -102,6 +111,8 @@ class RedisStore(Store):
                 master = await self._locate()
                 if master != connection.address:
                     link.drop(connection, f"{master} is the master now")
+                if self._near is not None and self._near.address not in (None, master):
+                    self._near.leave(f"{master} is the master now")
 
     async def _greet(self, connection: RedisConnection) -> None:
         settings = self._settings
@@ -126,6 +137,8 @@ class RedisStore(Store):
             return await super().run(given)
         if not calls:
             return []
+        if self._near is not None and (written := [key for one in calls if one.spec.writes for key in one.keys]):
+            return await dropping(self._near, written, super().run(given))
         now, payload = self._loop.time(), pack(calls)
         try:
             replies = await connection.send(payload, len(calls), now)
@@ -149,7 +162,14 @@ class RedisStore(Store):
         if found is None or compiled is None:
             return await super().atomically(steps)
         self._check_loop()
-        return await self._run_compiled(compiled, found[1], lambda: steps)
+        work = self._run_compiled(compiled, found[1], lambda: steps)
+        return await (work if self._near is None else dropping(self._near, found[1], work))
+
+    @property
+    def near(self) -> NearReads | None:
+        if self._near is None and self._link is not None:
+            self._near = RedisNearReads(self._settings, self._locate, self._greet, self.run)
+        return self._near
 
     def prepared(
         self, make: Callable[..., Sequence[Step]], arguments: int
@@ -162,7 +182,8 @@ class RedisStore(Store):
             self._check_loop()
             if not compiled.fits(given):
                 return await self.atomically(make(*given))
-            return await self._run_compiled(compiled, given, lambda: make(*given))
+            work = self._run_compiled(compiled, given, lambda: make(*given))
+            return await (work if self._near is None else dropping(self._near, given, work))
 
         return run_steps
 
@@ -242,7 +263,10 @@ class RedisStore(Store):
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         if self._link is None:
             raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
-        return await run_script(self._link, Script(steps), self._loop.time() + self._settings.timeout)
+        work = run_script(self._link, Script(steps), self._loop.time() + self._settings.timeout)
+        if self._near is None:
+            return await work
+        return await dropping(self._near, [key for step in steps for key in step.call.keys], work)
 
     async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
         found: list[WholeKey] = []
@@ -325,9 +349,6 @@ def refuse_unsafe(lost: ConnectionLost, calls: list[Call]) -> None:
 
 # A reply and the connection it came from, or ConnectionLost.
 _Answer: TypeAlias = tuple[RedisConnection, Any]
-
-
-T = TypeVar("T")
 
 
 class Runnable(Protocol[T]):

@@ -21,6 +21,7 @@ class Snapshot:
         self._connection = connection
         self._loop = loop
         self._held_since_ns = 0  # 0: not held
+        self.number = 0  # of transactions so far
         self._ending = False
 
     def hold(self) -> None:
@@ -32,6 +33,7 @@ class Snapshot:
             self.release()
         self._connection.execute("BEGIN")
         self._held_since_ns = now_ns
+        self.number += 1
         if not self._ending:
             self._ending = True
             self._loop.call_soon(self._end)

@@ -18,6 +18,7 @@ from keystead.errors import StoreClosed, StoreUnavailable
 from keystead.stores import durations
 from keystead.stores.commands import Call, Reply
 from keystead.stores.globs import compile_glob, literal_prefix
+from keystead.stores.near_reads import NearReads
 from keystead.stores.sql.key_tables import KIND_NUMBERS
 from keystead.stores.sqlite import sqlite_full_copy, sqlite_sweep
 from keystead.stores.sqlite.database_file import connect, explain, is_locked, prepare
@@ -25,6 +26,7 @@ from keystead.stores.sqlite.group_commit import CALLS_A_TURN, INLINE_COMMANDS, G
 from keystead.stores.sqlite.snapshot import Snapshot
 from keystead.stores.sqlite.sqlite_feed import SqliteFeed
 from keystead.stores.sqlite.sqlite_interpreter import SqliteInterpreter
+from keystead.stores.sqlite.sqlite_near_reads import SqliteNearReads
 from keystead.stores.sqlite.sqlite_tables import SqliteTables, TooWide
 from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store, WholeKey
 from keystead.stores.worker_thread import WorkerThread, ignore_result
@@ -50,7 +52,9 @@ class SqliteStore(Store):
     def __init__(self, path: str, *, timeout: float | None = None, clock: Callable[[], int] = wall_ms) -> None:
         self.path = path
         self.url = "memory://" if path == MEMORY else f"sqlite:///{path}"
-        self.guarantees = Guarantees(durability="memory" if path == MEMORY else "disk", value_max_bytes=900_000_000)
+        self.guarantees = Guarantees(
+            durability="memory" if path == MEMORY else "disk", near="exact", value_max_bytes=900_000_000
+        )
         self._timeout = durations.TIMEOUT_S if timeout is None else timeout
         self._clock = clock
         self._open = False
@@ -109,6 +113,9 @@ class SqliteStore(Store):
         self._feed = SqliteFeed(
             self._loop, self._reading.tables, self._writing.tables, self._change, shared=not self._memory
         )
+        self._near = SqliteNearReads(self.run, self._version, self._clock)
+        self._own_commits = 0
+        self._data_version = self._data_version_of = 0  # of the database, in the snapshot of this number
         self._sweep_limit = 64
         self._open = True
         self._sweep_timer = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
@@ -195,6 +202,21 @@ class SqliteStore(Store):
         else:
             outcome = await self._read(lambda reading: reading.atomically(steps))
         return outcome
+
+    @property
+    def near(self) -> NearReads | None:
+        return self._near if self._open else None
+
+    def _version(self) -> tuple[int, int] | None:
+        """The version of the database that reads see in this turn: commits of others, and of this process."""
+        if not self._open:
+            return None
+        if not self._memory:
+            self._snapshot.hold()
+            if self._data_version_of != self._snapshot.number:
+                self._data_version = self._reader.execute("PRAGMA data_version").fetchone()[0]
+                self._data_version_of = self._snapshot.number
+        return self._data_version, self._own_commits
 
     async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
         found: list[WholeKey] = []
@@ -294,6 +316,7 @@ class SqliteStore(Store):
         """After each commit, before its callers go on."""
         if not self._open:  # closed while the disk hung
             return
+        self._own_commits += 1
         self._snapshot.release()
         if self._writing.tables.published:
             self._writing.tables.published = False

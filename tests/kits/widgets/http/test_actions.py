@@ -27,18 +27,18 @@ OWNER = {"x-owner-token": TOKEN}
 each_path = pytest.mark.parametrize("path", PATHS)
 
 
-# --- what all four share ------------------------------------------------------------------------------------------
+# --- all services -------------------------------------------------------------------------------------------------
 
 
 @each_path
-async def test_a_page_gets_a_public_id_of_its_host_and_its_address(visitor: Visitor, path: str) -> None:
+async def test_a_public_id_is_derived_from_host_and_url(visitor: Visitor, path: str) -> None:
     told = data(await visitor.post(path, "create", url="https://www.example.com/page", token=TOKEN))
     assert told["url"] == "https://www.example.com/page"
     assert re.fullmatch(r"example-[0-9a-f]{8}", told["id"])
 
 
 @each_path
-async def test_creating_again_gives_the_same_to_its_owner_and_nothing_to_others(visitor: Visitor, path: str) -> None:
+async def test_creating_again_returns_the_widget_to_its_owner_only(visitor: Visitor, path: str) -> None:
     id = await visitor.create(path)
     assert data(await visitor.post(path, "create", url=URL, token=TOKEN))["id"] == id
     assert refused(await visitor.post(path, "create", url=URL, token="another-token")) == (403, "UNAUTHORIZED")
@@ -53,7 +53,7 @@ async def test_the_four_services_of_a_page_have_the_same_id_and_share_nothing(vi
 
 
 @each_path
-async def test_a_delete_ends_it_for_everybody_and_the_page_can_have_another(visitor: Visitor, path: str) -> None:
+async def test_a_deleted_widget_is_gone_and_can_be_recreated(visitor: Visitor, path: str) -> None:
     id = await visitor.create(path)
     told = data(await visitor.post(path, "delete", url=URL, token=TOKEN))
     assert told["id"] == id
@@ -72,7 +72,7 @@ async def test_only_its_owner_can_delete_it(visitor: Visitor, path: str) -> None
 
 
 @each_path
-async def test_everything_can_be_asked_for_by_get_as_in_the_first_era(visitor: Visitor, path: str) -> None:
+async def test_every_action_works_by_get(visitor: Visitor, path: str) -> None:
     id = data(await visitor.get(path, "create", OWNER, url=URL))["id"]
     assert data(await visitor.get(path, "get", id=id))["url"] == URL
     assert data(await visitor.get(path, "updateSettings", OWNER, url=URL))["id"] == id
@@ -80,7 +80,7 @@ async def test_everything_can_be_asked_for_by_get_as_in_the_first_era(visitor: V
 
 
 @each_path
-async def test_the_action_of_a_post_can_stand_in_the_address(visitor: Visitor, path: str) -> None:
+async def test_the_action_of_a_post_can_be_in_the_url(visitor: Visitor, path: str) -> None:
     id = await visitor.create(path)
     answer = await visitor.http.post(f"{path}?action=get", json={"id": id})
     assert data(answer)["id"] == id
@@ -92,7 +92,7 @@ async def test_the_action_of_a_post_can_stand_in_the_address(visitor: Visitor, p
 
 
 @each_path
-async def test_only_its_owner_is_told_where_its_events_go(visitor: Visitor, path: str) -> None:
+async def test_only_the_owner_sees_the_webhook_url(visitor: Visitor, path: str) -> None:
     hook = "https://hooks.example.com/secret"
     created = data(await visitor.post(path, "create", url=URL, token=TOKEN, webhookUrl=hook))
     assert "webhookUrl" not in (await visitor.get(path, "get", id=created["id"])).text
@@ -121,7 +121,7 @@ async def test_a_counter_counts_a_visitor_once_a_day(site: Running, visitor: Vis
     assert data(await site.visitor().post(VISIT, "increment", id=id))["total"] == 2
 
 
-async def test_a_browser_is_a_visitor_of_its_own(visitor: Visitor) -> None:
+async def test_another_browser_is_another_visitor(visitor: Visitor) -> None:
     id = await visitor.create(VISIT)
     for agent in ("one", "another", "one"):
         data(await visitor.get(VISIT, "increment", {"user-agent": agent}, id=id))
@@ -135,7 +135,7 @@ async def test_an_owner_sets_the_total_under_both_of_its_names(visitor: Visitor)
     assert data(await visitor.post(VISIT, "update", id=id, token=TOKEN, total=0))["total"] == 0
 
 
-async def test_many_counters_are_made_and_read_at_once(visitor: Visitor) -> None:
+async def test_counters_are_created_and_read_in_batches(visitor: Visitor) -> None:
     items = [{"id": f"mine-{at}", "url": f"https://example.com/{at}"} for at in range(3)]
     made = data(await visitor.post(VISIT, "batchCreate", token=TOKEN, items=items))
     assert [one["id"] for one in made] == ["mine-0", "mine-1", "mine-2"]
@@ -147,7 +147,7 @@ async def test_many_counters_are_made_and_read_at_once(visitor: Visitor) -> None
     assert data(await visitor.get(VISIT, "sumByPrefix", prefix="mine-")) == {"prefix": "mine-", "total": 6}
 
 
-async def test_a_batch_is_refused_where_it_is_too_large(visitor: Visitor) -> None:
+async def test_a_batch_that_is_too_large_is_refused(visitor: Visitor) -> None:
     items = [{"id": f"mine-{at}", "url": f"https://example.com/{at}"} for at in range(101)]
     too_many = await visitor.post(VISIT, "batchCreate", token=TOKEN, items=items)
     assert refused(too_many) == (400, "VALIDATION_ERROR")
@@ -159,7 +159,7 @@ async def test_a_batch_is_refused_where_it_is_too_large(visitor: Visitor) -> Non
 # --- like buttons -------------------------------------------------------------------------------------------------
 
 
-async def test_a_like_is_given_and_taken_back(site: Running, visitor: Visitor) -> None:
+async def test_a_like_can_be_toggled(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(LIKE, icon="star")
     liked = data(await visitor.get(LIKE, "toggle", id=id))
     assert (liked["total"], liked["userLiked"], liked["icon"]) == (1, True, "star")
@@ -175,7 +175,7 @@ async def test_a_total_of_likes_never_falls_below_zero(visitor: Visitor) -> None
     assert data(await visitor.post(LIKE, "toggle", id=id))["total"] == 0
 
 
-async def test_an_owner_changes_total_and_icon_of_a_like_button_in_one_go(visitor: Visitor) -> None:
+async def test_an_owner_changes_total_and_icon_together(visitor: Visitor) -> None:
     await visitor.create(LIKE)
     told = data(await visitor.post(LIKE, "update", url=URL, token=TOKEN, value=9, icon="thumb"))
     assert (told["total"], told["icon"]) == (9, "thumb")
@@ -183,7 +183,7 @@ async def test_an_owner_changes_total_and_icon_of_a_like_button_in_one_go(visito
     assert refused(await visitor.post(LIKE, "updateSettings", url=URL, token=TOKEN, icon="dog"))[0] == 400
 
 
-async def test_many_like_buttons_are_made_and_read_at_once(visitor: Visitor) -> None:
+async def test_like_buttons_are_created_and_read_in_batches(visitor: Visitor) -> None:
     items = [{"id": f"mine_{at}", "url": f"https://example.com/{at}"} for at in range(2)]
     data(await visitor.post(LIKE, "batchCreate", token=TOKEN, items=items))
     data(await visitor.post(LIKE, "toggle", id="mine_0"))
@@ -202,7 +202,7 @@ async def submitted(site: Running, id: str, *scores: tuple[str, int]) -> dict[st
     return told
 
 
-async def test_a_ranking_has_the_best_first_and_the_first_come_before_equals(site: Running, visitor: Visitor) -> None:
+async def test_a_ranking_is_ordered_by_score_then_by_time(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(RANKING, title="Best", max=3)
     told = await submitted(site, id, ("Ann", 10), ("Bob", 30), ("Cid", 30), ("Dan", 20))
     assert [(one["rank"], one["name"], one["score"]) for one in told["entries"]] == [
@@ -213,7 +213,7 @@ async def test_a_ranking_has_the_best_first_and_the_first_come_before_equals(sit
     assert (told["title"], told["maxEntries"], told["sortOrder"], told["totalEntries"]) == ("Best", 3, "desc", 3)
 
 
-async def test_where_less_is_better_the_lowest_is_first(site: Running, visitor: Visitor) -> None:
+async def test_ascending_rankings_have_the_lowest_first(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(RANKING, sortOrder="asc", maxEntries=2)
     told = await submitted(site, id, ("Ann", 10), ("Bob", 30), ("Cid", 20))
     assert [one["name"] for one in told["entries"]] == ["Ann", "Cid"]
@@ -237,7 +237,7 @@ async def test_a_visitor_submits_once_a_minute(site: Running, visitor: Visitor) 
     assert shown == [{"rank": 1, "name": "Ann", "score": 1, "displayScore": "one"}]
 
 
-async def test_whoever_gives_no_name_is_called_by_a_nickname(visitor: Visitor) -> None:
+async def test_a_submit_without_a_name_gets_a_nickname(visitor: Visitor) -> None:
     id = await visitor.create(RANKING)
     told = data(await visitor.post(RANKING, "submit", id=id, score=5))
     assert re.fullmatch(r"([A-Z][a-z]+){2}[0-9]{3}", told["entries"][0]["name"])
@@ -245,7 +245,7 @@ async def test_whoever_gives_no_name_is_called_by_a_nickname(visitor: Visitor) -
     assert nickname("00000000000002a1") == nickname("00000000000002a1") == "BraveOwl002"
 
 
-async def test_an_owner_puts_a_ranking_right(site: Running, visitor: Visitor) -> None:
+async def test_an_owner_corrects_a_ranking(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(RANKING)
     await submitted(site, id, ("Ann", 10), ("Bob", 30))
     own = {"url": URL, "token": TOKEN}
@@ -262,7 +262,7 @@ async def test_an_owner_puts_a_ranking_right(site: Running, visitor: Visitor) ->
     assert data(await visitor.post(RANKING, "clear", **own))["entries"] == []
 
 
-async def test_a_ranking_is_read_as_far_as_is_asked(site: Running, visitor: Visitor) -> None:
+async def test_limit_sets_the_number_of_entries(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(RANKING, max=100)
     for at in range(12):
         data(await visitor.post(RANKING, "update", url=URL, token=TOKEN, name=f"n{at}", score=at))
@@ -281,7 +281,7 @@ async def posted(visitor: Visitor, id: str, message: str, **more: object) -> tup
     return answer.json()["messageId"], answer.json()["editToken"]
 
 
-async def test_a_message_stands_on_top_and_its_secret_is_told_once(site: Running, visitor: Visitor) -> None:
+async def test_a_new_message_is_on_top_and_its_edit_token_is_shown_once(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(BBS, title="Guests", enableSelects=True)
     board = data(await visitor.get(BBS, "get", id=id))
     icon, choice = board["settings"]["icons"][0], board["settings"]["selects"][1]["options"][0]
@@ -297,7 +297,7 @@ async def test_a_message_stands_on_top_and_its_secret_is_told_once(site: Running
     assert newest["userHash"] != secret
 
 
-async def test_an_author_changes_a_message_and_takes_it_away(visitor: Visitor) -> None:
+async def test_an_author_edits_and_deletes_a_message(visitor: Visitor) -> None:
     id = await visitor.create(BBS)
     message, secret = await posted(visitor, id, "frist")
     own = {"id": id, "messageId": message, "editToken": secret}
@@ -309,7 +309,7 @@ async def test_an_author_changes_a_message_and_takes_it_away(visitor: Visitor) -
     assert data(await visitor.post(BBS, "deleteMessageById", **own))["messages"] == []
 
 
-async def test_what_everybody_sees_of_a_message_does_not_let_them_change_it(site: Running, visitor: Visitor) -> None:
+async def test_public_message_data_does_not_authorize_edits(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(BBS)
     message, _ = await posted(visitor, id, "mine")
     hash = data(await site.visitor().get(BBS, "get", id=id))["messages"][0]["userHash"]
@@ -321,7 +321,7 @@ async def test_what_everybody_sees_of_a_message_does_not_let_them_change_it(site
     assert data(await visitor.get(BBS, "get", id=id))["messages"][0]["message"] == "mine"
 
 
-async def test_an_owner_moderates_what_others_wrote(site: Running, visitor: Visitor) -> None:
+async def test_an_owner_moderates_a_board(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(BBS)
     own = {"url": URL, "token": TOKEN}
     ids = [(await posted(site.visitor(), id, f"message {at}"))[0] for at in range(4)]
@@ -343,7 +343,7 @@ async def test_an_owner_changes_the_settings_of_a_board(visitor: Visitor) -> Non
     assert (told["title"], told["messagesPerPage"], told["maxMessages"]) == ("New", 5, 50)
 
 
-async def test_a_board_is_read_by_pages(site: Running, visitor: Visitor) -> None:
+async def test_a_board_is_paginated(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(BBS, messagesPerPage=2)
     for at in range(5):
         await posted(site.visitor(), id, f"message {at}")
@@ -352,7 +352,7 @@ async def test_a_board_is_read_by_pages(site: Running, visitor: Visitor) -> None
     assert page["pagination"] == {"page": 2, "totalPages": 3, "hasPrev": True, "hasNext": True}
 
 
-async def test_a_visitor_posts_once_in_ten_seconds(visitor: Visitor, clock: Clock) -> None:
+async def test_a_visitor_posts_once_every_ten_seconds(visitor: Visitor, clock: Clock) -> None:
     id = await visitor.create(BBS)
     await posted(visitor, id, "first")
     soon = await visitor.post(BBS, "post", id=id, message="second")
@@ -360,7 +360,7 @@ async def test_a_visitor_posts_once_in_ten_seconds(visitor: Visitor, clock: Cloc
     assert 0 < soon.json()["retryAfter"] <= 10
 
 
-async def test_what_looks_like_spam_is_refused_and_not_stored(site: Running, visitor: Visitor) -> None:
+async def test_spam_is_refused_and_not_stored(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(BBS)
     for message in ("see https://example.com", "see www.example.com", "aaaaa"):
         answer = await site.visitor().post(BBS, "post", id=id, message=message)

@@ -45,9 +45,7 @@ async def filled(site: Running, visitor: Visitor, path: str, url: str) -> str:
         (BBS, ("", ":messages", ":owner", ":post:")),
     ],
 )
-async def test_after_a_delete_nothing_of_it_is_left(
-    redis_server: servers.Server, path: str, rows: tuple[str, ...]
-) -> None:
+async def test_a_delete_leaves_nothing(redis_server: servers.Server, path: str, rows: tuple[str, ...]) -> None:
     redis_server.ask("FLUSHALL")
     async with running(redis_server.url) as site:
         visitor = site.visitor()

@@ -1,4 +1,4 @@
-"""JSON, text and pictures: what is shown, who may keep it for how long, and what an `<img>` shows that is wrong."""
+"""JSON, text and pictures: content, caching, and errors in an `<img>`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def text(answer: httpx2.Response, kept: str = KEPT) -> str:
     return answer.text
 
 
-async def test_a_counter_is_a_picture_unless_something_else_is_asked_for(visitor: Visitor) -> None:
+async def test_a_counter_is_a_picture_by_default(visitor: Visitor) -> None:
     id = await visitor.create(VISIT)
     data(await visitor.post(VISIT, "set", id=id, token=TOKEN, total=42))
     assert "42" in picture(await visitor.get(VISIT, "display", id=id))
@@ -50,7 +50,7 @@ async def test_a_counter_is_a_picture_unless_something_else_is_asked_for(visitor
     assert text(await visitor.get(VISIT, "get", id=id, format="text"), "no-store") == "42"
 
 
-async def test_display_as_json_is_the_data_alone(visitor: Visitor) -> None:
+async def test_display_as_json_is_the_bare_data(visitor: Visitor) -> None:
     for path in PATHS:
         id = await visitor.create(path)
         answer = await visitor.get(path, "display", id=id, format="json")
@@ -60,7 +60,7 @@ async def test_display_as_json_is_the_data_alone(visitor: Visitor) -> None:
         assert "success" not in answer.json()
 
 
-async def test_a_visit_can_be_counted_by_a_picture_and_by_a_script(site: Running, visitor: Visitor) -> None:
+async def test_a_picture_or_a_script_can_count_a_visit(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(VISIT)
     assert "Visits: 1" in picture(await visitor.get(VISIT, "increment", id=id, format="image"), "no-store")
     assert text(await site.visitor().get(VISIT, "increment", id=id, format="text"), "no-store") == "2"
@@ -68,7 +68,7 @@ async def test_a_visit_can_be_counted_by_a_picture_and_by_a_script(site: Running
     assert text(shown, "no-store") == "0"
 
 
-async def test_what_is_not_there_is_shown_as_zero(visitor: Visitor) -> None:
+async def test_a_missing_counter_or_like_button_shows_zero(visitor: Visitor) -> None:
     for path in (VISIT, LIKE):
         for action, kept in (("display", KEPT), ("get", "no-store")):
             shown = await visitor.get(path, action, id="nobody-00000000", format="image")
@@ -76,7 +76,7 @@ async def test_what_is_not_there_is_shown_as_zero(visitor: Visitor) -> None:
             assert text(await visitor.get(path, action, id="nobody-00000000", format="text"), kept) == "0"
 
 
-async def test_a_picture_for_everybody_does_not_tell_who_likes_the_page(site: Running, visitor: Visitor) -> None:
+async def test_a_public_picture_does_not_reveal_who_likes_the_page(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(LIKE, icon="star")
     data(await visitor.post(LIKE, "toggle", id=id))
     stranger = site.visitor()
@@ -89,7 +89,7 @@ async def test_a_picture_for_everybody_does_not_tell_who_likes_the_page(site: Ru
     assert text(await visitor.get(LIKE, "display", id=id, format="text")) == "1"
 
 
-async def test_a_ranking_is_a_line_an_entry_and_a_picture_of_five(visitor: Visitor) -> None:
+async def test_a_ranking_as_text_and_picture(visitor: Visitor) -> None:
     id = await visitor.create(RANKING, title="Best", max=10)
     for at in range(7):
         await visitor.post(RANKING, "update", url=URL, token=TOKEN, name=f"n{at}", score=at, displayScore=f"{at} pt")
@@ -102,7 +102,7 @@ async def test_a_ranking_is_a_line_an_entry_and_a_picture_of_five(visitor: Visit
     assert picture(await visitor.get(RANKING, "get", id=id, format="image"), "no-store")
 
 
-async def test_a_board_is_a_line_a_message_and_a_picture_of_three(site: Running, visitor: Visitor) -> None:
+async def test_a_board_as_text_and_picture(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(BBS, title="Guests")
     for at in range(4):
         data(await site.visitor().post(BBS, "post", id=id, message=f"m{at}\nand more", author="Ann"))
@@ -114,7 +114,7 @@ async def test_a_board_is_a_line_a_message_and_a_picture_of_three(site: Running,
     assert "m0" not in shown
 
 
-async def test_no_name_and_no_message_can_put_anything_into_a_picture(site: Running, visitor: Visitor) -> None:
+async def test_names_and_messages_cannot_inject_into_a_picture(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(BBS, title="</text><script>alert(1)</script>")
     data(await visitor.post(BBS, "post", id=id, message="<script>alert(2)</script>", author="<img onerror=x>"))
     answer = await site.visitor().get(BBS, "display", id=id, format="image")
@@ -137,28 +137,28 @@ async def test_no_name_and_no_message_can_put_anything_into_a_picture(site: Runn
         "id=no%20id",
     ],
 )
-async def test_an_img_that_asks_wrongly_shows_a_picture_that_says_so(visitor: Visitor, query: str) -> None:
+async def test_an_invalid_image_request_gets_an_error_picture(visitor: Visitor, query: str) -> None:
     id = "" if query.startswith("id=") else "&id=example-a1b2c3d4"
     answer = await visitor.http.get(f"{VISIT}?action=display{id}&{query}")
     assert picture(answer, "no-store") == "Error Error"
 
 
-async def test_a_script_that_asks_wrongly_is_told_so_in_text(visitor: Visitor) -> None:
+async def test_an_invalid_text_request_gets_an_error_as_text(visitor: Visitor) -> None:
     answer = await visitor.get(VISIT, "display", id="example-a1b2c3d4", format="text", digits="x")
     assert answer.status_code == 400
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
-    assert answer.text == "digits is a whole number from 1 to 10\n"
+    assert answer.text == "digits must be a whole number from 1 to 10\n"
     gone = await visitor.get(VISIT, "increment", id="nobody-00000000", format="text")
     assert (gone.status_code, gone.headers["cache-control"]) == (404, "no-store")
 
 
-async def test_where_json_is_the_form_a_wrong_one_is_refused(visitor: Visitor) -> None:
+async def test_an_invalid_format_is_refused(visitor: Visitor) -> None:
     for path in (LIKE, RANKING, BBS):
         answer = await visitor.get(path, "display", id="example-a1b2c3d4", format="interactive")
         assert (answer.status_code, answer.json()["field"]) == (400, "format")
 
 
-async def test_a_client_at_its_limit_is_told_so_in_the_form_that_it_asked_for() -> None:
+async def test_a_rate_limit_error_has_the_requested_format() -> None:
     async with running("memory://", limits={"read": 1}) as site:
         visitor = site.visitor()
         picture(await visitor.get(VISIT, "display", id="example-a1b2c3d4"))

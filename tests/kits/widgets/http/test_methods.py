@@ -1,4 +1,4 @@
-"""GET, HEAD and POST: what each may write, and what a browser that fetches ahead may not."""
+"""GET, HEAD and POST: what each may write, and that a prefetch may not."""
 
 from __future__ import annotations
 
@@ -52,9 +52,7 @@ async def test_head_writes_nothing(
 
 
 @pytest.mark.parametrize("ahead", AHEAD)
-async def test_a_browser_that_fetches_ahead_writes_nothing(
-    site: Running, visitor: Visitor, ahead: dict[str, str]
-) -> None:
+async def test_a_prefetch_writes_nothing(site: Running, visitor: Visitor, ahead: dict[str, str]) -> None:
     for path, action, query in WRITES:
         id = await visitor.create(path)
         before = await site.everything()
@@ -64,7 +62,7 @@ async def test_a_browser_that_fetches_ahead_writes_nothing(
         assert data(await visitor.get(path, "get", ahead, id=id))["id"] == id
 
 
-async def test_writes_by_get_can_be_switched_off() -> None:
+async def test_writes_by_get_can_be_disabled() -> None:
     async with running("memory://", get_writes="none") as site:
         visitor = site.visitor()
         for path, action, query in WRITES:
@@ -77,7 +75,7 @@ async def test_writes_by_get_can_be_switched_off() -> None:
             data(await visitor.post(path, action, id=id, **query))
 
 
-async def test_visits_alone_can_be_left_to_get() -> None:
+async def test_get_can_be_limited_to_visits() -> None:
     async with running("memory://", get_writes="visits") as site:
         visitor = site.visitor()
         id = await visitor.create(VISIT)
@@ -93,7 +91,7 @@ def _not_allowed(answer: httpx2.Response) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_other_methods_are_not_taken(visitor: Visitor, path: str) -> None:
+async def test_other_methods_are_refused(visitor: Visitor, path: str) -> None:
     for method in ("PUT", "PATCH", "DELETE"):
         answer = await visitor.http.request(method, path)
         assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST, OPTIONS")

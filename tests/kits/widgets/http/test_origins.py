@@ -64,7 +64,7 @@ def allowed(answer: httpx2.Response) -> str | None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_any_page_may_use_the_widgets_unless_the_settings_say_otherwise(visitor: Visitor, path: str) -> None:
+async def test_any_page_may_use_the_widgets_by_default(visitor: Visitor, path: str) -> None:
     for header in ("content-type", "x-owner-token", "x-edit-token", "authorization, content-type"):
         answer = await preflight(visitor, path, PAGE, header)
         assert (answer.status_code, allowed(answer)) == (200, "*")
@@ -76,7 +76,7 @@ async def test_any_page_may_use_the_widgets_unless_the_settings_say_otherwise(vi
     assert "access-control-allow-credentials" not in answer.headers
 
 
-async def test_a_page_can_read_why_it_was_refused(visitor: Visitor) -> None:
+async def test_a_page_can_read_error_responses(visitor: Visitor) -> None:
     origin = {"origin": PAGE}
     for answer, status in (
         (await visitor.get(VISIT, "frobnicate", origin), 400),
@@ -90,7 +90,7 @@ async def test_a_page_can_read_why_it_was_refused(visitor: Visitor) -> None:
 
 
 @pytest.mark.parametrize("path", SHARED)
-async def test_where_any_page_may_a_cache_may_keep_one_answer_for_all(visitor: Visitor, path: str) -> None:
+async def test_with_all_origins_a_cache_may_share_responses(visitor: Visitor, path: str) -> None:
     query = "" if path.startswith("/components") else "?action=display&id=x&format=image"
     told = []
     for headers in ({}, {"origin": PAGE}, {"origin": OTHER}, {"origin": BASE, "cookie": "a=b"}):
@@ -103,14 +103,14 @@ async def test_where_any_page_may_a_cache_may_keep_one_answer_for_all(visitor: V
 
 
 @pytest.mark.parametrize("path", SHARED)
-async def test_pictures_and_scripts_can_be_shown_on_other_sites(visitor: Visitor, path: str) -> None:
+async def test_pictures_and_scripts_are_cross_origin_resources(visitor: Visitor, path: str) -> None:
     query = "" if path.startswith("/components") else "?action=display&id=x&format=image"
     answer = await visitor.http.get(f"{path}{query}")
     assert answer.status_code == 200
     assert answer.headers["cross-origin-resource-policy"] == "cross-origin"
 
 
-async def test_only_named_pages_may_use_the_widgets() -> None:
+async def test_only_listed_origins_may_use_the_widgets() -> None:
     async with running("memory://", origins=[PAGE]) as site:
         visitor = site.visitor()
         for path in PATHS:
@@ -127,10 +127,8 @@ async def test_only_named_pages_may_use_the_widgets() -> None:
 
 @pytest.mark.parametrize("origins", [[PAGE], []], ids=["some", "none"])
 @pytest.mark.parametrize("headers", FROM_OTHERS, ids=str)
-async def test_a_page_that_is_not_named_writes_nothing_also_without_asking_whether_it_may(
-    origins: list[str], headers: dict[str, str]
-) -> None:
-    """A picture, a form or a link is sent by a browser at once; that its page may not read the answer is too late."""
+async def test_an_unlisted_origin_cannot_write_without_a_preflight(origins: list[str], headers: dict[str, str]) -> None:
+    """Browsers send pictures, forms and links without a preflight; hiding the response would be too late."""
     async with running("memory://", origins=origins) as site:
         visitor = site.visitor()
         for path, (action, fields) in WRITES.items():
@@ -152,7 +150,7 @@ async def test_a_page_that_is_not_named_writes_nothing_also_without_asking_wheth
 
 
 @pytest.mark.parametrize("headers", FROM_THOSE_WHO_MAY, ids=str)
-async def test_named_pages_this_site_and_programs_write(headers: dict[str, str]) -> None:
+async def test_listed_origins_own_pages_and_programs_can_write(headers: dict[str, str]) -> None:
     async with running("memory://", origins=[PAGE]) as site:
         for path, (action, fields) in WRITES.items():
             id = await site.visitor().create(path)
@@ -160,14 +158,14 @@ async def test_named_pages_this_site_and_programs_write(headers: dict[str, str])
             assert data(await site.visitor().post(path, action, headers, id=id, **fields))["id"] == id
 
 
-async def test_any_page_writes_unless_the_settings_say_otherwise(site: Running) -> None:
+async def test_any_page_can_write_by_default(site: Running) -> None:
     for headers in FROM_OTHERS:
         for path, (action, fields) in WRITES.items():
             id = await site.visitor().create(path)
             data(await site.visitor().get(path, action, headers, id=id, **fields))
 
 
-async def test_no_page_of_another_site_may_use_them_where_none_is_named() -> None:
+async def test_empty_origins_allow_no_other_site() -> None:
     async with running("memory://", origins=[]) as site:
         visitor = site.visitor()
         for path in SHARED:
@@ -177,7 +175,7 @@ async def test_no_page_of_another_site_may_use_them_where_none_is_named() -> Non
             assert allowed(await preflight(visitor, path, PAGE)) is None
 
 
-async def test_nothing_else_of_the_server_is_shared(visitor: Visitor) -> None:
+async def test_no_other_route_is_shared_with_other_origins(visitor: Visitor) -> None:
     for path in (
         "/",
         "/docs",

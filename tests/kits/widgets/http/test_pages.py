@@ -1,4 +1,4 @@
-"""The scripts of the elements and the page that makes widgets, as they are served."""
+"""The scripts of the elements and the page that creates widgets, as served."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.kits.widgets.http.visiting import Running, Visitor, running
 COMPONENTS = Path(keystead.__file__).parent / "kits" / "widgets" / "components"
 
 
-async def test_every_script_is_served_as_a_script_that_can_be_kept(visitor: Visitor) -> None:
+async def test_scripts_are_served_with_type_and_cache_headers(visitor: Visitor) -> None:
     for file in COMPONENTS.glob("*.js"):
         answer = await visitor.http.get(f"/components/{file.name}")
         assert (answer.status_code, answer.content) == (200, file.read_bytes())
@@ -24,7 +24,7 @@ async def test_every_script_is_served_as_a_script_that_can_be_kept(visitor: Visi
         assert (COMPONENTS / f"{name}.js").exists()
 
 
-async def test_what_a_script_imports_is_there(visitor: Visitor) -> None:
+async def test_every_imported_script_exists(visitor: Visitor) -> None:
     waiting, seen = ["visit.js", "like.js", "ranking.js", "bbs.js", "widgets.js"], set[str]()
     while waiting:
         name = waiting.pop()
@@ -44,7 +44,7 @@ async def test_the_themes_are_the_same_for_elements_and_pictures(visitor: Visito
     assert all(f'"{icon}"' in text for icon in ICON_PATHS)
 
 
-async def test_nothing_else_is_served_there(visitor: Visitor) -> None:
+async def test_no_other_file_is_served(visitor: Visitor) -> None:
     for path in (
         "/components/none.js",
         "/components/",
@@ -55,7 +55,7 @@ async def test_nothing_else_is_served_there(visitor: Visitor) -> None:
         assert (await visitor.http.get(path)).status_code == 404, path
 
 
-async def test_the_gallery_is_a_page_that_runs_scripts_of_its_own_alone(site: Running) -> None:
+async def test_the_gallery_runs_its_own_scripts_only(site: Running) -> None:
     answer = await site.visitor().http.get("/widgets", headers={"accept": "text/html"})
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
@@ -71,7 +71,7 @@ async def test_the_gallery_knows_what_get_may_write() -> None:
         assert 'data-get-writes="none"' in (await site.visitor().http.get("/widgets")).text
 
 
-async def test_the_start_page_leads_to_both_examples(visitor: Visitor) -> None:
+async def test_the_start_page_links_to_both_examples(visitor: Visitor) -> None:
     page = (await visitor.http.get("/")).text
     for path in re.findall(r'<ul class="examples">(.*?)</ul>', page, re.DOTALL)[0].split('href="')[1:]:
         answer = await visitor.http.get(path.partition('"')[0].replace("&amp;", "&"))

@@ -1,4 +1,4 @@
-"""What is not let in over HTTP: the documented error, which names the parameter, and nothing stored."""
+"""Invalid requests: the documented error, which names the parameter, and nothing stored."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NO_NUMBERS = (
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_an_unknown_action_is_refused_with_those_that_there_are(visitor: Visitor, path: str) -> None:
+async def test_an_unknown_action_error_lists_the_actions(visitor: Visitor, path: str) -> None:
     for answer in (
         await visitor.get(path, "frobnicate"),
         await visitor.post(path, "frobnicate"),
@@ -64,14 +64,14 @@ async def test_an_unknown_parameter_is_refused_by_name(visitor: Visitor, path: s
         assert "'colour'" in answer.json()["error"]
 
 
-async def test_a_misspelt_option_makes_no_widget(site: Running, visitor: Visitor) -> None:
+async def test_a_misspelt_option_creates_no_widget(site: Running, visitor: Visitor) -> None:
     answer = await visitor.post(BBS, "create", url=URL, token=TOKEN, enableIcon=False)
     assert refused(answer) == BAD
     assert await widgets_in(site) == []
 
 
 async def widgets_in(site: Running) -> list[str]:
-    """The keys of widgets, and none of what the server keeps of itself."""
+    """The keys of widgets, without those of the server."""
     return [key for key in await site.keys() if key.startswith(("url:", "counter", "like", "ranking", "bbs"))]
 
 
@@ -84,13 +84,13 @@ async def widgets_in(site: Running) -> list[str]:
         "action=increment&id=a&theme=dark&theme=light",
     ],
 )
-async def test_a_parameter_that_is_given_twice_is_refused(visitor: Visitor, query: str) -> None:
+async def test_a_repeated_parameter_is_refused(visitor: Visitor, query: str) -> None:
     answer = await visitor.http.get(f"{VISIT}?{query}")
     assert refused(answer) == BAD
     assert "twice" in answer.json()["error"]
 
 
-async def test_a_name_that_stands_twice_in_json_is_refused(visitor: Visitor) -> None:
+async def test_a_repeated_name_in_json_is_refused(visitor: Visitor) -> None:
     id = await visitor.create(VISIT)
     body = f'{{"action": "set", "id": "{id}", "token": "{TOKEN}", "total": 1, "total": 2}}'
     answer = await visitor.http.post(VISIT, content=body, headers=JSON)
@@ -99,7 +99,7 @@ async def test_a_name_that_stands_twice_in_json_is_refused(visitor: Visitor) -> 
     assert data(await visitor.get(VISIT, "get", id=id))["total"] == 0
 
 
-async def test_two_names_of_one_parameter_are_given_twice(visitor: Visitor) -> None:
+async def test_two_names_of_one_parameter_count_as_repeated(visitor: Visitor) -> None:
     id = await visitor.create(VISIT)
     answer = await visitor.post(VISIT, "set", id=id, token=TOKEN, total=1, value=1)
     assert refused(answer) == BAD
@@ -107,7 +107,7 @@ async def test_two_names_of_one_parameter_are_given_twice(visitor: Visitor) -> N
 
 
 @pytest.mark.parametrize("number", NO_NUMBERS)
-async def test_what_is_no_number_in_a_query_is_refused(visitor: Visitor, number: str) -> None:
+async def test_an_invalid_number_in_a_query_is_refused(visitor: Visitor, number: str) -> None:
     id = await visitor.create(RANKING)
     answer = await visitor.get(RANKING, "submit", id=id, name="Ann", score=number)
     assert refused(answer) == BAD
@@ -135,7 +135,7 @@ async def test_what_is_no_number_in_a_query_is_refused(visitor: Visitor, number:
         "9" * 5000,
     ],
 )
-async def test_what_is_no_number_in_json_is_refused(visitor: Visitor, number: str) -> None:
+async def test_an_invalid_number_in_json_is_refused(visitor: Visitor, number: str) -> None:
     id = await visitor.create(VISIT)
     for action in ("set", "update"):
         body = f'{{"action": "{action}", "id": "{id}", "token": "{TOKEN}", "total": {number}}}'
@@ -143,7 +143,7 @@ async def test_what_is_no_number_in_json_is_refused(visitor: Visitor, number: st
     assert data(await visitor.get(VISIT, "get", id=id))["total"] == 0
 
 
-async def test_the_largest_number_is_let_in_and_no_larger_one(visitor: Visitor) -> None:
+async def test_the_largest_number_is_accepted_and_larger_ones_are_refused(visitor: Visitor) -> None:
     await visitor.create(VISIT)
     await visitor.create(LIKE)
     most = 999_999_999
@@ -153,14 +153,14 @@ async def test_the_largest_number_is_let_in_and_no_larger_one(visitor: Visitor) 
 
 
 @pytest.mark.parametrize("said", ["yes", "1", "0", "True", "FALSE", ""])
-async def test_a_switch_is_true_or_false(site: Running, visitor: Visitor, said: str) -> None:
+async def test_a_boolean_is_true_or_false(site: Running, visitor: Visitor, said: str) -> None:
     answer = await visitor.get(BBS, "create", {"x-owner-token": TOKEN}, url=URL, enableIcons=said)
     assert refused(answer) == BAD
     assert answer.json()["field"] == "enableIcons"
     assert await widgets_in(site) == []
 
 
-async def test_a_switch_that_is_off_is_off(visitor: Visitor) -> None:
+async def test_false_disables_an_option(visitor: Visitor) -> None:
     owner = {"x-owner-token": TOKEN}
     id = data(await visitor.get(BBS, "create", owner, url=URL, enableIcons="false", enableSelects="true"))["id"]
     settings = data(await visitor.get(BBS, "get", id=id))["settings"]
@@ -190,7 +190,7 @@ async def test_a_switch_that_is_off_is_off(visitor: Visitor) -> None:
         (BBS, {"enableSelects": 1}),
     ],
 )
-async def test_what_a_widget_cannot_be_is_not_created(
+async def test_invalid_widgets_are_not_created(
     site: Running, visitor: Visitor, path: str, body: dict[str, object]
 ) -> None:
     answer = await visitor.post(path, "create", **{"url": URL, "token": TOKEN, **body})
@@ -217,7 +217,7 @@ async def test_what_a_widget_cannot_be_is_not_created(
         (BBS, "post", {"message": ["hello"]}),
     ],
 )
-async def test_what_nobody_can_write_leaves_nothing(
+async def test_invalid_text_stores_nothing(
     site: Running, visitor: Visitor, path: str, action: str, body: dict[str, object]
 ) -> None:
     id = await visitor.create(path)
@@ -226,7 +226,7 @@ async def test_what_nobody_can_write_leaves_nothing(
     assert await widgets_in(site) == before
 
 
-async def test_half_a_surrogate_pair_is_no_text(visitor: Visitor) -> None:
+async def test_a_lone_surrogate_is_refused(visitor: Visitor) -> None:
     id = await visitor.create(BBS)
     for body in (
         f'{{"action": "post", "id": "{id}", "message": "\\ud800"}}',
@@ -237,7 +237,7 @@ async def test_half_a_surrogate_pair_is_no_text(visitor: Visitor) -> None:
 
 
 @pytest.mark.parametrize("text", ["👩‍👩‍👧‍👦🏳️‍🌈", "مرحبا بالعالم", "שלום", "日本語の名前", "a <b>&\"' name", "Ünïcödé"])
-async def test_any_script_is_kept_as_it_was_written(visitor: Visitor, site: Running, text: str) -> None:
+async def test_text_in_any_script_is_stored_unchanged(visitor: Visitor, site: Running, text: str) -> None:
     ranking = await visitor.create(RANKING)
     by_post = data(await visitor.post(RANKING, "submit", id=ranking, name=text, score=1))
     assert by_post["entries"][0]["name"] == text
@@ -251,7 +251,7 @@ async def test_any_script_is_kept_as_it_was_written(visitor: Visitor, site: Runn
 @pytest.mark.parametrize(
     "query", ["action=get&id=%FF", "action=get&id=%C3%28", "&".join(f"a{at}=1" for at in range(60))]
 )
-async def test_a_query_that_cannot_be_read_is_refused(visitor: Visitor, query: str) -> None:
+async def test_an_invalid_query_is_refused(visitor: Visitor, query: str) -> None:
     assert refused(await visitor.http.get(f"{VISIT}?{query}")) == BAD
 
 
@@ -267,19 +267,19 @@ async def test_a_query_that_cannot_be_read_is_refused(visitor: Visitor, query: s
         (b"action=create", "application/x-www-form-urlencoded"),
     ],
 )
-async def test_a_body_that_is_no_json_object_is_refused(visitor: Visitor, content: bytes, kind: str) -> None:
+async def test_a_body_must_be_a_json_object(visitor: Visitor, content: bytes, kind: str) -> None:
     answer = await visitor.http.post(VISIT, content=content, headers={"content-type": kind})
     assert refused(answer) == BAD
 
 
-async def test_a_post_takes_its_parameters_from_the_body_alone(visitor: Visitor) -> None:
+async def test_a_post_takes_parameters_from_the_body_only(visitor: Visitor) -> None:
     id = await visitor.create(VISIT)
     answer = await visitor.http.post(f"{VISIT}?action=increment&id={id}", json={})
     assert refused(answer) == BAD
     assert data(await visitor.get(VISIT, "get", id=id))["total"] == 0
 
 
-async def test_what_does_not_belong_to_the_change_that_is_asked_for_is_refused(visitor: Visitor) -> None:
+async def test_parameters_of_another_call_are_refused(visitor: Visitor) -> None:
     id = await visitor.create(RANKING)
     answer = await visitor.post(RANKING, "update", id=id, token=TOKEN, name="Ann", score=1, title="New")
     assert refused(answer) == BAD
@@ -287,7 +287,7 @@ async def test_what_does_not_belong_to_the_change_that_is_asked_for_is_refused(v
     assert data(await visitor.get(RANKING, "get", id=id))["entries"] == []
 
 
-async def test_a_widget_is_named_in_one_way(visitor: Visitor) -> None:
+async def test_url_and_id_together_are_refused(visitor: Visitor) -> None:
     id = await visitor.create(VISIT)
     assert refused(await visitor.post(VISIT, "delete", url=URL, id=id, token=TOKEN)) == BAD
     assert refused(await visitor.post(VISIT, "delete", token=TOKEN)) == BAD
@@ -295,6 +295,6 @@ async def test_a_widget_is_named_in_one_way(visitor: Visitor) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_what_is_not_there_is_not_found(visitor: Visitor, path: str) -> None:
+async def test_a_missing_widget_is_not_found(visitor: Visitor, path: str) -> None:
     assert refused(await visitor.get(path, "get", id="nobody-00000000")) == (404, "NOT_FOUND")
     assert refused(await visitor.post(path, "delete", url=URL, token=TOKEN)) == (404, "NOT_FOUND")

@@ -1,4 +1,4 @@
-"""What the running system has besides: the clean-up for whoever runs it, welcome cards, and a limit of messages."""
+"""Admin clean-up, welcome cards, and the limit of messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def site() -> AsyncIterator[Running]:
 
 @pytest.mark.parametrize("header", [OWN, {"authorization": f"Bearer {ADMIN}"}])
 @pytest.mark.parametrize("method", ["get", "post"])
-async def test_whoever_runs_it_deletes_the_widgets_of_an_id(
+async def test_an_admin_deletes_widgets_by_id(
     site: Running, visitor: Visitor, header: dict[str, str], method: str
 ) -> None:
     ids = {await visitor.create(path) for path in (VISIT, LIKE, RANKING, BBS)}
@@ -50,7 +50,7 @@ async def test_whoever_runs_it_deletes_the_widgets_of_an_id(
     assert [key for key in await site.keys() if id in key] == []
 
 
-async def test_pages_that_a_pattern_fits_and_what_is_idle_are_deleted(site: Running, visitor: Visitor) -> None:
+async def test_an_admin_deletes_by_pattern_and_idle_widgets(site: Running, visitor: Visitor) -> None:
     for number in range(3):
         await visitor.create(LIKE, f"https://spam.example/{number}")
     await visitor.create(LIKE)
@@ -62,7 +62,7 @@ async def test_pages_that_a_pattern_fits_and_what_is_idle_are_deleted(site: Runn
     assert refused(await visitor.post(CLEANUP, "everything", OWN)) == BAD
 
 
-async def test_the_admin_token_is_refused_in_an_address_and_opens_nothing_else(site: Running, visitor: Visitor) -> None:
+async def test_the_admin_token_is_refused_in_a_url_and_is_no_owner_token(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(VISIT)
     answer = await visitor.get(CLEANUP, "cleanup", targetId=id, adminToken=ADMIN)
     assert refused(answer) == BAD
@@ -73,13 +73,13 @@ async def test_the_admin_token_is_refused_in_an_address_and_opens_nothing_else(s
     assert data(await visitor.get(VISIT, "get", id=id))["id"] == id
 
 
-async def test_no_page_of_another_site_may_ask_for_a_clean_up(site: Running, visitor: Visitor) -> None:
+async def test_pages_of_other_sites_cannot_clean_up(site: Running, visitor: Visitor) -> None:
     asked = {"origin": "https://evil.example", "access-control-request-method": "POST"}
     assert "access-control-allow-origin" not in (await visitor.http.options(CLEANUP, headers=asked)).headers
     assert "access-control-allow-origin" in (await visitor.http.options(VISIT, headers=asked)).headers
 
 
-async def test_without_the_setting_nobody_may() -> None:
+async def test_without_admin_token_the_clean_up_is_disabled() -> None:
     async with running("memory://") as site:
         answer = await site.visitor().post(CLEANUP, "autoCleanup", OWN)
         assert refused(answer) == NOT_ALLOWED
@@ -89,7 +89,7 @@ async def test_without_the_setting_nobody_may() -> None:
 # --- welcome cards ------------------------------------------------------------------------------------------------
 
 
-async def test_a_welcome_is_json_text_or_a_picture(visitor: Visitor) -> None:
+async def test_a_welcome_card_as_json_text_and_picture(visitor: Visitor) -> None:
     id = await visitor.create(YOKOSO, message="Come in <b>!", mode="badge")
     told = data(await visitor.get(YOKOSO, "get", id=id))
     assert (told["id"], told["url"], told["message"], told["mode"]) == (id, URL, "Come in <b>!", "badge")
@@ -113,7 +113,7 @@ async def test_a_welcome_is_json_text_or_a_picture(visitor: Visitor) -> None:
     assert refused(await visitor.get(YOKOSO, "get", id=id)) == (404, "NOT_FOUND")
 
 
-async def test_the_date_of_a_card_is_written_as_asked_for(visitor: Visitor) -> None:
+async def test_lang_sets_the_date_format_of_a_card(visitor: Visitor) -> None:
     id = await visitor.create(YOKOSO, message="Hello", mode="card", avatar="data:image/png;base64,iVBORw0KGgo=")
     day = data(await visitor.get(YOKOSO, "get", id=id))["updatedAt"][:10]
     year, month, date = day.split("-")
@@ -123,15 +123,15 @@ async def test_the_date_of_a_card_is_written_as_asked_for(visitor: Visitor) -> N
     assert f">{month}-{date}-{year}<" in (await visitor.get(YOKOSO, "get", id=id, format="image", lang="en")).text
 
 
-async def test_what_is_no_welcome_is_refused(visitor: Visitor) -> None:
+async def test_an_invalid_welcome_card_is_refused(visitor: Visitor) -> None:
     for wrong in ({}, {"message": "x" * 21}, {"message": "x", "mode": "poster"}, {"message": "x", "avatar": "x"}):
         assert refused(await visitor.post(YOKOSO, "create", url=URL, token=TOKEN, **wrong)) == BAD
 
 
-# --- as many messages as asked --------------------------------------------------------------------------------------
+# --- limit of messages ----------------------------------------------------------------------------------------------
 
 
-async def test_a_board_shows_as_many_messages_as_limit_says(site: Running, visitor: Visitor) -> None:
+async def test_limit_sets_the_number_of_messages_of_a_board(site: Running, visitor: Visitor) -> None:
     id = await visitor.create(BBS, messagesPerPage=5)
     for number in range(12):
         assert (await site.visitor().post(BBS, "post", id=id, message=f"message-{number}-")).status_code == 200

@@ -1,4 +1,4 @@
-"""Tokens: where they may come from, and where they never turn up."""
+"""Tokens: where they are accepted, and where they never appear."""
 
 from __future__ import annotations
 
@@ -30,16 +30,14 @@ BAD = (400, "VALIDATION_ERROR")
     [{"x-owner-token": TOKEN}, {"authorization": f"Bearer {TOKEN}"}, {"authorization": f"bearer  {TOKEN} "}],
     ids=["own", "bearer", "loose"],
 )
-async def test_an_owner_shows_the_token_in_a_header(visitor: Visitor, path: str, headers: dict[str, str]) -> None:
+async def test_the_owner_token_can_come_in_a_header(visitor: Visitor, path: str, headers: dict[str, str]) -> None:
     id = data(await visitor.post(path, "create", headers, url=URL))["id"]
     assert data(await visitor.get(path, "updateSettings", headers, url=URL))["id"] == id
     assert data(await visitor.post(path, "delete", headers, id=id))["id"] == id
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_token_in_an_address_is_refused_with_the_way_to_send_it(
-    site: Running, visitor: Visitor, path: str
-) -> None:
+async def test_a_token_in_a_url_is_refused_with_a_hint(site: Running, visitor: Visitor, path: str) -> None:
     answer = await visitor.get(path, "create", url=URL, token=TOKEN)
     assert refused(answer) == BAD
     assert "x-owner-token" in answer.json()["error"].lower()
@@ -50,7 +48,7 @@ async def test_a_token_in_an_address_is_refused_with_the_way_to_send_it(
     assert data(await visitor.get(path, "get", id=id))["id"] == id
 
 
-async def test_an_edit_token_in_an_address_is_refused_and_in_a_header_taken(visitor: Visitor) -> None:
+async def test_an_edit_token_is_refused_in_a_url_and_accepted_in_a_header(visitor: Visitor) -> None:
     id = await visitor.create(BBS)
     told = (await visitor.post(BBS, "post", id=id, message="hello")).json()
     message, secret = told["messageId"], told["editToken"]
@@ -62,7 +60,7 @@ async def test_an_edit_token_in_an_address_is_refused_and_in_a_header_taken(visi
     assert data(await visitor.get(BBS, "deleteMessageById", header, id=id, messageId=message))["messages"] == []
 
 
-async def test_tokens_in_addresses_are_taken_where_the_settings_say_so() -> None:
+async def test_tokens_in_urls_are_accepted_with_the_setting() -> None:
     async with running("memory://", tokens_in_urls=True) as site:
         visitor = site.visitor()
         id = data(await visitor.get(VISIT, "create", url=URL, token=TOKEN))["id"]
@@ -70,7 +68,7 @@ async def test_tokens_in_addresses_are_taken_where_the_settings_say_so() -> None
         assert data(await visitor.get(VISIT, "delete", url=URL, token=TOKEN))["id"] == id
 
 
-async def test_two_tokens_that_differ_are_refused(visitor: Visitor) -> None:
+async def test_two_different_tokens_are_refused(visitor: Visitor) -> None:
     id = await visitor.create(VISIT)
     answer = await visitor.post(VISIT, "delete", {"x-owner-token": "another-token"}, url=URL, token=TOKEN)
     assert refused(answer) == BAD
@@ -88,9 +86,7 @@ async def test_two_tokens_that_differ_are_refused(visitor: Visitor) -> None:
     ],
     ids=["own and bearer", "bearer and own", "own twice", "bearer twice"],
 )
-async def test_two_headers_with_tokens_that_differ_are_refused(
-    visitor: Visitor, headers: list[tuple[str, str]]
-) -> None:
+async def test_two_headers_with_different_tokens_are_refused(visitor: Visitor, headers: list[tuple[str, str]]) -> None:
     id = await visitor.create(VISIT)
     body = {"action": "delete", "id": id}
     assert refused(await visitor.http.post(VISIT, json=body, headers=headers)) == BAD
@@ -100,7 +96,7 @@ async def test_two_headers_with_tokens_that_differ_are_refused(
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_token_that_a_gateway_passes_on_keeps_nobody_from_looking(visitor: Visitor, path: str) -> None:
+async def test_a_forwarded_bearer_token_does_not_block_reads(visitor: Visitor, path: str) -> None:
     hook = "https://hooks.example.com/secret"
     id = data(await visitor.post(path, "create", url=URL, token=TOKEN, webhookUrl=hook))["id"]
     for bearer in ("a-token-of-the-gateway", "12345678", TOKEN):
@@ -112,7 +108,7 @@ async def test_a_token_that_a_gateway_passes_on_keeps_nobody_from_looking(visito
         assert data(await visitor.get(path, "get", foreign | {"x-owner-token": TOKEN}, id=id))["webhookUrl"] == hook
 
 
-async def test_looking_behind_a_gateway_counts_as_no_guess() -> None:
+async def test_reads_with_a_forwarded_bearer_token_are_no_guesses() -> None:
     async with running("memory://", limits={"owner": 1, "create": 0, "read": 0, "write": 0, "post": 0}) as site:
         visitor = site.visitor()
         id = await visitor.create(LIKE)
@@ -121,8 +117,8 @@ async def test_looking_behind_a_gateway_counts_as_no_guess() -> None:
 
 
 @pytest.mark.parametrize("spaces", [b" ", b"\t", b"\xc2\xa0", b" \xc2\xa0"], ids=["space", "tab", "hard", "both"])
-async def test_a_long_header_is_read_at_once(visitor: Visitor, spaces: bytes) -> None:
-    """60 KB, which is as much as a server takes. What looks at each place again and again needs minutes for it."""
+async def test_a_long_header_is_parsed_in_linear_time(visitor: Visitor, spaces: bytes) -> None:
+    """60 KB, as much as a server accepts. Quadratic parsing would take minutes."""
     id = await visitor.create(VISIT)
     blank = (spaces * 60_000)[:60_000] + b"\xc2\xa0"
     began = time.thread_time()
@@ -134,14 +130,14 @@ async def test_a_long_header_is_read_at_once(visitor: Visitor, spaces: bytes) ->
     assert data(await visitor.get(VISIT, "get", id=id))["id"] == id
 
 
-async def test_a_password_of_a_proxy_is_no_token(visitor: Visitor) -> None:
+async def test_basic_authorization_is_not_a_token(visitor: Visitor) -> None:
     id = await visitor.create(VISIT)
     assert data(await visitor.post(VISIT, "set", {"authorization": "Basic eDp5"}, id=id, token=TOKEN, total=1))
     assert refused(await visitor.post(VISIT, "set", {"authorization": "Basic eDp5"}, id=id, total=1)) == BAD
 
 
 @pytest.mark.parametrize("token", ["ünïcödé-töken", "トークントークン", "a b c d e f", "🔑🔑🔑🔑🔑🔑🔑🔑"])
-async def test_a_token_is_any_text(visitor: Visitor, token: str) -> None:
+async def test_a_token_can_be_any_text(visitor: Visitor, token: str) -> None:
     id = data(await visitor.post(VISIT, "create", url=URL, token=token))["id"]
     answer = await visitor.http.post(
         VISIT, json={"action": "delete", "id": id}, headers=[(b"x-owner-token", token.encode())]
@@ -149,7 +145,7 @@ async def test_a_token_is_any_text(visitor: Visitor, token: str) -> None:
     assert data(answer)["id"] == id
 
 
-async def test_no_secret_is_stored_or_logged_or_told_again(
+async def test_no_secret_is_stored_logged_or_shown_again(
     site: Running, visitor: Visitor, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -175,7 +171,7 @@ async def test_no_secret_is_stored_or_logged_or_told_again(
         assert hidden not in logged
 
 
-async def test_whoever_guesses_tokens_is_held_up() -> None:
+async def test_token_guesses_are_rate_limited() -> None:
     async with running("memory://", limits={"owner": 3, "create": 0, "read": 0, "write": 0, "post": 0}) as site:
         owner, guesser = site.visitor(), site.visitor()
         await owner.create(VISIT)

@@ -1,4 +1,4 @@
-"""The store is away: every path says so, quickly, where a page of another site can read it."""
+"""Store outage: every path reports it quickly, readable for pages of other sites."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.kits.widgets.http.visiting import BBS, LIKE, RANKING, TOKEN, VISIT, r
 ORIGIN = {"origin": "https://blog.example"}
 
 
-async def test_a_store_that_is_away_is_said_to_everybody_who_asks() -> None:
+async def test_a_store_outage_is_503_on_every_path() -> None:
     with servers.redis() as redis:
         async with running(f"{redis.url}?timeout=1s&connect_timeout=1s") as site:
             visitor = site.visitor()

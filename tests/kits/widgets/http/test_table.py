@@ -1,4 +1,4 @@
-"""The table of actions fits the services that it calls, and the API page tells all of it."""
+"""The table of actions matches the services, and the API page documents it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ import pytest
 
 from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Call, Endpoint
 from keystead.kits.widgets.routes.requests import names_of
-from keystead.kits.widgets.service import Admin, Boards, Counters, Likes, Rankings, Welcomes
+from keystead.kits.widgets.service.admin import Admin
+from keystead.kits.widgets.service.boards import Boards
+from keystead.kits.widgets.service.counters import Counters
+from keystead.kits.widgets.service.likes import Likes
+from keystead.kits.widgets.service.rankings import Rankings
+from keystead.kits.widgets.service.welcomes import Welcomes
 from tests.kits.widgets.http.visiting import Running
 
 CLASSES: dict[str, type[Any]] = {
@@ -35,26 +40,24 @@ EVERY = [(endpoint, name, action) for endpoint in (*ENDPOINTS, ADMIN) for name, 
 CALLS = [(endpoint, call) for endpoint, _, action in EVERY for call in action.calls]
 
 
-def test_every_action_of_both_eras_is_there() -> None:
+def test_every_original_action_exists() -> None:
     assert {endpoint.path: set(endpoint.actions) for endpoint in (*ENDPOINTS, ADMIN)} == {
         path: set(names.split()) for path, names in ACTIONS.items()
     }
 
 
 @pytest.mark.parametrize(("endpoint", "call"), CALLS, ids=lambda one: getattr(one, "name", one))
-def test_what_an_action_passes_is_what_its_method_takes(endpoint: Endpoint, call: Call) -> None:
+def test_every_action_fits_the_signature_of_its_method(endpoint: Endpoint, call: Call) -> None:
     method = getattr(CLASSES[endpoint.name], call.method)
     for given in (call.parameters, call.required):
         values = dict.fromkeys(endpoint.request.model_fields) | dict.fromkeys(given, "x")
         arguments = call.arguments(SimpleNamespace(**values, model_fields_set=set(given)))
-        assert ("owner" in arguments) == call.is_owners
+        assert ("owner" in arguments) == call.is_by_owner
         inspect.signature(method).bind("self", **arguments, visitor="visitor")
 
 
 @pytest.mark.parametrize(("endpoint", "name", "action"), EVERY, ids=lambda one: getattr(one, "name", one))
-def test_an_action_takes_parameters_of_its_endpoint_and_each_once(
-    endpoint: Endpoint, name: str, action: Action
-) -> None:
+def test_action_parameters_belong_to_their_endpoint(endpoint: Endpoint, name: str, action: Action) -> None:
     assert set(action.parameters) <= endpoint.request.model_fields.keys()
     for call in action.calls:
         assert len(call.parameters) == len(set(call.parameters))
@@ -71,7 +74,7 @@ def test_one_name_means_one_parameter() -> None:
             assert len(given) == len(set(given)) >= len(action.parameters)
 
 
-async def test_the_api_page_tells_every_action_with_its_parameters_and_an_example(site: Running) -> None:
+async def test_the_api_page_documents_every_action(site: Running) -> None:
     paths = site.app.openapi()["paths"]
     for endpoint, name, action in EVERY:
         get, post = paths[endpoint.path]["get"], paths[endpoint.path]["post"]

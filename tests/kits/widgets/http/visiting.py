@@ -1,4 +1,4 @@
-"""The widgets kit in an application of this process, and visitors who come to it."""
+"""The widgets kit in an application of this process, and its visitors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _addresses = (f"10.{a}.{b}.{c}" for a, b, c in itertools.product(range(256), rep
 
 
 class Visitor:
-    """Somebody at an address of their own."""
+    """A visitor with its own IP address."""
 
     def __init__(self, app: FastAPI, address: str) -> None:
         transport = httpx2.ASGITransport(app, client=(address, 50_000))
@@ -65,7 +65,7 @@ def data(answer: httpx2.Response) -> Any:
 
 
 def refused(answer: httpx2.Response) -> tuple[int, str]:
-    """The status and the code of a refusal, which has the server's shape and the original's at once."""
+    """The status and the code of an error, which has the fields of the server and of the original."""
     told = answer.json()
     assert (told["ok"], told["success"]) == (False, False), told
     assert told["statusCode"] == answer.status_code

@@ -17,7 +17,7 @@ class StartedAnswer(Ok):
 
 
 class StartedInAppAnswer(StartedAnswer):
-    code: str = Field(description="For the app to show: the user finds it again where the sign-in is confirmed.")
+    code: str = Field(description="For the app to show: the user selects it to confirm the sign-in.")
 
 
 class FinishedAnswer(Ok):
@@ -56,8 +56,8 @@ class SessionAnswer(CamelModel):
     created_at: int
     last_seen_at: int
     ends_at: int
-    browser: str | None = Field(description="Firefox, Chrome, Safari, …; null where it is not known.")
-    device: str | None = Field(description="Windows, iPhone, Android, …; null where it is not known.")
+    browser: str | None = Field(description="Firefox, Chrome, Safari, …; null if unknown.")
+    device: str | None = Field(description="Windows, iPhone, Android, …; null if unknown.")
 
 
 class SessionsAnswer(Ok):
@@ -88,4 +88,4 @@ class ClaimBody(BaseModel):
 
 
 class CsrfBody(BaseModel):
-    csrf: str | None = Field(None, description="The token of /api/auth/csrf; or send it as the header x-csrf-token.")
+    csrf: str | None = Field(None, description="The token from /api/auth/csrf; or send it in the header x-csrf-token.")

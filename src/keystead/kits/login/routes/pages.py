@@ -1,4 +1,4 @@
-"""The pages of the login kit: sign in, your account, and sign out everywhere."""
+"""The pages of the login kit: sign-in, account, and sign-out everywhere."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from keystead.kits.login.service import is_return_path
 
 
 async def account_page(visit: Visiting) -> Response:
-    """The page of whoever is signed in. Others sign in first, and come back to it."""
-    if visit.home is None and not await visit.login.seen(visit.token):
+    """The account page. Redirects to sign-in if there is no session."""
+    if visit.home is None and not await visit.login.read_session(visit.token):
         return visit.goes_on(f"{SIGN_IN.page}?returnTo={SIGN_IN.account}")
     return await login_page(visit)
 
 
 async def login_page(visit: Visiting, return_to: Annotated[str | None, Query(alias="returnTo")] = None) -> Response:
-    """The page of the kit: sign in, or see who is signed in and where. Who is signed in already goes where they were
-    sent to sign in from."""
+    """Sign-in page, or the list of sessions. Redirects to `returnTo` if the user is already signed in."""
     if visit.home is not None:
         return visit.goes_on(visit.home)
     wanted = return_to if return_to is not None and is_return_path(return_to) else None
@@ -34,7 +33,7 @@ async def login_page(visit: Visiting, return_to: Annotated[str | None, Query(ali
     if live and wanted is not None:
         return visit.goes_on(wanted)
     if live:
-        own, sessions = await visit.login.all_of(visit.token)
+        own, sessions = await visit.login.list_sessions(visit.token)
         start = visit.login.start_path(own.session)
         return visit.page(
             "login/account.html", cookie, scripts=True, live=own, sessions=sessions, start=start, csrf=csrf
@@ -46,11 +45,11 @@ async def login_page(visit: Visiting, return_to: Annotated[str | None, Query(ali
 
 
 async def everywhere_page(visit: Visiting) -> Response:
-    """Asks before all sessions end. Without a session there is nothing to ask."""
+    """Confirmation before all sessions end. Redirects to sign-in if there is no session."""
     try:
         with translated(refusal_of):
             await visit.count("sessions")
-            _, sessions = await visit.login.all_of(visit.token)
+            _, sessions = await visit.login.list_sessions(visit.token)
     except Refusal as refusal:
         if refusal.status == 401:
             return visit.goes_on("/login")

@@ -1,4 +1,4 @@
-"""A request to the login kit: its cookies, its client, and how refusals become HTTP responses."""
+"""Requests to the login kit: cookies, client, and the HTTP responses for refusals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from keystead.kits.login.service import Login, LoginRefused, Visitor
 from keystead.kits.visit import Visit
 from keystead.parts.limit import LimitReached
 
-# The HTTP status of each refusal.
 STATUS: Final = statuses(
     {
         400: "BAD_RETURN_TO BAD_CALLBACK STATE_INVALID STATE_REQUIRED",
@@ -34,7 +33,7 @@ STATUS: Final = statuses(
         503: "TRY_AGAIN",
     }
 )
-# A sign-in that begins anew may succeed.
+# A new sign-in may succeed.
 _START_AGAIN: Final = frozenset({"STATE_INVALID", "PROVIDER_UNAVAILABLE"})
 
 
@@ -55,11 +54,9 @@ def refusal_of(error: Exception) -> Refusal | None:
 
 
 class LoginVisit(Visit):
-    """A request to the login kit: with the cookies of a login, and who asks."""
-
     messages = MESSAGES
 
-    def __init__(self, request: Request, login: Annotated[Login, Depends(service_of("login"))]) -> None:
+    def __init__(self, request: Request, login: Login) -> None:
         super().__init__(request, login.site)
         secure = login.site.secure
         self.login = login
@@ -76,7 +73,7 @@ class LoginVisit(Visit):
         return Visitor(self.address, self.request.headers.get("user-agent", ""))
 
     def problem(self, refusal: Refusal) -> Response:
-        """The page of a refusal, in the language of the browser; raises it for programs, and where there is none."""
+        """The error page of a refusal, in the browser's language. Raises it for programs, or if it has no page."""
         is_browser = "text/html" in self.request.headers.get("accept", "") and not self.wants_json
         if not is_browser or not self.say.knows(refusal.code):
             raise refusal
@@ -89,5 +86,9 @@ class LoginVisit(Visit):
         await self.login.limit.count(name, self.address)
 
 
-Visiting = Annotated[LoginVisit, Depends()]
+async def _visit(request: Request, login: Annotated[Login, Depends(service_of("login"))]) -> LoginVisit:
+    return LoginVisit(request, login)  # from a coroutine: FastAPI calls anything else in another thread
+
+
+Visiting = Annotated[LoginVisit, Depends(_visit)]
 ProviderName = Annotated[str, Path(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$", description="discord, github, google, …")]

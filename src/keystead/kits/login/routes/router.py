@@ -38,18 +38,18 @@ _BODY: Final = {
 
 
 def router() -> APIRouter:
-    """All routes of the kit. Fixed paths come before those with a provider in them."""
+    """All routes of the kit. Fixed paths come before those with a provider."""
     routes = KitRouter("login", refusal_of)
     add = routes.add
     add(f"GET {SIGN_IN.page}", pages.login_page)
     add(f"GET {SIGN_IN.account}", pages.account_page)
     add("GET /login/everywhere", pages.everywhere_page)
-    add("GET /api/auth/providers", sessions.list_providers, "Who to sign in with", ProvidersAnswer)
+    add("GET /api/auth/providers", sessions.list_providers, "List sign-in providers", ProvidersAnswer)
     for path in ("/api/auth/csrf", "/api/discord/csrf"):
         add(
             f"GET {path}",
             sessions.csrf,
-            "A token for requests that change something",
+            "Get a CSRF token",
             CsrfAnswer,
             operation_id=f"csrf_{path.split('/')[2]}",
         )
@@ -57,7 +57,7 @@ def router() -> APIRouter:
         add(
             f"GET {path}",
             sessions.me,
-            "Who is signed in?",
+            "Get the signed-in user",
             ProviderRefusedAnswer | LoggedInAnswer | LoggedOutAnswer,
             operation_id=f"me_{path.split('/')[2]}",
         )
@@ -73,7 +73,7 @@ def router() -> APIRouter:
     add(
         "POST /api/auth/token",
         sessions.exchange,
-        "Tokens for a program, for my session",
+        "Exchange the session for tokens of a program",
         TokenPairAnswer,
         operation_id="login_token",
         openapi_extra=_BODY,
@@ -81,26 +81,26 @@ def router() -> APIRouter:
     add(
         "POST /api/auth/refresh",
         sessions.refresh_tokens,
-        "The next tokens of a program",
+        "Refresh the tokens of a program",
         TokenPairAnswer,
         operation_id="login_refresh",
     )
-    add("GET /api/auth/sessions", sessions.list_sessions, "My sessions", SessionsAnswer)
+    add("GET /api/auth/sessions", sessions.list_sessions, "List my sessions", SessionsAnswer)
     add("DELETE /api/auth/sessions/{id}", sessions.end_session, "End one session", EndedAnswer, openapi_extra=_BODY)
     add("POST /api/auth/sessions/{id}/end", sessions.end_session)  # for forms
     add(
         "GET /api/auth/{provider}/start",
         signing_in.start,
-        "Begin a sign-in",
+        "Start a sign-in",
         StartedInAppAnswer | StartedAnswer,
-        responses={302: {"description": "To the provider, for browsers."}},
+        responses={302: {"description": "Redirect to the provider, for browsers."}},
     )
-    add("GET /api/auth/{provider}/callback", signing_in.callback, "Come back from the provider", FinishedAnswer)
+    add("GET /api/auth/{provider}/callback", signing_in.callback, "OAuth callback from the provider", FinishedAnswer)
     add("POST /api/auth/{provider}/confirm", signing_in.confirm)
     add(
         "POST /api/auth/{provider}/claim-session",
         signing_in.claim_session,
-        "Claim the session of a sign-in that ended in another browser",
+        "Claim the session of a sign-in that finished in another browser",
         ClaimedAnswer,
     )
     return routes
@@ -109,7 +109,7 @@ def router() -> APIRouter:
 _PRESETS = ("discord", "github", "google")
 KIT: Final = Kit(
     name="login",
-    doc="Sign in with Discord, GitHub, Google or any OpenID Connect provider; sessions that end when they should.",
+    doc="Sign in with Discord, GitHub, Google or any OpenID Connect provider; sessions with timeouts and revocation.",
     keyspace=LoginKeys,
     settings=LoginSettings,
     turned_on_by="DISCORD_CLIENT_ID and DISCORD_CLIENT_SECRET, or [login.providers.NAME]",

@@ -1,7 +1,8 @@
-"""Routes of a session: who is signed in, tokens for programs, and signing out."""
+"""Routes of sessions: the signed-in user, tokens for programs, and sign-out."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated
 
@@ -27,7 +28,7 @@ from keystead.kits.login.routes.bodies import (
     User,
 )
 from keystead.kits.login.routes.request import LoginVisit, Visiting, refusal_of
-from keystead.kits.login.service import TokenPair, not_logged_in
+from keystead.kits.login.service import TokenPair, Visitor, not_logged_in
 from keystead.kits.visit import Ok
 
 
@@ -36,14 +37,14 @@ async def list_providers(visit: Visiting) -> Response:
 
 
 async def csrf(visit: Visiting) -> Response:
-    """The same value comes as a cookie; send it back as `csrf` in the body, or in the header x-csrf-token."""
+    """Also sets the token as a cookie. Send it back as `csrf` in the body, or in the header x-csrf-token."""
     await visit.count("csrf")
     return visit.csrf_response()
 
 
 async def me(visit: Visiting, soft: Annotated[str | None, Query()] = None) -> Response:
-    """With `soft=1`, being signed out is no error. `providerSignInRequired`: the provider gives no new tokens; the user
-    signs in again at `startUrl`."""
+    """With `soft=1`, being signed out is not an error. If `providerSignInRequired` is true, the provider issues no new
+    tokens until the user signs in again at `startUrl`."""
     await visit.count("me")
     is_program = bearer_token(visit.request) is not None
     live = await (live_session(visit.login, visit.request) if is_program else visit.login.session(visit.token))
@@ -53,19 +54,18 @@ async def me(visit: Visiting, soft: Annotated[str | None, Query()] = None) -> Re
             start = visit.login.start_path(live.session)
             return json_response(ProviderRefusedAnswer(user=user, start_url=start))
         return json_response(LoggedInAnswer(user=user))
-    # The cookie stays: this answer may come after that of a login in another tab, and would take the new one away.
+    # Do not clear the cookie: this response may arrive after a sign-in in another tab and delete the new cookie.
     if soft == "1":
         return json_response(LoggedOutAnswer())
     refused = not_logged_in(live)
-    more = {"loggedIn": False}
-    raise Refusal(401, refused.reason, str(refused), more=more, sign_in_helps=True)
+    raise Refusal(401, refused.reason, str(refused), more={"loggedIn": False}, sign_in_helps=True)
 
 
 async def exchange(visit: Visiting) -> Response:
-    """Exchanges the session of the cookie for tokens. They count until it ends; a session may have several pairs."""
+    """Exchanges the session cookie for tokens, valid until the session ends. A session may have several pairs."""
     visit.refuse_forged(await visit.field("csrf"))
     await visit.count("token")
-    return _respond_with_pair(visit, await visit.login.exchange(visit.token, visit.visitor))
+    return _respond_with_pair(await visit.login.exchange(visit.token, visit.visitor))
 
 
 async def refresh_tokens(visit: Visiting, body: RefreshBody) -> Response:
@@ -73,19 +73,19 @@ async def refresh_tokens(visit: Visiting, body: RefreshBody) -> Response:
 
 
 async def refresh(visit: LoginVisit, refresh_token: str) -> Response:
-    """The token itself says whose it is: a page of another site has none."""
+    """Needs no CSRF check: a page of another site does not have the token."""
     await visit.count("token")
-    return _respond_with_pair(visit, await visit.login.next_tokens(refresh_token))
+    return _respond_with_pair(await visit.login.next_tokens(refresh_token))
 
 
-def _respond_with_pair(visit: LoginVisit, pair: TokenPair) -> Response:
+def _respond_with_pair(pair: TokenPair) -> Response:
     return json_response(
         TokenPairAnswer(access_token=pair.access_token, refresh_token=pair.refresh_token, expires_in=pair.expires_in_s)
     )
 
 
 async def logout(visit: Visiting) -> Response:
-    """Ends the session of the cookie, or the tokens of a program. Answers the same whether there was one or not."""
+    """Ends the session of the cookie, or the tokens of a program. The response does not tell whether there was one."""
     token = bearer_token(visit.request)
     if token is not None and visit.login.tokens.is_own(token):
         await visit.count("logout")
@@ -98,32 +98,31 @@ async def logout(visit: Visiting) -> Response:
 
 
 async def logout_all(visit: Visiting) -> Response:
-    """Ends every session of the user, this one too. The login must be recent."""
-    visit.refuse_forged(await visit.field("csrf"))
-    try:
-        with translated(refusal_of):
-            await visit.count("logout")
-            ended = await visit.login.logout_all(visit.token, visit.visitor)
-    except Refusal as refusal:
-        return _ask_to_sign_in_again(visit, refusal)
-    return _respond(visit, EndedAnswer(ended=ended), visit.sid.clear())
+    """Ends all sessions of the user, including this one. The sign-in must be recent."""
+    return await _end_sessions(visit, visit.login.logout_all, visit.sid.clear())
 
 
 async def logout_others(visit: Visiting) -> Response:
-    """Ends every session of the user but this one. The login must be recent."""
+    """Ends all other sessions of the user. The sign-in must be recent."""
+    return await _end_sessions(visit, visit.login.logout_others)
+
+
+async def _end_sessions(
+    visit: LoginVisit, end: Callable[[str | None, Visitor], Awaitable[int]], *cookies: str
+) -> Response:
     visit.refuse_forged(await visit.field("csrf"))
     try:
         with translated(refusal_of):
             await visit.count("logout")
-            ended = await visit.login.logout_others(visit.token, visit.visitor)
+            ended = await end(visit.token, visit.visitor)
     except Refusal as refusal:
         return _ask_to_sign_in_again(visit, refusal)
-    return _respond(visit, EndedAnswer(ended=ended))
+    return _respond(visit, EndedAnswer(ended=ended), *cookies)
 
 
 async def list_sessions(visit: Visiting) -> Response:
     await visit.count("sessions")
-    own, sessions = await visit.login.all_of(visit.token)
+    own, sessions = await visit.login.list_sessions(visit.token)
     listed = [
         SessionAnswer(
             id=one.id,
@@ -140,7 +139,7 @@ async def list_sessions(visit: Visiting) -> Response:
 
 
 async def end_session(visit: Visiting, id: Annotated[str, Path(max_length=64)]) -> Response:
-    """Of another session than this one only after a recent login. An id that is none of the user's ends nothing."""
+    """Ending a session other than this one needs a recent sign-in. The id of another user's session ends nothing."""
     visit.refuse_forged(await visit.field("csrf"))
     try:
         with translated(refusal_of):
@@ -158,7 +157,7 @@ def _respond(visit: LoginVisit, body: BaseModel, *cookies: str) -> Response:
 
 
 def _ask_to_sign_in_again(visit: LoginVisit, refusal: Refusal) -> Response:
-    """Whoever pressed a button and must sign in again first is led there."""
+    """For forms, a page that asks to sign in again; otherwise the refusal."""
     if refusal.code != "LOGIN_AGAIN" or not visit.is_form:
         return visit.problem(refusal)
     return visit.page("login/again.html", status=refusal.status, start=refusal.more["startUrl"])

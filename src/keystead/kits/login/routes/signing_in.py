@@ -1,4 +1,4 @@
-"""Routes of a sign-in: start, the OAuth callback, the confirmation, and the claim of an installed app."""
+"""Routes of a sign-in: start, OAuth callback, confirmation, and session claim of an installed app."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ async def start(
     visit: Visiting,
     provider: ProviderName,
     context: Annotated[str, Query(description="browser or pwa")] = "browser",
-    return_to: Annotated[str | None, Query(alias="returnTo", description="a path of this site")] = None,
-    format: Annotated[str | None, Query(description="json: the addresses instead of a redirect")] = None,
+    return_to: Annotated[str | None, Query(alias="returnTo", description="a path on this site")] = None,
+    format: Annotated[str | None, Query(description="json: URLs instead of a redirect")] = None,
 ) -> Response:
     if visit.home is not None and not visit.wants_json:
         return visit.goes_on(visit.home)
@@ -69,7 +69,7 @@ async def callback(
     error: Annotated[str | None, Query()] = None,
     error_description: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """A page that leads on, not a redirect: the service worker of an installed app would swallow that."""
+    """Responds with a page, not a redirect: the service worker of an installed app would swallow a redirect."""
     try:
         with translated(refusal_of):
             await visit.count("callback")
@@ -140,8 +140,7 @@ async def _render_provider_refusal(visit: LoginVisit, provider: str, state: str 
 
 
 async def confirm(visit: Visiting, provider: ProviderName) -> Response:
-    """What the user answers: that the login is theirs, with the code of the app where it shows one; that it is not; or
-    which session to end for it."""
+    """The user confirms a sign-in, with the code of the app if there is one, rejects it, or picks a session to end."""
     fields = {name: await visit.field(name) for name in ("confirm", "deny", "code", "end")}
     confirm, browser = fields["confirm"] or "", visit.read(visit.browser)
     try:

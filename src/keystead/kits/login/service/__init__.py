@@ -1,4 +1,4 @@
-"""What a login does, from the first click to the last logout. It knows no HTTP."""
+"""The login service, independent of HTTP: sign-in, sessions and tokens, sign-out."""
 
 from keystead.kits.login.service.login import Login, open_login
 from keystead.kits.login.service.outcomes import (

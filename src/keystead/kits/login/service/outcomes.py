@@ -1,4 +1,4 @@
-"""What comes of a login: it goes on, it succeeds, it must be confirmed, or it is refused."""
+"""Outcomes of a sign-in: started, finished, unconfirmed, full, or refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from keystead.parts.sessions import Gone, Live
 
 
 class LoginRefused(KeysteadError):
-    """A login, or what comes after it, is refused. `reason` is a stable word; `more` is told beside the sentence."""
+    """A request of the login kit is refused. `reason` is a stable code; `more` has further fields of the response."""
 
     code = "login-refused"
 
@@ -24,7 +24,7 @@ class LoginRefused(KeysteadError):
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who asks, as far as a request tells: the address, and what the browser says of itself."""
+    """The client of a request: its address and its User-Agent header."""
 
     where: str = ""
     agent: str = ""
@@ -35,10 +35,8 @@ UNKNOWN_VISITOR: Final = Visitor()
 
 @dataclass(frozen=True)
 class Started:
-    """A login under way. `browser` and `claim` are secrets for cookies of the browser in which it began.
-
-    `code` is for an installed app, which shows it while it waits.
-    """
+    """A sign-in in progress. `browser` and `claim` are secrets for cookies of the browser that started it; an installed
+    app shows `code` while it waits."""
 
     authorize_url: str
     app_authorize_url: str | None
@@ -50,7 +48,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Finished:
-    """A login that succeeded. `token` is for the cookie; None: this browser gets none, the installed app claims it."""
+    """A successful sign-in. `token` is for the cookie; None if the installed app claims the session instead."""
 
     token: str | None = field(repr=False)
     session: Session
@@ -60,18 +58,18 @@ class Finished:
 
 @dataclass(frozen=True)
 class Unconfirmed:
-    """A login that came back to a browser that does not have its cookie: only its user can say that it is theirs."""
+    """A sign-in that returned to a browser without its cookie: the user has to confirm it."""
 
     confirm: str = field(repr=False)
     browser: str = field(repr=False)
     name: str
     context: LoginContext
-    codes: Sequence[str] = ()  # of which the user must find the one that the app shows
+    codes: Sequence[str] = ()  # the user must select the one that the app shows
 
 
 @dataclass(frozen=True)
 class Full:
-    """A login of a user who has as many sessions as they may: it waits until they have chosen one to end."""
+    """A sign-in of a user at their session cap: it waits until they choose a session to end."""
 
     confirm: str = field(repr=False)
     browser: str = field(repr=False)
@@ -89,10 +87,10 @@ class TokenPair:
 
 
 def not_logged_in(gone: Gone) -> LoginRefused:
-    """Why somebody is not logged in, as far as whoever holds the token may know."""
+    """The refusal for a session that is gone, with as much detail as the holder of its token may know."""
     match gone.reason:
         case "evicted":
-            return LoginRefused("SESSION_EVICTED", "you were signed out, because you signed in on another device")
+            return LoginRefused("SESSION_EVICTED", "you were signed out because you signed in on another device")
         case "revoked":
             return LoginRefused("SESSION_REVOKED", "this session was ended; sign in again")
         case "expired":

@@ -1,4 +1,4 @@
-"""The provider's tokens of a session, renewed shortly before they expire: once, across all processes."""
+"""Refreshes the provider's tokens of a session shortly before they expire, once across all processes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from keystead.schema.times import deadline_ms, moment
 
 _log = logging.getLogger("keystead.login")
 
-REFRESH_BEFORE_MS: Final = 30_000  # so long before its end a provider's access token is renewed
-REFRESH_WITHIN_S: Final = 4.0  # less than the lock lives, so that two never refresh at once
-WAIT_S: Final = 1.5  # how long the others wait for the one that refreshes
+REFRESH_BEFORE_MS: Final = 30_000  # a provider's access token is renewed this long before it expires
+REFRESH_WITHIN_S: Final = 4.0  # shorter than the lock, so that no two requests refresh at once
+WAIT_S: Final = 1.5  # how long other requests wait for the one that refreshes
 _FIRST_PAUSE_S: Final = 0.1
-_FAILED: Final = "failed"  # in the place of the holder: nobody refreshes now, and nobody should for a while
+_FAILED: Final = "failed"  # lock value instead of a holder: the refresh failed, do not retry before the lock expires
 
 
 class Refresh:
-    """Renews tokens. Of all requests that find them due, one asks the provider; the others wait for what it brings."""
+    """Single-flight token refresh: one request calls the provider, concurrent ones wait for its result."""
 
     def __init__(
         self,
@@ -47,21 +47,21 @@ class Refresh:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for refreshes in progress."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def renewed(self, token: str, live: Live[Session]) -> Live[Session] | Gone:
-        """The session with fresh tokens; where that failed, as it is. It is never lost by a failure."""
-        task = asyncio.ensure_future(self._refreshed(token, live))
-        # The provider may have spent the old refresh token already: a client that hangs up must not lose the new one.
+    async def renew(self, token: str, live: Live[Session]) -> Live[Session] | Gone:
+        """The session with fresh tokens, or unchanged if the refresh failed. A failure never ends the session."""
+        task = asyncio.ensure_future(self._refresh(token, live))
+        # The provider may have consumed the old refresh token: a client that disconnects must not lose the new one.
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
-    async def _refreshed(self, token: str, live: Live[Session]) -> Live[Session] | Gone:
+    async def _refresh(self, token: str, live: Live[Session]) -> Live[Session] | Gone:
         lock, holder = self._keys.session_lock(live.id), new_secret()
         if not await lock.add(holder):
-            return await self._waited(token, live, lock)
+            return await self._wait_for_refresh(token, live, lock)
         again = await self._sessions.read(token)
         if not again or not self.is_due(again.session):
             await self._release(lock, holder)
@@ -72,15 +72,15 @@ class Refresh:
                 tokens = await self._clients[provider].refresh(again.session.refresh_token)
         except (OAuthError, TimeoutError) as error:
             if isinstance(error, ProviderRefused) and error.error == "invalid_grant":
-                return await self._given_up(token, again.session, lock, holder)
-            # The lock stays until it expires: so a provider that is down is asked once in five seconds, not by all,
-            # and none of them waits for it.
+                return await self._mark_refused(token, again.session, lock, holder)
+            # The lock stays until it expires: a provider that is down is called once in five seconds, and no other
+            # request waits for it.
             await lock.compare_and_set(holder, _FAILED)
             self._site.count("login", "refresh", "failed")
-            _log.warning("login: %s: the tokens of a session could not be refreshed: %s", provider, _word(error))
+            _log.warning("login: %s: could not refresh the tokens of a session: %s", provider, _error_code(error))
             return again
 
-        def renewed(session: Session) -> Session:
+        def with_new_tokens(session: Session) -> Session:
             return session.model_copy(
                 update={
                     "access_token": tokens.access_token,
@@ -92,30 +92,30 @@ class Refresh:
                 }
             )
 
-        changed = await self._sessions.change(token, renewed)
-        if not changed:  # it was ended meanwhile, and so nobody has any use for what came
-            await self._revoke(renewed(again.session))
+        changed = await self._sessions.change(token, with_new_tokens)
+        if not changed:  # the session ended meanwhile
+            await self._revoke(with_new_tokens(again.session))
         self._site.count("login", "refresh", "succeeded")
         await self._release(lock, holder)
         return changed
 
-    async def _given_up(self, token: str, asked: Session, lock: ValueKey[str], holder: str) -> Live[Session] | Gone:
-        """The provider takes this refresh token no more, as after a refresh whose answer was lost on the way: asked
-        again it would say the same for ever. The session goes on, and says that only a sign-in brings new tokens."""
+    async def _mark_refused(self, token: str, sent: Session, lock: ValueKey[str], holder: str) -> Live[Session] | Gone:
+        """The provider rejects this refresh token for good, for example after a lost response. The session continues
+        without it, marked as `provider_refused`."""
 
-        def refused(session: Session) -> Session:
-            if session.refresh_token != asked.refresh_token:  # another process has brought a new one meanwhile
+        def without_refresh_token(session: Session) -> Session:
+            if session.refresh_token != sent.refresh_token:  # another process has stored a new one meanwhile
                 return session
             return session.model_copy(update={"refresh_token": "", "provider_refused": True})
 
-        changed = await self._sessions.change(token, refused)
+        changed = await self._sessions.change(token, without_refresh_token)
         await self._release(lock, holder)
         self._site.count("login", "refresh", "refused")
-        _log.warning("login: %s: it takes the refresh token of a session no more", asked.provider or DISCORD)
+        _log.warning("login: %s: rejected the refresh token of a session", sent.provider or DISCORD)
         return changed
 
-    async def _waited(self, token: str, live: Live[Session], lock: ValueKey[str]) -> Live[Session] | Gone:
-        """Another request refreshes: what it brings, or after a while the session as it is."""
+    async def _wait_for_refresh(self, token: str, live: Live[Session], lock: ValueKey[str]) -> Live[Session] | Gone:
+        """The session as another request refreshes it, or unchanged after `WAIT_S`."""
         pause, left = _FIRST_PAUSE_S, WAIT_S
         seen: Live[Session] | Gone = live
         while left > 0 and await lock.get() != _FAILED:
@@ -128,7 +128,7 @@ class Refresh:
         return seen
 
     async def _release(self, lock: ValueKey[str], holder: str) -> None:
-        """Give the lock back, if it is still ours."""
+        """Release the lock if it is still ours."""
         await self._keys.atomically(lock.holds(holder), lock.delete())
 
     def is_due(self, session: Session) -> bool:
@@ -138,5 +138,5 @@ class Refresh:
         )
 
 
-def _word(error: Exception) -> str:
+def _error_code(error: Exception) -> str:
     return error.code if isinstance(error, KeysteadError) else "timeout"

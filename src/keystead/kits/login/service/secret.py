@@ -1,4 +1,4 @@
-"""Secrets that browsers carry through a login, and what the store knows of them."""
+"""Secrets that browsers carry through a sign-in, and their digests in the store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hashlib import sha256
 
 
 def claim_digest(secret: str) -> str:
-    """As `digest`, in standard base64, as the document has it for claim tokens."""
+    """Like `digest`, but in standard base64, as the document specifies for claim tokens."""
     return b64encode(sha256(secret.encode()).digest()).decode()
 
 
@@ -22,11 +22,11 @@ def is_secret(text: str) -> bool:
 
 
 def new_codes(count: int) -> list[str]:
-    """Codes of four digits, each another one, for people to compare. They guard nothing by themselves."""
+    """Distinct four-digit codes for people to compare. They are not secrets."""
     return [f"{number:04}" for number in secrets.SystemRandom().sample(range(10_000), count)]
 
 
-def shuffled_among_others(code: str, count: int) -> list[str]:
-    """The code among others, in an order that does not tell which it is."""
-    others = [one for one in new_codes(count) if one != code][: count - 1]
-    return secrets.SystemRandom().sample([code, *others], len(others) + 1)
+def add_decoys(code: str, count: int) -> list[str]:
+    """The code and `count - 1` others, shuffled."""
+    decoys = [one for one in new_codes(count) if one != code][: count - 1]
+    return secrets.SystemRandom().sample([code, *decoys], len(decoys) + 1)

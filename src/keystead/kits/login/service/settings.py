@@ -1,4 +1,4 @@
-"""What the login kit can be told."""
+"""Settings of the login kit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keystead.parts.oauth import PRESETS, BadProvider, Provider
 from keystead.parts.sessions import Policy
 from keystead.schema.lifetime import duration_ms
 
-# Requests of one client in a minute, by what they ask for.
+# Requests per minute and client, by kind of request.
 LIMITS: Final = {
     "start": 60,
     "callback": 60,
@@ -27,16 +27,16 @@ LIMITS: Final = {
     "token": 30,
 }
 
-LONGEST_IDLE: Final = "30d"  # as long as the key document gives a session that is not used
+LONGEST_IDLE: Final = "30d"  # the lifetime of an unused session in the key document
 _RETURN_MAX: Final = 2048
-_RETURN = re.compile(r"/(?![/\\])[!-\[\]-~]*")  # a path of this site: no backslash, no space, nothing but ASCII
+_RETURN = re.compile(r"/(?![/\\])[!-\[\]-~]*")  # a path on this site: ASCII, no backslash, no space
 
 
 class ProviderSettings(BaseModel):
     """A provider in keystead.toml, `[login.providers.discord]`.
 
-    `discord`, `github` and `google` need only a client. Any other name is OpenID Connect by its `issuer`, or
-    plain OAuth 2 by its three URLs.
+    `discord`, `github` and `google` need only a client. Any other provider needs an `issuer` (OpenID Connect) or its
+    three URLs (plain OAuth 2).
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -65,28 +65,32 @@ class LoginSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    providers: dict[str, ProviderSettings] = Field(default_factory=dict, description="Who users can sign in with.")
-    return_to: str = Field("/", description="Where users go after a sign-in that names no path of its own.")
-    idle: Duration = Field("30d", description="A session ends when it was not used for so long.")
-    absolute: Duration = Field("90d", description="A session ends so long after its sign-in, however much it is used.")
-    cap: int = Field(5, ge=0, description="How many sessions a user may have; 1: one device; 0: as many as they like.")
-    at_cap: Literal["evict", "refuse"] = Field("evict", description="Beyond the cap, end the oldest or refuse the new.")
-    recent: Duration = Field(
-        "1h", description="How old a sign-in may be that ends other sessions; older ones must sign in again."
+    providers: dict[str, ProviderSettings] = Field(default_factory=dict, description="Sign-in providers.")
+    return_to: str = Field("/", description="Default path to redirect to after sign-in.")
+    idle: Duration = Field("30d", description="Idle timeout: a session ends after this long without use.")
+    absolute: Duration = Field("90d", description="Absolute timeout: a session ends this long after sign-in.")
+    cap: int = Field(5, ge=0, description="Maximum number of sessions per user; 0: no limit.")
+    at_cap: Literal["evict", "refuse"] = Field(
+        "evict", description="When a sign-in exceeds the cap: end the oldest session, or refuse the sign-in."
     )
-    token_lifetime: Duration = Field("1h", description="For how long an access token of a program is good.")
+    recent: Duration = Field(
+        "1h", description="Maximum age of a sign-in that may end other sessions; older ones must sign in again."
+    )
+    token_lifetime: Duration = Field("1h", description="Lifetime of an access token of a program.")
     limits: Annotated[LimitsByName, known(LIMITS)] = Field(
-        default_factory=dict, description=f"Requests of one client in a minute: {', '.join(LIMITS)}; 0: no limit."
+        default_factory=dict, description=f"Requests per minute and client: {', '.join(LIMITS)}; 0: no limit."
     )
 
     @field_validator("providers")
     @classmethod
-    def _can_be_asked(cls, given: dict[str, ProviderSettings]) -> dict[str, ProviderSettings]:
+    def _check_providers(cls, given: dict[str, ProviderSettings]) -> dict[str, ProviderSettings]:
         for name, one in given.items():
             try:
                 lacking = one.provider(name).missing
             except (BadProvider, ValidationError):
-                raise ValueError(f"{name!r}: a provider is named by a-z, 0-9 and -; its settings are text") from None
+                raise ValueError(
+                    f"{name!r}: a provider name consists of a-z, 0-9 and -; its settings are text"
+                ) from None
             if lacking:
                 near = get_close_matches(name, PRESETS, 1, 0.6) if name not in PRESETS else []
                 hint = f"; did you mean {near[0]}?" if near else ""
@@ -96,27 +100,27 @@ class LoginSettings(BaseModel):
                 )
                 raise ValueError(f"{name} needs {', '.join(lacking)}{issuer}{hint}{variables}")
             if one.issuer is not None and not one.issuer.startswith(("https://", "http://")):
-                raise ValueError(f"{name}: its issuer is a URL, such as https://login.example.com")
+                raise ValueError(f"{name}: issuer must be a URL, such as https://login.example.com")
         return given
 
     @field_validator("return_to")
     @classmethod
-    def _is_path(cls, given: str) -> str:
+    def _check_return_to(cls, given: str) -> str:
         if not is_return_path(given):
-            raise ValueError("this should be a path of this site, such as /welcome")
+            raise ValueError("must be a path on this site, such as /welcome")
         return given
 
     @field_validator("idle")
     @classmethod
-    def _fits_the_document(cls, given: str) -> str:
+    def _check_idle(cls, given: str) -> str:
         if duration_ms(given) > duration_ms(LONGEST_IDLE):
-            raise ValueError(f"the store keeps a session that is not used for {LONGEST_IDLE}; write that or less")
+            raise ValueError(f"an unused session is stored for {LONGEST_IDLE}; use that or less")
         return given
 
     @model_validator(mode="after")
-    def _ends_in_order(self) -> Self:
+    def _check_timeouts(self) -> Self:
         if duration_ms(self.idle) > duration_ms(self.absolute):
-            raise ValueError(f"idle ({self.idle}) is longer than absolute ({self.absolute}); write a shorter one")
+            raise ValueError(f"idle ({self.idle}) must not be longer than absolute ({self.absolute})")
         return self
 
     @property
@@ -125,21 +129,21 @@ class LoginSettings(BaseModel):
 
 
 def missing(settings: LoginSettings) -> Sequence[str]:
-    """What production needs and these settings lack."""
+    """What these settings lack for production."""
     if not settings.providers:
-        how = "set DISCORD_CLIENT_ID and DISCORD_CLIENT_SECRET, or write [login.providers.NAME] in keystead.toml"
-        return [f"login: nobody can sign in without a provider; {how}"]
+        how = "set DISCORD_CLIENT_ID and DISCORD_CLIENT_SECRET, or [login.providers.NAME] in keystead.toml"
+        return [f"login: no sign-in provider is configured; {how}"]
     return [
-        f"login.providers.{name}.client_secret: the secret that {name} gave this application"
+        f"login.providers.{name}.client_secret: the client secret issued by {name}"
         for name, one in settings.providers.items()
         if one.client_secret is None
     ]
 
 
 def is_return_path(path: str) -> bool:
-    """Whether a login may lead there: a path of this site, and no route of the API."""
+    """Whether a sign-in may redirect there: a path on this site that is not an API route."""
     if len(path) > _RETURN_MAX or not _RETURN.fullmatch(path):
         return False
-    # As the browser and the server will read it: `/x/../api/y` and `/%61pi/y` are routes of the API, too.
+    # Normalize as browsers and servers do: `/x/../api/y` and `/%61pi/y` are API routes, too.
     first, *parts = unquote(re.split(r"[?#]", path, maxsplit=1)[0]).lower().removeprefix("/").split("/")
     return first != "api" and not {".", ".."} & {first, *parts}

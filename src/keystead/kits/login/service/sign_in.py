@@ -1,4 +1,4 @@
-"""Sign-ins: the OAuth code flow with state and PKCE, its confirmation, and the claim of an installed app."""
+"""Sign-in: the OAuth code flow with state and PKCE, its confirmation, and session claims by installed apps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from keystead.kits.login.service.outcomes import (
     Unconfirmed,
     Visitor,
 )
-from keystead.kits.login.service.secret import claim_digest, is_secret, new_codes, new_secret, shuffled_among_others
+from keystead.kits.login.service.secret import add_decoys, claim_digest, is_secret, new_codes, new_secret
 from keystead.kits.login.service.settings import LoginSettings, is_return_path
 from keystead.kits.login.service.user_agent import browser_and_device
 from keystead.parts.audit import Audit
@@ -52,12 +52,13 @@ _log = logging.getLogger("keystead.login")
 _security = logging.getLogger("keystead.security")
 
 CODES_SHOWN: Final = 3
-_STARTED_ELSEWHERE: Final = "this sign-in is over, or never began here; start again"
+_STARTED_ELSEWHERE: Final = "this sign-in has expired or was not started here; start again"
+_CLAIM_DENIED: Final = "only the app that started the sign-in can claim its session"
 T = TypeVar("T")
 
 
 class SignIns:
-    """Signs users in at OAuth providers, and creates their sessions."""
+    """Signs users in with OAuth providers and creates their sessions."""
 
     def __init__(
         self,
@@ -80,14 +81,14 @@ class SignIns:
     async def start(
         self, provider: str, *, context: LoginContext, return_to: str | None, browser: str | None
     ) -> Started:
-        """Begin a login. `browser` is the secret of this browser from another tab, if it has one: all tabs share it.
+        """Start a sign-in. `browser` is the secret that another tab of this browser already has: all tabs share it.
 
-        The path to return to is checked here, so that nothing a callback brings can choose it.
+        `return_to` is checked and stored here, so that a forged callback cannot choose it (open redirect).
         """
         client = self._client(provider)
         if return_to is not None and not is_return_path(return_to):
             raise LoginRefused(
-                "BAD_RETURN_TO", "returnTo is a path of this site, such as /welcome, and not under /api/"
+                "BAD_RETURN_TO", "returnTo must be a path on this site, such as /welcome, and not under /api/"
             )
         state, verifier, nonce = new_secret(), new_verifier(), new_secret()
         browser = browser if browser is not None and is_secret(browser) else new_secret()
@@ -107,17 +108,16 @@ class SignIns:
             url = await client.authorize_url(redirect_uri, state, challenge, nonce)
         app_url = client.app_authorize_url(redirect_uri, state, challenge, nonce)
         if not await self._state(provider, state).add(record):
-            raise LoginRefused("TRY_AGAIN", "this sign-in could not begin; try again")
+            raise LoginRefused("TRY_AGAIN", "this sign-in could not be started; try again")
         return Started(url, app_url, state, browser, claim, code)
 
     async def refused_by_provider(self, provider: str, state: str | None, error: str) -> tuple[str, str]:
-        """The user said no at the provider, or it did: the login is over. Where to go, and the word for it."""
+        """End a sign-in that the user or the provider refused. Returns the path to redirect to and the error code."""
         self._client(provider)
         record = await _read_or_none(self._state(provider, state).consume()) if state and is_secret(state) else None
         self._site.count("login", "login", "refused")
-        return (record.return_to if record and record.return_to else self._settings.return_to), (
-            error_word(error) or "unknown_error"
-        )
+        return_to = record.return_to if record else None
+        return return_to or self._settings.return_to, error_word(error) or "unknown_error"
 
     async def callback(
         self,
@@ -131,31 +131,30 @@ class SignIns:
         visitor: Visitor = UNKNOWN_VISITOR,
         can_ask: bool = True,
     ) -> Finished | Unconfirmed | Full:
-        """The browser comes back from the provider. `token` is that of the session that it has, which ends then.
+        """Handle the provider's callback. `token` is that of the browser's current session, which ends on success.
 
-        The state is consumed before anything else, in one atomic step, whatever comes of it. A browser with another
-        secret than the one in which the login began is refused; one with none is asked (`Unconfirmed`), or refused
-        where nobody is there to answer (`can_ask` is false). A user who has as many sessions as they may chooses one
-        to end (`Full`); where nobody can be asked, CapReached is raised.
+        The state is consumed first, in one atomic step, whatever the outcome. The browser must have the secret of the
+        one that started the sign-in. Without any secret, the user has to confirm (`Unconfirmed`), or the sign-in is
+        refused if `can_ask` is false. At the session cap the user chooses a session to end (`Full`); CapReached is
+        raised if `can_ask` is false.
         """
         client = self._client(provider)
         if not state or not code:
-            raise LoginRefused("BAD_CALLBACK", "the callback of a sign-in has a state and a code; start again")
+            raise LoginRefused("BAD_CALLBACK", "the callback lacks a state or a code; start again")
         record = await _read_or_none(self._state(provider, state).consume()) if is_secret(state) else None
         if record is None:
-            _security.warning(
-                "login: a callback with a state that is unknown, spent or too old", extra=_log_fields(provider)
-            )
+            _security.warning("login: a callback with an unknown, used or expired state", extra=_log_fields(provider))
             raise LoginRefused("STATE_INVALID", _STARTED_ELSEWHERE)
         if browser is not None and not same(digest(browser), record.browser_digest or ""):
             _security.warning(
-                "login: a callback in another browser than the login began in", extra=_log_fields(provider)
+                "login: a callback in another browser than the one that started the sign-in",
+                extra=_log_fields(provider),
             )
             raise LoginRefused("STATE_INVALID", _STARTED_ELSEWHERE)
         if record.issuer != client.provider.issuer:
             raise LoginRefused("STATE_INVALID", _STARTED_ELSEWHERE)
         if browser is None and not can_ask:
-            raise LoginRefused("CONFIRMATION_REQUIRED", "this browser lost the cookie of the sign-in; start again")
+            raise LoginRefused("CONFIRMATION_REQUIRED", "this browser has lost the cookie of the sign-in; start again")
         tokens, identity = await self._exchange_code(client, code, record, iss)
         context: LoginContext = record.login_context or "browser"
         session = self._new_session(provider, tokens, identity, visitor)
@@ -169,11 +168,11 @@ class SignIns:
         )
         if browser is None:
             secret = new_secret()
-            confirm = await self._wait_for_user(pending, secret, code=record.code if context == "pwa" else None)
-            codes = [] if context != "pwa" or record.code is None else shuffled_among_others(record.code, CODES_SHOWN)
+            confirm = await self._store_pending(pending, secret, code=record.code if context == "pwa" else None)
+            codes = [] if context != "pwa" or record.code is None else add_decoys(record.code, CODES_SHOWN)
             return Unconfirmed(confirm, secret, identity.name, context, codes)
         try:
-            made = await self._admit(session, token, visitor)
+            made = await self._create_session(session, token, visitor)
         except CapReached:
             if not can_ask:
                 await self._revocations.revoke(session)
@@ -195,40 +194,40 @@ class SignIns:
         code: str | None = None,
         end: str | None = None,
     ) -> Finished | Full:
-        """The user says that a login is theirs, or which session to end for it. Once, and only in the browser that was
-        asked. `code` is the one that the user chose, where an app shows one; another one is the end of this login.
+        """The user confirms a sign-in, or picks a session to end for it. Once, and only in the browser that was asked.
+
+        `code` is the one that the user selected, if an app shows one; a wrong code ends the sign-in.
         """
         pending = await self._consume_pending(provider, confirm, browser)
         if pending.code is not None and not same(code or "", pending.code):
-            await self._turn_down(pending, "sign-in-refused", visitor, why="the code of the app was not chosen")
-            _security.warning("login: another code was chosen than the app shows", extra=_log_fields(provider))
+            await self._reject(pending, "sign-in-refused", visitor, why="wrong code")
+            _security.warning("login: the user selected a wrong code", extra=_log_fields(provider))
             raise LoginRefused(
-                "CODE_WRONG", "that is not the code that your app shows; nobody was signed in. Start again in the app"
+                "CODE_WRONG", "that is not the code in your app, so you were not signed in; start again in the app"
             )
         if end is not None:
             await self._sessions.revoke_id(pending.uid, end, Act(where=visitor.where, why="to make room"))
         claim = pending.claim_token_digest if pending.login_context == "pwa" else None
-        # A browser that only helped gets no session: the app that holds the claim token does.
-        helped = claim is not None and pending.state is not None and not pending.began
+        # If an app started the sign-in, the app that holds the claim token gets the session, not this browser.
+        for_app = claim is not None and pending.state is not None and not pending.began
         try:
-            made = await self._admit(_session_of(pending), None if helped else token, visitor)
+            made = await self._create_session(_session_of(pending), None if for_app else token, visitor)
         except CapReached:
             return await self._ask_to_make_room(pending, browser or "")
         if claim is not None and pending.state is not None:
-            await self._store_claimable(provider, pending.state, made, claim, restored=helped)
+            await self._store_claimable(provider, pending.state, made, claim, restored=for_app)
         self._site.count("login", "login", "confirmed")
-        issued = None if helped else made.token
+        issued = None if for_app else made.token
         return Finished(issued, made.session, pending.login_context, pending.return_to or self._settings.return_to)
 
     async def deny(self, provider: str, confirm: str, browser: str | None, visitor: Visitor = UNKNOWN_VISITOR) -> None:
-        """The user says that a login is not theirs, or ends no session for it: it is over, and the provider's tokens
-        are revoked."""
+        """The user rejects a sign-in, or ends no session for it: it is over, and the provider's tokens are revoked."""
         pending = await self._consume_pending(provider, confirm, browser)
-        await self._turn_down(pending, "sign-in-denied", visitor)
+        await self._reject(pending, "sign-in-denied", visitor)
         self._site.count("login", "login", "denied")
 
     async def _consume_pending(self, provider: str, confirm: str, browser: str | None) -> PendingLogin:
-        """Consume the pending login (single use). Raises LoginRefused unless it is of this browser and provider."""
+        """Consume the pending sign-in (single use). Raises LoginRefused unless browser and provider match."""
         self._client(provider)
         question = self._keys.login_confirm(digest(confirm)) if is_secret(confirm) else None
         pending = None if question is None else await _read_or_none(question.consume())
@@ -241,50 +240,50 @@ class SignIns:
             raise LoginRefused("STATE_INVALID", _STARTED_ELSEWHERE)
         return pending
 
-    async def _turn_down(self, pending: PendingLogin, event: str, visitor: Visitor, why: str = "") -> None:
+    async def _reject(self, pending: PendingLogin, event: str, visitor: Visitor, why: str = "") -> None:
         await self._revocations.revoke(_session_of(pending))
         await self._audit.note(event, who=f"login:{pending.uid}", where=visitor.where, why=why)
 
     async def _ask_to_make_room(self, pending: PendingLogin, browser: str) -> Full:
-        confirm = await self._wait_for_user(pending, browser)
+        confirm = await self._store_pending(pending, browser)
         self._site.count("login", "login", "full")
         return Full(confirm, browser, pending.name, await self._sessions.list_for(pending.uid))
 
-    async def _wait_for_user(self, pending: PendingLogin, browser: str, code: str | None = None) -> str:
-        """Keep a login until its user has answered; what the answer comes with."""
+    async def _store_pending(self, pending: PendingLogin, browser: str, code: str | None = None) -> str:
+        """Store a sign-in until its user confirms it. Returns the token for the confirmation."""
         confirm = new_secret()
-        kept = pending.model_copy(update={"browser_digest": digest(browser), "code": code})
-        await self._keys.login_confirm(digest(confirm)).set(kept)
+        record = pending.model_copy(update={"browser_digest": digest(browser), "code": code})
+        await self._keys.login_confirm(digest(confirm)).set(record)
         return confirm
 
     async def claim(
         self, provider: str, state: str | None, claim: str | None, token: str | None, visitor: Visitor
     ) -> str:
-        """The token of the session that a login made for the installed app which began it. Once.
+        """The token of the session that an installed app's sign-in created. Single use.
 
-        `token` is that of the session that the app had before, which ends then, as with any login.
+        `token` is that of the app's previous session, which ends, as with any sign-in.
         """
         self._client(provider)
         if not state:
-            raise LoginRefused("STATE_REQUIRED", "name the state of the sign-in whose session is claimed")
+            raise LoginRefused("STATE_REQUIRED", "send the state of the sign-in whose session is claimed")
         if claim is None or not is_secret(claim):
-            raise LoginRefused("CLAIM_TOKEN_REQUIRED", "only the app in which the sign-in began can claim its session")
+            raise LoginRefused("CLAIM_TOKEN_REQUIRED", _CLAIM_DENIED)
         parked = self._claimable(provider, digest(state)) if is_secret(state) else None
         record = None if parked is None else await _read_or_none(parked.get())
         if parked is None or record is None:
             raise LoginRefused(
-                "NOT_FOUND", "there is no session to claim: the sign-in is not finished, or too long ago"
+                "NOT_FOUND", "no session to claim: the sign-in is not finished, or the claim has expired"
             )
         if record.claim_token_digest is None:
             raise LoginRefused("NOT_CLAIMABLE", "this session cannot be claimed")
         if not same(claim_digest(claim), record.claim_token_digest):
-            _security.warning("login: a session was claimed with a wrong claim token", extra=_log_fields(provider))
-            raise LoginRefused("CLAIM_TOKEN_WRONG", "only the app in which the sign-in began can claim its session")
+            _security.warning("login: a session claim had a wrong claim token", extra=_log_fields(provider))
+            raise LoginRefused("CLAIM_TOKEN_WRONG", _CLAIM_DENIED)
         taken = await _read_or_none(parked.consume())
         if taken is None:
-            raise LoginRefused("ALREADY_CLAIMED", "this session was claimed already")
+            raise LoginRefused("ALREADY_CLAIMED", "this session has already been claimed")
         claimed: str = taken.sid
-        browser, device = browser_and_device(visitor.agent)  # of the app; until now, of the browser that helped it
+        browser, device = browser_and_device(visitor.agent)  # of the app; until now, of the browser that signed in
         live = await self._sessions.update(claimed, browser=browser, device=device)
         if not live:
             raise LoginRefused("SESSION_ENDED", "the session has ended; sign in again")
@@ -296,7 +295,7 @@ class SignIns:
     def _client(self, provider: str) -> Client:
         client = self._clients.get(provider)
         if client is None:
-            raise LoginRefused("UNKNOWN_PROVIDER", "there is no such provider here")
+            raise LoginRefused("UNKNOWN_PROVIDER", "this provider is not configured")
         return client
 
     def _redirect_uri(self, provider: str) -> str:
@@ -330,17 +329,17 @@ class SignIns:
         except ProviderUnavailable as error:
             self._site.count("login", "login", "unavailable")
             _log.warning("login: %s", error)
-            raise LoginRefused("PROVIDER_UNAVAILABLE", f"{provider} does not answer now; try again later") from None
+            raise LoginRefused("PROVIDER_UNAVAILABLE", f"{provider} is not responding; try again later") from None
         except OAuthError as error:
             self._site.count("login", "login", "failed")
             _log.warning("login: %s", error)
             raise LoginRefused("PROVIDER_REFUSED", f"{provider} did not confirm this sign-in; start again") from None
 
     def _new_session(self, provider: str, tokens: Tokens, identity: Identity, visitor: Visitor) -> Session:
-        # Discord's ids stand for themselves, as in the document; those of others are told apart by their name.
+        # Discord ids are used as they are, as in the document; other ids are prefixed with the provider's name.
         uid = identity.id if provider == DISCORD else f"{provider}.{identity.id}"
         if len(uid.encode()) > USER_MAX_BYTES:
-            _log.warning("login: %s: it gave an id of more than %d bytes", provider, USER_MAX_BYTES)
+            _log.warning("login: %s: the user id is longer than %d bytes", provider, USER_MAX_BYTES)
             raise LoginRefused("PROVIDER_REFUSED", f"{provider} did not confirm this sign-in; start again")
         browser, device = browser_and_device(visitor.agent)
         return Session(
@@ -359,10 +358,10 @@ class SignIns:
             device=device,
         )
 
-    async def _admit(self, session: Session, before: str | None, visitor: Visitor) -> New[Session]:
-        """Create a session, and revoke the one that the browser had, whoever owned it (session fixation)."""
-        if before is not None:
-            await self._sessions.revoke(before, Act(where=visitor.where, why="signed in again"))
+    async def _create_session(self, session: Session, previous: str | None, visitor: Visitor) -> New[Session]:
+        """Create a session and revoke the browser's previous one, of any user (session fixation)."""
+        if previous is not None:
+            await self._sessions.revoke(previous, Act(where=visitor.where, why="signed in again"))
         return await self._sessions.create(session, Act(where=visitor.where, why=f"with {session.provider or DISCORD}"))
 
     async def _store_claimable(

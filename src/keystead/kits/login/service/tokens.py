@@ -1,4 +1,4 @@
-"""Tokens for programs: an access token for an hour, and a refresh token for the next, of somebody's session."""
+"""Tokens for programs: short-lived access tokens and rotating refresh tokens, tied to a user's session."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from keystead.parts.sessions import Live
 
 _security = logging.getLogger("keystead.security")
 
-# Of these tokens alone: the keys that sign are those of other kits, too, and what they take says whom it is for.
+# Other kits sign with the same keys, so the audience separates these tokens from theirs.
 AUDIENCE: Final = "keystead-login"
-# A token that is denied for one of these is ours: it names our key, this audience, and is signed.
+# A token denied for one of these reasons is ours: it has our key, our audience and a valid signature.
 _OURS: Final = frozenset({"claims", "early", "expired"})
 _FORGED: Final = frozenset({"algorithm", "type", "signature"})
 _SUB_MAX: Final = 255  # characters
 
 
-class Named(NamedTuple):
-    """What a token names: a user, a session of theirs, and a chain of refresh tokens, by ids that open nothing."""
+class TokenOwner(NamedTuple):
+    """The user, session and refresh token chain of a token, by ids that are not secrets."""
 
     user: str
     session: str
@@ -34,10 +34,9 @@ class Named(NamedTuple):
 
 
 class ProgramTokens:
-    """Tokens for programs of somebody who is signed in.
+    """Tokens for the programs of a signed-in user.
 
-    They count as long as the session does that they came of: whoever signs out ends them. A session may have several
-    pairs, one for each program.
+    They are valid as long as their session: signing out ends them. A session may have several pairs, one per program.
     """
 
     def __init__(self, keys: LoginKeys, issuer: str, lifetime: str, audit: Audit) -> None:
@@ -49,20 +48,20 @@ class ProgramTokens:
             SigningKeys.from_ring(keys.ring), issuer=issuer, audience=AUDIENCE, lifetime=lifetime, now_ms=keys.now_ms
         )
         self._refresh: RefreshTokens[RefreshToken] = RefreshTokens(
-            keys.refresh, alive=lambda record: keys.user_sessions(record.uid).has(record.sid), tell=self._tell
+            keys.refresh, alive=lambda record: keys.user_sessions(record.uid).has(record.sid), tell=self._report_reuse
         )
 
-    def named(self, token: str) -> Named | None:
-        """What an access token names; None: it is none of this kit's. It asks nobody.
+    def verify(self, token: str) -> TokenOwner | None:
+        """The owner of an access token; None if this kit did not issue it. No round trip.
 
-        Raises LoginRefused for one of this kit's that does not count.
+        Raises LoginRefused if this kit issued it and it is not valid.
         """
         access = self._access.check(token)
         if isinstance(access, Access):
             user = access.claims.get("uid", access.sub)
             session, chain = access.claims.get("sid"), access.claims.get("chain")
             if isinstance(user, str) and isinstance(session, str) and isinstance(chain, str):
-                return Named(user, session, chain)
+                return TokenOwner(user, session, chain)
             raise token_refused()
         if access.reason in _FORGED:
             event = {"event": "refused-token", "reason": access.reason}
@@ -72,63 +71,62 @@ class ProgramTokens:
         return None
 
     def is_own(self, token: str) -> bool:
-        """Whether an access token is of this kit, whether it counts or not."""
+        """Whether this kit issued an access token, valid or not."""
         try:
-            return self.named(token) is not None
+            return self.verify(token) is not None
         except LoginRefused:
             return True
 
-    async def counts(self, named: Named) -> bool:
-        """Whether the chain of refresh tokens has not ended that an access token belongs to. One round trip.
+    async def is_chain_active(self, owner: TokenOwner) -> bool:
+        """Whether the refresh token chain of an access token is still active. One round trip.
 
-        It ends when its program signs out, and when one of its refresh tokens is used again: so a stolen one is of no
-        more use, and neither is what came of it.
+        A chain ends when its program signs out or one of its refresh tokens is reused, which indicates theft.
         """
         try:
-            found = await self._keys.refresh(named.chain).get().if_readable()
+            found = await self._keys.refresh(owner.chain).get().if_readable()
         except BadKey:
             return False
-        return found is not None and not found.is_used and (found.uid, found.sid) == (named.user, named.session)
+        return found is not None and not found.is_used and (found.uid, found.sid) == (owner.user, owner.session)
 
     async def exchange(self, live: Live[Session]) -> TokenPair:
-        """A first pair for a session that is alive."""
+        """The first token pair for a live session."""
         begun = await self._refresh.begin(RefreshToken(uid=live.user, sid=live.id, audience=AUDIENCE))
-        return self._pair(Named(live.user, live.id, begun.id), begun.token)
+        return self._pair(TokenOwner(live.user, live.id, begun.id), begun.token)
 
-    async def find(self, refresh_token: str) -> Named | None:
-        """What a refresh token may be of; None: it is none of this kit's. Whether it counts, `next_pair` says."""
+    async def find(self, refresh_token: str) -> TokenOwner | None:
+        """The owner that a refresh token claims; None if its chain is unknown. Only `next_pair` verifies the token."""
         chain = digest(refresh_token.partition(".")[0])
         found = await self._keys.refresh(chain).get().if_readable()
-        return None if found is None else Named(found.uid, found.sid, chain)
+        return None if found is None else TokenOwner(found.uid, found.sid, chain)
 
     async def next_pair(self, refresh_token: str) -> TokenPair:
-        """The next pair. The same token may be sent again for 30 s, and gets the same successor; later than that it
-        ends the chain. Raises LoginRefused."""
+        """The next token pair. Sending the same token again within 30 s yields the same successor; later, it ends the
+        chain. Raises LoginRefused."""
         found = await self._refresh.rotate(refresh_token)
         if isinstance(found, RotationRefused):
             raise refresh_refused()
-        return self._pair(Named(found.record.uid, found.record.sid, found.id), found.token)
+        return self._pair(TokenOwner(found.record.uid, found.record.sid, found.id), found.token)
 
-    async def end(self, named: Named) -> bool:
-        """End a chain: its program is signed out, and the session goes on. False: it had ended."""
-        return await self._refresh.revoke_chain(named.chain)
+    async def end(self, owner: TokenOwner) -> bool:
+        """End a chain: its program is signed out, and the session continues. False if it had already ended."""
+        return await self._refresh.revoke_chain(owner.chain)
 
-    async def _tell(self, event: RefreshEvent) -> None:
-        told = {"event": event.event, "why": event.why, "user": event.user, "chain": event.chain}
-        _security.warning("login: a refresh token was used again, so its chain has ended", extra=told)
+    async def _report_reuse(self, event: RefreshEvent) -> None:
+        fields = {"event": event.event, "why": event.why, "user": event.user, "chain": event.chain}
+        _security.warning("login: a refresh token was reused, so its chain has ended", extra=fields)
         await self._audit.note(event.event, who=f"login:{event.user}", what=event.chain, why=event.why or "")
 
-    def _pair(self, named: Named, refresh_token: str) -> TokenPair:
-        # A provider's id alone may be as long as a `sub`, and the name of the provider stands before it.
-        is_short = len(named.user) <= _SUB_MAX
-        subject, more = (named.user, {}) if is_short else (digest(named.user), {"uid": named.user})
-        new = self._access.issue(subject, sid=named.session, chain=named.chain, **more)
+    def _pair(self, owner: TokenOwner, refresh_token: str) -> TokenPair:
+        # A provider's id alone may be as long as a `sub`, and the provider's name is prepended to it.
+        is_short = len(owner.user) <= _SUB_MAX
+        subject, more = (owner.user, {}) if is_short else (digest(owner.user), {"uid": owner.user})
+        new = self._access.issue(subject, sid=owner.session, chain=owner.chain, **more)
         return TokenPair(new.token, refresh_token, new.expires_in_s)
 
 
 def token_refused() -> LoginRefused:
-    return LoginRefused("INVALID_TOKEN", "the token is not valid, or no longer; refresh it, or sign in again")
+    return LoginRefused("INVALID_TOKEN", "the token is invalid or has expired; refresh it or sign in again")
 
 
 def refresh_refused() -> LoginRefused:
-    return LoginRefused("INVALID_REFRESH_TOKEN", "this refresh token does not count; sign in again")
+    return LoginRefused("INVALID_REFRESH_TOKEN", "this refresh token is not valid; sign in again")

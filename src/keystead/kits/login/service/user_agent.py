@@ -1,13 +1,13 @@
-"""What a browser says of itself, in the two words that a person knows it by."""
+"""Browser and device names from a User-Agent header."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-_LONGEST: Final = 1000  # of a header that is looked at
+_MAX_CHARS: Final = 1000  # of a header that is examined
 
-# The first that fits counts: many browsers name those that they descend from, too.
+# The first match wins: many browsers also name the browsers they are derived from.
 _BROWSERS: Final = (
     ("Edge", r"Edg(?:e|A|iOS)?/"),
     ("Opera", r"OPR/|Opera"),
@@ -31,12 +31,12 @@ _DEVICES: Final = (
 
 
 def browser_and_device(agent: str) -> tuple[str | None, str | None]:
-    """`Firefox` and `Windows`, by a User-Agent header; None where it names none that is known.
+    """Such as `Firefox` and `Windows`; None for each that is not recognized.
 
-    Only these words are kept: the header itself would tell strangers apart, and may hold anything.
+    Only these names are stored: the header itself could identify a person, and may contain anything.
     """
-    return _first(_BROWSERS, agent[:_LONGEST]), _first(_DEVICES, agent[:_LONGEST])
+    return _first_match(_BROWSERS, agent[:_MAX_CHARS]), _first_match(_DEVICES, agent[:_MAX_CHARS])
 
 
-def _first(known: tuple[tuple[str, str], ...], agent: str) -> str | None:
+def _first_match(known: tuple[tuple[str, str], ...], agent: str) -> str | None:
     return next((name for name, pattern in known if re.search(pattern, agent)), None)

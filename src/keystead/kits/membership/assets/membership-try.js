@@ -1,23 +1,23 @@
-// Plays the desktop app of a patron: it signs in as one does, with PKCE, and sends what one sends. Tokens are kept for as
-// long as this tab is open, so that its way to the provider and back does not lose them.
+// Plays a patron's desktop app: it signs in with PKCE and sends an app's requests. Tokens are in the session storage of
+// this tab, so that the redirect to the provider and back does not lose them.
 const by = (id) => document.getElementById(id);
 const { publicUrl, authorizeUrl, clientId, scope, path, pledges } = by("app").dataset;
 const words = JSON.parse(by("app").dataset.words);
 const say = (name, values = {}) => words[name].replace(/\{(\w+)\}/g, (_, value) => values[value]);
-const HERE = `${publicUrl}${path}`;
-const KEPT = "keystead-membership";
-const UNDER_WAY = "keystead-membership-sign-in";
-const DEVICES_MOST = 4;
-const SHOWN_OF_TOKEN = 8;
+const REDIRECT_URI = `${publicUrl}${path}`;
+const SAVED_KEY = "keystead-membership";
+const PENDING_KEY = "keystead-membership-sign-in";
+const MAX_DEVICES = 4;
+const SHOWN_CHARACTERS = 8;
 
-// --- what this tab remembers --------------------------------------------------------------------------------------
+// --- state of this tab --------------------------------------------------------------------------------------------
 
-const kept = { devices: [], count: 0, refreshToken: null, ...read(KEPT) };
-const secrets = new Set(kept.devices.map(({ token }) => token));
+const saved = { devices: [], count: 0, refreshToken: null, ...load(SAVED_KEY) };
+const secrets = new Set(saved.devices.map(({ token }) => token));
 let isShown = false;
-let last = null; // what was asked last, and its answer
+let last = null; // the last request and its response
 
-function read(name) {
+function load(name) {
   try {
     return JSON.parse(sessionStorage.getItem(name));
   } catch {
@@ -25,11 +25,11 @@ function read(name) {
   }
 }
 
-function keep() {
-  sessionStorage.setItem(KEPT, JSON.stringify(kept));
+function save() {
+  sessionStorage.setItem(SAVED_KEY, JSON.stringify(saved));
 }
 
-const device = () => kept.devices.at(-1);
+const device = () => saved.devices.at(-1);
 
 // --- signing in ---------------------------------------------------------------------------------------------------
 
@@ -39,41 +39,41 @@ const random = () => base64url(crypto.getRandomValues(new Uint8Array(32)));
 async function signIn(more = {}) {
   const [verifier, state] = [random(), random()];
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier));
-  sessionStorage.setItem(UNDER_WAY, JSON.stringify({ verifier, state }));
-  const asked = {
+  sessionStorage.setItem(PENDING_KEY, JSON.stringify({ verifier, state }));
+  const query = {
     response_type: "code",
     client_id: clientId,
-    redirect_uri: HERE,
+    redirect_uri: REDIRECT_URI,
     scope,
     state,
     code_challenge: base64url(new Uint8Array(digest)),
     code_challenge_method: "S256",
     ...more,
   };
-  location.assign(`${authorizeUrl}?${new URLSearchParams(asked)}`);
+  location.assign(`${authorizeUrl}?${new URLSearchParams(query)}`);
 }
 
-// The browser is back from the provider: the code is exchanged once, and is in the address no more. True: somebody signed in.
-async function comeBack() {
-  const told = new URLSearchParams(location.search);
-  if (!told.has("code") && !told.has("error")) return;
-  const begun = read(UNDER_WAY);
-  sessionStorage.removeItem(UNDER_WAY);
+// Exchange the code after the redirect from the provider, and remove it from the address. True: a user signed in.
+async function finishSignIn() {
+  const query = new URLSearchParams(location.search);
+  if (!query.has("code") && !query.has("error")) return;
+  const pending = load(PENDING_KEY);
+  sessionStorage.removeItem(PENDING_KEY);
   history.replaceState(null, "", path);
-  if (told.has("error")) {
-    const isCancelled = told.get("error") === "access_denied";
-    return complain(say(isCancelled ? "cancelled" : "refusedSignIn"));
+  if (query.has("error")) {
+    const isCancelled = query.get("error") === "access_denied";
+    return showProblem(say(isCancelled ? "cancelled" : "refusedSignIn"));
   }
-  if (begun?.state !== told.get("state")) return complain(say("otherTab"));
-  const body = { code: told.get("code"), redirect_uri: HERE, code_verifier: begun.verifier };
+  if (pending?.state !== query.get("state")) return showProblem(say("otherTab"));
+  const body = { code: query.get("code"), redirect_uri: REDIRECT_URI, code_verifier: pending.verifier };
   secrets.add(body.code).add(body.code_verifier);
   const answer = await send({ method: "POST", path: "/api/auth/callback", body });
-  if (!answer.ok) return complain(sentenceOf(answer));
-  kept.count += 1;
-  kept.refreshToken = null;
-  kept.devices = [...kept.devices, { number: kept.count, token: answer.told.session_token, name: answer.told.full_name }].slice(-DEVICES_MOST);
-  keep();
-  show({ ...answer, sentence: say("isSignedIn", { name: answer.told.full_name, plan: answer.told.plan }) });
+  if (!answer.ok) return showProblem(sentenceOf(answer));
+  saved.count += 1;
+  saved.refreshToken = null;
+  saved.devices = [...saved.devices, { number: saved.count, token: answer.data.session_token, name: answer.data.full_name }].slice(-MAX_DEVICES);
+  save();
+  show({ ...answer, sentence: say("isSignedIn", { name: answer.data.full_name, plan: answer.data.plan }) });
   return true;
 }
 
@@ -81,8 +81,8 @@ async function comeBack() {
 
 const bearer = (token) => ({ Authorization: `Bearer ${token}` });
 
-// What each button sends, and what a success means.
-const ASKS = {
+// The request of each button, and the sentence for its success.
+const REQUESTS = {
   validate: {
     request: ({ token }) => ({ method: "POST", path: "/api/session/validate", body: { session_token: token } }),
     sentence: ({ plan }) => say("validateDone", { plan }),
@@ -97,7 +97,7 @@ const ASKS = {
   },
   refresh: {
     request: () =>
-      kept.refreshToken && { method: "POST", path: "/api/auth/refresh", body: { refreshToken: kept.refreshToken } },
+      saved.refreshToken && { method: "POST", path: "/api/auth/refresh", body: { refreshToken: saved.refreshToken } },
     sentence: () => say("refreshDone"),
   },
   logout: {
@@ -121,42 +121,42 @@ async function send(request) {
       credentials: "omit",
       cache: "no-store",
     });
-    const told = await answer.json().catch(() => ({}));
-    for (const name of ["session_token", "accessToken", "refreshToken"]) if (told[name]) secrets.add(told[name]);
-    return { request, ok: answer.ok, status: answer.status, told, took: performance.now() - begun };
+    const data = await answer.json().catch(() => ({}));
+    for (const name of ["session_token", "accessToken", "refreshToken"]) if (data[name]) secrets.add(data[name]);
+    return { request, ok: answer.ok, status: answer.status, data, took: performance.now() - begun };
   } catch {
-    return { request, ok: false, status: 0, told: {}, took: performance.now() - begun };
+    return { request, ok: false, status: 0, data: {}, took: performance.now() - begun };
   }
 }
 
-const sentenceOf = ({ status, told }) => {
+const sentenceOf = ({ status, data }) => {
   if (!status) return say("noAnswer");
-  const said = told.error ?? say("refused");
-  return `${said[0].toUpperCase()}${said.slice(1)}${/[.。]$/.test(said) ? "" : "."}`;
+  const text = data.error ?? say("refused");
+  return `${text[0].toUpperCase()}${text.slice(1)}${/[.。]$/.test(text) ? "" : "."}`;
 };
 
-async function ask(name, of = device()) {
-  complain(null);
-  hear(null);
-  const { request, sentence } = ASKS[name];
-  const asked = request(of);
-  if (!asked) return show({ ok: false, sentence: say("noRefreshToken") });
-  const answer = await send(asked);
-  if (answer.told.refreshToken) {
-    kept.refreshToken = answer.told.refreshToken;
-    keep();
+async function sendByName(name, from = device()) {
+  showProblem(null);
+  showNotice(null);
+  const { request, sentence } = REQUESTS[name];
+  const toSend = request(from);
+  if (!toSend) return show({ ok: false, sentence: say("noRefreshToken") });
+  const answer = await send(toSend);
+  if (answer.data.refreshToken) {
+    saved.refreshToken = answer.data.refreshToken;
+    save();
   }
-  show({ ...answer, sentence: answer.ok ? sentence(answer.told) : sentenceOf(answer) });
-  await look();
+  show({ ...answer, sentence: answer.ok ? sentence(answer.data) : sentenceOf(answer) });
+  await updateDevices();
 }
 
-// --- what is shown ------------------------------------------------------------------------------------------------
+// --- display ------------------------------------------------------------------------------------------------------
 
-const cut = (token) => `${token.slice(0, SHOWN_OF_TOKEN)}…`;
+const cut = (token) => `${token.slice(0, SHOWN_CHARACTERS)}…`;
 
 function visible(text) {
   if (isShown) return text;
-  return [...secrets].reduce((told, secret) => told.replaceAll(secret, cut(secret)), text);
+  return [...secrets].reduce((shown, secret) => shown.replaceAll(secret, cut(secret)), text);
 }
 
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
@@ -170,7 +170,7 @@ function curl({ method, path, headers = {}, body }) {
 
 function show(answer) {
   last = answer;
-  by("nothing-asked").hidden = true;
+  by("no-response").hidden = true;
   by("answer").hidden = false;
   draw();
 }
@@ -180,23 +180,23 @@ function draw() {
   by("show").setAttribute("aria-pressed", String(isShown));
   by("token").textContent = device() ? (isShown ? device().token : cut(device().token)) : "";
   if (!last) return;
-  const { request, ok, status, told, took, sentence } = last;
+  const { request, ok, status, data, took, sentence } = last;
   by("status").textContent = request ? status || say("statusNone") : say("statusNotSent");
   by("status").className = `state ${ok ? "good" : "bad"}`;
   by("sentence").textContent = sentence;
   by("exchanged").hidden = !request;
   if (!request) return;
   by("took").textContent = `${request.method} ${request.path}, ${Math.max(1, Math.round(took))} ms`;
-  by("body").textContent = visible(JSON.stringify(told, null, 2));
+  by("body").textContent = visible(JSON.stringify(data, null, 2));
   by("curl").textContent = visible(curl(request));
 }
 
-function complain(sentence) {
+function showProblem(sentence) {
   by("problem").textContent = sentence ?? "";
   by("problem").hidden = !sentence;
 }
 
-function hear(sentence) {
+function showNotice(sentence) {
   by("heard").textContent = sentence ?? "";
   by("heard").hidden = !sentence;
 }
@@ -211,37 +211,37 @@ function usedOf({ year_month: month, tokens_used: used, tokens_limit: limit }) {
   return say(limit ? "tokensUsed" : "noTokensInPlan", values);
 }
 
-// Ask of each device whether it is still signed in. Nothing of this is shown as an answer: it is what the page knows.
-async function look() {
-  const looking = kept.devices;
-  const answers = await Promise.all(looking.map((one) => send(ASKS.validate.request(one))));
-  if (looking !== kept.devices) return; // another came meanwhile
-  const away = answers.find(({ status }) => !status || status >= 500);
-  if (away) return complain(sentenceOf(away));
-  looking.forEach((one, at) => {
-    const { ok, status, told } = answers[at];
-    one.ended = ok ? null : `${status} ${told.error_code ?? told.code ?? ""}`.trim();
-    if (ok) one.known = told;
+// Validate the session of each device in the background, and redraw.
+async function updateDevices() {
+  const devices = saved.devices;
+  const answers = await Promise.all(devices.map((one) => send(REQUESTS.validate.request(one))));
+  if (devices !== saved.devices) return; // a sign-in changed the list meanwhile
+  const failure = answers.find(({ status }) => !status || status >= 500);
+  if (failure) return showProblem(sentenceOf(failure));
+  devices.forEach((one, at) => {
+    const { ok, status, data } = answers[at];
+    one.ended = ok ? null : `${status} ${data.error_code ?? data.code ?? ""}`.trim();
+    if (ok) one.known = data;
   });
   const current = device();
   const before = current?.plan;
   if (current?.known) current.plan = current.known.plan;
-  keep();
+  save();
   drawDevices();
   if (!current) return;
-  if (before && before !== current.plan) hear(say("planNow", { plan: current.plan, before }));
+  if (before && before !== current.plan) showNotice(say("planNow", { plan: current.plan, before }));
   drawMember(current);
   if (!current.ended) await drawQuota(current);
 }
 
 function drawDevices() {
-  const isSignedIn = kept.devices.length > 0 && !device().ended;
-  by("signed-in").hidden = kept.devices.length === 0;
-  by("welcome").hidden = kept.devices.length > 0;
+  const isSignedIn = saved.devices.length > 0 && !device().ended;
+  by("signed-in").hidden = saved.devices.length === 0;
+  by("welcome").hidden = saved.devices.length > 0;
   by("another").textContent = say(isSignedIn ? "anotherDevice" : "signInAgain");
   const focused = [...by("devices").children].findIndex((line) => line.contains(document.activeElement));
   by("devices").replaceChildren(
-    ...kept.devices.map((one) => {
+    ...saved.devices.map((one) => {
       const line = document.createElement("li");
       const [name, state, button] = ["span", "span", "button"].map((tag) => document.createElement(tag));
       name.textContent = say("deviceNamed", one);
@@ -249,7 +249,7 @@ function drawDevices() {
       state.textContent = one.ended ?? say("deviceSignedIn");
       Object.assign(button, { type: "button", className: "quiet small", textContent: say("validate") });
       button.setAttribute("aria-label", say("validateDevice", one));
-      button.addEventListener("click", () => inLine(() => ask("validate", one)));
+      button.addEventListener("click", () => enqueue(() => sendByName("validate", one)));
       line.append(name, state, button);
       return line;
     }),
@@ -276,40 +276,40 @@ function drawMember({ name, known, ended }) {
 }
 
 async function drawQuota(of) {
-  const { ok, told } = await send({ method: "GET", path: "/api/quota/status", headers: bearer(of.token) });
+  const { ok, data } = await send({ method: "GET", path: "/api/quota/status", headers: bearer(of.token) });
   if (!ok || of !== device()) return;
-  const { tokens_used: used, tokens_limit: limit } = told.monthly_usage;
+  const { tokens_used: used, tokens_limit: limit } = data.monthly_usage;
   by("quota").value = limit ? Math.min(1, used / limit) : 0;
-  by("quota-text").textContent = usedOf(told.monthly_usage);
+  by("quota-text").textContent = usedOf(data.monthly_usage);
 }
 
 // --- buttons ------------------------------------------------------------------------------------------------------
 
-// One after the other, in the order in which they were pressed.
-let line = Promise.resolve();
+// Actions run one at a time, in order.
+let queue = Promise.resolve();
 let waiting = 0;
 
-function inLine(act) {
+function enqueue(act) {
   waiting += 1;
   document.body.setAttribute("aria-busy", "true");
   const done = () => {
     waiting -= 1;
     if (!waiting) document.body.removeAttribute("aria-busy");
   };
-  line = line.then(act).finally(done);
-  return line;
+  queue = queue.then(act).finally(done);
+  return queue;
 }
 
-by("go-on")?.addEventListener("click", () => inLine(() => signIn({ prompt: "none" })));
-by("sign-in").addEventListener("click", () => inLine(() => signIn()));
-by("another").addEventListener("click", () => inLine(() => signIn()));
+by("go-on")?.addEventListener("click", () => enqueue(() => signIn({ prompt: "none" })));
+by("sign-in").addEventListener("click", () => enqueue(() => signIn()));
+by("another").addEventListener("click", () => enqueue(() => signIn()));
 by("show").addEventListener("click", () => {
   isShown = !isShown;
   draw();
 });
-for (const button of document.querySelectorAll("[data-asks]")) {
+for (const button of document.querySelectorAll("[data-request]")) {
   button.addEventListener("click", () => {
-    inLine(() => ask(button.dataset.asks));
+    enqueue(() => sendByName(button.dataset.request));
   });
 }
 
@@ -330,14 +330,14 @@ for (const button of document.querySelectorAll("[data-copies]")) {
   });
 }
 
-// Whoever comes back from another tab, or by the button of the browser, sees what is so now.
-document.addEventListener("visibilitychange", () => document.hidden || inLine(look));
-addEventListener("pageshow", ({ persisted }) => persisted && inLine(look));
+// Update after a return from another tab or from the browser's history.
+document.addEventListener("visibilitychange", () => document.hidden || enqueue(updateDevices));
+addEventListener("pageshow", ({ persisted }) => persisted && enqueue(updateDevices));
 
 by("app").hidden = false;
 drawDevices();
-inLine(async () => {
-  const isBack = await comeBack();
-  await look();
-  if (isBack) by("name").focus({ preventScroll: true });
+enqueue(async () => {
+  const isSignedIn = await finishSignIn();
+  await updateDevices();
+  if (isSignedIn) by("name").focus({ preventScroll: true });
 });

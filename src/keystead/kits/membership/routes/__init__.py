@@ -1,4 +1,4 @@
-"""The membership kit over HTTP. Routes translate; the service decides."""
+"""HTTP routes of the membership kit."""
 
 from keystead.kits.membership.routes.router import KIT, router
 

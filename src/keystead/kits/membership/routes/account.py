@@ -1,4 +1,4 @@
-"""The routes of members who are signed in: their first sync, consents, promotions, bonus tokens and translations."""
+"""Routes of signed-in members: initial sync, consents, promotions, bonus tokens and translations."""
 
 from __future__ import annotations
 
@@ -29,35 +29,34 @@ from keystead.kits.membership.service.account import PromotionStatus
 from keystead.kits.membership.service.consents import CONSENT_TYPES, Consent, ConsentType
 from keystead.kits.membership.service.ledger import MOST_TOKENS
 from keystead.kits.membership.service.ledger_records import Bonus, Status
-from keystead.kits.membership.service.promotions import Redeemed
+from keystead.kits.membership.service.promotions import RedeemFailure, Redemption
 from keystead.schema.times import deadline_ms, moment
 
 _BONUSES_MOST: Final = 1_000
 
-# Why a code is not redeemed, for people.
-_NOT_REDEEMED: Final = {
-    "INVALID_CODE": "this is not a promotion code; check each letter",
-    "CODE_EXPIRED": "this code can no longer be redeemed",
-    "CODE_USED_UP": "this code was redeemed by as many as it is for",
-    "ALREADY_REDEEMED": "you have redeemed this code already",
+_REDEEM_MESSAGES: Final[Mapping[RedeemFailure, str]] = {
+    "INVALID_CODE": "this is not a promotion code; check for typing errors",
+    "CODE_EXPIRED": "this code has expired",
+    "CODE_USED_UP": "this code has reached its maximum number of redemptions",
+    "ALREADY_REDEEMED": "you have already redeemed this code",
 }
 
 
-# --- what is sent ----------------------------------------------------------------------------------------------
+# --- requests --------------------------------------------------------------------------------------------------
 
 
-def _in_utc(at: datetime) -> datetime:
+def _to_utc(at: datetime) -> datetime:
     try:
         return at.astimezone(UTC)
-    except OverflowError:  # in UTC it is before the year 1, or after 9999: it could be kept, and never be told
-        raise ValueError("this is beyond the years that can be written") from None
+    except OverflowError:  # in UTC it is before the year 1 or after 9999: it could be stored, but not formatted
+        raise ValueError("this date is out of range") from None
 
 
 class ConsentBody(BaseModel):
-    user_id: str = Field(min_length=1, max_length=64, description="The member's own id: that of Patreon, or `sub`.")
+    user_id: str = Field(min_length=1, max_length=64, description="The member's own id: at Patreon, or the `sub`.")
     consent_type: ConsentType
     version: str = Field(min_length=1, max_length=64)
-    accepted_at: Annotated[AwareDatetime, AfterValidator(_in_utc)]
+    accepted_at: Annotated[AwareDatetime, AfterValidator(_to_utc)]
     client_version: str | None = Field(None, max_length=256)
 
 
@@ -74,7 +73,7 @@ class BonusSyncBody(BaseModel):
     bonuses: Annotated[list[UsedBonus], Field(max_length=_BONUSES_MOST)]
 
 
-# --- what is answered ------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------
 
 
 class MonthlyUsage(BaseModel):
@@ -109,7 +108,7 @@ class BonusAnswer(BaseModel):
             used_tokens=bonus.used,
             remaining_tokens=bonus.left,
             source=bonus.source,
-            granted_at=text_of(bonus.granted_at_ms),
+            granted_at=format_time(bonus.granted_at_ms),
         )
 
 
@@ -147,19 +146,19 @@ class PromotionAnswer(BaseModel):
     @classmethod
     def of(cls, status: PromotionStatus) -> Self:
         found = status.promotion
-        told = None
-        if found is not None:
-            told = RedeemedPromotion(
-                code_masked=found.masked,
-                plan_type=found.plan,
-                applied_at=text_of(found.redeemed_at_ms),
-                expires_at=text_of(found.expires_at_ms),
-            )
-        return cls(has_promotion=found is not None and not status.expired, promotion=told, expired=status.expired)
+        if found is None:
+            return cls(has_promotion=False, promotion=None, expired=status.expired)
+        promotion = RedeemedPromotion(
+            code_masked=found.masked,
+            plan_type=found.plan,
+            applied_at=format_time(found.redeemed_at_ms),
+            expires_at=format_time(found.expires_at_ms),
+        )
+        return cls(has_promotion=not status.expired, promotion=promotion, expired=status.expired)
 
 
 class RedeemAnswer(BaseModel):
-    """200 also where a code is not redeemed: then `success` is false, and `error_code` says why."""
+    """200 even if the code was not redeemed: then `success` is false, and `error_code` says why."""
 
     success: bool
     plan_type: Plan | None = None
@@ -182,7 +181,7 @@ class ConsentsAnswer(BaseModel):
     def of(cls, given: Mapping[ConsentType, Consent]) -> Self:
         return cls(
             **{
-                name: GivenConsent(version=given[name].version, accepted_at=text_of(given[name].accepted_at_ms))
+                name: GivenConsent(version=given[name].version, accepted_at=format_time(given[name].accepted_at_ms))
                 for name in CONSENT_TYPES
                 if name in given
             }
@@ -216,35 +215,34 @@ class SyncAnswer(BaseModel):
     failed_components: list[str]
 
 
-def text_of(at_ms: int) -> str:
-    """A moment as clients read it, as in 2026-01-18T09:30:00.000Z."""
+def format_time(at_ms: int) -> str:
+    """RFC 3339, such as 2026-01-18T09:30:00.000Z."""
     return moment(at_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def quota_headers(status: Status, members: Members) -> dict[str, str]:
-    """What is left of the month, and when the next one begins."""
     left = max(0, status.tokens_limit - status.tokens_used)
     return x_ratelimit_headers(status.tokens_limit, left, members.usage.month_ends_s())
 
 
-# --- the routes ------------------------------------------------------------------------------------------------
+# --- routes ----------------------------------------------------------------------------------------------------
 
 
 def add_account_routes(routes: KitRouter) -> None:
     add = partial(routes.add, translate=partial(refusal_of, success=False))
     add_consent = partial(routes.add, translate=partial(refusal_of, renamed=CONSENT_CODES, success=False))
     add_promotion = partial(routes.add, translate=partial(refusal_of, renamed=PROMOTION_CODES, success=False))
-    add("GET /api/sync/init", _sync, "All that an app starts with", SyncAnswer)
-    add_consent("POST /api/consent/record", _record_consent, "Keep what a member agreed to", RecordedAnswer)
-    add_consent("GET /api/consent/status", _consents, "What a member agreed to", ConsentStatusAnswer)
-    add_promotion("POST /api/promotion/redeem", _redeem, "Redeem a code", RedeemAnswer)
-    add_promotion("GET /api/promotion/status", _promotion, "Which promotion a member has", PromotionAnswer)
-    add("GET /api/bonus-tokens/status", _bonuses, "Which bonus tokens a member has", BonusStatusAnswer)
-    add("POST /api/bonus-tokens/sync", _sync_bonuses, "What an app has used of bonus tokens", BonusSyncAnswer)
+    add("GET /api/sync/init", _sync, "Everything an app needs at startup", SyncAnswer)
+    add_consent("POST /api/consent/record", _record_consent, "Record a consent", RecordedAnswer)
+    add_consent("GET /api/consent/status", _consents, "Latest consents", ConsentStatusAnswer)
+    add_promotion("POST /api/promotion/redeem", _redeem, "Redeem a promotion code", RedeemAnswer)
+    add_promotion("GET /api/promotion/status", _promotion, "Latest promotion", PromotionAnswer)
+    add("GET /api/bonus-tokens/status", _bonuses, "Bonus tokens", BonusStatusAnswer)
+    add("POST /api/bonus-tokens/sync", _sync_bonuses, "Report used bonus tokens", BonusSyncAnswer)
     add(
         "POST /api/translate",
         _translate,
-        "Pass a request on to the service that translates, and count its tokens",
+        "Forward a request to the translation service, and count its tokens",
         openapi_extra={
             "requestBody": {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}
         },
@@ -287,15 +285,15 @@ async def _consents(members: Serving, authorization: Authorization = None) -> Re
 
 async def _redeem(members: Serving, body: RedeemBody, authorization: Authorization = None) -> Response:
     found = await members.account.redeem(bearer(authorization), body.code)
-    if not isinstance(found, Redeemed):
-        return json_response(RedeemAnswer(success=False, message=_NOT_REDEEMED[found], error_code=found))
+    if not isinstance(found, Redemption):
+        return json_response(RedeemAnswer(success=False, message=_REDEEM_MESSAGES[found], error_code=found))
     return json_response(
         RedeemAnswer(
             success=True,
             plan_type=found.plan,
-            expires_at=text_of(found.expires_at_ms),
+            expires_at=format_time(found.expires_at_ms),
             bonus_tokens_granted=found.bonus_tokens,
-            message="the code was redeemed",
+            message="code redeemed",
         )
     )
 
@@ -319,19 +317,19 @@ async def _sync_bonuses(members: Serving, body: BonusSyncBody, authorization: Au
 async def _translate(request: Request, members: Serving, authorization: Authorization = None) -> Response:
     request_id: str = request.scope.get("state", {}).get("request_id", "")
     body = await request.body()
-    with translated(lambda error: _not_translated(error, request_id, members)):
+    with translated(lambda error: _translation_refusal(error, request_id, members)):
         found = await members.translation.translate(bearer(authorization), body)
     headers = {**NO_STORE, **quota_headers(found.status, members), "x-tokens-used": str(found.tokens)}
     return Response(found.body, media_type="application/json", headers=headers)
 
 
-def _not_translated(refused: Exception, request_id: str, members: Members) -> Refusal | None:
-    refusal = refusal_of(refused, success=False, request_id=request_id)
-    if refusal is None or not isinstance(refused, MembershipRefused):
+def _translation_refusal(error: Exception, request_id: str, members: Members) -> Refusal | None:
+    refusal = refusal_of(error, success=False, request_id=request_id)
+    if refusal is None or not isinstance(error, MembershipRefused):
         return None
-    may_come_again = refused.retry_after_s is not None if refused.is_retryable is None else refused.is_retryable
-    refusal.more["is_retryable"] = may_come_again
-    if refused.status is not None:
-        refusal.more["monthly_usage"] = MonthlyUsage.of(refused.status).model_dump()
-        refusal.headers.update(quota_headers(refused.status, members))
+    can_wait = error.retry_after_s is not None
+    refusal.more["is_retryable"] = can_wait if error.is_retryable is None else error.is_retryable
+    if error.status is not None:
+        refusal.more["monthly_usage"] = MonthlyUsage.of(error.status).model_dump()
+        refusal.headers.update(quota_headers(error.status, members))
     return refusal

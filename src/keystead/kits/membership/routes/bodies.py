@@ -14,7 +14,7 @@ from keystead.kits.membership.routes.account import MonthlyUsage
 class CodeBody(BaseModel):
     code: str = Field(min_length=1, max_length=4096)
     redirect_uri: str = Field(min_length=1, max_length=2048)
-    code_verifier: str | None = Field(None, max_length=128, description="Of an application that began with PKCE.")
+    code_verifier: str | None = Field(None, max_length=128, description="The PKCE verifier, if PKCE was used.")
 
 
 class SignInBody(CodeBody):
@@ -30,28 +30,31 @@ class SessionBody(BaseModel):
 
 
 class RefreshBody(CamelBody):
-    model_config = ConfigDict(json_schema_extra={"required": ["refreshToken"]})  # one that lacks it has its own answer
+    model_config = ConfigDict(json_schema_extra={"required": ["refreshToken"]})  # if absent: MISSING_REFRESH_TOKEN
 
     refresh_token: str = Field("", max_length=1024)
 
 
-class SignedInAnswer(BaseModel):
+class PlanAnswer(BaseModel):
+    plan: Plan
+    tier_id: str | None
+    patron_status: str | None
+    next_charge_date: str | None
+    plan_is_stale: bool
+    plan_as_of: int
+
+
+class SignedInAnswer(PlanAnswer):
     session_token: str
     patreon_user_id: str
     email: str
     full_name: str
     expires_in: int
-    plan: Plan
-    tier_id: str | None
-    patron_status: str | None
-    next_charge_date: str | None
     entitled_amount_cents: int | None
-    plan_is_stale: bool
-    plan_as_of: int
 
 
 class ProviderTokensAnswer(BaseModel):
-    """What the provider answered itself."""
+    """The provider's own response."""
 
     access_token: str
     refresh_token: str | None = None
@@ -80,30 +83,18 @@ class HealthAnswer(BaseModel):
     environment: Literal["development", "production"]
 
 
-class ValidAnswer(BaseModel):
+class ValidAnswer(PlanAnswer):
     session_valid: Literal[True] = True
     patreon_user_id: str
     email: str
     full_name: str
-    plan: Plan
-    tier_id: str | None
-    patron_status: str | None
-    next_charge_date: str | None
     session_expires_at: int
-    plan_is_stale: bool
-    plan_as_of: int
 
 
-class LicenseAnswer(BaseModel):
+class LicenseAnswer(PlanAnswer):
     success: Literal[True] = True
     session_valid: Literal[True] = True
     session_expired: Literal[False] = False
-    plan: Plan
-    tier_id: str | None
-    patron_status: str | None
-    next_charge_date: str | None
-    plan_is_stale: bool
-    plan_as_of: int
     error: None = None
     error_code: None = None
 
@@ -133,7 +124,7 @@ class QuotaAnswer(BaseModel):
     plan_as_of: int
 
 
-class HeardAnswer(CamelModel):
+class WebhookAnswer(CamelModel):
     success: Literal[True] = True
     event: str
     processed: bool

@@ -1,7 +1,8 @@
-"""The routes of programs with an API key: they count what members use, grant bonuses, and read what was reported."""
+"""Routes for programs with an API key: record usage, grant bonuses, read plan history and crash reports."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from functools import partial
 from typing import Annotated, Final, Literal
 from uuid import UUID
@@ -13,28 +14,31 @@ from pydantic import BaseModel, Field
 from keystead.http.responses import json_response
 from keystead.http.routing import KitRouter
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.routes.account import BonusesAnswer, MonthlyUsage, text_of
+from keystead.kits.membership.routes.account import BonusesAnswer, MonthlyUsage, format_time
 from keystead.kits.membership.routes.request import Authorization, Serving, bearer, refusal_of
 from keystead.kits.membership.service.ledger import MOST_TOKENS
 from keystead.kits.membership.service.ledger_records import CrashReport
 from keystead.kits.membership.service.programs import LISTED_MAX, SOURCE, Programs, Standing
+from keystead.kits.membership.service.tables import ID_MAX_BYTES, USER_MAX_BYTES, WORD_MAX_BYTES
 
-_USER_MOST: Final = 64
-_ID_MOST: Final = 200
 _HEADLINE_MOST: Final = 500
 
 
 class UsageBody(BaseModel):
-    user_id: str = Field(min_length=1, max_length=_USER_MOST, description="The member's id at Patreon.")
-    event_id: str = Field(min_length=1, max_length=_ID_MOST, description="Counts once: send the same again to retry.")
+    user_id: str = Field(min_length=1, max_length=USER_MAX_BYTES, description="The member's id at Patreon.")
+    event_id: str = Field(min_length=1, max_length=ID_MAX_BYTES, description="Each id counts once; reuse it to retry.")
     tokens: int = Field(ge=0, le=MOST_TOKENS, strict=True)
 
 
 class BonusBody(BaseModel):
-    user_id: str = Field(min_length=1, max_length=_USER_MOST, description="The member's id at Patreon.")
-    bonus_id: str = Field(min_length=1, max_length=_ID_MOST, description="Granted once: send the same again to retry.")
+    user_id: str = Field(min_length=1, max_length=USER_MAX_BYTES, description="The member's id at Patreon.")
+    bonus_id: str = Field(
+        min_length=1, max_length=ID_MAX_BYTES, description="Each id is granted once; reuse it to retry."
+    )
     tokens: int = Field(ge=1, le=MOST_TOKENS, strict=True)
-    source: str = Field(SOURCE, min_length=1, max_length=64, description="What it is for, in a word.")
+    source: str = Field(
+        SOURCE, min_length=1, max_length=WORD_MAX_BYTES, description="The reason for the bonus, in a word."
+    )
 
 
 class StandingAnswer(BaseModel):
@@ -84,7 +88,7 @@ class CrashSummary(BaseModel):
 class CrashReportsAnswer(BaseModel):
     success: Literal[True] = True
     reports: list[CrashSummary]
-    next_before: UUID | None = Field(description="Send this as `before` for the next page; null: there is none.")
+    next_before: UUID | None = Field(description="The `before` of the next page; null on the last page.")
 
 
 class CrashReportAnswer(BaseModel):
@@ -98,23 +102,22 @@ class CrashReportAnswer(BaseModel):
     logs: str | None
 
 
-async def _programs(members: Serving, authorization: Authorization = None) -> Programs:
-    """What a program may do, for whoever has an API key."""
+async def _require_api_key(members: Serving, authorization: Authorization = None) -> Programs:
     await members.programs.admit(bearer(authorization))
     return members.programs
 
 
-Program = Annotated[Programs, Depends(_programs)]
-UserId = Annotated[str, Query(min_length=1, max_length=_USER_MOST, description="The member's id at Patreon.")]
+Program = Annotated[Programs, Depends(_require_api_key)]
+UserId = Annotated[str, Query(min_length=1, max_length=USER_MAX_BYTES, description="The member's id at Patreon.")]
 Limit = Annotated[int, Query(ge=1, le=LISTED_MAX)]
 
 
 def add_program_routes(routes: KitRouter) -> None:
     add = partial(routes.add, translate=partial(refusal_of, success=False))
-    add("POST /api/membership/usage", _record_usage, "Count what a member has used", UsedAnswer)
-    add("POST /api/membership/bonus", _grant_bonus, "Give a member bonus tokens", GrantedAnswer)
-    add("GET /api/membership/status", _standing, "How a member stands this month", StandingAnswer)
-    add("GET /api/membership/plan-history", _plan_history, "Which plans a member had", PlanHistoryAnswer)
+    add("POST /api/membership/usage", _record_usage, "Record usage of a member", UsedAnswer)
+    add("POST /api/membership/bonus", _grant_bonus, "Grant bonus tokens", GrantedAnswer)
+    add("GET /api/membership/status", _standing, "Plan, usage and bonus tokens of a member", StandingAnswer)
+    add("GET /api/membership/plan-history", _plan_history, "Plan changes of a member", PlanHistoryAnswer)
     add("GET /api/membership/crash-reports", _crash_reports, "The newest crash reports", CrashReportsAnswer)
     add("GET /api/membership/crash-reports/{report_id}", _crash_report, "One crash report", CrashReportAnswer)
 
@@ -144,7 +147,7 @@ async def _standing(programs: Program, user_id: UserId) -> Response:
 async def _plan_history(programs: Program, user_id: UserId, limit: Limit = LISTED_MAX) -> Response:
     found = await programs.plan_history(user_id, limit)
     changes = [
-        PlanNoteAnswer(old_plan=one.old_plan, new_plan=one.new_plan, source=one.source, at=text_of(one.at_ms))
+        PlanNoteAnswer(old_plan=one.old_plan, new_plan=one.new_plan, source=one.source, at=format_time(one.at_ms))
         for one in found
     ]
     return json_response(PlanHistoryAnswer(user_id=user_id, changes=changes))
@@ -160,7 +163,7 @@ async def _crash_reports(programs: Program, limit: Limit = 50, before: UUID | No
 
 async def _crash_report(programs: Program, report_id: UUID) -> Response:
     found = await programs.crash_report(report_id)
-    return json_response(CrashReportAnswer(**{name: getattr(found, name) for name in CrashReport.__dataclass_fields__}))
+    return json_response(CrashReportAnswer(**asdict(found)))
 
 
 def _standing_fields(standing: Standing) -> dict[str, object]:
@@ -177,7 +180,7 @@ def _standing_fields(standing: Standing) -> dict[str, object]:
 def _summary(report: CrashReport, received_at_ms: int) -> CrashSummary:
     return CrashSummary(
         report_id=report.report_id,
-        received_at=text_of(received_at_ms),
+        received_at=format_time(received_at_ms),
         crash_timestamp=report.crash_timestamp,
         error_message=report.error_message[:_HEADLINE_MOST],
         app_version=report.app_version,

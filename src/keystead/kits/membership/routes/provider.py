@@ -9,13 +9,13 @@ from fastapi.responses import JSONResponse, Response
 
 from keystead.http.refusals import NO_STORE
 from keystead.http.responses import json_response
-from keystead.kits.membership.routes.bodies import CodeBody, HeardAnswer, MembershipAnswer, ProviderRefreshBody, Tier
+from keystead.kits.membership.routes.bodies import CodeBody, MembershipAnswer, ProviderRefreshBody, Tier, WebhookAnswer
 from keystead.kits.membership.routes.request import Authorization, Serving, bearer
 
 
 async def oauth_token(members: Serving, body: CodeBody) -> Response:
-    told = await members.provider.exchange_code(body.code, body.redirect_uri, body.code_verifier)
-    return JSONResponse(told, headers=NO_STORE)
+    tokens = await members.provider.exchange_code(body.code, body.redirect_uri, body.code_verifier)
+    return JSONResponse(tokens, headers=NO_STORE)
 
 
 async def oauth_refresh(members: Serving, body: ProviderRefreshBody) -> Response:
@@ -23,16 +23,16 @@ async def oauth_refresh(members: Serving, body: ProviderRefreshBody) -> Response
 
 
 async def membership(members: Serving, authorization: Authorization = None) -> Response:
-    told = await members.provider.membership_by(bearer(authorization))
+    found = await members.provider.membership_by(bearer(authorization))
     return json_response(
         MembershipAnswer(
-            user_id=told.user_id,
-            email=told.email,
-            full_name=told.full_name,
-            is_active_patron=told.is_active,
-            patron_status=told.patron_status,
-            entitled_amount_cents=told.entitled_amount_cents,
-            tier=None if told.tier_id is None else Tier(id=told.tier_id),
+            user_id=found.user_id,
+            email=found.email,
+            full_name=found.full_name,
+            is_active_patron=found.is_active,
+            patron_status=found.patron_status,
+            entitled_amount_cents=found.entitled_amount_cents,
+            tier=None if found.tier_id is None else Tier(id=found.tier_id),
         )
     )
 
@@ -43,9 +43,9 @@ async def webhook(
     x_patreon_signature: Annotated[str | None, Header()] = None,
     x_patreon_event: Annotated[str, Header(max_length=64)] = "",
 ) -> Response:
-    body = await request.body()  # as it was signed: not a byte of it may be read and written again
-    heard = await members.webhook(body, x_patreon_signature, x_patreon_event)
-    processed = heard.user is not None
+    body = await request.body()  # the raw bytes: they are what the provider signed
+    result = await members.webhook(body, x_patreon_signature, x_patreon_event)
+    processed = result.user is not None
     return json_response(
-        HeardAnswer(event=heard.event, processed=processed, plan_change_recorded=heard.plan_change_recorded)
+        WebhookAnswer(event=result.event, processed=processed, plan_change_recorded=result.plan_change_recorded)
     )

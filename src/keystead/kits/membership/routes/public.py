@@ -14,33 +14,33 @@ from keystead.http.rate_limits import client_address, rate_limit_headers
 from keystead.http.refusals import Refusal
 from keystead.http.responses import json_response
 from keystead.kits.membership.messages import MESSAGES, SCRIPT
+from keystead.kits.membership.routes.account import format_time
 from keystead.kits.membership.routes.bodies import DoneAnswer, HealthAnswer
 from keystead.kits.membership.routes.request import Serving
 from keystead.kits.membership.service import TRY_PATH
 from keystead.kits.visit import Visit
 from keystead.parts.limit import Limits, Verdict
-from keystead.schema.times import moment
 
 
 def _find_limit(name: Literal["webhooks", "sign_ins", "crash_reports"]) -> Callable[[Request], Limits | None]:
-    def found(request: Request) -> Limits | None:
+    def find(request: Request) -> Limits | None:
         limit: Limits | None = getattr(request.app.state.kits["membership"], name)
         return limit
 
-    return found
+    return find
 
 
 def _count_by(name: str) -> Callable[[Request], str]:
-    """Whose requests a limit counts, where several limits share a family."""
+    """The counter's name for a client. Limits that share a family need distinct names."""
     return lambda request: f"{name}:{client_address(request)}"
 
 
 def _client_ip(request: Request) -> str:
-    """The address itself, where the key holds one; all who have none are one."""
+    """The client's IP address. Clients without one share a counter."""
     try:
         return str(ip_address(client_address(request)))
     except ValueError:
-        return "0.0.0.0"  # noqa: S104 - nobody's address
+        return "0.0.0.0"  # noqa: S104 - not bound to
 
 
 SIGN_INS = Depends(limited(_find_limit("sign_ins"), client=_count_by("sign-in")))
@@ -49,9 +49,8 @@ CrashReportVerdict = Annotated[Verdict | None, Depends(limited(_find_limit("cras
 
 
 async def health(members: Serving) -> Response:
-    now = moment(members.keys.now_ms()).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     environment = "development" if members.site.development else "production"
-    return json_response(HealthAnswer(timestamp=now, environment=environment))
+    return json_response(HealthAnswer(timestamp=format_time(members.keys.now_ms()), environment=environment))
 
 
 async def jwks(members: Serving) -> Response:
@@ -62,7 +61,7 @@ async def crash_report(
     members: Serving, verdict: CrashReportVerdict, body: Annotated[dict[str, Any], Body()]
 ) -> Response:
     is_new = await members.crash_report(body)
-    done = DoneAnswer(message="the report was kept" if is_new else "this report was submitted already")
+    done = DoneAnswer(message="report stored" if is_new else "this report was already submitted")
     return json_response(done, headers=None if verdict is None else rate_limit_headers(verdict))
 
 
@@ -72,8 +71,8 @@ class _TryVisit(Visit):
 
 
 async def try_page(request: Request, members: Serving) -> Response:
-    """Where a newcomer sees all this work. It is there with a stand-in for the provider only."""
-    stand_in = members.stand_in
+    """The page to try the kit. 404 unless there is a stand-in for the provider."""
+    stand_in = members.provider.stand_in
     if stand_in is None:
         raise Refusal(404, "NOT_FOUND", "There is nothing at this address.")
     visit = _TryVisit(request, members.site)

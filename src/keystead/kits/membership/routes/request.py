@@ -1,19 +1,18 @@
-"""Requests to the membership kit: who sends them, and how each is answered that is no success."""
+"""Request handling of the membership kit: authorization, and refusals as HTTP responses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Annotated, Any, Final
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Final
 
 from fastapi import Depends, Header, Request
-from fastapi.responses import Response
-from fastapi.routing import APIRoute
 
 from keystead.http.bearer import parse_bearer, www_authenticate
 from keystead.http.rate_limits import client_address
 from keystead.http.refusals import CODE_ALIAS, Refusal, statuses
 from keystead.kits.kit import service_of
-from keystead.kits.membership.service import ASKING, Members, MembershipRefused
+from keystead.kits.membership.service import CLIENT_ADDRESS, Members, MembershipRefused
 
 # The HTTP status of each refusal.
 STATUS: Final = statuses(
@@ -33,52 +32,45 @@ STATUS: Final = statuses(
     }
 )
 
-# What these two are called on routes that have names of their own for them.
+# Routes of promotions and consents have their own names for these codes.
 PROMOTION_CODES: Final = {"MISSING_AUTH": "PROMO_AUTH_REQUIRED", "SESSION_INVALID": "PROMO_INVALID_TOKEN"}
 CONSENT_CODES: Final = dict.fromkeys(("MISSING_AUTH", "SESSION_INVALID"), "AUTHENTICATION_REQUIRED")
 
-_SIGNED: Final = frozenset({"MISSING_SIGNATURE", "INVALID_SIGNATURE"})  # a bearer token would not help
+_SIGNATURE_CODES: Final = frozenset({"MISSING_SIGNATURE", "INVALID_SIGNATURE"})  # a bearer token would not help
 
 Serving = Annotated[Members, Depends(service_of("membership"))]
-Authorization = Annotated[str | None, Header(description="Bearer, and the token")]
+Authorization = Annotated[str | None, Header(description="`Bearer` and the token")]
 
 
-class MembershipRoute(APIRoute):
-    """A route of this kit: whatever goes wrong in it, the answer has `error_code` beside `code`, and what the service
-    notes in the log names the address of whoever asked."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def handled(request: Request) -> Response:
-            request.scope[CODE_ALIAS] = "error_code"
-            asking = ASKING.set(client_address(request))
-            try:
-                return await handle(request)
-            finally:
-                ASKING.reset(asking)
-
-        return handled
+@contextmanager
+def request_context(request: Request) -> Iterator[None]:
+    """Errors of this kit have `error_code` in addition to `code`; log lines of the service have the client address."""
+    request.scope[CODE_ALIAS] = "error_code"
+    previous = CLIENT_ADDRESS.set(client_address(request))
+    try:
+        yield
+    finally:
+        CLIENT_ADDRESS.reset(previous)
 
 
 def refusal_of(error: Exception, renamed: Mapping[str, str] | None = None, **more: object) -> Refusal | None:
     """The HTTP refusal for an error of the service; None for any other error.
 
     renamed   codes that have another name on this route
-    more      what stands beside the sentence
+    more      further fields of the response
     """
     if not isinstance(error, MembershipRefused):
         return None
     status, code = STATUS[error.reason], (renamed or {}).get(error.reason, error.reason)
-    asks = status == 401 and error.reason not in _SIGNED
+    wants_bearer = status == 401 and error.reason not in _SIGNATURE_CODES
     problem = "" if error.reason == "MISSING_AUTH" else "invalid_token"
-    headers = www_authenticate("membership", problem) if asks else None
+    headers = www_authenticate("membership", problem) if wants_bearer else None
     return Refusal(status, code, str(error), headers=headers, more=more, retry_after_s=error.retry_after_s)
 
 
 def bearer(authorization: str | None) -> str:
-    """The token of the header. Raises MembershipRefused where there is none."""
+    """The bearer token of the header. Raises MembershipRefused if absent."""
     token = parse_bearer(authorization)
     if not token:
-        raise MembershipRefused("MISSING_AUTH", "send the header Authorization: Bearer, and the token")
+        raise MembershipRefused("MISSING_AUTH", "send the header Authorization: Bearer with a token")
     return token

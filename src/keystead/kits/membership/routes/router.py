@@ -15,7 +15,6 @@ from keystead.kits.membership.routes.account import add_account_routes
 from keystead.kits.membership.routes.bodies import (
     DoneAnswer,
     HealthAnswer,
-    HeardAnswer,
     LicenseAnswer,
     MembershipAnswer,
     ProviderTokensAnswer,
@@ -24,25 +23,25 @@ from keystead.kits.membership.routes.bodies import (
     SignedInAnswer,
     TokensAnswer,
     ValidAnswer,
+    WebhookAnswer,
 )
 from keystead.kits.membership.routes.programs import add_program_routes
 from keystead.kits.membership.routes.public import SIGN_INS, WEBHOOKS
-from keystead.kits.membership.routes.request import MembershipRoute, refusal_of
+from keystead.kits.membership.routes.request import refusal_of, request_context
 from keystead.kits.membership.service import TRY_PATH, MembershipSettings, missing, open_members
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 
-_CRASH_REPORT_MAX_BYTES: Final = 1024 * 1024  # of a crash report with its logs
+_CRASH_REPORT_MAX_BYTES: Final = 1024 * 1024
 
 
 def router() -> APIRouter:
-    """All routes of the kit."""
-    routes = KitRouter("membership", refusal_of, MembershipRoute)
+    routes = KitRouter("membership", refusal_of, request_context)
     add = routes.add
     for path in ("/api/auth/callback", "/api/patreon/exchange"):
         add(
             f"POST {path}",
             sessions.sign_in,
-            "Exchange a code of the provider for a session",
+            "Exchange an authorization code for a session",
             SignedInAnswer,
             dependencies=[SIGN_INS],
             operation_id=f"sign_in_{path.split('/')[2]}",
@@ -50,31 +49,30 @@ def router() -> APIRouter:
     add(
         "POST /api/session/validate",
         sessions.validate,
-        "Is it signed in?",
+        "Validate a session",
         ValidAnswer,
         translate=partial(refusal_of, session_valid=False),
     )
-    paid = "What is paid for, asked of the provider now"
     add(
         "GET /api/patreon/license-status",
         sessions.license_status,
-        paid,
+        "The plan, asked of the provider now",
         LicenseAnswer,
         translate=sessions.license_refusal,
     )
     add("POST /api/patreon/revoke", sessions.revoke, "End this session", DoneAnswer)
-    add("POST /api/patreon/revoke-all", sessions.revoke_all, "End every session of the user", RevokedAllAnswer)
+    add("POST /api/patreon/revoke-all", sessions.revoke_all, "End all sessions of the user", RevokedAllAnswer)
     add("POST /api/auth/logout", sessions.logout, "Sign out", operation_id="membership_logout")
-    add("POST /api/auth/token", sessions.issue_tokens, "Tokens for a session", TokensAnswer)
-    add("POST /api/auth/refresh", sessions.refresh_tokens, "The next tokens", TokensAnswer)
+    add("POST /api/auth/token", sessions.issue_tokens, "Issue tokens for a session", TokensAnswer)
+    add("POST /api/auth/refresh", sessions.refresh_tokens, "Refresh tokens", TokensAnswer)
     failed = partial(refusal_of, success=False)
-    add("GET /api/quota/status", sessions.quota, "What is left this month", QuotaAnswer, translate=failed)
-    add("GET /.well-known/jwks.json", public.jwks, "The keys that sign access tokens")
-    add("POST /webhook", provider.webhook, "What the provider tells", HeardAnswer, dependencies=[WEBHOOKS])
-    add("POST /api/crash-report", public.crash_report, "Tell of a crash", DoneAnswer)
+    add("GET /api/quota/status", sessions.quota, "Usage and quota of this month", QuotaAnswer, translate=failed)
+    add("GET /.well-known/jwks.json", public.jwks, "Public keys of access tokens")
+    add("POST /webhook", provider.webhook, "Webhook of the provider", WebhookAnswer, dependencies=[WEBHOOKS])
+    add("POST /api/crash-report", public.crash_report, "Submit a crash report", DoneAnswer)
     for path, endpoint, summary in (
         ("/oauth/token", provider.oauth_token, "Exchange a code for the provider's own tokens"),
-        ("/oauth/refresh", provider.oauth_refresh, "The provider's own next tokens"),
+        ("/oauth/refresh", provider.oauth_refresh, "Refresh the provider's own tokens"),
     ):
         add(
             f"POST {path}",
@@ -87,11 +85,11 @@ def router() -> APIRouter:
     add(
         "GET /api/membership",
         provider.membership,
-        "What the provider says of its own access token",
+        "The membership of a provider access token",
         MembershipAnswer,
         dependencies=[SIGN_INS],
     )
-    add("GET /health", public.health, "Is it there?", HealthAnswer, operation_id="health")
+    add("GET /health", public.health, "Health check", HealthAnswer, operation_id="health")
     for method in ("POST", "PUT", "PATCH", "DELETE"):
         add(f"{method} /health", public.health)
     add_account_routes(routes)
@@ -102,7 +100,7 @@ def router() -> APIRouter:
 
 KIT: Final = Kit(
     name="membership",
-    doc="Patrons of a desktop app: one device each, tokens that live an hour, what they pay for, and fair limits.",
+    doc="Patrons of a desktop app: one device each, paid plans, access tokens, quotas and rate limits.",
     keyspace=MembershipKeys,
     settings=MembershipSettings,
     turned_on_by="PATREON_CLIENT_ID, PATREON_CLIENT_SECRET, PATREON_WEBHOOK_SECRET and membership.redirect_uris",
@@ -122,13 +120,13 @@ KIT: Final = Kit(
         Example(
             "Try it",
             TRY_PATH,
-            "Sign in at the demo provider, see what you pay for, and press what an app would.",
-            is_there=lambda members: members.stand_in is not None,
+            "Sign in at the demo provider, see your plan, and send an app's requests.",
+            is_there=lambda members: members.provider.stand_in is not None,
         ),
     ),
     bodies=lambda settings: {"/api/crash-report": _CRASH_REPORT_MAX_BYTES},
     jobs=lambda members: members.jobs,
     tables=MEMBERSHIP_TABLES,
     commands="keystead.kits.membership.commands:COMMANDS",
-    leads=True,  # POST /api/auth/logout, which hands over to the login kit what has no bearer token
+    leads=True,  # for POST /api/auth/logout, which passes requests without a bearer token to the login kit
 )

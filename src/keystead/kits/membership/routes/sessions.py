@@ -1,4 +1,4 @@
-"""Routes of a session: sign-in, validation, tokens, quota and sign-out."""
+"""Routes for sessions: sign-in, validation, tokens, quota and sign-out."""
 
 from __future__ import annotations
 
@@ -25,14 +25,24 @@ from keystead.kits.membership.routes.bodies import (
     ValidAnswer,
 )
 from keystead.kits.membership.routes.request import Authorization, Serving, bearer, refusal_of
-from keystead.kits.membership.service import Member, Members, MembershipRefused, SignedIn, TokenPair
+from keystead.kits.membership.service import Member, MembershipRefused, TokenPair
 
 AppSession = Annotated[str | None, Header(alias="x-app-session-id", max_length=128)]
 
 
 async def sign_in(members: Serving, body: SignInBody) -> Response:
+    result = await members.sign_in(body.code, body.redirect_uri, body.code_verifier)
+    member = result.member
     return json_response(
-        _sign_in_answer(await members.sign_in(body.code, body.redirect_uri, body.code_verifier), members)
+        SignedInAnswer(
+            session_token=result.token,
+            patreon_user_id=member.session.user,
+            email=member.membership.email,
+            full_name=member.membership.full_name,
+            expires_in=max(0, member.expires_at_ms - members.keys.now_ms()) // 1000,
+            entitled_amount_cents=member.membership.entitled_amount_cents,
+            **_plan_fields(member),
+        )
     )
 
 
@@ -40,7 +50,7 @@ async def validate(members: Serving, body: SessionBody) -> Response:
     member = await members.validate(body.session_token)
     return json_response(
         ValidAnswer(
-            patreon_user_id=member.named.user,
+            patreon_user_id=member.session.user,
             email=member.membership.email,
             full_name=member.membership.full_name,
             session_expires_at=member.expires_at_ms,
@@ -54,13 +64,13 @@ async def license_status(members: Serving, authorization: Authorization = None) 
 
 
 def license_refusal(error: Exception) -> Refusal | None:
-    """Nobody is signed out because the provider is in trouble, and an application should not think so."""
-    stays = isinstance(error, MembershipRefused) and error.reason in ("PROVIDER_UNAVAILABLE", "RATE_LIMITED")
-    return refusal_of(error, success=False, session_valid=stays, session_expired=not stays)
+    """The session stays valid while the provider is unavailable, and the response says so."""
+    is_valid = isinstance(error, MembershipRefused) and error.reason in ("PROVIDER_UNAVAILABLE", "RATE_LIMITED")
+    return refusal_of(error, success=False, session_valid=is_valid, session_expired=not is_valid)
 
 
 async def revoke(members: Serving, authorization: Authorization = None) -> Response:
-    """Answers the same whether there was a session or not."""
+    """The response is the same whether there was a session or not."""
     await members.logout(bearer(authorization))
     return json_response(DoneAnswer(message="the session has ended"))
 
@@ -71,15 +81,15 @@ async def revoke_all(members: Serving, authorization: Authorization = None) -> R
 
 
 async def logout(request: Request, members: Serving, authorization: Authorization = None) -> Response:
-    """Ends whichever credential it is given: the bearer token here, or the cookie of the login kit.
+    """Sign out the given credential: a bearer token here, or the cookie of the login kit.
 
-    Where both are given, it is the bearer token: a page of another site can make a browser send the cookie, and not it.
-    What a proxy puts into the header (`Basic …`) is no token.
+    If both are sent, the bearer token wins: another site can make a browser send the cookie, but not the token. Other
+    schemes in the header, such as `Basic …` from a proxy, are ignored.
     """
     login = request.app.state.kits.get("login")
     token = bearer_token(request)
     if login is not None and (token is None or login.tokens.is_own(token)):
-        # Imported where it is needed: this kit runs without that one, too.
+        # Imported here because this kit also runs without the login kit.
         from keystead.kits.login import routes as login_routes
 
         with translated(login_routes.refusal_of):
@@ -91,7 +101,7 @@ async def logout(request: Request, members: Serving, authorization: Authorizatio
 async def issue_tokens(
     request: Request, members: Serving, authorization: Authorization = None, app_session: AppSession = None
 ) -> Response:
-    """For a session of a member, by bearer token; or of the login kit, by its cookie."""
+    """Issue tokens for a member's session (bearer token), or for a session of the login kit (cookie)."""
     login = request.app.state.kits.get("login")
     if login is not None and parse_bearer(authorization) is None:
         from keystead.kits.login import routes as login_routes
@@ -106,7 +116,7 @@ async def issue_tokens(
 async def refresh_tokens(
     request: Request, members: Serving, body: RefreshBody, app_session: AppSession = None
 ) -> Response:
-    """Of a session of a member, or of the login kit, as the token says."""
+    """Refresh tokens of this kit or of the login kit, whichever issued the token."""
     login = request.app.state.kits.get("login")
     if login is not None and await login.tokens.find(body.refresh_token) is not None:
         from keystead.kits.login import routes as login_routes
@@ -120,39 +130,26 @@ async def refresh_tokens(
 
 async def quota(members: Serving, authorization: Authorization = None) -> Response:
     who, status = await members.usage.quota(bearer(authorization))
-    told = QuotaAnswer(
+    answer = QuotaAnswer(
         monthly_usage=MonthlyUsage.of(status),
         plan=who.plan,
         has_bonus_tokens=status.has_bonus_tokens,
         plan_is_stale=who.plan_is_stale,
         plan_as_of=who.plan_as_of_ms,
     )
-    return json_response(told, headers=quota_headers(status, members))
+    return json_response(answer, headers=quota_headers(status, members))
 
 
 def _plan_fields(member: Member) -> dict[str, Any]:
-    told = member.membership
+    membership = member.membership
     return {
-        "plan": told.plan,
-        "tier_id": told.tier_id,
-        "patron_status": told.patron_status,
-        "next_charge_date": told.next_charge_date,
+        "plan": membership.plan,
+        "tier_id": membership.tier_id,
+        "patron_status": membership.patron_status,
+        "next_charge_date": membership.next_charge_date,
         "plan_is_stale": member.is_stale,
         "plan_as_of": member.as_of_ms,
     }
-
-
-def _sign_in_answer(signed: SignedIn, members: Members) -> SignedInAnswer:
-    member = signed.member
-    return SignedInAnswer(
-        session_token=signed.token,
-        patreon_user_id=member.named.user,
-        email=member.membership.email,
-        full_name=member.membership.full_name,
-        expires_in=max(0, member.expires_at_ms - members.keys.now_ms()) // 1000,
-        entitled_amount_cents=member.membership.entitled_amount_cents,
-        **_plan_fields(member),
-    )
 
 
 def _respond_with_pair(pair: TokenPair) -> Response:

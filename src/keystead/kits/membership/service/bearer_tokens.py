@@ -1,4 +1,4 @@
-"""Bearer tokens: which user, session and refresh token chain an access token or a session token names."""
+"""Bearer tokens: parse access tokens and session tokens into user, session and refresh token chain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 from keystead.kits.membership.keys import MembershipKeys
 from keystead.kits.membership.models import RefreshTokenData
 from keystead.kits.membership.service.devices import Devices
-from keystead.kits.membership.service.outcomes import ASKING, Named, session_invalid
+from keystead.kits.membership.service.outcomes import CLIENT_ADDRESS, SessionRef, session_invalid
 from keystead.kits.membership.service.tables import is_user
 from keystead.parts.jwt import Access, AccessTokens
 
@@ -19,63 +19,62 @@ _security = logging.getLogger("keystead.security")
 _CHAIN: Final = re.compile(r"[\w-]{43}", re.ASCII)
 
 
-class Claimed(NamedTuple):
-    """What a bearer token names. `chain` is that of the refresh tokens that an access token came with."""
+class BearerClaims(NamedTuple):
+    """What a bearer token names. `chain` is the refresh token chain of an access token."""
 
-    named: Named
+    session: SessionRef
     chain: str | None
 
 
 class BearerTokens:
-    """Reads bearer tokens of both kinds. Raises MembershipRefused for all others."""
+    """Parses bearer tokens of both kinds. Raises MembershipRefused for all others."""
 
     def __init__(self, keys: MembershipKeys, devices: Devices, access: AccessTokens) -> None:
         self._keys = keys
         self._devices = devices
         self._access = access
 
-    def read(self, bearer: str) -> Claimed:
-        """What a bearer token of either kind names, without a round trip."""
+    def read(self, bearer: str) -> BearerClaims:
+        """Parse a bearer token of either kind. No round trip."""
         if bearer.count(".") == 1:
-            named = self._devices.named(bearer)
-            if named is None:
+            session = self._devices.parse_token(bearer)
+            if session is None:
                 raise session_invalid()
-            return Claimed(named, None)
+            return BearerClaims(session, None)
         access = self._access.check(bearer)
         claimed = _read_claims(access) if isinstance(access, Access) else None
         if claimed is None:
-            self._log_refusal("claims" if isinstance(access, Access) else access.reason)
+            reason = "claims" if isinstance(access, Access) else access.reason
+            level = logging.INFO if reason == "expired" else logging.WARNING  # expiry is normal, forgery is not
+            event = {"event": "refused-token", "reason": reason, "client": CLIENT_ADDRESS.get()}
+            _security.log(level, "membership: bearer token refused: %s", reason, extra=event)
             raise session_invalid()
         return claimed
 
-    def _log_refusal(self, reason: str) -> None:
-        """Log a refused token: a forged one as a warning, an expired one, which is normal, as info."""
-        level = logging.INFO if reason == "expired" else logging.WARNING
-        event = {"event": "refused-token", "reason": reason, "client": ASKING.get()}
-        _security.log(level, "membership: a bearer token was refused: %s", reason, extra=event)
-
-    async def find(self, bearer: str) -> Named:
-        """What a bearer token names, unless it came with a chain of refresh tokens that has ended."""
+    async def find(self, bearer: str) -> SessionRef:
+        """The session of a bearer token. Refuses an access token whose refresh token chain has ended."""
         claimed = self.read(bearer)
         if claimed.chain is not None:
             record = await self._keys.refresh(claimed.chain).get().if_readable()
-            if not is_alive(record, claimed.named):
+            if not is_alive(record, claimed.session):
                 raise session_invalid()
-        return claimed.named
+        return claimed.session
 
 
-def _read_claims(access: Access) -> Claimed | None:
-    """What an access token names; None: it is signed by our key, and yet no token of this kit."""
-    user, session, chain = (access.claims.get(name) for name in ("pid", "ses", "chn"))
-    if not is_user(user) or not isinstance(session, str) or not isinstance(chain, str) or not _CHAIN.fullmatch(chain):
+def _read_claims(access: Access) -> BearerClaims | None:
+    """The claims of an access token; None if our key signed it but it is not a token of this kit."""
+    user, session_id, chain = (access.claims.get(name) for name in ("pid", "ses", "chn"))
+    if not is_user(user) or not isinstance(session_id, str):
+        return None
+    if not isinstance(chain, str) or not _CHAIN.fullmatch(chain):
         return None
     try:
         UUID(access.sub)  # the id of a profile
-        return Claimed(Named(user, UUID(session)), chain)
+        return BearerClaims(SessionRef(user, UUID(session_id)), chain)
     except ValueError:
         return None
 
 
-def is_alive(record: RefreshTokenData | None, named: Named) -> bool:
-    """Whether a chain of refresh tokens is that of this session, and has not ended."""
-    return record is not None and not record.is_used and record.session_token == named.session
+def is_alive(record: RefreshTokenData | None, session: SessionRef) -> bool:
+    """Whether a refresh token chain belongs to this session and has not ended."""
+    return record is not None and not record.is_used and record.session_token == session.id

@@ -1,4 +1,4 @@
-"""One device a user: a new sign-in ends the one before it, whatever happens in parallel."""
+"""One device per user: a new sign-in ends the previous session, also under concurrent sign-ins."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 from keystead.errors import Contended, Unreadable, WrongKind
 from keystead.kits.membership.keys import MembershipKeys, session_uuid
 from keystead.kits.membership.models import SessionData, UserTokenData
-from keystead.kits.membership.service.outcomes import Named
+from keystead.kits.membership.service.outcomes import SessionRef
 from keystead.kits.membership.service.tables import is_user
 from keystead.parts.oauth import Tokens
 from keystead.parts.refresh import RefreshTokens
@@ -19,14 +19,14 @@ from keystead.schema import Steps, attempts, procedure
 from keystead.schema.kinds import Seen
 from keystead.schema.times import moment
 
-_SECRETS: Final = 16  # that may be taken before the source of random numbers is called broken
+_MAX_TRIES: Final = 16  # of random tokens, before the random source is considered broken
 
 
 class Devices:
-    """Which session of a user counts: the one that `usertoken:{user}` names, and no other.
+    """The current session of each user: the one that `usertoken:{user}` names, and no other.
 
     refresh   the refresh tokens that end with a session
-    forget    drops what is remembered of a user's membership
+    forget    invalidates the cache entries of a user
 
     `new_secret` is for tests.
     """
@@ -44,94 +44,84 @@ class Devices:
         self._refresh = refresh
         self._forget = forget
 
-    def named(self, token: str) -> Named | None:
-        """What a session token names; None: this was never one. It asks nobody."""
+    def parse_token(self, token: str) -> SessionRef | None:
+        """The session that a session token names; None if it is malformed. No round trip."""
         found = named_by(token)
-        return None if found is None or not is_user(found[1]) else Named(found[1], session_uuid(token))
+        return None if found is None or not is_user(found[1]) else SessionRef(found[1], session_uuid(token))
 
-    async def admit(self, user: str, tokens: Tokens, email: str, name: str) -> tuple[str, Named]:
-        """A new session, and the end of the one before. The new token, and what it names.
+    async def admit(self, user: str, tokens: Tokens, email: str, name: str) -> tuple[str, SessionRef]:
+        """Start a session and end the previous one. Returns the new token and the session it names.
 
-        Who may interleave: other sign-ins of the same user. The swap is one write to one key, so they have an order;
-        each learns from it which session it put an end to, and deletes that one's row. The last one is named, and none
-        of the others is, also where its row is still there. In a cluster the rows of the session and of the user are in
-        two slots: then the session is written first, whose token nobody has yet, and the swap makes it count. Where the
-        process dies in between, what remains is a row that nothing names and nobody can use.
+        Race: other sign-ins of the same user. The swap is one write to one key, so sign-ins have an order. Each learns
+        from it which session it replaced, and deletes that session's row. Only the last one is named by the user's row;
+        the others do not count, even while their rows exist. In a cluster the two rows are in different slots, so the
+        session is written first: nobody has its token yet, and the swap makes it current. If the process dies in
+        between, an unnamed and unusable row remains until it expires.
         """
-        refresh_token, expires = tokens.refresh_token or "", moment(tokens.expires_at_ms)
+        granted: dict[str, Any] = {
+            "access_token": tokens.access_token,
+            "refresh_token": tokens.refresh_token or "",
+            "expires_at": moment(tokens.expires_at_ms),
+        }
         now = moment(self._keys.now_ms())
-        record = SessionData(
-            access_token=tokens.access_token,
-            refresh_token=refresh_token,
-            expires_at=expires,
-            user_id=user,
-            created_at=now,
-        )
-        held = UserTokenData(
-            access_token=tokens.access_token,
-            refresh_token=refresh_token,
-            expires_at=expires,
-            email=email,
-            full_name=name,
-            session_tokens=[],
-            updated_at=now,
-        )
-        for _ in range(_SECRETS):
+        record = SessionData(**granted, user_id=user, created_at=now)
+        for _ in range(_MAX_TRIES):
             token = new_token(self._new_secret(), user)
-            named = Named(user, session_uuid(token))
-            ended = await self._swapped(named, record, held.model_copy(update={"session_tokens": [named.session]}))
-            if ended is not None:
-                for before in ended:
-                    await self.drop(before)
-                return token, named
-        raise Contended("there is a session for each token that was made; is the source of random numbers broken?")
+            session = SessionRef(user, session_uuid(token))
+            held = UserTokenData(**granted, email=email, full_name=name, session_tokens=[session.id], updated_at=now)
+            replaced = await self._try_swap(session, record, held)
+            if replaced is not None:
+                for session_id in replaced:
+                    await self.drop(session_id)
+                return token, session
+        raise Contended("every new session token was already in use; is the source of random numbers broken?")
 
-    async def _swapped(self, named: Named, record: SessionData, held: UserTokenData) -> list[UUID] | None:
-        """The sessions that were named until now. None: there is such a session already, and nothing was written."""
+    async def _try_swap(self, session: SessionRef, record: SessionData, held: UserTokenData) -> list[UUID] | None:
+        """Make a session current. Returns the sessions it replaced; None if its id is taken and nothing was written."""
         try:
-            done = await self._swap(named, record, held)
-        except WrongKind:  # the list cannot be read, so it lets no session in
-            await self._keys.session(named.session).set(record)
-            await self._keys.user_token(named.user).set(held)
+            done = await self._swap(session, record, held)
+        except WrongKind:  # an unreadable user row admits no session, so it is overwritten
+            await self._keys.session(session.id).set(record)
+            await self._keys.user_token(session.user).set(held)
             return []
         if not done:
             return None
         return [] if done.value is None else done.value.value.session_tokens
 
-    @procedure(ordered="a session that its user's row does not name counts for nothing, and expires")
-    def _swap(self, named: Named, record: SessionData, held: UserTokenData) -> Steps[Seen[UserTokenData] | None]:
-        row = self._keys.user_token(named.user)
-        before = row.see().if_readable()  # what cannot be read named nobody who could be let in
-        added = self._keys.session(named.session).add(record).otherwise("there is such a session")
+    @procedure(ordered="a session that its user's row does not name is invalid, and expires")
+    def _swap(self, session: SessionRef, record: SessionData, held: UserTokenData) -> Steps[Seen[UserTokenData] | None]:
+        row = self._keys.user_token(session.user)
+        before = row.see().if_readable()  # an unreadable row named no valid session
+        added = self._keys.session(session.id).add(record).otherwise("the session exists already")
         return Steps(added, before, row.set(held)).giving(before)
 
-    async def end(self, named: Named) -> bool:
-        """End a session, if it is still the one that counts. A newer one of the same user stays. False: it is not.
+    async def end(self, session: SessionRef) -> bool:
+        """End a session if it is current. A newer one of the same user stays. False if it was not current.
 
-        The row of the user goes first, in a step that is guarded by what it holds: from then on nothing counts, and
-        whatever is under way (a renewal, a question to the provider) finds it gone and writes nothing.
+        The user's row is deleted first, guarded by the value that was read. From then on no session is valid, and
+        concurrent work (a token renewal, a provider request) finds the row gone and writes nothing.
         """
-        return await self._ended(named.user, only=named.session)
+        return await self._end(session.user, only=session.id)
 
     async def end_all(self, user: str) -> bool:
-        """End whichever session of a user counts now. False: there is none."""
-        return await self._ended(user, only=None)
+        """End the current session of a user, whichever it is. False if there is none."""
+        return await self._end(user, only=None)
 
-    async def _ended(self, user: str, only: UUID | None) -> bool:
+    async def _end(self, user: str, only: UUID | None) -> bool:
         row = self._keys.user_token(user)
         async for _ in attempts("the row of a user"):
             try:
                 seen = await row.see()
             except Unreadable:
                 if only is not None:
-                    # Whether this session is the one that counts cannot be known, and anybody can make up a token of a
-                    # user: so its own row goes, and that of the user stays.
+                    # Whether this session is current is unknown, and anyone can make up a token that names a user. So
+                    # only the session's own row is deleted.
                     await self.drop(only)
                     return False
                 await row.delete()
                 seen = None
             if seen is None:
-                # Perhaps an end that did not come to its own end, so that something of it is still there.
+                # An earlier call may have been interrupted: clean up after it.
                 await self._forget(user)
                 if only is not None:
                     await self.drop(only)
@@ -141,14 +131,14 @@ class Devices:
                 return False
             if await row.delete_seen(seen):
                 await self._forget(user)
-                for session in seen.value.session_tokens:
-                    await self.drop(session)
+                for session_id in seen.value.session_tokens:
+                    await self.drop(session_id)
                 return True
         raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
-    async def drop(self, session: UUID) -> None:
-        """Delete the row of a session that is not named any more, with all that belongs to it."""
-        chain = await self._keys.refresh_chain(session).get()
-        await self._keys.session(session).delete()
+    async def drop(self, session_id: UUID) -> None:
+        """Delete the row of a session that is no longer current, with its caches and refresh tokens."""
+        chain = await self._keys.refresh_chain(session_id).get()
+        await self._keys.session(session_id).delete()
         if chain is not None:
             await self._refresh.revoke_chain(chain)

@@ -1,4 +1,4 @@
-"""What the ledger returns: profiles, usage, bonuses, plan changes and crash reports."""
+"""Records of the ledger: profiles, usage, bonuses, plan changes and crash reports."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from keystead.kits.membership.models import Plan
 
 @dataclass(frozen=True)
 class Profile:
-    """A member, as this database knows them."""
-
     id: UUID
     patreon_user_id: str
     email: str | None
@@ -20,36 +18,36 @@ class Profile:
 
 
 @dataclass(frozen=True)
-class ToldPlan:
-    """A plan, and when the provider told it."""
+class PlanAsOf:
+    """A plan, and when the provider reported it."""
 
     plan: Plan
     as_of_ms: int
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """What a use was paid with."""
+class RecordedUsage:
+    """How recorded usage was charged."""
 
-    is_new: bool  # False: it had been recorded before, as the rest says, and nothing was counted now
+    is_new: bool  # False: this is the earlier record, and nothing was counted now
     month: str
     from_quota: int
     from_bonus: int
-    beyond: int  # what neither paid for; it counts against the month all the same
+    beyond: int  # covered by neither; it still counts against the month
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a member has used in a month."""
+    """The usage of a member in a month."""
 
     month: str
-    tokens_used: int  # against the quota
-    bonus_used: int  # beside it
+    tokens_used: int  # counted against the quota
+    bonus_used: int  # covered by bonus tokens
 
 
 @dataclass(frozen=True)
 class Status:
-    """What a member has used in a month, of what they may."""
+    """A member's usage and limits in a month."""
 
     month: str
     tokens_used: int
@@ -58,7 +56,7 @@ class Status:
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether nothing is left of the quota. Bonus tokens may be."""
+        """Whether the quota is exhausted. Bonus tokens may be left."""
         return self.tokens_used >= self.tokens_limit
 
     @property
@@ -68,7 +66,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Bonus:
-    """Tokens beside the quota, which do not expire."""
+    """Tokens in addition to the quota. They do not expire."""
 
     id: str
     granted: int
@@ -83,7 +81,7 @@ class Bonus:
 
 @dataclass(frozen=True)
 class CrashReport:
-    """A report of an application. Its texts are kept as they are given; whoever takes them cuts them."""
+    """A crash report of an application. The ledger stores texts unchanged; `parse_crash_report` truncates them."""
 
     report_id: UUID
     crash_timestamp: str
@@ -95,8 +93,8 @@ class CrashReport:
 
 
 @dataclass(frozen=True)
-class Received:
-    """A crash report that is kept, and when it came."""
+class ReceivedReport:
+    """A stored crash report, and when the server received it."""
 
     report: CrashReport
     received_at_ms: int
@@ -104,7 +102,7 @@ class Received:
 
 @dataclass(frozen=True)
 class PlanNote:
-    """A plan in the history of a member. `source` is the event that named it."""
+    """An entry of a member's plan history. `source` is the event that set the plan."""
 
     old_plan: Plan
     new_plan: Plan
@@ -114,12 +112,12 @@ class PlanNote:
 
 @dataclass(frozen=True)
 class PlanChange:
-    """A plan that was noted, and the one before."""
+    """The effect of an event that sets a plan."""
 
-    is_new: bool  # False: the event had been noted before, and nothing was changed now
+    is_new: bool  # False: the event was recorded before, and nothing was changed now
     old_plan: Plan
     new_plan: Plan
-    at_ms: int  # when it was noted first
+    at_ms: int  # when it was first recorded
 
     @property
     def is_change(self) -> bool:

@@ -1,4 +1,4 @@
-"""Asks the provider what a user pays for, with the tokens that the user granted, and renews those tokens."""
+"""Loads memberships from the provider with the users' OAuth tokens, and renews those tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from keystead.kits.kit import Site
 from keystead.kits.membership.keys import MembershipKeys
 from keystead.kits.membership.models import CachedMembership, Plan, UserTokenData
 from keystead.kits.membership.service.devices import Devices
-from keystead.kits.membership.service.outcomes import Named
+from keystead.kits.membership.service.outcomes import SessionRef
 from keystead.kits.membership.service.patreon import Patreon, TokenRejected
 from keystead.kits.membership.service.settings import MembershipSettings
 from keystead.parts.oauth import BadAnswer, ProviderUnavailable, Tokens
@@ -22,7 +22,7 @@ _security = logging.getLogger("keystead.security")
 
 
 class MembershipLoader:
-    """Loads memberships for the cache. `has_bonus_tokens` asks the ledger."""
+    """Loads memberships for the cache. `has_bonus_tokens` reads the ledger."""
 
     def __init__(
         self,
@@ -48,10 +48,10 @@ class MembershipLoader:
         await self._renewal.finish()
 
     async def load(self, user: str) -> CachedMembership | None:
-        """What the provider says now; None: the user is not signed in any more, or the provider says that they are not.
+        """The membership as the provider reports it now; None if the user is signed out here or at the provider.
 
-        Who may interleave: a logout. It deletes the row of the user before it drops the mark of this load. So either
-        the row is gone when it is read here, or the mark is when the answer is to be written.
+        Race: a logout deletes the user's row before it removes the load marker. So either the row is gone when it is
+        read here, or the marker is gone when the result would be cached.
         """
         row = self._keys.user_token(user)
         for _ in range(2):
@@ -61,70 +61,73 @@ class MembershipLoader:
                 return None
             if isinstance(fresh, Over):
                 if fresh.reason == "refused" and await self._has_signed_in_again(user, before):
-                    continue  # with tokens that the provider has not refused
+                    continue  # with the new tokens
                 return None
             if not isinstance(fresh, Fresh):
                 raise ProviderUnavailable(
                     self._patreon.provider.name, f"its tokens could not be renewed ({fresh.reason})"
                 )
             try:
-                told = await self._patreon.membership(fresh.value.access_token, self._settings.campaign)
+                membership = await self._patreon.membership(fresh.value.access_token, self._settings.campaign)
             except TokenRejected:
                 if await self._has_newer_token(user, fresh.value):
                     continue
                 return None
             if fresh.was_renewed:
                 await self._copy_tokens(fresh.value)
-            if told.user_id != user:
-                raise BadAnswer(self._patreon.provider.name, "its identity endpoint speaks of somebody else")
-            asked_at = moment(self._keys.now_ms())
-            told = told.model_copy(update={"has_bonus_tokens": await self._has_bonus_if_known(user, told.plan)})
-            return CachedMembership(membership=told, cached_at=asked_at)
-        raise ProviderUnavailable(self._patreon.provider.name, "it takes none of its tokens")
+            if membership.user_id != user:
+                raise BadAnswer(self._patreon.provider.name, "its identity endpoint answered about another user")
+            loaded_at = moment(self._keys.now_ms())
+            has_bonus = await self._has_bonus_if_known(user, membership.plan)
+            membership = membership.model_copy(update={"has_bonus_tokens": has_bonus})
+            return CachedMembership(membership=membership, cached_at=loaded_at)
+        raise ProviderUnavailable(self._patreon.provider.name, "it rejects all of its tokens")
 
     async def _has_signed_in_again(self, user: str, before: UserTokenData) -> bool:
-        """Whether a new sign-in replaced the tokens that the provider refused. If not, their session ends."""
-        again = await self._keys.user_token(user).get()
-        if again is not None and again.session_tokens != before.session_tokens:
+        """Whether a new sign-in replaced the tokens that the provider refused. If not, end their session."""
+        now = await self._keys.user_token(user).get()
+        if now is not None and now.session_tokens != before.session_tokens:
             return True
-        await self.end_withdrawn(user, before)
+        await self.end_revoked_sessions(user, before)
         return False
 
     async def _has_newer_token(self, user: str, rejected: UserTokenData) -> bool:
-        """Whether another process renewed the token that the provider rejected. If not, its session ends."""
-        again = await self._keys.user_token(user).get()
-        if again is not None and again.access_token != rejected.access_token:
+        """Whether another process renewed the token that the provider rejected. If not, end its session."""
+        now = await self._keys.user_token(user).get()
+        if now is not None and now.access_token != rejected.access_token:
             return True
-        await self.end_withdrawn(user, rejected)
+        await self.end_revoked_sessions(user, rejected)
         return False
 
     async def _copy_tokens(self, held: UserTokenData) -> None:
-        """The session shows the tokens that its user has now, as in the document. It is changed, and never revived."""
+        """Copy renewed tokens to the session, as in the document. Never recreates a deleted session."""
         renewed = {
             "access_token": held.access_token,
             "refresh_token": held.refresh_token,
             "expires_at": held.expires_at,
         }
-        for session in held.session_tokens:
-            await self._keys.session(session).change(lambda record: record.model_copy(update=renewed))
+        for session_id in held.session_tokens:
+            await self._keys.session(session_id).change(lambda record: record.model_copy(update=renewed))
 
-    async def end_withdrawn(self, user: str, held: UserTokenData) -> None:
-        """The user took back at the provider what they had allowed us: the session ends that had these tokens.
+    async def end_revoked_sessions(self, user: str, held: UserTokenData) -> None:
+        """End the session with these tokens: the user has revoked our access at the provider.
 
-        Who may interleave: a new sign-in. Its session is another one, and stays.
+        Race: a new sign-in has a different session, which stays.
         """
-        _security.info("membership: the provider does not take a user's tokens any more", extra={"event": "withdrawn"})
+        _security.info("membership: the provider no longer accepts a user's tokens", extra={"event": "withdrawn"})
         self._site.count("membership", "session", "withdrawn")
-        for session in held.session_tokens:
-            await self._devices.end(Named(user, session))
+        for session_id in held.session_tokens:
+            await self._devices.end(SessionRef(user, session_id))
 
     async def _has_bonus_if_known(self, user: str, plan: Plan) -> bool:
-        """Whether somebody has bonus tokens, for what is remembered of their membership. Sessions go on while the
-        database is away; the routes that tell of bonus tokens ask it themselves."""
+        """Whether the user has bonus tokens; False while the database is down, so that sessions keep working.
+
+        It is only for the cache: routes that report bonus tokens read the ledger.
+        """
         try:
             return await self._has_bonus_tokens(user, plan)
         except StoreError as error:
-            _log.warning("membership: whether a user has bonus tokens is not known: %s", error.code)
+            _log.warning("membership: bonus tokens of a user are unknown: %s", error.code)
             return False
 
     def _with_new_tokens(self, held: UserTokenData, tokens: Tokens) -> UserTokenData:

@@ -1,4 +1,4 @@
-"""What comes of a sign-in and of each request after it: a member, tokens, or a refusal."""
+"""Results and refusals of the membership service."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from keystead.kits.membership.models import ParsedMembership, Plan
 from keystead.kits.membership.service.ledger_records import Status
 from keystead.parts.cache import LoadFailed
 
-# The address of whoever asks, for what is logged. Whoever calls the service for somebody may set it.
-ASKING: Final = ContextVar("keystead membership: who asks", default="")
+# The client's address, for log lines. Routes set it; other callers of the service may.
+CLIENT_ADDRESS: Final = ContextVar("keystead membership: client address", default="")
 
 
 class MembershipRefused(KeysteadError):
-    """A request is refused.
+    """The service refuses a request.
 
-    reason          a stable word
-    retry_after_s   when to come again, where that helps
-    status          of a quota that is used up: how the member stands
-    is_retryable    of a translation: whether the same may succeed later
+    reason          a stable code
+    retry_after_s   when to retry, if a retry can help
+    status          the member's usage, if the quota is exhausted
+    is_retryable    for translations: whether the same request may succeed later
     """
 
     code = "membership-refused"
@@ -44,23 +44,23 @@ class MembershipRefused(KeysteadError):
 
 
 @dataclass(frozen=True)
-class Named:
-    """What a session token names: whose it is, and the key under which the store knows it. Neither opens anything."""
+class SessionRef:
+    """A session's user, and its id in the store. Neither is a credential."""
 
     user: str
-    session: UUID
+    id: UUID
 
 
 @dataclass(frozen=True)
 class Member:
-    """Somebody who is signed in, and what they pay for.
+    """A signed-in user and their membership.
 
     expires_at_ms   when the session ends
-    as_of_ms        when the provider told what they pay for
-    is_stale        whether that is older than it should be, because the provider does not answer
+    as_of_ms        when the provider reported the membership
+    is_stale        whether that is too long ago, because the provider does not answer
     """
 
-    named: Named
+    session: SessionRef
     membership: ParsedMembership
     expires_at_ms: int
     as_of_ms: int
@@ -68,8 +68,8 @@ class Member:
 
 
 @dataclass(frozen=True)
-class SignedIn:
-    """A sign-in that succeeded. `token` is the session token, which is told once and is not in the store."""
+class SignInResult:
+    """A successful sign-in. `token` is the session token. It is returned only once; the store does not hold it."""
 
     token: str = field(repr=False)
     member: Member
@@ -77,8 +77,6 @@ class SignedIn:
 
 @dataclass(frozen=True)
 class TokenPair:
-    """An access token, and the refresh token that brings the next one."""
-
     access_token: str = field(repr=False)
     refresh_token: str = field(repr=False)
     expires_in_s: int
@@ -86,9 +84,9 @@ class TokenPair:
 
 @dataclass(frozen=True)
 class Entitled:
-    """Who sent a request with a bearer token of either kind, and what they may do."""
+    """The sender of a request with a bearer token of either kind, and their plan."""
 
-    named: Named
+    session: SessionRef
     plan: Plan
     has_bonus_tokens: bool
     plan_as_of_ms: int
@@ -97,15 +95,15 @@ class Entitled:
 
 @dataclass(frozen=True)
 class KnownPlan:
-    """What a user pays for, and whether that is older than it should be, because the provider does not answer."""
+    """A user's plan, and whether it may be out of date because the provider does not answer."""
 
     plan: Plan
     is_stale: bool
 
 
 @dataclass(frozen=True)
-class Heard:
-    """What came of a webhook. `user` is None where the event speaks of nobody; then nothing was done."""
+class WebhookResult:
+    """The result of a webhook. `user` is None if the event names no user; it then had no effect."""
 
     event: str
     user: str | None
@@ -113,19 +111,19 @@ class Heard:
 
 
 def session_invalid() -> MembershipRefused:
-    return MembershipRefused("SESSION_INVALID", "this session has ended, or never was one; sign in again")
+    return MembershipRefused("SESSION_INVALID", "this session has ended or never existed; sign in again")
 
 
 def token_expired() -> MembershipRefused:
     return MembershipRefused(
-        "PATREON_TOKEN_EXPIRED", "the provider does not vouch for this session any more; sign in again"
+        "PATREON_TOKEN_EXPIRED", "the provider no longer accepts this user's tokens; sign in again"
     )
 
 
-def unavailable(error: LoadFailed) -> MembershipRefused:
-    wait = max(1, -(-int(error.retry_after.total_seconds() * 1000) // 1000))
+def provider_unavailable(error: LoadFailed) -> MembershipRefused:
+    wait_s = max(1, -(-int(error.retry_after.total_seconds() * 1000) // 1000))
     return MembershipRefused(
         "PROVIDER_UNAVAILABLE",
-        "what is paid for cannot be asked at the moment; sessions stay as they are; try again",
-        retry_after_s=wait,
+        "the provider does not answer; your session stays valid; try again",
+        retry_after_s=wait_s,
     )

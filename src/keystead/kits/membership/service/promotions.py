@@ -1,4 +1,4 @@
-"""Promotions: codes that give a plan's tokens as a bonus, each member once and no more often than was promised."""
+"""Promotion codes: bonus tokens for members. Once per member, for a limited number of members."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from keystead.kits.membership.service.ledger import (
     check_tokens,
     check_user,
     insert_bonus,
-    locked_profile,
+    lock_profile,
 )
 from keystead.kits.membership.service.tables import PROFILES, PROMOTIONS, REDEMPTIONS
 from keystead.parts.digest import digest
 from keystead.parts.tables import Tables, insert_new
 
-# Crockford's alphabet: nothing in it looks like something else.
+# Crockford's base 32: no two characters look alike.
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 CODE_LENGTH: Final = 8
 USES_MAX: Final = 1_000_000
 _SHOWN: Final = 2
 
-NotRedeemed: TypeAlias = Literal["INVALID_CODE", "CODE_EXPIRED", "CODE_USED_UP", "ALREADY_REDEEMED"]
+RedeemFailure: TypeAlias = Literal["INVALID_CODE", "CODE_EXPIRED", "CODE_USED_UP", "ALREADY_REDEEMED"]
 
 
 @dataclass(frozen=True)
 class NewPromotion:
-    """A promotion that was made. The code is told once: the table keeps its digest."""
+    """A new promotion. The code is returned only once; the table holds its digest."""
 
     code: str = field(repr=False)
     masked: str
@@ -42,7 +42,7 @@ class NewPromotion:
 
 @dataclass(frozen=True)
 class Promotion:
-    """A promotion, as an operator may see it."""
+    """A promotion as shown to operators."""
 
     masked: str
     plan: Plan
@@ -54,8 +54,8 @@ class Promotion:
 
 
 @dataclass(frozen=True)
-class Redeemed:
-    """What a member got of a code."""
+class Redemption:
+    """A promotion code that a member has redeemed."""
 
     masked: str
     plan: Plan
@@ -65,10 +65,7 @@ class Redeemed:
 
 
 class Promotions:
-    """The promotions of the membership kit. Each operation is one transaction.
-
-    prefix   what a code begins with, before its dash
-    """
+    """The promotions of the membership kit. Each operation is one transaction. `prefix` begins each code."""
 
     def __init__(self, tables: Tables, prefix: str) -> None:
         self._tables = tables
@@ -85,11 +82,11 @@ class Promotions:
         redeem_before_ms: int | None = None,
         bonus_tokens: int | None = None,
     ) -> NewPromotion:
-        """A new code, for so many members. Without `bonus_tokens` each gets what the plan gives in a month."""
+        """Create a code for up to `max_uses` members. `bonus_tokens` defaults to the plan's monthly quota."""
         tokens = MONTHLY_TOKENS[plan] if bonus_tokens is None else bonus_tokens
         check_tokens(tokens)
         if not 1 <= max_uses <= USES_MAX:
-            raise BadValue(f"a code is redeemed by 1 to {USES_MAX:,} members")
+            raise BadValue(f"max_uses must be from 1 to {USES_MAX:,}")
         row = {
             "plan": plan,
             "bonus_tokens": tokens,
@@ -101,24 +98,23 @@ class Promotions:
         }
         while True:
             code = f"{self._prefix}-{''.join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))}"
-            masked = self._masked(code)
+            masked = self._mask(code)
             new = {**row, "code_digest": digest(code), "masked": masked}
             if await self._tables.write(partial(insert_new, into=PROMOTIONS, row=new)):
                 return NewPromotion(code, masked)
 
     async def list(self) -> list[Promotion]:
-        """All promotions, the newest first."""
-        made = PROMOTIONS.c
-        columns = (made[name] for name in Promotion.__dataclass_fields__)
-        asked = select(*columns).order_by(made.made_at_ms.desc(), made.code_digest)
-        rows = await self._tables.read(lambda connection: connection.execute(asked).all())
+        """All promotions, newest first."""
+        columns = (PROMOTIONS.c[name] for name in Promotion.__dataclass_fields__)
+        query = select(*columns).order_by(PROMOTIONS.c.made_at_ms.desc(), PROMOTIONS.c.code_digest)
+        rows = await self._tables.read(lambda connection: connection.execute(query).all())
         return [Promotion(*row) for row in rows]
 
-    async def redeem(self, user: str, code: str, at_ms: int) -> Redeemed | NotRedeemed:
-        """Redeem a code: the promotion and its bonus tokens take effect together, or neither does.
+    async def redeem(self, user: str, code: str, at_ms: int) -> Redemption | RedeemFailure:
+        """Redeem a code. The redemption and its bonus tokens are one transaction.
 
-        Who may interleave: the same member, who waits for the lock of their profile; other members with the same code,
-        who wait for the lock of its row. So a code is redeemed once by each, and never more often than promised.
+        Races: the same member is serialized by the lock on their profile, and other members with the same code by the
+        lock on its row. So each member redeems a code once, and at most `max_uses` members do.
         """
         check_user(user)
         found = self._code.fullmatch(code.strip().upper())
@@ -126,14 +122,14 @@ class Promotions:
             return "INVALID_CODE"
         code_digest = digest(found[0])
 
-        def work(connection: Connection) -> Redeemed | NotRedeemed:
-            profile = locked_profile(connection, user, at_ms)["id"]
-            asked = select(PROMOTIONS).where(PROMOTIONS.c.code_digest == code_digest)
-            promotion = connection.execute(asked.with_for_update()).first()
+        def work(connection: Connection) -> Redemption | RedeemFailure:
+            profile = lock_profile(connection, user, at_ms)["id"]
+            query = select(PROMOTIONS).where(PROMOTIONS.c.code_digest == code_digest)
+            promotion = connection.execute(query.with_for_update()).first()
             if promotion is None:
                 return "INVALID_CODE"
-            mine = REDEMPTIONS.c.profile_id == profile, REDEMPTIONS.c.code_digest == code_digest
-            if connection.execute(select(REDEMPTIONS.c.plan).where(*mine)).first() is not None:
+            is_own = REDEMPTIONS.c.profile_id == profile, REDEMPTIONS.c.code_digest == code_digest
+            if connection.execute(select(REDEMPTIONS.c.plan).where(*is_own)).first() is not None:
                 return "ALREADY_REDEEMED"
             if promotion.redeem_before_ms is not None and at_ms >= promotion.redeem_before_ms:
                 return "CODE_EXPIRED"
@@ -156,22 +152,22 @@ class Promotions:
             granted = promotion.bonus_tokens
             if granted:
                 insert_bonus(connection, profile, f"promotion:{code_digest}", granted, "promotion", at_ms)
-            return Redeemed(promotion.masked, promotion.plan, at_ms, expires_at_ms, granted)
+            return Redemption(promotion.masked, promotion.plan, at_ms, expires_at_ms, granted)
 
         return await self._tables.write(work)
 
-    async def latest_of(self, user: str) -> Redeemed | None:
-        """The promotion that a member redeemed last; None: there is none."""
-        mine = REDEMPTIONS.c
-        asked = (
-            select(mine.masked, mine.plan, mine.redeemed_at_ms, mine.expires_at_ms)
-            .join(PROFILES, PROFILES.c.id == mine.profile_id)
+    async def latest_of(self, user: str) -> Redemption | None:
+        """The promotion that a member redeemed last; None if there is none. `bonus_tokens` is 0 in it."""
+        columns = REDEMPTIONS.c
+        query = (
+            select(columns.masked, columns.plan, columns.redeemed_at_ms, columns.expires_at_ms)
+            .join(PROFILES, PROFILES.c.id == columns.profile_id)
             .where(PROFILES.c.patreon_user_id == user)
-            .order_by(mine.redeemed_at_ms.desc(), mine.expires_at_ms.desc())
+            .order_by(columns.redeemed_at_ms.desc(), columns.expires_at_ms.desc())
             .limit(1)
         )
-        row = await self._tables.read(lambda connection: connection.execute(asked).first())
-        return None if row is None else Redeemed(*row)
+        row = await self._tables.read(lambda connection: connection.execute(query).first())
+        return None if row is None else Redemption(*row)
 
-    def _masked(self, code: str) -> str:
+    def _mask(self, code: str) -> str:
         return f"{self._prefix}-{'*' * (CODE_LENGTH - _SHOWN)}{code[-_SHOWN:]}"

@@ -1,4 +1,4 @@
-"""What the membership kit can be told."""
+"""Settings of the membership kit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keystead.kits.setting_types import Duration, LimitsByName, SigningText, Wor
 from keystead.parts.jwt import SigningKeys
 from keystead.parts.oauth import IdentityFields, Provider
 
-# Requests in a minute: of one address, and of one user where they are signed in.
+# Requests per minute: per client address, or per user on routes of signed-in members.
 LIMITS: Final = {
     "crash_report": 10,
     "webhook": 100,
@@ -49,15 +49,15 @@ PATREON: Final = Provider(
 def _signing_secret(given: SecretStr) -> SecretStr:
     try:
         SigningKeys.from_secret(given.get_secret_value())
-    except BadDeclaration as error:  # whose sentence holds no secret
+    except BadDeclaration as error:  # its message contains no secret
         raise ValueError(str(error)) from None
     return given
 
 
 def _refuse_supabase(given: object) -> object:
     raise ValueError(
-        "Supabase is not used: profiles, usage and bonuses are tables of Keystead. Unset this, and set "
-        "KEYSTEAD_DATABASE to a PostgreSQL, such as the connection string that Supabase shows (postgresql://…)"
+        "Supabase is not supported: Keystead has its own tables. Unset this, and set KEYSTEAD_DATABASE to a PostgreSQL "
+        "URL, such as the connection string of your Supabase project (postgresql://…)"
     )
 
 
@@ -66,83 +66,83 @@ class MembershipSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    client_id: str = Field("", description="The id that the provider gave this application.")
-    client_secret: SecretStr | None = Field(None, description="The secret that the provider gave this application.")
-    authorize_url: str | None = Field(None, description="Where users sign in, if not at Patreon.")
-    token_url: str | None = Field(None, description="Where codes are exchanged, if not at Patreon.")
-    identity_url: str | None = Field(None, description="Who tells what a user pays for, if not Patreon.")
-    revoke_url: str | None = Field(None, description="Where tokens are given back, for a provider that takes them.")
-    campaign: str | None = Field(None, description="The campaign whose tiers count; without it those of any.")
+    client_id: str = Field("", description="OAuth client id of this application.")
+    client_secret: SecretStr | None = Field(None, description="OAuth client secret of this application.")
+    authorize_url: str | None = Field(None, description="Authorization endpoint, if not Patreon's.")
+    token_url: str | None = Field(None, description="Token endpoint, if not Patreon's.")
+    identity_url: str | None = Field(None, description="Identity endpoint, if not Patreon's.")
+    revoke_url: str | None = Field(None, description="Token revocation endpoint, if the provider has one.")
+    campaign: str | None = Field(None, description="Only tiers of this campaign count; unset: tiers of any campaign.")
     redirect_uris: Words = Field(
-        (), description="Where sign-ins may return to, exactly; production needs at least one."
+        (), description="Allowed redirect URIs of sign-ins, exact matches; production needs at least one."
     )
-    webhook_secret: SecretStr | None = Field(None, description="What the provider signs its webhooks with.")
+    webhook_secret: SecretStr | None = Field(None, description="Secret that the provider signs webhooks with.")
     jwt_keys: SigningText | None = Field(
         None,
-        description="Keys that sign access tokens, from `keystead secrets signing`; without them HS256 keys are "
-        "derived from the keys that seal.",
+        description="Keys that sign access tokens, from `keystead secrets signing`; unset: HS256 with keys derived "
+        "from the encryption keys.",
     )
     jwt_secret: Annotated[SecretStr, AfterValidator(_signing_secret)] | None = Field(
         None,
-        description="One text of 32 bytes or more that signs access tokens with HS256, for other programs that have "
-        "it. Not together with `jwt_keys`.",
+        description="Shared HS256 secret of at least 32 bytes for access tokens, if other programs verify them. "
+        "Excludes `jwt_keys`.",
     )
     audience: str = Field("desktop", min_length=1, description="The `aud` of access tokens.")
-    refresh_grace: Duration = Field("30s", description="For how long a refresh token may be sent again after its use.")
-    keep_usage_events: Duration = Field("400d", description="For how long a recorded use is kept. Sums of months stay.")
-    keep_crash_reports: Duration = Field("90d", description="For how long crash reports are kept.")
+    refresh_grace: Duration = Field("30s", description="How long a used refresh token may be retried.")
+    keep_usage_events: Duration = Field("400d", description="Retention of usage events. Monthly sums stay.")
+    keep_crash_reports: Duration = Field("90d", description="Retention of crash reports.")
     welcome_bonus: int = Field(
         25_000, ge=0, le=MOST_TOKENS, description="Bonus tokens for a member's first `sync/init`; 0: none."
     )
     promotion_prefix: str = Field(
-        "PROMO", pattern="^[A-Z0-9]{1,16}$", description="What promotion codes begin with, before the dash."
+        "PROMO", pattern="^[A-Z0-9]{1,16}$", description="Prefix of promotion codes, before the dash."
     )
     translate_url: str | None = Field(
-        None, pattern="^https?://", description="Where `POST /api/translate` passes requests on to; without it, 503."
+        None, pattern="^https?://", description="Target of `POST /api/translate`; unset: it answers 503."
     )
     translate_key: SecretStr | None = Field(
-        None, description="The API key of that service, sent to it in the header of `translate_header`."
+        None, description="API key of the translation service, sent in the header `translate_header`."
     )
     translate_header: str = Field(
         "authorization",
         pattern="^[A-Za-z0-9-]{1,64}$",
-        description="Which header takes the key; in `authorization` it is sent as a bearer token.",
+        description="Header for the key; in `authorization` it is sent as a bearer token.",
     )
     translate_tokens: str = Field(
         "usage.total_tokens",
         min_length=1,
         max_length=200,
-        description="Where the answer says how many tokens were used: names of JSON fields, divided by dots.",
+        description="Path of the number of used tokens in the JSON response: field names separated by dots.",
     )
     translate_timeout: Duration = Field(
-        "25s", description="How long that service may take; shorter than `request_timeout` of the server."
+        "25s", description="Timeout of the translation service; less than the server's `request_timeout`."
     )
     supabase_url: Annotated[str, AfterValidator(_refuse_supabase)] | None = Field(
-        None, description="Refused: there is no Supabase here. Tables are in the setting `database`."
+        None, description="Not supported; the tables are in the setting `database`."
     )
     supabase_service_key: Annotated[SecretStr, AfterValidator(_refuse_supabase)] | None = Field(
-        None, description="Refused: there is no Supabase here. Tables are in the setting `database`."
+        None, description="Not supported; the tables are in the setting `database`."
     )
     limits: Annotated[LimitsByName, known(LIMITS)] = Field(
-        default_factory=dict, description=f"Requests in a minute: {', '.join(LIMITS)}; 0: no limit."
+        default_factory=dict, description=f"Requests per minute: {', '.join(LIMITS)}; 0: no limit."
     )
 
     @model_validator(mode="after")
-    def _one_kind_of_key(self) -> Self:
+    def _refuse_both_keys(self) -> Self:
         if self.jwt_keys is not None and self.jwt_secret is not None:
-            raise ValueError("jwt_keys and jwt_secret (JWT_SECRET) both say what signs access tokens; set one of them")
+            raise ValueError("jwt_keys and jwt_secret (JWT_SECRET) exclude each other; set one of them")
         return self
 
     @property
     def signing_keys(self) -> SigningKeys | None:
-        """What signs access tokens; None: keys that are derived from those that seal."""
+        """Keys that sign access tokens; None: derive them from the encryption keys."""
         if self.jwt_secret is not None:
             return SigningKeys.from_secret(self.jwt_secret.get_secret_value())
         return None if self.jwt_keys is None else SigningKeys.from_text(self.jwt_keys.get_secret_value())
 
     @property
     def provider(self) -> Provider:
-        """Patreon, or whoever stands in for it."""
+        """Patreon, with these settings."""
         given = {
             "client_id": self.client_id,
             "client_secret": self.client_secret,
@@ -155,20 +155,19 @@ class MembershipSettings(BaseModel):
 
 
 def missing(settings: MembershipSettings) -> Sequence[str]:
-    """What production needs and these settings lack."""
+    """One line for each setting that production needs and that is missing."""
     needed = {
-        "client_id": (settings.client_id, "the id that the provider gave this application (PATREON_CLIENT_ID)"),
-        "client_secret": (settings.client_secret, "the secret that it gave this application (PATREON_CLIENT_SECRET)"),
-        "webhook_secret": (settings.webhook_secret, "what it signs its webhooks with (PATREON_WEBHOOK_SECRET)"),
-        "redirect_uris": (settings.redirect_uris, "where sign-ins may return to, such as http://localhost:8080/done"),
+        "client_id": (settings.client_id, "the OAuth client id of this application (PATREON_CLIENT_ID)"),
+        "client_secret": (settings.client_secret, "the OAuth client secret (PATREON_CLIENT_SECRET)"),
+        "webhook_secret": (settings.webhook_secret, "the secret that signs webhooks (PATREON_WEBHOOK_SECRET)"),
+        "redirect_uris": (settings.redirect_uris, "allowed redirect URIs, such as http://localhost:8080/done"),
     }
-    sentences = [f"membership.{name}: {what}" for name, (value, what) in needed.items() if not value]
-    if settings.translate_key is not None and _is_in_the_clear(settings.translate_url):
-        sentences.append("membership.translate_url: with https, since translate_key would go over http in the clear")
-    return sentences
+    lines = [f"membership.{name}: {what}" for name, (value, what) in needed.items() if not value]
+    if settings.translate_key is not None and _is_unencrypted(settings.translate_url):
+        lines.append("membership.translate_url: use https, because http would send translate_key unencrypted")
+    return lines
 
 
-def _is_in_the_clear(url: str | None) -> bool:
-    """Whether a request to this address can be read on the way."""
+def _is_unencrypted(url: str | None) -> bool:
     parts = urlsplit(url or "")
     return parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "::1", "localhost")

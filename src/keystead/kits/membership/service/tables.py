@@ -1,7 +1,7 @@
-"""The tables of the membership kit: who a member is, what they have used, and what was reported.
+"""The tables of the membership kit: profiles, usage, bonuses, promotions, consents and crash reports.
 
-Every row of a member hangs on a profile, and that on the user's id at the provider, `patreon_user_id`. Times are
-milliseconds since 1970, months are in UTC. In the database each name has `keystead_membership_` before it.
+Every row of a member references a profile, which has the user's id at the provider, `patreon_user_id`. Times are
+milliseconds since 1970, months are in UTC. In the database, table names have the prefix `keystead_membership_`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sqlalchemy import (
 from keystead.parts.tables import Belongings, Name, TableChange, TableSet, Words, create, extend, table
 
 _metadata = MetaData()
-ID_MAX_BYTES: Final = 200  # of the ids that others give: of an event, of a bonus
+ID_MAX_BYTES: Final = 200  # of ids that clients choose: events and bonuses
 USER_MAX_BYTES: Final = 64
 WORD_MAX_BYTES: Final = 64
 
@@ -37,11 +37,10 @@ PROFILES = table(
     Column("full_name", Words),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("updated_at_ms", BigInteger, nullable=False),
-    Column("plan", Name(WORD_MAX_BYTES)),  # as it was last told; none: nobody has told
+    Column("plan", Name(WORD_MAX_BYTES)),  # as last reported; null: never reported
 )
 
-# One row for each use, so that a use that is told of twice counts once. Its id is the member's own affair: that of
-# another member cannot be taken away from them by naming it first.
+# One row per event id, so that a retry counts once. Ids are unique per member: no member can take another's id.
 USAGE_EVENTS = table(
     "membership_usage_events",
     _metadata,
@@ -57,7 +56,7 @@ USAGE_EVENTS = table(
 )
 Index("keystead_membership_usage_events_by_time", USAGE_EVENTS.c.at_ms)
 
-# The sums of the events of a month: what counts against the quota, and what bonuses paid for.
+# Monthly sums of the events: what counts against the quota, and what bonuses covered.
 TOKEN_USAGE = table(
     "membership_token_usage",
     _metadata,
@@ -77,7 +76,7 @@ BONUS_TOKENS = table(
     Column("used", BigInteger, nullable=False),
     Column("source", Name(WORD_MAX_BYTES), nullable=False),
     Column("granted_at_ms", BigInteger, nullable=False),
-    # The last line of defence: whatever a later change gets wrong, no bonus is spent twice.
+    # The last line of defence: even a bug cannot spend a bonus twice.
     CheckConstraint("used >= 0 AND used <= granted", name="keystead_membership_bonus_tokens_used"),
 )
 
@@ -95,8 +94,8 @@ CRASH_REPORTS = table(
 )
 Index("keystead_membership_crash_reports_by_time", CRASH_REPORTS.c.received_at_ms)
 
-# One row for each event that named a plan, also where it was the same as before: an old event that comes again must
-# be known as old, or it would turn a later change back.
+# One row per event that names a plan, even an unchanged one: a replayed event must be recognized as old, or it would
+# revert a later change.
 LICENSE_HISTORY = table(
     "membership_license_history",
     _metadata,
@@ -109,7 +108,7 @@ LICENSE_HISTORY = table(
     Column("at_ms", BigInteger, nullable=False),
 )
 
-# A code is kept as its digest: whoever reads the table cannot redeem one. `masked` is what people see of it.
+# Codes are stored as digests, so reading the table reveals none. `masked` is shown to people.
 PROMOTIONS = table(
     "membership_promotions",
     _metadata,
@@ -136,7 +135,7 @@ REDEMPTIONS = table(
     Column("expires_at_ms", BigInteger, nullable=False),
 )
 
-# Insert-only: what somebody agreed to, and when.
+# Insert-only.
 CONSENTS = table(
     "membership_consents",
     _metadata,
@@ -149,35 +148,24 @@ CONSENTS = table(
 )
 
 
-def is_user(told: object) -> TypeGuard[str]:
-    """Whether this can be the id of a user at the provider: in a key, in a row, and in a line of a log."""
-    return isinstance(told, str) and told.isprintable() and 0 < len(told.encode()) <= USER_MAX_BYTES
+def is_user(value: object) -> TypeGuard[str]:
+    """Whether this is a valid user id of the provider: safe in a key, a row and a log line."""
+    return isinstance(value, str) and value.isprintable() and 0 < len(value.encode()) <= USER_MAX_BYTES
 
 
-ALL = (
-    PROFILES,
-    USAGE_EVENTS,
-    TOKEN_USAGE,
-    BONUS_TOKENS,
-    CRASH_REPORTS,
-    LICENSE_HISTORY,
-    PROMOTIONS,
-    REDEMPTIONS,
-    CONSENTS,
-)
-_OF_A_MEMBER = (USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, LICENSE_HISTORY, REDEMPTIONS, CONSENTS)
+_MEMBER_TABLES = (USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, LICENSE_HISTORY, REDEMPTIONS, CONSENTS)
 
 
 def rows_of_user(user: str) -> Belongings:
-    """All that is kept of a user, by their id at the provider. Crash reports name nobody."""
-    if not is_user(user):  # somebody else's kind of id, in a command that asks all kits
+    """All rows of a user, by their id at the provider. Crash reports are anonymous."""
+    if not is_user(user):  # `keystead erase` calls every kit, also with ids that are not of this one
         return []
     profile = select(PROFILES.c.id).where(PROFILES.c.patreon_user_id == user).scalar_subquery()
-    rows = [(one, one.c.profile_id == profile) for one in _OF_A_MEMBER]
+    rows = [(one, one.c.profile_id == profile) for one in _MEMBER_TABLES]
     return [*rows, (PROFILES, PROFILES.c.patreon_user_id == user)]
 
 
-# The profiles as version 1 made them: a step is never edited after a release.
+# The profiles of version 1: a migration step is never edited after a release.
 _PROFILES_1 = table(
     "membership_profiles",
     MetaData(),
@@ -191,7 +179,7 @@ _VERSION_1 = (_PROFILES_1, USAGE_EVENTS, TOKEN_USAGE, BONUS_TOKENS, CRASH_REPORT
 
 
 def _to_version_2(connection: Connection) -> None:
-    """The plan of a member is that of the last event that named one, where there was one."""
+    """Set the plan of each member to that of their last plan event, if any."""
     extend(PROFILES, PROMOTIONS, REDEMPTIONS, CONSENTS)(connection)
     history = LICENSE_HISTORY.c
     last = (
@@ -207,9 +195,7 @@ def _to_version_2(connection: Connection) -> None:
 MEMBERSHIP_TABLES = TableSet(
     "membership",
     (
-        TableChange(
-            1, "makes the tables of profiles, usage, bonuses, crash reports and plan changes", create(*_VERSION_1)
-        ),
+        TableChange(1, "creates profiles, usage, bonuses, crash reports and plan changes", create(*_VERSION_1)),
         TableChange(2, "adds the plan of a member, promotions, redemptions and consents", _to_version_2),
     ),
     member_of={"membership": rows_of_user},

@@ -1,4 +1,4 @@
-"""Translation: requests of members passed on to a service that the operator chose, and counted against their quota."""
+"""Translation proxy: forwards requests of members to a configured service, and charges their quota."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _log = logging.getLogger("keystead.membership")
 
 
 @dataclass(frozen=True)
-class Translated:
-    """What the service answered, byte by byte, what it cost, and how the member stands after it."""
+class TranslationResult:
+    """The response body of the service, the tokens it used, and the member's usage after it."""
 
     body: bytes
     tokens: int
@@ -38,11 +38,10 @@ class Translated:
 
 
 class Translation:
-    """Made by `Members`. A request is passed on only for who has tokens left, and its answer only when it is counted.
+    """Created by `Members`. Forwards a request only if the member has tokens left, and answers only once it is charged.
 
-    Who may interleave: other requests of the same member. Each asks before it is passed on, and is counted after: what
-    they use together beyond the quota counts against the month, which is then exceeded. The limit `translate` bounds
-    how many that can be.
+    Race: concurrent requests of one member are checked before and charged after the request, so together they may
+    exceed the quota. The excess counts against the month, and the limit `translate` bounds it.
     """
 
     def __init__(
@@ -53,72 +52,72 @@ class Translation:
         self._http = http
         self._limit = limit
         self._timeout_s = duration_ms(settings.translate_timeout) / 1000
-        self._running: set[asyncio.Task[Translated]] = set()
+        self._running: set[asyncio.Task[TranslationResult]] = set()
 
-    async def translate(self, bearer: str, body: bytes) -> Translated:
-        """Pass the JSON object of a member on, and count what it cost.
+    async def translate(self, bearer: str, body: bytes) -> TranslationResult:
+        """Forward a JSON object, and charge the tokens it used, even if the client disconnects meanwhile.
 
-        Whoever asked may leave: what was passed on is counted all the same. Raises MembershipRefused.
+        Raises MembershipRefused.
         """
         if self._settings.translate_url is None:
             raise MembershipRefused(
-                "NOT_IMPLEMENTED", "nothing translates here: translate_url is not set", is_retryable=False
+                "NOT_IMPLEMENTED", "translation is not configured: set translate_url", is_retryable=False
             )
         who = await self._members.entitled(bearer)
-        await self._members.refuse_impatient(self._limit, "translate", who.named.user)
-        if not _is_object(body):
+        await self._members.enforce_limit(self._limit, "translate", who.session.user)
+        if not isinstance(_parse_json(body), dict):
             raise MembershipRefused("VALIDATION_ERROR", "the body is not a JSON object", is_retryable=False)
         await self._refuse_without_tokens(who)
-        task = asyncio.create_task(self._passed_on(self._settings.translate_url, who, body))
+        task = asyncio.create_task(self._forward(self._settings.translate_url, who, body))
         self._running.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._discard)
         return await asyncio.shield(task)
 
     async def finish(self) -> None:
-        """Wait until all that was passed on is counted, though not for long: a server that stops is waited for, too."""
+        """Wait a few seconds for running translations to be charged, then cancel the rest."""
         if not self._running:
             return
         _, left = await asyncio.wait(self._running, timeout=_FINISH_S)
         for task in left:
             task.cancel()
         if left:
-            _log.warning("membership: %d translations were broken off, and are not counted", len(left))
+            _log.warning("membership: %d translations cancelled and not charged", len(left))
             await asyncio.wait(left)
 
-    def _ended(self, task: asyncio.Task[Translated]) -> None:
+    def _discard(self, task: asyncio.Task[TranslationResult]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever waits is told; where nobody does any more, asyncio need not warn of it
+            task.exception()  # avoids asyncio's "never retrieved" warning if the client is gone
 
     async def _refuse_without_tokens(self, who: Entitled) -> None:
-        status = await self._members.usage.status_of(who.named.user, who.plan)
+        status = await self._members.usage.status_of(who.session.user, who.plan)
         if not status.is_exceeded or status.has_bonus_tokens:
             return
         if who.plan == "Free":
             raise MembershipRefused(
-                "PLAN_NOT_SUPPORTED", "this needs a paid plan, or bonus tokens", status=status, is_retryable=False
+                "PLAN_NOT_SUPPORTED", "this needs a paid plan or bonus tokens", status=status, is_retryable=False
             )
         wait_s = self._members.usage.month_ends_s() - self._members.keys.now_ms() // 1000
         raise MembershipRefused(
             "QUOTA_EXCEEDED",
-            "this month's tokens are used up; the next month begins with new ones",
+            "this month's quota is exhausted; it resets next month",
             retry_after_s=wait_s,
             status=status,
             is_retryable=False,
         )
 
-    async def _passed_on(self, url: str, who: Entitled, body: bytes) -> Translated:
+    async def _forward(self, url: str, who: Entitled, body: bytes) -> TranslationResult:
         answer = await self._post(url, body)
-        tokens = _tokens_in(answer, self._settings.translate_tokens)
+        tokens = _read_token_count(answer, self._settings.translate_tokens)
         if tokens is None:
-            _log.error("membership: the answer of translate_url does not say how many tokens it used: translate_tokens")
-            raise MembershipRefused("API_ERROR", "the service answered without saying what it cost", is_retryable=False)
-        # The id is made here: one that a client chose would let it use for nothing.
-        await self._members.usage.record_usage(who, f"translate:{uuid4()}", tokens)
-        return Translated(answer, tokens, await self._members.usage.status_of(who.named.user, who.plan))
+            _log.error("membership: no token count in the response of translate_url; check translate_tokens")
+            raise MembershipRefused("API_ERROR", "the service did not report the tokens it used", is_retryable=False)
+        # The server makes the id: a client that chose it could reuse one and pay nothing.
+        await self._members.record_usage(who, f"translate:{uuid4()}", tokens)
+        return TranslationResult(answer, tokens, await self._members.usage.status_of(who.session.user, who.plan))
 
     async def _post(self, url: str, body: bytes) -> bytes:
-        """What the service answers. Nothing of the request goes along but its body."""
+        """Post to the service, and return its response. Only the body of the member's request is forwarded."""
         headers = {"content-type": "application/json", "accept": "application/json", "accept-encoding": "identity"}
         if self._settings.translate_key is not None:
             name, key = self._settings.translate_header, self._settings.translate_key.get_secret_value()
@@ -128,12 +127,12 @@ class Translation:
                 async with self._http.stream(
                     "POST", url, content=body, headers=headers, follow_redirects=False, timeout=self._timeout_s
                 ) as answer:
-                    told = await _read(answer)
+                    content = await _read_limited(answer)
                     self._refuse_failure(answer)
-                    return told
-        # `from None`: the library's errors carry the request, and with it the key.
+                    return content
+        # `from None`: the library's errors contain the request, and with it the key.
         except (TimeoutError, httpx2.TimeoutException):
-            raise MembershipRefused("TIMEOUT", "the service took too long; try again", is_retryable=True) from None
+            raise MembershipRefused("TIMEOUT", "the service timed out; try again", is_retryable=True) from None
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             _log.warning("membership: translate_url cannot be reached (%s)", type(error).__name__)
             raise MembershipRefused(
@@ -141,45 +140,41 @@ class Translation:
             ) from None
 
     def _refuse_failure(self, answer: httpx2.Response) -> None:
-        """Raises MembershipRefused where the service says no. Its own words are not repeated."""
+        """Raises MembershipRefused unless the service answered 200. Does not repeat its message."""
         status = answer.status_code
         if status == 200:
             return
         _log.warning("membership: translate_url answered with status %d", status)
         if status in (400, 413, 422):
-            raise MembershipRefused("VALIDATION_ERROR", "the service does not take this request", is_retryable=False)
+            raise MembershipRefused("VALIDATION_ERROR", "the service rejected this request", is_retryable=False)
         if status == 402:
-            raise MembershipRefused("PAYMENT_REQUIRED", "the service wants to be paid first", is_retryable=False)
+            raise MembershipRefused("PAYMENT_REQUIRED", "the service requires payment", is_retryable=False)
         if status == 429:
             wait_s = pause_s(answer.headers.get("retry-after"), self._members.keys.now_ms())
             raise MembershipRefused(
-                "RATE_LIMITED", "the service is asked too often; try again", retry_after_s=wait_s, is_retryable=True
+                "RATE_LIMITED", "the service is rate limited; try again", retry_after_s=wait_s, is_retryable=True
             )
-        raise MembershipRefused("API_ERROR", "the service could not do this", is_retryable=status >= 500)
+        raise MembershipRefused("API_ERROR", "the service failed", is_retryable=status >= 500)
 
 
-async def _read(answer: httpx2.Response) -> bytes:
+async def _read_limited(answer: httpx2.Response) -> bytes:
     body = bytearray()
     async for piece in answer.aiter_raw():
         body += piece
         if len(body) > ANSWER_MAX_BYTES:
-            raise MembershipRefused("API_ERROR", "the service answered with too much", is_retryable=False)
+            raise MembershipRefused("API_ERROR", "the response of the service is too large", is_retryable=False)
     return bytes(body)
 
 
-def _is_object(body: bytes) -> bool:
-    return isinstance(_json(body), dict)
-
-
-def _tokens_in(answer: bytes, path: str) -> int | None:
-    """The number of tokens under names divided by dots; None: there is none."""
-    found = _json(answer)
+def _read_token_count(answer: bytes, path: str) -> int | None:
+    """The number of tokens at a dotted path; None if absent or invalid."""
+    found = _parse_json(answer)
     for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None
     return found if type(found) is int and 0 <= found <= MOST_TOKENS else None
 
 
-def _json(body: bytes) -> Any:
+def _parse_json(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):

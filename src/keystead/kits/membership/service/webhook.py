@@ -1,4 +1,4 @@
-"""Webhooks of the provider: who signed them, and what they tell."""
+"""Webhooks of the provider: signature check and parsing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from keystead.kits.membership.models import Plan
-from keystead.kits.membership.service.outcomes import ASKING, MembershipRefused
+from keystead.kits.membership.service.outcomes import CLIENT_ADDRESS, MembershipRefused
 from keystead.kits.membership.service.patreon import plan_of
 
 EVENTS: Final = frozenset({"members:pledge:create", "members:pledge:update", "members:pledge:delete"})
@@ -24,12 +24,13 @@ _security = logging.getLogger("keystead.security")
 
 
 @dataclass(frozen=True)
-class Told:
-    """What an event tells.
+class WebhookEvent:
+    """A parsed webhook event.
 
-    id             tells it from others: the provider gives it none, and sends the same bytes again
-    user           whatever stands in the place of the user's id
-    ends_session   the user does not pay any more. Not at the end of a pledge: what was paid for goes on
+    id             a digest of the event and its body: the provider sends no id, but repeats the same bytes
+    user           the user's id, not validated
+    ends_session   a payment was declined, or the user is a former patron. Deleting a pledge does not end the session:
+                   the paid period continues
     """
 
     id: str
@@ -38,11 +39,10 @@ class Told:
     ends_session: bool
 
 
-def told_in(body: bytes, signature: str | None, event: str, secrets: Sequence[SecretStr]) -> Told | None:
-    """What a webhook tells; None: nothing that matters here. The raw body is what was signed.
+def parse_webhook(body: bytes, signature: str | None, event: str, secrets: Sequence[SecretStr]) -> WebhookEvent | None:
+    """Verify the signature of the raw body with any of the secrets, and parse it. None for other event types.
 
-    Raises MembershipRefused where the signature is missing or wrong, or the body is no event. It is always checked:
-    without a secret nothing is believed, and with several each is.
+    Raises MembershipRefused if no secret is set, the signature is missing or wrong, or the body is malformed.
     """
     _refuse_unsigned(body, signature, secrets)
     try:
@@ -51,11 +51,11 @@ def told_in(body: bytes, signature: str | None, event: str, secrets: Sequence[Se
         user = (((data.get("relationships") or {}).get("user") or {}).get("data") or {}).get("id")
         cents, status = attributes.get("currently_entitled_amount_cents"), attributes.get("patron_status")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise MembershipRefused("WEBHOOK_ERROR", "the body of this webhook cannot be read") from None
+        raise MembershipRefused("WEBHOOK_ERROR", "the body of this webhook is malformed") from None
     if event not in EVENTS:
         return None
     paid = cents if isinstance(cents, int) and event != "members:pledge:delete" else 0
-    return Told(
+    return WebhookEvent(
         id=sha256(event.encode() + b"\0" + body).hexdigest(),
         user=user,
         plan=plan_of(paid),
@@ -64,15 +64,15 @@ def told_in(body: bytes, signature: str | None, event: str, secrets: Sequence[Se
 
 
 def _refuse_unsigned(body: bytes, signature: str | None, secrets: Sequence[SecretStr]) -> None:
-    known = [secret for secret in secrets if secret]  # with an empty one anybody could sign
-    if not known:
-        raise MembershipRefused("WEBHOOK_NOT_CONFIGURED", "webhooks are not taken: no webhook_secret is set")
+    usable = [secret for secret in secrets if secret]  # anyone could sign with an empty one
+    if not usable:
+        raise MembershipRefused("WEBHOOK_NOT_CONFIGURED", "webhooks are not configured: set webhook_secret")
     if not signature:
-        raise MembershipRefused("MISSING_SIGNATURE", "a webhook is signed in X-Patreon-Signature")
-    # MD5 is what the provider signs with; as an HMAC it still stands.
+        raise MembershipRefused("MISSING_SIGNATURE", "the header X-Patreon-Signature is missing")
+    # The provider signs with MD5. As an HMAC it is still secure.
     given = signature.encode("utf-8", "replace")
-    made = [hmac.new(secret.get_secret_value().encode(), body, "md5").hexdigest().encode() for secret in known]
-    if not any(hmac.compare_digest(one, given) for one in made):
-        event = {"event": "bad-signature", "client": ASKING.get()}
-        _security.warning("membership: a webhook with a wrong signature", extra=event)
+    valid = [hmac.new(secret.get_secret_value().encode(), body, "md5").hexdigest().encode() for secret in usable]
+    if not any(hmac.compare_digest(one, given) for one in valid):
+        event = {"event": "bad-signature", "client": CLIENT_ADDRESS.get()}
+        _security.warning("membership: webhook with a wrong signature", extra=event)
         raise MembershipRefused("INVALID_SIGNATURE", "the signature of this webhook is wrong")

@@ -1,27 +1,27 @@
-// The page of a link. It works without this script, which says times in the reader's zone, keeps saying how long is left,
-// and says that a download has begun.
+// The page of a link: shows times in the reader's time zone, a countdown, and a note when a download has started. The
+// page works without it.
 import { leftInWords, momentInWords } from "./sharing-words.js";
 
 for (const time of document.querySelectorAll("time[datetime]")) {
   time.textContent = momentInWords(Date.parse(time.dateTime));
 }
 
-// The server's clock counts, as it was when the page was made; this machine's may be wrong.
+// Count down by the server's clock when the page was rendered: this machine's clock may be wrong.
 const left = document.getElementById("left");
 if (left) {
   const loaded = Date.now();
   const atLoad = Number(left.dataset.expires) - Number(left.dataset.now);
-  const say = () => {
+  const update = () => {
     const ms = atLoad - (Date.now() - loaded);
     if (ms < 0) location.replace(left.dataset.again);
-    else setTimeout(say, ms > 120_000 ? 20_000 : Math.min(ms + 500, 1000));
+    else setTimeout(update, ms > 120_000 ? 20_000 : Math.min(ms + 500, 1000));
     const words = leftInWords(Math.max(ms, 0));
     if (words !== left.textContent) left.textContent = words;
   };
-  say();
+  update();
 }
 
-// A download leaves the page as it is; anything else that can come of the form is a page of its own.
+// A download keeps this page open; any other response replaces it.
 const form = document.getElementById("download");
 const started = document.getElementById("started");
 if (form) {
@@ -29,7 +29,7 @@ if (form) {
   form.addEventListener("submit", () => {
     started.hidden = false;
     started.textContent = started.dataset.say;
-    // After the form was sent: what is hidden is still sent, but a button that goes while it is pressed may not be.
+    // Hide the form only after it was submitted: hiding a pressed button may cancel the submission.
     setTimeout(() => {
       form.hidden = isSingle;
       if (isSingle) started.focus();

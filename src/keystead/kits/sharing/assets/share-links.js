@@ -1,4 +1,5 @@
-// The page of one's own links. It works without this script, which copies links and says times in the reader's zone.
+// The page "My links": copies links and shows times in the reader's time zone. The page works without it.
+import { copy } from "./sharing-copy.js";
 import { momentInWords } from "./sharing-words.js";
 
 for (const time of document.querySelectorAll("time[datetime]")) {
@@ -19,14 +20,4 @@ for (const button of document.querySelectorAll("[data-copies]")) {
       document.getElementById("copied").textContent = "";
     }, 2500);
   });
-}
-
-async function copy(field) {
-  try {
-    await navigator.clipboard.writeText(field.value); // not there where the page came by http
-    return true;
-  } catch {
-    field.select();
-    return document.execCommand("copy");
-  }
 }

@@ -1,4 +1,5 @@
-// Where a file is uploaded and its link copied. Secrets (the issue key, the password, the owner's key) stay in this page.
+// The page for sharing a file. The issue key, password and owner key stay in this page.
+import { copy } from "./sharing-copy.js";
 import { leftInWords, momentInWords, sizeInWords } from "./sharing-words.js";
 
 const by = (id) => document.getElementById(id);
@@ -11,9 +12,9 @@ const NAME_MAX = 128;
 
 let chosen = null; // the file
 let upload = null; // the request, while it runs
-let issued = null; // the last answer of the server
+let issued = null; // the last response
 
-// --- what is shown ------------------------------------------------------------------------------------------------
+// --- steps ------------------------------------------------------------------------------------------------
 
 const STEPS = ["choose", "uploading", "done", "ended"];
 
@@ -22,18 +23,18 @@ function show(step) {
   by("sheet").classList.toggle("busy", step !== "choose");
   by("about").hidden = step !== "choose";
   by("earlier").hidden = step !== "choose";
-  // Whoever cannot see that the page has changed hears it.
+  // Screen readers announce the heading that gets the focus.
   if (step !== "choose") by(`${step}-title`).focus();
 }
 
-function tell(id, sentence) {
+function showText(id, sentence) {
   const place = by(id);
   place.hidden = !sentence;
   place.textContent = sentence ?? "";
 }
 
-function complain(id, field, sentence) {
-  tell(id, sentence);
+function showProblem(id, field, sentence) {
+  showText(id, sentence);
   field?.setAttribute("aria-invalid", String(Boolean(sentence)));
   if (sentence) (field ?? by(id)).focus();
 }
@@ -45,30 +46,30 @@ function choose(file) {
   by("file-name").textContent = file ? file.name : say("chooseFile");
   by("file-hint").textContent = file ? say("chosen", { size: sizeInWords(file.size) }) : say("orDrop");
   by("drop").classList.toggle("full", Boolean(file));
-  tell("file-problem", file ? whyNot(file) : null);
-  by("file").setAttribute("aria-invalid", String(Boolean(file && whyNot(file))));
+  showText("file-problem", file ? fileProblem(file) : null);
+  by("file").setAttribute("aria-invalid", String(Boolean(file && fileProblem(file))));
 }
 
-function whyNot(file) {
+function fileProblem(file) {
   if (file.size === 0) return say("emptyFile");
   if (file.size > maxBytes) return say("largeFile", { size: sizeInWords(file.size), most: sizeInWords(maxBytes) });
   return null;
 }
 
 by("file").addEventListener("change", (event) => {
-  // A choice that is called off leaves what was chosen before.
+  // A canceled file dialog keeps the previous choice.
   if (event.target.files.length) choose(event.target.files[0]);
 });
 
-// A file that misses its place must not be opened in the place of this page.
+// A file dropped next to the target must not replace this page.
 for (const name of ["dragover", "drop"]) {
   addEventListener(name, (event) => {
     if ([...event.dataTransfer.types].includes("Files")) event.preventDefault();
   });
 }
-let inside = 0; // a drag enters each element within, and leaves it
-const mark = (by_how_many) => {
-  inside = by_how_many === 0 ? 0 : inside + by_how_many;
+let inside = 0; // dragenter and dragleave also fire for child elements
+const mark = (change) => {
+  inside = change === 0 ? 0 : inside + change;
   by("drop").classList.toggle("over", inside > 0);
 };
 by("drop").addEventListener("dragenter", () => mark(1));
@@ -79,16 +80,16 @@ by("drop").addEventListener("drop", (event) => {
   if (!files.length) return;
   const isFolder = items[0]?.webkitGetAsEntry?.()?.isDirectory;
   if (isFolder || files.length > 1) {
-    tell("file-problem", say(isFolder ? "folder" : "severalFiles"));
+    showText("file-problem", say(isFolder ? "folder" : "severalFiles"));
     return;
   }
   choose(files[0]);
   by("file").focus();
 });
 
-// Names may have what a file system elsewhere cannot keep, or what misleads the eye; the server refuses them.
-// Not \p{C} as a whole: an emoji that is newer than this browser is in it, too, and so is what joins emoji to one.
-function fitting(name) {
+// Replaces characters that the server refuses in file names.
+// Not all of \p{C}: that includes emoji newer than this browser, and zero-width joiners.
+function cleanName(name) {
   const clean = name
     .normalize("NFC")
     .trim()
@@ -105,17 +106,17 @@ function fitting(name) {
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   if (upload) return;
-  tell("problem", null);
-  if (by("key")) complain("key-problem", by("key"), null);
-  const wrong = chosen ? whyNot(chosen) : say("chooseFirst");
-  if (wrong) return complain("file-problem", by("file"), wrong);
-  if (by("key") && !by("key").value.trim()) return complain("key-problem", by("key"), say("keyNeeded"));
+  showText("problem", null);
+  if (by("key")) showProblem("key-problem", by("key"), null);
+  const wrong = chosen ? fileProblem(chosen) : say("chooseFirst");
+  if (wrong) return showProblem("file-problem", by("file"), wrong);
+  if (by("key") && !by("key").value.trim()) return showProblem("key-problem", by("key"), say("keyNeeded"));
   send();
 });
 
-function address() {
-  const query = new URLSearchParams({ name: fitting(chosen.name), ownerOnly: "true" });
-  // From the server's clock, as it was when the page was made: this machine's may be wrong.
+function uploadUrl() {
+  const query = new URLSearchParams({ name: cleanName(chosen.name), ownerOnly: "true" });
+  // By the server's clock when the page was rendered: this machine's clock may be wrong.
   const now = Number(form.dataset.now) + (Date.now() - loaded);
   query.set("validUntil", String(now + Number(by("lifetime").value)));
   if (by("single").checked) query.set("maxDownloads", "1");
@@ -130,7 +131,7 @@ function send() {
   const request = new XMLHttpRequest();
   const file = chosen;
   upload = request;
-  request.open("POST", address());
+  request.open("POST", uploadUrl());
   request.setRequestHeader("accept", "application/json");
   request.setRequestHeader("content-type", "application/octet-stream");
   if (by("password").value) request.setRequestHeader("x-link-password", encodeURIComponent(by("password").value));
@@ -138,9 +139,9 @@ function send() {
   const follow = progress(file.size);
   request.upload.addEventListener("progress", (event) => follow(event.loaded));
   request.upload.addEventListener("load", () => follow(file.size));
-  request.addEventListener("load", () => answered(request, file));
-  request.addEventListener("error", () => back(say("broke")));
-  request.addEventListener("abort", () => back(null));
+  request.addEventListener("load", () => handleResponse(request, file));
+  request.addEventListener("error", () => returnToForm(say("broke")));
+  request.addEventListener("abort", () => returnToForm(null));
   request.addEventListener("loadend", () => (upload = null));
   by("uploading-name").textContent = file.name;
   follow(0);
@@ -148,7 +149,7 @@ function send() {
   request.send(file);
 }
 
-// Says how far it is: to the eye at each step, to the ear at each quarter.
+// Shows the progress of an upload, and announces each quarter to screen readers.
 function progress(size) {
   const began = performance.now();
   let heard = 0;
@@ -175,30 +176,30 @@ addEventListener("beforeunload", (event) => {
   if (upload) event.preventDefault();
 });
 
-function back(sentence) {
+function returnToForm(sentence) {
   upload = null;
   show("choose");
-  if (sentence) complain("problem", null, sentence);
+  if (sentence) showProblem("problem", null, sentence);
   else form.querySelector("button.main").focus();
 }
 
-function answered(request, file) {
-  const answer = read(request.responseText);
-  if (request.status === 200 && answer.ok) return ready(answer, file);
-  back(null);
-  if (answer.code === "UNAUTHORIZED" && by("key")) return complain("key-problem", by("key"), say("keyWrong"));
-  complain("problem", null, sentenceOf(request.status, answer));
+function handleResponse(request, file) {
+  const answer = parse(request.responseText);
+  if (request.status === 200 && answer.ok) return showLink(answer, file);
+  returnToForm(null);
+  if (answer.code === "UNAUTHORIZED" && by("key")) return showProblem("key-problem", by("key"), say("keyWrong"));
+  showProblem("problem", null, errorText(request.status, answer));
 }
 
-function read(text) {
+function parse(text) {
   try {
     return JSON.parse(text) ?? {};
   } catch {
-    return {}; // something between here and the server has answered
+    return {}; // a proxy has responded
   }
 }
 
-function sentenceOf(status, answer) {
+function errorText(status, answer) {
   if (answer.code === "RATE_LIMITED") {
     return say("tooOften", { seconds: answer.retryAfter ?? 60 });
   }
@@ -214,9 +215,9 @@ function sentenceOf(status, answer) {
 
 // --- the link -------------------------------------------------------------------------------------------------------
 
-function ready(answer, file) {
+function showLink(answer, file) {
   issued = answer;
-  by("done-name").textContent = fitting(file.name);
+  by("done-name").textContent = cleanName(file.name);
   by("done-size").textContent = sizeInWords(answer.size);
   by("done-expires").textContent = momentInWords(answer.exp);
   by("done-expires").dateTime = new Date(answer.exp).toISOString();
@@ -226,7 +227,7 @@ function ready(answer, file) {
   by("note-password").hidden = !by("password").value;
   by("after").hidden = false;
   by("sure").hidden = true;
-  tell("end-problem", null);
+  showText("end-problem", null);
   show("done");
 }
 
@@ -245,16 +246,6 @@ for (const button of document.querySelectorAll("[data-copies]")) {
   });
 }
 
-async function copy(field) {
-  try {
-    await navigator.clipboard.writeText(field.value); // not there where the page came by http
-    return true;
-  } catch {
-    field.select();
-    return document.execCommand("copy");
-  }
-}
-
 async function end(body) {
   try {
     const response = await fetch("/api/receive/delete", {
@@ -262,34 +253,34 @@ async function end(body) {
       headers: { accept: "application/json", "content-type": "application/json" },
       body: JSON.stringify(body),
     });
-    const answer = read(await response.text());
-    return response.ok && answer.ok ? null : sentenceOfEnd(response.status, answer);
+    const answer = parse(await response.text());
+    return response.ok && answer.ok ? null : endErrorText(response.status, answer);
   } catch {
     return say("endUnreachable");
   }
 }
 
-function sentenceOfEnd(status, answer) {
+function endErrorText(status, answer) {
   if (answer.code === "RATE_LIMITED") return say("tooFast", { seconds: answer.retryAfter ?? 60 });
   if (answer.code === "TOKEN_NOT_FOUND") return say("noSuchLink");
-  return sentenceOf(status, answer);
+  return errorText(status, answer);
 }
 
-function ask(isSure) {
+function confirmEnd(isSure) {
   by("sure").hidden = !isSure;
   by("after").hidden = isSure;
   by(isSure ? "end-no" : "end").focus();
 }
 
-by("end").addEventListener("click", () => ask(true));
-by("end-no").addEventListener("click", () => ask(false));
+by("end").addEventListener("click", () => confirmEnd(true));
+by("end-no").addEventListener("click", () => confirmEnd(false));
 by("end-yes").addEventListener("click", async () => {
   by("end-yes").disabled = true;
   const problem = await end({ id: issued.id, ownerKey: issued.ownerKey });
   by("end-yes").disabled = false;
   if (!problem) return show("ended");
-  ask(false);
-  tell("end-problem", problem);
+  confirmEnd(false);
+  showText("end-problem", problem);
 });
 
 for (const button of document.querySelectorAll("[data-another]")) {
@@ -309,17 +300,17 @@ by("end-earlier").addEventListener("submit", async (event) => {
   event.preventDefault();
   const link = by("earlier-link");
   const key = by("earlier-key");
-  tell("earlier-done", null);
-  complain("earlier-problem", null, null);
-  if (!link.value.trim()) return complain("earlier-problem", link, say("pasteLink"));
-  if (!key.value.trim()) return complain("earlier-problem", key, say("pasteKey"));
+  showText("earlier-done", null);
+  showProblem("earlier-problem", null, null);
+  if (!link.value.trim()) return showProblem("earlier-problem", link, say("pasteLink"));
+  if (!key.value.trim()) return showProblem("earlier-problem", key, say("pasteKey"));
   const button = event.submitter ?? by("end-earlier").querySelector("button");
   button.disabled = true;
   const problem = await end({ token: tokenIn(link.value.trim()), ownerKey: key.value.trim() });
   button.disabled = false;
-  if (problem) return complain("earlier-problem", null, problem);
+  if (problem) return showProblem("earlier-problem", null, problem);
   by("end-earlier").reset();
-  tell("earlier-done", say("endedEarlier"));
+  showText("earlier-done", say("endedEarlier"));
 });
 
 function tokenIn(text) {
@@ -327,7 +318,7 @@ function tokenIn(text) {
     const query = new URL(text).searchParams;
     return query.get("t") ?? query.get("key") ?? text;
   } catch {
-    return text; // the token alone
+    return text; // only the token
   }
 }
 

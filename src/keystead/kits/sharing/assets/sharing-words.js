@@ -1,4 +1,4 @@
-// Sizes and times as the pages of sharing say them, in the words of kits/sharing/words.py and the language of the page.
+// Formats sizes and times in the language of the page. Must match kits/sharing/words.py.
 const UNITS = ["bytes", "kB", "MB", "GB", "TB"];
 const BYTES = { en: "bytes", ja: "バイト", ko: "바이트" };
 const LEAST = { en: "less than a minute", ja: "1 分未満", ko: "1분 미만" };
@@ -23,13 +23,13 @@ export function leftInWords(ms) {
   const minutes = Math.round(ms / MINUTE) * MINUTE;
   if (minutes <= 0) return LEAST[LANGUAGE];
   let rest = minutes < DAY ? minutes : Math.round(ms / HOUR) * HOUR;
-  const said = [];
+  const parts = [];
   for (const [at, size] of [DAY, HOUR, MINUTE].entries()) {
     const count = Math.floor(rest / size);
     rest %= size;
-    if (count) said.push(amount(count, TIMES[LANGUAGE][at]));
+    if (count) parts.push(amount(count, TIMES[LANGUAGE][at]));
   }
-  return said.join(" ");
+  return parts.join(" ");
 }
 
 function amount(count, word) {
@@ -37,7 +37,7 @@ function amount(count, word) {
   return LANGUAGE === "ja" ? `${count} ${word}` : `${count}${word}`;
 }
 
-// In the zone of whoever reads, and with its name: the server can only say it in UTC.
+// In the reader's time zone, with its name; the server formats times in UTC.
 const MOMENT = new Intl.DateTimeFormat({ en: "en-GB", ja: "ja-JP", ko: "ko-KR" }[LANGUAGE], {
   weekday: LANGUAGE === "en" ? "long" : "short", day: "numeric", month: LANGUAGE === "en" ? "long" : "numeric",
   year: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short",

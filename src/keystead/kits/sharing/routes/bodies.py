@@ -57,20 +57,20 @@ class StatusAnswer(Ok):
 class OwnLinkAnswer(CamelModel):
     id: str
     name: str
-    share_url: str | None = Field(description="null: the link was made before it was kept for you.")
+    share_url: str | None = Field(description="null for links created before short tokens were stored.")
     exp: int
     downloads: int
     max_downloads: int | None
     ready: bool
     has_password: bool
-    size: int | None = Field(description="In bytes, of a file that is kept here.")
+    size: int | None = Field(description="In bytes; null for external files.")
     receiver_name: str | None
 
 
 class OwnLinksAnswer(Ok):
     links: list[OwnLinkAnswer]
-    used: int = Field(description="How many bytes of your quota your files take.")
-    quota: int = Field(description="0: there is no limit.")
+    used: int = Field(description="Bytes of your quota in use.")
+    quota: int = Field(description="In bytes; 0: no limit.")
 
 
 class ExtendedAnswer(Ok):
@@ -86,23 +86,23 @@ class CleanedAnswer(Ok):
     missing_meta: int
     skipped: int
     errors: int
-    more: bool = Field(description="Whether it ended before everything was looked at: call it again.")
+    more: bool = Field(description="Whether uploads remain to be examined: call it again.")
 
 
 class WantedBody(CamelBody):
-    """What a link can be told to be."""
+    """The options of a link."""
 
     purpose: str | None = None
-    valid_until: int | str | None = Field(None, description="In ms since 1970, or as 2026-12-31T15:00:00Z.")
-    max_downloads: int | None = Field(None, description="1: a single download.")
+    valid_until: int | str | None = Field(None, description="In ms since 1970, or such as 2026-12-31T15:00:00Z.")
+    max_downloads: int | None = Field(None, description="Maximum number of downloads.")
     password: SecretStr | None = None
-    owner_only: bool = Field(False, description="Whether only its owner can end it, and not everybody who has it.")
-    message: str | None = Field(None, description="A line for the receiver.")
-    receiver_name: str | None = Field(None, description="For whom it is; the page of the link says so.")
-    theme: str | None = Field(None, description="How the page of the link looks: amber, ocean, rose or violet.")
-    csrf: str | None = Field(None, description="The token of /api/blob/csrf, for pages; not needed.")
+    owner_only: bool = Field(False, description="Only the owner can end the link, not everyone who has it.")
+    message: str | None = Field(None, description="A message for the recipient.")
+    receiver_name: str | None = Field(None, description="Name of the recipient, shown on the page of the link.")
+    theme: str | None = Field(None, description="Color theme of the page of the link: amber, ocean, rose or violet.")
+    csrf: str | None = Field(None, description="The token from /api/blob/csrf; optional.")
 
-    def wanted(self, user_id: str | None) -> Wanted:
+    def to_wanted(self, user_id: str | None) -> Wanted:
         return Wanted(
             message=self.message,
             theme=self.theme,
@@ -124,8 +124,8 @@ class TokenBody(WantedBody):
 class EdgeBody(WantedBody):
     pathname: str | None = None
     download_url: str | None = None
-    owner_discord_id: str | None = Field(None, max_length=200, description="The user whose link it is.")
-    user_id: str | None = Field(None, max_length=200, description="The same, without ownerDiscordId.")
+    owner_discord_id: str | None = Field(None, max_length=200, description="The user who owns the link.")
+    user_id: str | None = Field(None, max_length=200, description="Used if ownerDiscordId is absent.")
     display_name: str | None = None
 
 
@@ -138,8 +138,8 @@ class DeleteBody(CamelBody):
 
 class StatusBody(CamelBody):
     id: str
-    owner_key: SecretStr | None = Field(None, description="Not needed for a link of whoever is signed in.")
+    owner_key: SecretStr | None = Field(None, description="Not needed if you are signed in and own the link.")
 
 
 class ExtendBody(StatusBody):
-    valid_until: int | str = Field(description="In ms since 1970, or as 2026-12-31T15:00:00Z.")
+    valid_until: int | str = Field(description="In ms since 1970, or such as 2026-12-31T15:00:00Z.")

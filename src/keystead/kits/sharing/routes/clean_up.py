@@ -1,4 +1,4 @@
-"""The route that starts the clean-up, for cron services."""
+"""The route that runs the clean-up, for external cron services."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from fastapi.responses import Response
 from keystead.http.responses import json_response
 from keystead.kits.sharing.routes.bodies import CleanedAnswer
 from keystead.kits.sharing.routes.request import Visiting, iso, unauthorized
-from keystead.kits.sharing.service import told
 from keystead.parts.digest import same
 from keystead.schema.times import moment
 
@@ -26,7 +25,7 @@ async def clean_up(visit: Visiting, limit: Annotated[int | None, Query(ge=1, le=
     if not is_known and not (settings.trust_vercel_cron and "x-vercel-cron" in visit.request.headers):
         await visit.count("cleanup")
         await visit.sharing.note_stranger("clean-up", visit.address)
-        raise unauthorized("the clean-up takes its secret (RECEIVE_CLEANUP_SECRET), as Authorization: Bearer …")
+        raise unauthorized("send the clean-up secret (RECEIVE_CLEANUP_SECRET) as Authorization: Bearer …")
     began = asyncio.get_running_loop().time()
     counts = await visit.sharing.clean_up.run(
         limit, stop=lambda: asyncio.get_running_loop().time() - began > _CLEANUP_S
@@ -35,6 +34,6 @@ async def clean_up(visit: Visiting, limit: Annotated[int | None, Query(ge=1, le=
         now=iso(moment(visit.site.now_ms())),
         index_key=visit.sharing.keys.index().key,
         more=counts.more,
-        **told(counts),
+        **counts.as_dict(),
     )
     return json_response(answer)

@@ -1,4 +1,4 @@
-"""Routes that issue links: to a URL, to an upload, and to a file that is registered."""
+"""Routes that issue links: to a URL, an upload, or a registered file."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _UPLOAD_OPTIONS: Final = frozenset(
 
 
 async def csrf(visit: Visiting) -> Response:
-    """The same value comes as a cookie; send it back as `csrf` in the body."""
+    """Also sets the token as a cookie. Send it back as `csrf` in the body."""
     await visit.count("csrf")
     return visit.csrf_response()
 
 
 async def issue_link(visit: Visiting, body: TokenBody) -> Response:
-    """A link to a file elsewhere, on one of the allowed hosts."""
+    """Issues a link to a file on one of the allowed hosts."""
     await visit.count("token")
     by = await visit.issuer(body.csrf)
     if not body.url:
-        raise Refusal(400, "URL_REQUIRED", "url says where the link leads")
-    wanted = body.wanted(by.user_id)
+        raise Refusal(400, "URL_REQUIRED", "url is required: the target of the link")
+    wanted = body.to_wanted(by.user_id)
     issued = await visit.sharing.issue(body.url, body.name, wanted, who=by.who, where=visit.address)
-    return json_response(IssuedAnswer(**visit.issued(issued)))
+    return json_response(IssuedAnswer(**visit.link_fields(issued)))
 
 
 async def upload(
@@ -49,19 +49,21 @@ async def upload(
     name: Annotated[str | None, Query(max_length=1000, description="The name of the file.")] = None,
     purpose: Annotated[str | None, Query()] = None,
     valid_until: Annotated[
-        str | None, Query(alias="validUntil", description="In ms since 1970, or as 2026-12-31T15:00:00Z.")
+        str | None, Query(alias="validUntil", description="In ms since 1970, or such as 2026-12-31T15:00:00Z.")
     ] = None,
-    max_downloads: Annotated[int | None, Query(alias="maxDownloads", description="1: a single download.")] = None,
-    owner_only: Annotated[bool, Query(alias="ownerOnly", description="Whether only its owner can end it.")] = False,
-    message: Annotated[str | None, Query(description="A line for the receiver.")] = None,
-    receiver_name: Annotated[str | None, Query(alias="receiverName", description="For whom it is.")] = None,
+    max_downloads: Annotated[
+        int | None, Query(alias="maxDownloads", description="Maximum number of downloads.")
+    ] = None,
+    owner_only: Annotated[bool, Query(alias="ownerOnly", description="Only the owner can end the link.")] = False,
+    message: Annotated[str | None, Query(description="A message for the recipient.")] = None,
+    receiver_name: Annotated[str | None, Query(alias="receiverName", description="Name of the recipient.")] = None,
     theme: Annotated[str | None, Query(description="amber, ocean, rose or violet.")] = None,
 ) -> Response:
-    """The body is the file itself. A password comes in the header `x-link-password`, percent-encoded."""
+    """The body is the file. Send a password in the header `x-link-password`, percent-encoded."""
     _check_upload(visit.request)
     await visit.count("upload")
     by = await visit.issuer()
-    # A file may take its time; other requests may not.
+    # Uploads have a longer time limit than other requests.
     visit.request.state.time_limit.reschedule(asyncio.get_running_loop().time() + UPLOAD_S)
     wanted = Wanted(
         valid_until=valid_until,
@@ -78,19 +80,19 @@ async def upload(
         issued = await visit.sharing.upload(
             visit.request.stream(), name, wanted, who=by.who, where=visit.address, size=_content_length(visit.request)
         )
-    except ClientDisconnect:  # nobody is there to be answered
-        raise Refusal(400, "BROKEN_OFF", "the upload broke off") from None
-    return json_response(UploadedAnswer(**visit.issued(issued), file_name=issued.name, size=issued.size or 0))
+    except ClientDisconnect:  # for the log only
+        raise Refusal(400, "BROKEN_OFF", "the client disconnected during the upload") from None
+    return json_response(UploadedAnswer(**visit.link_fields(issued), file_name=issued.name, size=issued.size or 0))
 
 
 def _check_upload(request: Request) -> None:
     """Refuse unknown options (a misspelt one could make a link public) and forms (their boundaries would be stored)."""
     unknown = sorted(set(request.query_params) - _UPLOAD_OPTIONS)
     if unknown:
-        said = f"{unknown[0][:40]!r} is no option of an upload; there are {', '.join(sorted(_UPLOAD_OPTIONS))}, "
-        raise Refusal(400, "UNKNOWN_OPTION", f"{said}and a password in the header x-link-password")
+        known = f"{', '.join(sorted(_UPLOAD_OPTIONS))}, and a password in the header x-link-password"
+        raise Refusal(400, "UNKNOWN_OPTION", f"unknown upload option {unknown[0][:40]!r}; there are {known}")
     if content_type(request.headers) == "multipart/form-data":
-        sentence = "the body is the file itself, and no form: write curl --data-binary @file instead of -F"
+        sentence = "the body must be the file itself, not a form: use curl --data-binary @file instead of -F"
         raise Refusal(415, "NOT_A_FILE", sentence)
     if not request.headers.get("x-link-password", "").isascii():
         sentence = "percent-encode the password in x-link-password, as UTF-8: p%C3%A4ss"
@@ -98,7 +100,7 @@ def _check_upload(request: Request) -> None:
 
 
 def _content_length(request: Request) -> int | None:
-    """How many bytes the body has, as far as its sender says that."""
+    """The length of the body, if the client sent it."""
     length = request.headers.get("content-length", "")
     return int(length) if re.fullmatch("[0-9]{1,15}", length) else None
 
@@ -108,17 +110,17 @@ def _unquote(header: str | None) -> str | None:
 
 
 async def register(visit: Visiting, body: EdgeBody) -> Response:
-    """For files that somebody else put to where files are kept. They are deleted when the link expires, so this takes
-    an issue key in production, also where anybody may issue links.
+    """Registers a file that another system uploaded to the location of our files. It is deleted when the link expires,
+    so production requires an issue key, even if anyone may issue links.
     """
     await visit.count("token")
     by = await visit.issuer(body.csrf)
     if not by.has_key and not visit.site.development:
         await visit.sharing.note_stranger("issue", visit.address)
-        raise unauthorized("registering a file takes an issue key (RECEIVE_ISSUE_KEY), which is not set here")
+        raise unauthorized("registering a file requires an issue key (RECEIVE_ISSUE_KEY), which is not set here")
     if not body.pathname or not body.download_url:
-        raise Refusal(400, "PATH_REQUIRED", "pathname and downloadUrl say which file it is")
-    wanted = body.wanted(body.owner_discord_id or body.user_id or by.user_id)
+        raise Refusal(400, "PATH_REQUIRED", "pathname and downloadUrl are required")
+    wanted = body.to_wanted(body.owner_discord_id or body.user_id or by.user_id)
     issued = await visit.sharing.register(
         body.pathname, body.download_url, body.display_name, wanted, who=by.who, where=visit.address
     )

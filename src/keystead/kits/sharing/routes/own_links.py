@@ -14,26 +14,25 @@ from keystead.kits.sharing.routes.bodies import (
     StatusAnswer,
     StatusBody,
 )
-from keystead.kits.sharing.routes.request import TokenQuery, Visiting, reveal
+from keystead.kits.sharing.routes.request import TokenQuery, Visiting
 from keystead.kits.signed_in import not_signed_in
 from keystead.kits.visit import Ok
 
 
 async def end_link(visit: Visiting, body: DeleteBody | None = None, t: TokenQuery = None) -> Response:
-    """By the link itself, or by its id and the owner's key."""
+    """Ends a link, named by its token, or by its id and owner key."""
     body = body or DeleteBody()
     await visit.count("delete")
     visit.refuse_cross_site()
     if body.csrf is not None:
         visit.refuse_forged(body.csrf)
-    owner_key = reveal(body.owner_key)
-    user = await visit.user() if owner_key is None else None
+    owner_key, user = await visit.owner(body.owner_key)
     await visit.sharing.end(body.token or t, id=body.id, owner_key=owner_key, user=user, where=visit.address)
     return json_response(Ok())
 
 
 async def list_links(visit: Visiting) -> Response:
-    """The links that you have made while you were signed in, those that expire last first."""
+    """The links that you created while signed in, latest expiry first."""
     await visit.count("resolve")
     user = await visit.user()
     if user is None:
@@ -60,19 +59,17 @@ async def list_links(visit: Visiting) -> Response:
 
 
 async def extend_link(visit: Visiting, body: ExtendBody) -> Response:
-    """Let a link live longer: by the owner's key, or as whoever is signed in and has made it."""
+    """Extends a link, with its owner key or as the signed-in user who created it."""
     await visit.count("token")
     visit.refuse_cross_site()
-    owner_key = reveal(body.owner_key)
-    user = await visit.user() if owner_key is None else None
+    owner_key, user = await visit.owner(body.owner_key)
     exp = await visit.sharing.extend(body.id, body.valid_until, owner_key=owner_key, user=user, where=visit.address)
     return json_response(ExtendedAnswer(exp=exp))
 
 
 async def link_status(visit: Visiting, body: StatusBody) -> Response:
     await visit.count("resolve")
-    owner_key = reveal(body.owner_key)
-    user = await visit.user() if owner_key is None else None
+    owner_key, user = await visit.owner(body.owner_key)
     status = await visit.sharing.status(body.id, owner_key, user)
     answer = StatusAnswer(
         exp=status.expires_ms, downloads=status.downloads, max_downloads=status.max_downloads, ready=status.ready

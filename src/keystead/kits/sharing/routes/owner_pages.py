@@ -1,4 +1,4 @@
-"""The pages for owners: share a file, and manage your links."""
+"""Pages for owners: share a file, and manage your links."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from keystead.parts.sizes import size_bytes
 from keystead.schema.lifetime import duration_ms
 from keystead.schema.times import moment
 
-_EXTENDED_LEAST_MS: Final = 600_000  # what the page offers is worth a click
-_LIFETIMES: Final = ("1h", "1d", "3d", "7d", "14d")  # what the page offers, as far as links may live
+_EXTENDED_LEAST_MS: Final = 600_000  # the page offers no shorter extension
+_LIFETIMES: Final = ("1h", "1d", "3d", "7d", "14d")  # offered by the page, up to `max_ttl`
 
 
 async def share_page(visit: Visiting) -> Response:
-    """Where a file is uploaded, and its link copied."""
+    """Uploads a file and shows its link."""
     if visit.home is not None:
         return visit.goes_on(visit.home)
     settings, language = visit.sharing.settings, visit.say.language
@@ -51,7 +51,7 @@ async def share_page(visit: Visiting) -> Response:
 
 
 async def links_page(visit: Visiting) -> Response:
-    """The links of whoever is signed in: to copy, to end, to extend."""
+    """The links of the signed-in user, to copy, extend and end."""
     return await _render_links(visit)
 
 
@@ -93,7 +93,7 @@ async def _render_links(visit: SharingVisit, problem: str | None = None, status:
 
 
 async def change_link(visit: Visiting) -> Response:
-    """What the forms of the page of links send: end a link, or extend it."""
+    """Handles the forms of the page "My links": end or extend a link."""
     fields = await visit.fields()
     id, what, ms = (str(fields.get(name) or "") for name in ("id", "what", "ms"))
     try:
@@ -108,7 +108,7 @@ async def change_link(visit: Visiting) -> Response:
                 until_ms = visit.site.now_ms() + int(ms)
                 await visit.sharing.extend(id, until_ms, user=user, where=visit.address)
             else:
-                raise Refusal(400, "BAD_REQUEST", "what is end or extend, with a time in ms")
+                raise Refusal(400, "BAD_REQUEST", "what must be end or extend; extend needs ms, a number")
     except Refusal as refusal:
         if refusal.code not in _LINK_PROBLEMS:
             raise
@@ -116,7 +116,7 @@ async def change_link(visit: Visiting) -> Response:
     return visit.goes_on(LINKS_PAGE)
 
 
-# What the page of links says of a refusal; of any other, the page of errors says its own sentence.
+# Refusals that the page shows itself; the error page shows all others.
 _LINK_PROBLEMS: Final = {
     "NOT_OWNER": "link_gone",
     "REVOKED": "link_gone",
@@ -127,6 +127,6 @@ _LINK_PROBLEMS: Final = {
 
 
 def _offered_lifetimes_ms(settings: SharingSettings) -> list[int]:
-    """For how long the pages offer that a link lives, in ms."""
+    """The lifetimes that the pages offer."""
     most = settings.max_ttl_ms
     return sorted({settings.ttl_ms, most, *(ms for ms in map(duration_ms, _LIFETIMES) if ms <= most)})

@@ -1,4 +1,4 @@
-"""Routes for receivers: the page of a link, where the link leads, and the file itself."""
+"""Routes for recipients: the page of a link, its target, and the download."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _FILE_POLICY: Final = "default-src 'none'; sandbox"
 
 
 async def receive_page(visit: Visiting, t: TokenQuery = None, key: TokenQuery = None) -> Response:
-    """What a receiver opens. It looks, and uses nothing up: the button does."""
+    """The page of a link. Viewing it uses up nothing; its button does."""
     return await _render_link(visit, _extract_token(t or key))
 
 
 def _extract_token(text: str | None) -> str | None:
-    """The token that is in a link, where somebody has pasted the whole of it; any other text as it is."""
+    """The token in a pasted link; any other text unchanged."""
     if not text or "?" not in text:
         return text and text.strip()
     try:
-        asked = parse_qs(text.strip().partition("?")[2].partition("#")[0], max_num_fields=50)
+        query = parse_qs(text.strip().partition("?")[2].partition("#")[0], max_num_fields=50)
     except ValueError:  # too many fields
         return text
-    return next((asked[name][0] for name in ("t", "key") if name in asked), text)
+    return next((query[name][0] for name in ("t", "key") if name in query), text)
 
 
 async def _render_link(visit: SharingVisit, token: str | None, refusal: Refusal | None = None) -> Response:
-    """The page of a link, or the page that says why there is none; with a refusal, what went wrong with the form."""
-    asks_again = refusal is not None and refusal.code in ("PASSWORD_WRONG", "PASSWORD_REQUIRED")
-    if refusal is not None and not asks_again:
+    """The page of a link, or its error page. A refusal of the password form is shown in the form."""
+    is_password_refusal = refusal is not None and refusal.code in ("PASSWORD_WRONG", "PASSWORD_REQUIRED")
+    if refusal is not None and not is_password_refusal:
         return _render_refusal(visit, token, refusal)
     try:
         with translated(refusal_of):
@@ -54,7 +54,7 @@ async def _render_link(visit: SharingVisit, token: str | None, refusal: Refusal 
     except Refusal as refused:
         return _render_refusal(visit, token, refused)
     if shown.downloads_left == 0:
-        return _render_refusal(visit, token, Refusal(410, "USED_UP", "this link was used as often as it may be"))
+        return _render_refusal(visit, token, Refusal(410, "USED_UP", "this link has reached its download limit"))
     now_ms, expires_at = visit.site.now_ms(), moment(shown.expires_ms)
     language = visit.say.language
     return visit.page(
@@ -73,7 +73,7 @@ async def _render_link(visit: SharingVisit, token: str | None, refusal: Refusal 
 
 
 def _render_refusal(visit: SharingVisit, token: str | None, refusal: Refusal) -> Response:
-    """The page that says why a link does not open, and what to do."""
+    """The error page of a link: why it does not open, and what to do."""
     exp = refusal.more.get("exp")
     expired_at = moment(exp) if isinstance(exp, int) else None
     heading, advice, action = _explain(visit.say, refusal)
@@ -93,7 +93,7 @@ def _render_refusal(visit: SharingVisit, token: str | None, refusal: Refusal) ->
     return response
 
 
-# What can be done on the page of a refusal: paste another link, or try again.
+# What the error page offers: paste another link, or try again.
 _ACTIONS: Final = {
     **dict.fromkeys(
         ("TOKEN_REQUIRED", "TOKEN_NOT_FOUND", "INVALID_FORMAT", "INVALID_BYTES", "INVALID_PAYLOAD"), "paste"
@@ -103,7 +103,7 @@ _ACTIONS: Final = {
 
 
 def _explain(say: Speaker, refusal: Refusal) -> tuple[str, str, str]:
-    """The heading of a refusal, what to do, and what can be done on the page."""
+    """Heading, advice and offered action of a refusal."""
     action = _ACTIONS.get(refusal.code, "again")
     heading = f"{refusal.code}_heading"
     if not say.knows(heading):
@@ -113,9 +113,9 @@ def _explain(say: Speaker, refusal: Refusal) -> tuple[str, str, str]:
 
 
 async def resolve(visit: Visiting, t: TokenQuery = None, redirect: Annotated[str | None, Query()] = None) -> Response:
-    """Where a link leads. Each call counts as a download, so a link for one download is used up; HEAD only looks."""
+    """The target of a link. Each call counts as a download, so it uses up a link for one download; HEAD does not."""
     await visit.count("resolve")
-    if visit.is_looking:
+    if visit.is_head:
         await visit.sharing.look(t)
         return Response(status_code=200, headers=NO_STORE)
     visit.refuse_prefetch()
@@ -124,7 +124,7 @@ async def resolve(visit: Visiting, t: TokenQuery = None, redirect: Annotated[str
 
 
 async def resolve_post(visit: Visiting, redirect: Annotated[str | None, Query()] = None) -> Response:
-    """The same, with a password; as JSON, or as the form of the page."""
+    """Resolves a link with a password, sent as JSON or by the form of the page."""
     fields = await visit.fields()
     token, password = (value if isinstance(value, str) else None for value in (fields.get("t"), fields.get("password")))
     token = token or visit.request.query_params.get("t")
@@ -142,11 +142,11 @@ async def resolve_post(visit: Visiting, redirect: Annotated[str | None, Query()]
 
 
 def _start_download(visit: SharingVisit, resolved: Resolved) -> Response:
-    """What the form of the page leads to. The policy of the page lets its form lead to this site only, also by way of a
-    redirect: to a file elsewhere a page of its own goes on, which is no form, and has no such bound.
+    """The response to the form of the page. Its content security policy restricts forms to this site, including
+    redirects. So for an external file this responds with another page that links to it.
     """
     if resolved.ticket is not None:
-        # Without a host: the page may be open under another name of this site.
+        # A relative URL: the site may be open under another host name.
         return visit.goes_on(f"{DOWNLOAD_PATH}?{urlencode({'ticket': resolved.ticket})}")
     url = resolved.url or ""
     return visit.page("sharing/started.html", name=resolved.display_name, url=url, host=urlsplit(url).netloc)
@@ -160,12 +160,12 @@ def _respond(visit: SharingVisit, resolved: Resolved, redirect: int | None) -> R
 
 
 async def download(visit: Visiting, ticket: Annotated[str, Query(max_length=64)]) -> Response:
-    """The file itself, or the part of it that the header Range asks for."""
+    """The file, or the part requested by the Range header."""
     start, end = _parse_range(visit.request.headers.get("range"))
     only_of = visit.request.headers.get("if-range")
-    asked = Range(start, end, None if only_of is None else only_of.strip('"'))
+    requested = Range(start, end, None if only_of is None else only_of.strip('"'))
     await visit.count("download")
-    found = await visit.sharing.download(ticket, asked, where=visit.address, looking=visit.is_looking)
+    found = await visit.sharing.download(ticket, requested, where=visit.address, head_only=visit.is_head)
     visit.request.state.time_limit.reschedule(None)
     ascii_name = found.name.encode("ascii", "replace").decode().replace("?", "_")
     headers = {
@@ -184,7 +184,7 @@ async def download(visit: Visiting, ticket: Annotated[str, Query(max_length=64)]
 
 
 class _FileResponse(StreamingResponse):
-    """Streams a file. If the client disconnects, the body generator is closed at once, not at garbage collection."""
+    """Streams a file. If the client disconnects, the body generator is closed right away, not at garbage collection."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -206,10 +206,10 @@ _EDGE_CODES: Final = {"TOKEN_NOT_FOUND": "NOT_FOUND", "REVOKED": "NOT_FOUND", "T
 
 
 async def edge_resolve(visit: Visiting, key: TokenQuery = None) -> Response:
-    """The same as resolve, in the form of the document's second plan."""
+    """Like resolve, in the format of the document's second plan."""
     with translated(partial(refusal_of, renamed=_EDGE_CODES)):
         await visit.count("resolve")
-        if visit.is_looking:
+        if visit.is_head:
             await visit.sharing.look(key)
             return Response(status_code=200, headers=NO_STORE)
         visit.refuse_prefetch()

@@ -1,4 +1,4 @@
-"""A request to the sharing kit: its client, who may issue links, and how refusals become HTTP responses."""
+"""Requests to the sharing kit: client, permission to issue links, and HTTP responses for refusals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ UPLOAD_PATH: Final = "/api/receive/upload"
 DOWNLOAD_PATH: Final = "/api/receive/download"
 LINKS_PAGE: Final = "/share/links"
 _PREFETCH: Final = ("sec-purpose", "purpose", "x-purpose", "x-moz")
-# The HTTP status of each refusal.
 STATUS: Final = statuses(
     {
         400: (
@@ -65,7 +64,7 @@ def refusal_of(error: Exception, renamed: Mapping[str, str] | None = None) -> Re
         case LimitReached():
             return too_many_requests(error)
         case BlobUnavailable() | FilesElsewhere():
-            sentence = "the place where files are kept cannot be reached just now; try again in a moment"
+            sentence = "the file storage cannot be reached; try again in a moment"
             return Refusal(503, "FILES_UNAVAILABLE", sentence, retry_after_s=5)
         case BadArgument():
             return Refusal(400, "BAD_PATH", str(error))
@@ -74,7 +73,7 @@ def refusal_of(error: Exception, renamed: Mapping[str, str] | None = None) -> Re
 
 @dataclass(frozen=True)
 class Issuer:
-    """Who issues a link: `who` for the audit log; `user`, if they are signed in; and whether they have the key."""
+    """Who issues a link: `who` for the audit log, the signed-in `user`, and whether they sent the issue key."""
 
     who: str
     user: User | None = None
@@ -86,12 +85,10 @@ class Issuer:
 
 
 class SharingVisit(Visit):
-    """A request to the sharing kit."""
-
     messages = MESSAGES
     script = SCRIPT
 
-    def __init__(self, request: Request, sharing: Annotated[Sharing, Depends(service_of("sharing"))]) -> None:
+    def __init__(self, request: Request, sharing: Sharing) -> None:
         super().__init__(request, sharing.site)
         self.sharing = sharing
 
@@ -105,43 +102,47 @@ class SharingVisit(Visit):
         return re.sub(r"(?i)^bearer\s+", "", given).strip() or None
 
     async def user(self) -> User | None:
-        """Who is signed in. Raises Refusal for a write that no page of this site makes, though its cookie says who."""
+        """The signed-in user, if any. Raises Refusal for a cross-site write with a session cookie (CSRF)."""
         found = await signed_in(self.request)
         if found is None:
             return None
-        # An id of the login kit stands as it is, for `login:{user_id}` of the keys. Those of other spaces stand with
-        # their space, after a colon: no id of the login kit begins so.
+        # Ids of the login kit are used as they are, for `login:{user_id}` in the keys. Ids of other spaces are prefixed
+        # with a colon and their space: no id of the login kit starts with a colon.
         return User(found.id if found.space == "login" else f":{found.subject}", found.subject)
 
+    async def owner(self, key: SecretStr | None) -> tuple[str | None, User | None]:
+        """The owner key of a request; without one, the signed-in user."""
+        return (None, await self.user()) if key is None else (key.get_secret_value(), None)
+
     async def issuer(self, csrf: str | None = None) -> Issuer:
-        """Who issues a link. Raises Refusal where they may not, which is noted."""
+        """Who issues a link. Raises Refusal if they may not, and audits that."""
         settings, user = self.sharing.settings, await self.user()
         key = settings.issue_key
         given = self.request.headers.get("x-issue-key") or self.bearer
         if key is not None and given is not None and same(given, key.get_secret_value()):
             return Issuer("issuer" if user is None else user.subject, user, has_key=True)
-        is_user_let_through = user is not None and settings.allow_users
+        is_allowed_user = user is not None and settings.allow_users
         is_open = key is None and (settings.open or self.site.development)
-        if not is_user_let_through and not is_open:
+        if not is_allowed_user and not is_open:
             await self.sharing.note_stranger("issue", self.address)
             if key is None or settings.allow_users:
                 raise unauthorized("sign in to share files here")
-            raise unauthorized("issuing links takes the issue key, as Authorization: Bearer …")
-        # Without a user nothing is let through by a cookie, so what no page of another site makes is let through.
+            raise unauthorized("issuing links requires the issue key, as Authorization: Bearer …")
+        # Without a user no cookie grants access, so refusing cross-site requests is enough.
         self.refuse_cross_site()
         if csrf is not None:
             self.refuse_forged(csrf)
         return Issuer("visitor" if user is None else user.subject, user)
 
     @property
-    def is_looking(self) -> bool:
+    def is_head(self) -> bool:
         """Whether this is a HEAD request, which must not use up a download."""
         return bool(self.request.scope.get("keystead.head"))
 
     def refuse_prefetch(self) -> None:
         """Refuses prefetches: link previews must not use up a download."""
         if any("prefetch" in self.request.headers.get(name, "").lower() for name in _PREFETCH):
-            raise Refusal(403, "NO_PREFETCH", "links are not opened before somebody asks for it")
+            raise Refusal(403, "NO_PREFETCH", "links cannot be prefetched")
 
     def share_url(self, short: str, name: str = "t") -> str:
         return f"{self.site.public_url}/receive?{urlencode({name: short})}"
@@ -149,9 +150,9 @@ class SharingVisit(Visit):
     def download_url(self, resolved: Resolved) -> str:
         if resolved.ticket is None:
             return resolved.url or ""
-        return f"{self.site.public_url}/api/receive/download?{urlencode({'ticket': resolved.ticket})}"
+        return f"{self.site.public_url}{DOWNLOAD_PATH}?{urlencode({'ticket': resolved.ticket})}"
 
-    def issued(self, issued: Issued) -> dict[str, Any]:
+    def link_fields(self, issued: Issued) -> dict[str, Any]:
         return {
             "token": issued.token,
             "short_token": issued.short_token,
@@ -162,16 +163,16 @@ class SharingVisit(Visit):
         }
 
 
-Visiting = Annotated[SharingVisit, Depends()]
+async def _visit(request: Request, sharing: Annotated[Sharing, Depends(service_of("sharing"))]) -> SharingVisit:
+    return SharingVisit(request, sharing)  # from a coroutine: FastAPI calls anything else in another thread
+
+
+Visiting = Annotated[SharingVisit, Depends(_visit)]
 TokenQuery = Annotated[str | None, Query(description="The token of the link, short or long.")]
 
 
 def unauthorized(sentence: str) -> Refusal:
     return Refusal(401, "UNAUTHORIZED", sentence, headers=www_authenticate())
-
-
-def reveal(given: SecretStr | None) -> str | None:
-    return None if given is None else given.get_secret_value()
 
 
 def iso(at: datetime) -> str:

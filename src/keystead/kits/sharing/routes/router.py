@@ -46,7 +46,7 @@ _RESOLVE_BODY: Final = {
 }
 _REFUSED_FORM: Final[dict[int | str, dict[str, Any]]] = {
     status: {
-        "description": "Something is wrong: JSON for programs, and for a form the page again.",
+        "description": "Refused: JSON for programs, the page again for forms.",
         "content": {
             "application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}},
             "text/html": {"schema": {"type": "string"}},
@@ -62,12 +62,12 @@ def router() -> APIRouter:
     add = routes.add
     add("GET /receive", receiving.receive_page)
     add("GET /share", owner_pages.share_page)
-    add("GET /api/blob/csrf", issuing.csrf, "A token for pages", CsrfAnswer)
+    add("GET /api/blob/csrf", issuing.csrf, "Get a CSRF token", CsrfAnswer)
     add("POST /api/receive/token", issuing.issue_link, "Issue a link to a URL", IssuedAnswer)
     add(
         f"POST {UPLOAD_PATH}",
         issuing.upload,
-        "Upload a file, and get a link to it",
+        "Upload a file and get a link to it",
         UploadedAnswer,
         openapi_extra=_FILE,
     )
@@ -75,45 +75,45 @@ def router() -> APIRouter:
     add(
         "GET /api/receive/resolve",
         receiving.resolve,
-        "Where a link leads",
+        "Resolve a link",
         ResolvedAnswer,
-        responses={302: {"description": "To the file, with redirect=1."}},
+        responses={302: {"description": "Redirect to the file, with redirect=1."}},
         operation_id="resolve",
     )
     add(
         "POST /api/receive/resolve",
         receiving.resolve_post,
-        "Where a link leads, with a password",
+        "Resolve a link with a password",
         ResolvedAnswer,
         responses={
             200: {"content": {"text/html": {"schema": {"type": "string"}}}},
-            303: {"description": "To the file: for a form, where it is kept here; else with redirect=1."},
+            303: {"description": "Redirect to the file: for forms if it was uploaded here, otherwise with redirect=1."},
             **_REFUSED_FORM,
         },
         operation_id="resolve_with_password",
         openapi_extra=_RESOLVE_BODY,
     )
-    add(f"GET {DOWNLOAD_PATH}", receiving.download, "The file of a ticket", response_class=Response)
+    add(f"GET {DOWNLOAD_PATH}", receiving.download, "Download the file of a ticket", response_class=Response)
     add(
         "GET /api/receive/edge-resolve",
         receiving.edge_resolve,
-        "Where a registered upload is",
+        "Resolve a registered upload",
         EdgeAnswer,
         operation_id="edge_resolve",
     )
     add(
         "POST /api/receive/edge-resolve",
         issuing.register,
-        "Register an upload, which is deleted when it expires",
+        "Register an upload, to be deleted when it expires",
         RegisteredAnswer,
         operation_id="edge_register",
     )
-    add("POST /api/receive/delete", own_links.end_link, "End a link, and delete its file", Ok)
-    add("POST /api/receive/status", own_links.link_status, "How often a link was used, for its owner", StatusAnswer)
+    add("POST /api/receive/delete", own_links.end_link, "End a link and delete its file", Ok)
+    add("POST /api/receive/status", own_links.link_status, "Get the status of a link, for its owner", StatusAnswer)
     add(f"GET {LINKS_PAGE}", owner_pages.links_page)
     add(f"POST {LINKS_PAGE}", owner_pages.change_link)
-    add("GET /api/receive/links", own_links.list_links, "Your links, while you are signed in", OwnLinksAnswer)
-    add("POST /api/receive/extend", own_links.extend_link, "Let a link live longer, for its owner", ExtendedAnswer)
+    add("GET /api/receive/links", own_links.list_links, "List your links", OwnLinksAnswer)
+    add("POST /api/receive/extend", own_links.extend_link, "Extend a link, for its owner", ExtendedAnswer)
     for method in ("GET", "POST"):
         add(
             f"{method} /api/cron/receive-cleanup",
@@ -127,7 +127,7 @@ def router() -> APIRouter:
 
 KIT: Final = Kit(
     name="sharing",
-    doc="Links that lead to a file until they expire, and the clean-up of the files.",
+    doc="File sharing with links that expire, and the clean-up of expired files.",
     keyspace=SharingKeys,
     settings=SharingSettings,
     turned_on_by="RECEIVE_ISSUE_KEY, or sharing.open",
@@ -142,8 +142,10 @@ KIT: Final = Kit(
     },
     missing=missing,
     examples=(
-        Example("Share a file", "/share", "Upload a file, get a link, send it to somebody."),
-        Example("Is the clean-up there?", "/api/cron/receive-cleanup?health=1", "As JSON."),
+        Example("Share a file", "/share", "Upload a file and send the link to others."),
+        Example(
+            "Clean-up health", "/api/cron/receive-cleanup?health=1", "Health check of the clean-up route, as JSON."
+        ),
     ),
     jobs=lambda sharing: sharing.jobs,
     stop=lambda sharing: sharing.uploads.stop(),

@@ -1,4 +1,4 @@
-"""Sharing without HTTP."""
+"""The sharing service, independent of HTTP."""
 
 from keystead.kits.sharing.service.clean_up import CleanUp, Counts
 from keystead.kits.sharing.service.issuing import MESSAGE_MAX, RECEIVER_MAX
@@ -16,7 +16,7 @@ from keystead.kits.sharing.service.own_links import User
 from keystead.kits.sharing.service.place import FilesElsewhere
 from keystead.kits.sharing.service.sealed_links import Payload, SealedLinks
 from keystead.kits.sharing.service.settings import LIMITS, SharingSettings, missing
-from keystead.kits.sharing.service.sharing import UPLOAD_S, Sharing, open_sharing, told
+from keystead.kits.sharing.service.sharing import UPLOAD_S, Sharing, open_sharing
 from keystead.kits.sharing.service.tickets import Range
 
 __all__ = [
@@ -43,5 +43,4 @@ __all__ = [
     "Wanted",
     "missing",
     "open_sharing",
-    "told",
 ]

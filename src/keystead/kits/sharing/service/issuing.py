@@ -1,4 +1,4 @@
-"""Issues links: checks what is asked for, and writes all keys of a link in one procedure."""
+"""Issues links: checks the options, and writes all keys of a link in one procedure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 from keystead.errors import BadValue
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.sharing.models import EdgeMeta, Link, PastLink
-from keystead.kits.sharing.service.names import file_name, misleads, purpose_word
+from keystead.kits.sharing.service.names import file_name, has_hidden_characters, purpose_word
 from keystead.kits.sharing.service.outcomes import Issued, SharingRefused, Wanted
 from keystead.kits.sharing.service.own_links import REMEMBERED_MS
 from keystead.kits.sharing.service.quota import ALL_FULL, OWNER_FULL, Quota
@@ -35,8 +35,6 @@ _THEME = re.compile(r"[a-z0-9-]{1,32}")
 
 
 class LinkIssuer:
-    """Makes new links."""
-
     def __init__(
         self,
         keys: SharingKeys,
@@ -64,15 +62,17 @@ class LinkIssuer:
         path: str | None = None,
         reserved: int | None = None,
     ) -> Issued:
-        """A new link. With `path` its file is deleted when it expires; `reserved` bytes of it are still to come."""
+        """Issue a link. With `path`, its file is deleted on expiry; `reserved` is the size of an upload to come."""
         now_ms, ready = self._now_ms(), reserved is None
         expires_ms = self.expiry_ms(wanted.valid_until, now_ms)
         if path is not None and ready and await self._keys.gone(path).exists():
-            raise SharingRefused("PATH_TAKEN", "the file of this path was deleted less than an hour ago; use another")
+            raise SharingRefused(
+                "PATH_TAKEN", "the file at this path was deleted less than an hour ago; use another path"
+            )
         link = await self._new_link(wanted, shown, expires_ms, ready=ready)
         name, purpose = file_name(shown), purpose_word(wanted.purpose)
         payer = self._quota.owner(who, where)
-        for _ in range(_ISSUE_TRIES):  # its id or its short token may be taken
+        for _ in range(_ISSUE_TRIES):  # the id or short token may be taken
             id, short, owner_key = _new_id(), _new_short(), secrets.token_urlsafe(32)
             named = digest(short)
             payload = Payload(v=1, n=name, p=purpose, exp=expires_ms, iat=now_ms, id=id, s=named, **leads_to)
@@ -88,23 +88,23 @@ class LinkIssuer:
             note = partial(self._audit.note, "link-issued", who=who, what=id, where=where, why=purpose)
             try:
                 done = await self._create(id, link.model_copy(update=own), sealed, meta, note)
-            except BadValue:  # it was for so short a moment that this is over by now
+            except BadValue:  # it has expired in the meantime
                 raise _already_expired() from None
             if done:
                 return Issued(id, sealed, short, owner_key, expires_ms, name, path)
             if done.stopped in (OWNER_FULL, ALL_FULL):
                 raise await self._quota.refusal(done.stopped, payer, reserved or 0)
             if done.stopped == _PATH_TAKEN:
-                raise SharingRefused("PATH_TAKEN", "this file has a link already; end that one first")
-        raise SharingRefused("TRY_AGAIN", "no short token was free; try again")
+                raise SharingRefused("PATH_TAKEN", "this file already has a link; end that link first")
+        raise SharingRefused("TRY_AGAIN", "could not find a free short token; try again")
 
-    @procedure(ordered="the clean-up finds an upload by its record, which is the first of its keys; the others expire")
+    @procedure(ordered="the clean-up finds an upload by its record, which is written first; the other keys expire")
     def _create(
         self, id: str, link: Link, sealed: str, meta: EdgeMeta | None, note: Callable[[], Operation[str]]
     ) -> Steps[None]:
         """Write every key of a new link."""
         keys, named, expires_ms = self._keys, link.short_token, deadline_ms(link.expires_at)
-        made: list[tuple[Operation[Any], ...]] = [  # each step with what undoes it
+        made: list[tuple[Operation[Any], ...]] = [  # each step with the operations that undo it
             (keys.link(id).add(link).required(), keys.link(id).delete()),
             (keys.token(named).add(sealed, expires_at=expires_ms).required(),),
             (keys.past(named).set(PastLink(expires_at=link.expires_at), forget_at=expires_ms + REMEMBERED_MS),),
@@ -112,7 +112,7 @@ class LinkIssuer:
         if link.user_id is not None:
             made.append((keys.links_of_user(link.user_id).add(id, expires_ms),))
         if meta is not None:
-            # The record of a file before its claim: where the claim is refused, the record is taken back.
+            # The record before the claim of the path: if the path is taken, the record is undone.
             made = [
                 *([] if meta.size is None else self._quota.reserve(meta.charged_to, meta.size)),
                 (keys.meta(id).add(meta).required(), keys.meta(id).alone.delete(), keys.index().remove(id)),
@@ -127,15 +127,15 @@ class LinkIssuer:
     async def _new_link(self, wanted: Wanted, shown: str, expires_ms: int, *, ready: bool) -> Link:
         most = wanted.max_downloads
         if most is not None and not 1 <= most <= _MAX_DOWNLOADS:
-            raise SharingRefused("BAD_LIMIT", f"maxDownloads is a number from 1 to {_MAX_DOWNLOADS}")
+            raise SharingRefused("BAD_LIMIT", f"maxDownloads must be from 1 to {_MAX_DOWNLOADS}")
         if wanted.password is not None and not is_password(wanted.password):
-            raise SharingRefused("BAD_PASSWORD", "a password has 1 to 256 characters")
+            raise SharingRefused("BAD_PASSWORD", "a password must have 1 to 256 characters")
         if wanted.message is not None and not _is_message(wanted.message):
-            raise SharingRefused("BAD_MESSAGE", f"a message is a text of at most {MESSAGE_MAX} characters")
+            raise SharingRefused("BAD_MESSAGE", f"a message must be text of at most {MESSAGE_MAX} characters")
         if wanted.theme is not None and not _THEME.fullmatch(wanted.theme):
-            raise SharingRefused("BAD_THEME", "a theme is a word of a-z, 0-9 and -")
+            raise SharingRefused("BAD_THEME", "a theme must consist of a-z, 0-9 and -")
         if wanted.receiver is not None and not _is_receiver_name(wanted.receiver):
-            sentence = f"receiverName is a name of 1 to {RECEIVER_MAX} characters, without control characters"
+            sentence = f"receiverName must have 1 to {RECEIVER_MAX} characters, without control characters"
             raise SharingRefused("BAD_RECEIVER", sentence)
         return Link(
             expires_at=moment(expires_ms),
@@ -153,25 +153,27 @@ class LinkIssuer:
         )
 
     def expiry_ms(self, given: int | str | None, now_ms: int) -> int:
-        """When a link expires: as asked, at most the longest lifetime from now. Raises SharingRefused."""
+        """The expiry of a link: as requested, but at most `max_ttl` from now. Raises SharingRefused."""
         if given is None:
             return now_ms + self._settings.ttl_ms
         at_ms = _parse_moment_ms(given)
         if at_ms is None:
-            raise SharingRefused("BAD_EXPIRY", "validUntil is in ms since 1970, or a time as 2026-12-31T15:00:00Z")
+            raise SharingRefused(
+                "BAD_EXPIRY", "validUntil must be in ms since 1970, or a time such as 2026-12-31T15:00:00Z"
+            )
         if at_ms <= now_ms:
             raise _already_expired()
         return min(at_ms, now_ms + self._settings.max_ttl_ms)
 
 
 def _new_id() -> str:
-    """Ten characters, the first of which is a letter: some clients take a text of digits for a number."""
+    """Ten characters that start with a letter: some clients would parse digits as a number."""
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
     return secrets.choice(letters) + secrets.token_urlsafe(8)[: SHORT_LENGTH - 1]
 
 
 def _new_short() -> str:
-    """Sixty bits in ten characters, and never a text of digits alone."""
+    """Sixty bits in ten characters, never only digits."""
     while True:
         short = secrets.token_urlsafe(8)[:SHORT_LENGTH]
         if not short.isdigit():
@@ -179,16 +181,16 @@ def _new_short() -> str:
 
 
 def _is_receiver_name(text: str) -> bool:
-    return 1 <= len(text) <= RECEIVER_MAX and bool(text.strip()) and not misleads(text)
+    return 1 <= len(text) <= RECEIVER_MAX and bool(text.strip()) and not has_hidden_characters(text)
 
 
 def _is_message(text: str) -> bool:
-    """Half a surrogate pair is no text, and `(sealed)` is what stands for a text that is not shown."""
+    """Lone surrogates are not text, and `(sealed)` is the placeholder for a hidden value."""
     return len(text) <= MESSAGE_MAX and text != "(sealed)" and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _already_expired() -> SharingRefused:
-    return SharingRefused("BORN_EXPIRED", "validUntil is past; a link must live for a moment")
+    return SharingRefused("BORN_EXPIRED", "validUntil is in the past")
 
 
 def _parse_moment_ms(given: int | str) -> int | None:

@@ -1,4 +1,4 @@
-"""Opens links: by their token, with their password, or as their owner."""
+"""Access to links: by token, with a password, or as the owner."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.sharing.models import Link
-from keystead.kits.sharing.service.names import checked_url
+from keystead.kits.sharing.service.names import check_url
 from keystead.kits.sharing.service.outcomes import SharingRefused, ended, expired
 from keystead.kits.sharing.service.own_links import User
 from keystead.kits.sharing.service.sealed_links import Payload, SealedLinks
@@ -19,13 +19,13 @@ from keystead.parts.passwords import is_password, matches
 from keystead.schema.times import deadline_ms
 
 _SHORT = re.compile(r"[A-Za-z0-9_-]{10}")
-_SECRET = re.compile(r"[A-Za-z0-9_-]{43}")  # the key of an owner
-_PASSWORD_TRIES: Final = 10  # of one client within an hour
-_PASSWORD_TRIES_OF_ALL: Final = 100
+_SECRET = re.compile(r"[A-Za-z0-9_-]{43}")  # an owner key
+_PASSWORD_TRIES: Final = 10  # per client and hour
+_PASSWORD_TRIES_TOTAL: Final = 100
 
 
 class LinkAccess:
-    """Finds the link that a token or an id names, and checks who may use it."""
+    """Finds links by token or id, and checks permissions."""
 
     def __init__(
         self, keys: SharingKeys, links: SealedLinks, settings: SharingSettings, now_ms: Callable[[], int]
@@ -38,7 +38,7 @@ class LinkAccess:
     async def open(self, token: str | None) -> Payload:
         """The payload of a short or sealed token. Its URL is checked again. Raises SharingRefused."""
         if not token:
-            raise SharingRefused("TOKEN_REQUIRED", "a link has a token; ask whoever sent it for the whole of it")
+            raise SharingRefused("TOKEN_REQUIRED", "the link has no token; ask the sender for the complete link")
         if _SHORT.fullmatch(token):
             named = digest(token)
             sealed = await self._keys.token(named).get().if_readable()
@@ -46,7 +46,7 @@ class LinkAccess:
                 past = await self._keys.past(named).get().if_readable()
                 if past is not None and deadline_ms(past.expires_at) <= self._now_ms():
                     raise expired(deadline_ms(past.expires_at))
-                raise SharingRefused("TOKEN_NOT_FOUND", "there is no such link, or it was ended")
+                raise SharingRefused("TOKEN_NOT_FOUND", "this link does not exist or was ended")
             payload = self._links.open(sealed)
             if payload.s is None or not same(payload.s, named):
                 raise SharingRefused("INVALID_PAYLOAD", "this link was altered; ask for a new one")
@@ -55,18 +55,18 @@ class LinkAccess:
         if payload.exp <= self._now_ms() and not await self._is_extended(payload):
             raise expired(payload.exp)
         if payload.u is not None:
-            checked_url(payload.u, self._settings.allowed_hosts)
+            check_url(payload.u, self._settings.allowed_hosts)
         return payload
 
     async def _is_extended(self, payload: Payload) -> bool:
-        """Whether the owner extended the link: then its record outlives the expiry in its sealed token."""
+        """Whether the link was extended beyond the expiry in its sealed token."""
         if payload.id is None:
             return False
         link = await self._keys.link(payload.id).get().if_readable()
         return link is not None and deadline_ms(link.expires_at) > self._now_ms()
 
     async def find(self, payload: Payload) -> Link | None:
-        """The record of a link; None for a link that was sealed elsewhere and has none. Raises SharingRefused."""
+        """The record of a link; None for a link sealed by another system, which has none. Raises SharingRefused."""
         if payload.id is None:
             return None
         link = await self._keys.link(payload.id).get().if_readable()
@@ -76,24 +76,24 @@ class LinkAccess:
             raise SharingRefused("INVALID_PAYLOAD", "this link was altered; ask for a new one")
         return link
 
-    async def check_password(self, id: str, kept: str, given: str | None, where: str) -> None:
+    async def check_password(self, id: str, hashed: str, given: str | None, where: str) -> None:
         if not given:
-            raise SharingRefused("PASSWORD_REQUIRED", "this link asks for a password")
+            raise SharingRefused("PASSWORD_REQUIRED", "this link requires a password")
         # Count each guess before comparing it: concurrent guesses cannot exceed the limit.
         # Count only while the link exists: a deleted link leaves no counters behind.
         keys, client = self._keys, client_of(where)
-        own, all_of_them = keys.guesses(id, client), keys.wrong_passwords(id)
-        done = await keys.atomically(keys.link(id).exists().required(), own.increment(), all_of_them.increment())
+        own, total = keys.guesses(id, client), keys.wrong_passwords(id)
+        done = await keys.atomically(keys.link(id).exists().required(), own.increment(), total.increment())
         if not done:
             raise ended()
-        if done.values[1] > _PASSWORD_TRIES or done.values[2] > _PASSWORD_TRIES_OF_ALL:
+        if done.values[1] > _PASSWORD_TRIES or done.values[2] > _PASSWORD_TRIES_TOTAL:
             raise SharingRefused("TOO_MANY_GUESSES", "too many wrong passwords; wait an hour", retryAfter=3600)
-        if not is_password(given) or not await matches(given, kept):
-            raise SharingRefused("PASSWORD_WRONG", "this is not the password")
-        await keys.atomically(keys.link(id).exists().required(), own.delete(), all_of_them.decrement())
+        if not is_password(given) or not await matches(given, hashed):
+            raise SharingRefused("PASSWORD_WRONG", "wrong password")
+        await keys.atomically(keys.link(id).exists().required(), own.delete(), total.decrement())
 
     async def find_owned(self, id: str, owner_key: str | None, user: User | None = None) -> Link:
-        """The link, for its owner. Raises NOT_OWNER for unknown ids, too, so that nobody can probe for links."""
+        """The link, for its owner. Raises NOT_OWNER for unknown ids, too, so that links cannot be probed."""
         link = None
         if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", id):
             link = await self._keys.link(id).get().if_readable()
@@ -110,4 +110,4 @@ class LinkAccess:
 
 
 def _not_owner() -> SharingRefused:
-    return SharingRefused("NOT_OWNER", "this is not the owner's key of such a link")
+    return SharingRefused("NOT_OWNER", "this owner key does not match the link, or the link does not exist")

@@ -1,4 +1,4 @@
-"""What comes of a link: it is issued, it leads somewhere, or it is refused."""
+"""Results and errors of the sharing service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keystead.errors import KeysteadError
 
 
 class SharingRefused(KeysteadError):
-    """Something about a link is refused. `reason` is a stable word; `more` is told beside the sentence."""
+    """A request of the sharing kit is refused. `reason` is a stable code; `more` has further fields of the response."""
 
     code = "sharing-refused"
 
@@ -21,10 +21,10 @@ class SharingRefused(KeysteadError):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What whoever issues a link wants of it."""
+    """The options of a new link."""
 
     valid_until: int | str | None = None
-    """when it expires, in ms since 1970 or as an ISO 8601 time with its offset; None: after the default"""
+    """the expiry, in ms since 1970 or as an ISO 8601 time with an offset; None: the default lifetime"""
     purpose: str | None = None
     max_downloads: int | None = None
     password: str | None = field(default=None, repr=False)
@@ -34,12 +34,12 @@ class Wanted:
     theme: str | None = None
     receiver: str | None = None
     user_id: str | None = None
-    """whose link it is: the id of a user who is signed in"""
+    """the id of the signed-in user who owns the link"""
 
 
 @dataclass(frozen=True)
 class Issued:
-    """A new link. The owner's key ends it, and tells how often it was used; it is shown once."""
+    """A new link. The owner key, shown only once, gives access to its status and can end it."""
 
     id: str
     token: str = field(repr=False)
@@ -53,7 +53,7 @@ class Issued:
 
 @dataclass(frozen=True)
 class Shown:
-    """What a link is, for somebody who looks at it. Looking uses nothing up."""
+    """The details of a link, for viewing it. Viewing uses up nothing."""
 
     name: str
     expires_ms: int
@@ -68,7 +68,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Resolved:
-    """Where a link leads, for somebody who was let through: a URL elsewhere, or a ticket for a file that is here."""
+    """The target of a link after all checks: an external URL, or a ticket for an uploaded file."""
 
     name: str
     display_name: str
@@ -83,7 +83,7 @@ class Resolved:
 
 @dataclass(frozen=True)
 class Status:
-    """What the owner of a link may know."""
+    """The status of a link, for its owner."""
 
     expires_ms: int
     downloads: int
@@ -93,7 +93,7 @@ class Status:
 
 @dataclass(frozen=True)
 class OwnLink:
-    """A link, for the user whose it is."""
+    """A link in the list of its owner."""
 
     id: str
     name: str
@@ -109,10 +109,8 @@ class OwnLink:
 
 @dataclass(frozen=True)
 class Download:
-    """A file on its way. `start` is where its body begins, `length` how many bytes it has; `size` is the whole file.
-
-    `tag` is the same for the same file, and for no other.
-    """
+    """A download. `start` and `length` are those of the body, `size` is that of the whole file. `tag` identifies the
+    file."""
 
     name: str
     size: int
@@ -128,7 +126,7 @@ def ended() -> SharingRefused:
 
 
 def used_up() -> SharingRefused:
-    return SharingRefused("USED_UP", "this link was used as often as it may be; ask for a new one")
+    return SharingRefused("USED_UP", "this link has reached its download limit; ask for a new one")
 
 
 def expired(expires_ms: int) -> SharingRefused:

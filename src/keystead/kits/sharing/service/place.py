@@ -1,4 +1,4 @@
-"""Where the files of a store are: the store remembers it, and no other place is taken for it."""
+"""The location of a store's files. The store remembers it, and any other location is refused."""
 
 from __future__ import annotations
 
@@ -17,54 +17,57 @@ from keystead.parts.digest import same
 
 _log = logging.getLogger("keystead.sharing")
 
-UPLOADS: Final = "receive"  # the folder of what is uploaded here
+UPLOADS: Final = "receive"  # the folder of uploads
 MARKER: Final = "keystead-files"
 _MARKER_MAX_BYTES: Final = 200
-_LOOKED_AT: Final = 50  # of the files that a store knows
+_CHECKED_MAX: Final = 50  # files that the store knows
 
 
 def is_uploaded(path: str) -> bool:
-    """Whether the file of this path was uploaded here. Nobody else can have had its path, or will have it."""
+    """Whether the file of this path was uploaded here. Such paths are random and never reused."""
     return path.partition("/")[0] == UPLOADS
 
 
 class FilesElsewhere(KeysteadError):
-    """The files of this store are in another place than the setting `files` names. Nothing was touched.
+    """The files of this store are not at the location that the setting `files` names. Nothing was changed.
 
-    Start the process where the others were started, or name their place in `files`.
+    Start the process in the same folder as the others, or set `files` to their location.
     """
 
     code = "files-elsewhere"
 
 
 async def place_of(keys: SharingKeys, settings: SharingSettings) -> Blobs:
-    """The place that the settings name. Where the store remembers one, a folder that is missing is not made: it would
-    be another. Raises FilesElsewhere.
+    """The location that the settings name. If the store remembers a location, a missing folder is not created.
+
+    Raises FilesElsewhere.
     """
-    kept = await keys.files().get().if_readable()
-    if kept is None or settings.files_moved:
+    remembered = await keys.files().get().if_readable()
+    if remembered is None or settings.files_moved:
         return open_blobs(settings.files)
     try:
         return open_blobs(settings.files, make=False)
     except BadUrl:
-        raise _elsewhere(_absolute(settings.files), kept) from None
+        raise _elsewhere(_absolute(settings.files), remembered) from None
 
 
 def _absolute(folder: str) -> Path:
     return Path(folder.removeprefix("file://")).absolute()
 
 
-def _elsewhere(here: object, kept: FilesPlace) -> FilesElsewhere:
+def _elsewhere(here: object, remembered: FilesPlace) -> FilesElsewhere:
     return FilesElsewhere(
-        f"the files of this store are not in {here}, but where they were first kept, in {kept.place}; start this "
-        "process in the same folder as the others, or set sharing.files (if all of them are really here now, start "
-        "once with sharing.files_moved = true)"
+        f"the files of this store are not in {here} but in {remembered.place}; start this process in the same folder "
+        "as the others, or set sharing.files (if all files were moved here, start once with "
+        "sharing.files_moved = true)"
     )
 
 
 class Place:
-    """The place of the files. A file in it, the marker, holds what the store has as well: so a folder that was moved,
-    or that two servers reach by two names, is still the same, and one that is empty or not mounted is not.
+    """The location of the files, identified by a marker file whose content the store also has.
+
+    So a folder that was moved, or that two servers mount under two names, is still recognized; an empty or unmounted
+    one is not.
     """
 
     def __init__(self, keys: SharingKeys, blobs: Blobs, *, moved: bool = False) -> None:
@@ -74,9 +77,9 @@ class Place:
         self._is_claimed = False
 
     async def open(self) -> None:
-        """Check the place when a process starts. Raises FilesElsewhere; BlobUnavailable where it cannot be reached.
+        """Check the location at startup. Raises FilesElsewhere, or BlobUnavailable if it cannot be reached.
 
-        A store from before the place was remembered must know at least one of the files that are there.
+        If the store remembers no location yet but knows files, at least one of them must be here.
         """
         if self._moved:
             await self._move()
@@ -86,25 +89,25 @@ class Place:
             await self.claim()
 
     async def check(self) -> None:
-        """Raises FilesElsewhere where the store's files are elsewhere. One that has no files yet is content."""
-        kept = await self._keys.files().get().if_readable()
-        if kept is None:
+        """Raises FilesElsewhere if the store's files are at another location. Passes if the store has no files yet."""
+        remembered = await self._keys.files().get().if_readable()
+        if remembered is None:
             return
-        marker = await self._marker()
-        if marker is None or not same(marker, kept.marker):
-            raise _elsewhere(self._blobs.url, kept)
+        marker = await self._read_marker()
+        if marker is None or not same(marker, remembered.marker):
+            raise _elsewhere(self._blobs.url, remembered)
 
     async def claim(self) -> None:
-        """Remember this place, before the first file is kept; of two places at the same moment one gets the store.
+        """Remember this location before the first file is stored. Of two concurrent claims, one wins.
 
-        Raises FilesElsewhere where the store remembers another.
+        Raises FilesElsewhere if the store remembers another location.
         """
         if self._is_claimed:
             return
         if not self._blobs.outlives_the_process:
-            await self.check()  # the files of another place would look deleted from here
+            await self.check()  # files at another location would look deleted from here
         elif await self._keys.files().get().if_readable() is None:
-            # The marker is there first: whoever dies in between leaves one that the next process takes up.
+            # Write the marker first: after a crash in between, the next process reuses it.
             marker = await self._mark()
             await self._keys.files().add(FilesPlace(marker=marker, place=self._blobs.url))
             await self.check()
@@ -115,17 +118,17 @@ class Place:
     async def _move(self) -> None:
         marker = await self._mark()
         await self._keys.files().set(FilesPlace(marker=marker, place=self._blobs.url))
-        _log.warning("the files of this store are in %s from now on; take files_moved out again", self._blobs.url)
+        _log.warning("the files of this store are now in %s; remove the setting files_moved", self._blobs.url)
 
     async def _mark(self) -> str:
-        """What the marker of this place holds. It is made where there is none; of several at once one makes it."""
+        """The marker of this location. Creates it if there is none; one of several concurrent calls does."""
         await self._blobs.add(MARKER, secrets.token_urlsafe(32).encode())
-        marker = await self._marker()
+        marker = await self._read_marker()
         if marker is None:
-            raise FilesElsewhere(f"{self._blobs.url}: the file {MARKER} is not what it was made as; delete it")
+            raise FilesElsewhere(f"{self._blobs.url}: the file {MARKER} is damaged; delete it")
         return marker
 
-    async def _marker(self) -> str | None:
+    async def _read_marker(self) -> str | None:
         found = b""
         try:
             async for piece in self._blobs.read(MARKER, 0, _MARKER_MAX_BYTES):
@@ -136,11 +139,11 @@ class Place:
         return text or None
 
     async def _knows_files(self) -> bool:
-        """Whether the store knows files, of which some are here. Raises FilesElsewhere where none of them is."""
+        """Whether the store knows files and at least one is here. Raises FilesElsewhere if none of them is."""
         known = 0
         try:
-            ids = [id for id, _ in await self._keys.index().between(-math.inf, math.inf, limit=_LOOKED_AT)]
-        except (Unreadable, WrongKind):  # the clean-up and the doctor say so
+            ids = [id for id, _ in await self._keys.index().between(-math.inf, math.inf, limit=_CHECKED_MAX)]
+        except (Unreadable, WrongKind):  # the clean-up and the doctor report it
             return False
         for id in ids:
             meta = await self._keys.meta(id).get().if_readable()
@@ -151,8 +154,8 @@ class Place:
                 return True
         if known:
             raise FilesElsewhere(
-                f"of {known} files that this store knows none is in {self._blobs.url}; start this process in the same "
-                "folder as before, or set sharing.files (if they are really gone, start once with "
+                f"none of the {known} files that this store knows is in {self._blobs.url}; start this process in the "
+                "same folder as before, or set sharing.files (if they are really gone, start once with "
                 "sharing.files_moved = true)"
             )
         return False

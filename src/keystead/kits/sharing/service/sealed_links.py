@@ -1,4 +1,4 @@
-"""Sealed links: `v1.{iv}.{ciphertext and tag}`, AES-256-GCM, in base64url without padding."""
+"""Sealed links: `v1.{iv}.{ciphertext and tag}`, encrypted with AES-256-GCM, in base64url without padding."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ KEY_BYTES = 32
 _IV_BYTES = 12
 _PACKED_MIN_BYTES = 17  # a tag and at least one byte
 _TOKEN_MAX = 8192
-_LAST_MS = 253_402_300_799_999  # the end of the year 9999, beyond which no date can be written
+_LAST_MS = 253_402_300_799_999  # the end of the year 9999, the last that datetime supports
 
 
 class Payload(BaseModel):
-    """What is sealed in a link. `u` is where it leads, or `b` the path of a file that is kept here.
+    """The content of a sealed link. `u` is an external URL, or `b` the path of an uploaded file.
 
-    `id` and `s` are not in links that others sealed with the same key: those count until they expire.
+    Links sealed by another system with the same key have no `id` and `s`; they open until they expire.
     """
 
     model_config = ConfigDict(extra="ignore", frozen=True, hide_input_in_errors=True)
@@ -40,11 +40,11 @@ class Payload(BaseModel):
     iat: StrictInt
     id: StrictStr | None = None
     s: StrictStr | None = None
-    """the digest of the short token under which it is stored, so that no other can stand for it"""
+    """the digest of its short token, so that sealed links cannot be swapped in the store"""
 
 
 class SealedLinks:
-    """Seals with the last of its keys, and opens with any of them."""
+    """Encrypts with the last key, and decrypts with any of them."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._ciphers = [AESGCM(key) for key in keys]
@@ -55,36 +55,35 @@ class SealedLinks:
         return f"v1.{base64url(iv)}.{base64url(packed)}"
 
     def open(self, token: str) -> Payload:
-        """What is sealed. Raises SharingRefused: INVALID_FORMAT, INVALID_BYTES or INVALID_PAYLOAD."""
+        """Raises SharingRefused: INVALID_FORMAT, INVALID_BYTES or INVALID_PAYLOAD."""
         parts = token.split(".") if len(token) <= _TOKEN_MAX else []
         if len(parts) != 3 or parts[0] != "v1":
-            raise SharingRefused("INVALID_FORMAT", "this is no link; ask whoever sent it for the whole of it")
-        iv, packed = _decoded(parts[1]), _decoded(parts[2])
+            raise SharingRefused("INVALID_FORMAT", "this is not a link; ask the sender for the complete link")
+        iv, packed = _decode(parts[1]), _decode(parts[2])
         if iv is None or packed is None or len(iv) != _IV_BYTES or len(packed) < _PACKED_MIN_BYTES:
-            raise SharingRefused("INVALID_BYTES", "this link is incomplete; ask whoever sent it for the whole of it")
+            raise SharingRefused("INVALID_BYTES", "this link is incomplete; ask the sender for the complete link")
         for cipher in reversed(self._ciphers):
             with suppress(InvalidTag):
-                return _read(cipher.decrypt(iv, packed, None))
+                return _parse(cipher.decrypt(iv, packed, None))
         raise _altered()
 
 
-def _read(plain: bytes) -> Payload:
+def _parse(plain: bytes) -> Payload:
     with suppress(ValidationError):
         payload = Payload.model_validate_json(plain)
-        leads_somewhere = (payload.u is None) != (payload.b is None)
-        # A file that is kept here is that of a record.
-        is_known = payload.b is None or payload.id is not None
-        if payload.v == 1 and leads_somewhere and is_known and payload.exp <= _LAST_MS:
+        has_one_target = (payload.u is None) != (payload.b is None)
+        has_record = payload.b is None or payload.id is not None  # uploaded files always have one
+        if payload.v == 1 and has_one_target and has_record and payload.exp <= _LAST_MS:
             return payload
     raise _altered()
 
 
 def _altered() -> SharingRefused:
-    return SharingRefused("INVALID_PAYLOAD", "this link was altered, or made by somebody else; ask for a new one")
+    return SharingRefused("INVALID_PAYLOAD", "this link was altered or issued by another system; ask for a new one")
 
 
-def _decoded(text: str) -> bytes | None:
-    """Base64url without padding, and only in the one spelling that is written: no two texts open alike."""
+def _decode(text: str) -> bytes | None:
+    """Decode canonical base64url without padding, so that no two texts decode alike; None if it is not canonical."""
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -93,7 +92,7 @@ def _decoded(text: str) -> bytes | None:
 
 
 def key_bytes(text: str) -> bytes | None:
-    """A key of 32 bytes, as people write one: base64url, base64, hex, or the bytes as they are; None: it is none."""
+    """A 32-byte key in base64url, base64, hex, or as raw text; None if it is none of these."""
     if re.fullmatch(r"[0-9A-Fa-f]{64}", text):
         return bytes.fromhex(text)
     for altchars in (b"-_", b"+/"):

@@ -1,4 +1,4 @@
-"""The sharing service: upload, issue, resolve, download, extend and end links. It knows no HTTP."""
+"""The sharing service: upload, issue, resolve, download, extend and end links."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from keystead.errors import Contended, Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.sharing.models import EdgeMeta, Link
-from keystead.kits.sharing.service.clean_up import CleanUp, Counts
+from keystead.kits.sharing.service.clean_up import CleanUp
 from keystead.kits.sharing.service.issuing import LinkIssuer
 from keystead.kits.sharing.service.link_access import LinkAccess
-from keystead.kits.sharing.service.names import checked_url, display_name, file_name
+from keystead.kits.sharing.service.names import check_url, display_name, file_name
 from keystead.kits.sharing.service.outcomes import (
     Download,
     Issued,
@@ -37,7 +37,7 @@ from keystead.kits.sharing.service.quota import Quota
 from keystead.kits.sharing.service.sealed_links import Payload, SealedLinks
 from keystead.kits.sharing.service.settings import LIMITS, SharingSettings
 from keystead.kits.sharing.service.tickets import USED_UP, Range, Tickets
-from keystead.kits.sharing.service.uploads import Uploads, ended_meanwhile
+from keystead.kits.sharing.service.uploads import Uploads, ended_during_upload
 from keystead.parts.audit import Audit
 from keystead.parts.blobs import Blobs, BlobTooLarge, BlobUnavailable
 from keystead.parts.blobs.blob_paths import checked
@@ -56,14 +56,14 @@ UPLOAD_S: Final = 3600  # how long an upload may take
 
 @dataclass
 class _Request:
-    """Who asks for something, and for which link, once that is known."""
+    """The actor of a request and, once known, the link."""
 
     who: str
     link: str = ""
 
 
 class Sharing:
-    """Links, the files that they lead to, and the clean-up of both."""
+    """Links, their files, and the clean-up of both."""
 
     def __init__(
         self,
@@ -109,20 +109,20 @@ class Sharing:
         counts = await self.clean_up.run()
         if counts.retry_ms is not None:
             run.again_after(f"{max(counts.retry_ms - self.site.now_ms(), 1000)}ms")
-        return told(counts)
+        return counts.as_dict()
 
     @asynccontextmanager
     async def _record_outcome(self, event: str, who: str, where: str) -> AsyncIterator[_Request]:
         """Counts the outcome of a request, and audits refusals. Successful changes write their own audit entries."""
-        asked = _Request(who)
+        request = _Request(who)
         try:
             with _refuse_if_busy():
-                yield asked
+                yield request
         except SharingRefused as refused:
             self.site.count("sharing", event, refused.reason.lower().replace("_", "-"))
-            if refused.reason != "PASSWORD_REQUIRED":  # that is a question, and the first thing a page asks
+            if refused.reason != "PASSWORD_REQUIRED":  # a normal first step, not a failure
                 note = self.refusals.note
-                await note(f"{event}-refused", who=who, what=asked.link, where=where, why=refused.reason)
+                await note(f"{event}-refused", who=who, what=request.link, where=where, why=refused.reason)
             raise
         self.site.count("sharing", event, "ok")
 
@@ -134,21 +134,20 @@ class Sharing:
     # --- issuing -------------------------------------------------------------------------------------------
 
     async def issue(self, url: str, name: str | None, wanted: Wanted, *, who: str, where: str) -> Issued:
-        """A link to a file elsewhere. Nothing is deleted there when it expires."""
+        """Issue a link to an external file, which is not deleted when the link expires."""
         async with self._record_outcome("issue", who, where):
-            leads_to = checked_url(url, self.settings.allowed_hosts)
-            shown = display_name(name)
-            return await self._issuer.issue({"u": leads_to}, shown, wanted, who=who, where=where)
+            target = check_url(url, self.settings.allowed_hosts)
+            return await self._issuer.issue({"u": target}, display_name(name), wanted, who=who, where=where)
 
     async def register(self, path: str, url: str, name: str | None, wanted: Wanted, *, who: str, where: str) -> Issued:
-        """A link to a file that somebody uploaded to the place of our files: it is deleted when the link expires."""
+        """Issue a link to a file that another system uploaded to our location. It is deleted when the link expires."""
         async with self._record_outcome("issue", who, where):
-            leads_to = checked_url(url, self.settings.allowed_hosts)
+            target = check_url(url, self.settings.allowed_hosts)
             checked(path)
             if path.partition("/")[0].casefold() in (UPLOADS, MARKER):
-                raise SharingRefused("PATH_TAKEN", f"what is under {UPLOADS}/ was uploaded here, and has its link")
+                raise SharingRefused("PATH_TAKEN", f"files under {UPLOADS}/ were uploaded here and have their links")
             shown = display_name(name or path.rpartition("/")[2])
-            return await self._issuer.issue({"u": leads_to}, shown, wanted, path=path, who=who, where=where)
+            return await self._issuer.issue({"u": target}, shown, wanted, path=path, who=who, where=where)
 
     async def upload(
         self,
@@ -160,10 +159,10 @@ class Sharing:
         where: str,
         size: int | None = None,
     ) -> Issued:
-        """Keep a file here, and a link to it. The record is written first, so whatever is left of an upload that breaks
-        off is found by the clean-up; until the whole file is there, the link opens nothing.
+        """Store a file and issue a link to it. The link does not open before the upload is complete.
 
-        `size` is how many bytes it will have at most, where that is known.
+        The record is written first, so that the clean-up finds the remains of an interrupted upload. `size` is the
+        maximum number of bytes, if known.
         """
         async with self._record_outcome("issue", who, where):
             return await self._upload(body, display_name(name, ending=""), wanted, size, who=who, where=where)
@@ -171,7 +170,7 @@ class Sharing:
     async def _upload(
         self, body: AsyncIterable[bytes], shown: str, wanted: Wanted, size: int | None, *, who: str, where: str
     ) -> Issued:
-        with self.uploads.room(where):
+        with self.uploads.reserve_slot(where):
             await self.place.claim()
             path = f"{UPLOADS}/{secrets.token_urlsafe(18)}/{file_name(shown)}"
             largest = size_bytes(self.settings.max_upload)
@@ -180,29 +179,27 @@ class Sharing:
                 {"b": path}, shown, wanted, path=path, reserved=reserved, who=who, where=where
             )
             try:
-                size = await self.blobs.put(path, self.uploads.flowing(body, issued.id), max_bytes=reserved)
+                size = await self.blobs.put(path, self.uploads.watch(body, issued.id), max_bytes=reserved)
                 if size == 0:
-                    raise SharingRefused("EMPTY", "there is nothing in this file")
+                    raise SharingRefused("EMPTY", "this file is empty")
             except BlobTooLarge:
                 await self._drop(issued.id)
-                most = self.settings.max_upload
-                raise SharingRefused(
-                    "TOO_LARGE", f"this file is too large; {most} is the most that is taken here"
-                ) from None
+                limit = self.settings.max_upload
+                raise SharingRefused("TOO_LARGE", f"this file is too large; the limit is {limit}") from None
             except BaseException:
                 # Also when the client disconnects. If this fails too, the clean-up job deletes the upload later.
                 await asyncio.shield(self._drop(issued.id))
                 raise
-            if not await self.uploads.made_ready(issued, size):
+            if not await self.uploads.finish(issued, size):
                 await self._drop(issued.id)
-                await self.blobs.delete(path)  # whoever ended it may have come before the file was there
-                raise ended_meanwhile()
+                await self.blobs.delete(path)  # the link may have been ended before the file was stored
+                raise ended_during_upload()
             return replace(issued, size=size)
 
-    # --- looking and using ---------------------------------------------------------------------------------
+    # --- viewing and using ---------------------------------------------------------------------------------
 
     async def look(self, token: str | None) -> Shown:
-        """What a link is. Nothing is used up, and nothing is written."""
+        """The details of a link. Uses up nothing and writes nothing."""
         payload = await self._access.open(token)
         link = await self._access.find(payload)
         if link is None:
@@ -226,12 +223,12 @@ class Sharing:
         )
 
     async def resolve(self, token: str | None, *, password: str | None = None, where: str = "") -> Resolved:
-        """Where a link leads: to a file elsewhere, which counts as a download; or, by a ticket, to one that is kept
-        here, which counts when its first bytes go out.
+        """The target of a link: the URL of an external file, which counts as a download, or a ticket for an uploaded
+        file, which counts when its first bytes are sent.
         """
-        async with self._record_outcome("resolve", "receiver", where) as asked:
+        async with self._record_outcome("resolve", "receiver", where) as request:
             payload = await self._access.open(token)
-            asked.link = payload.id or ""
+            request.link = payload.id or ""
             return await self._resolve(payload, password, where)
 
     async def _resolve(self, payload: Payload, password: str | None, where: str) -> Resolved:
@@ -247,9 +244,9 @@ class Sharing:
             await self._count_use(payload.id, where)
         else:
             if await self.blobs.size(payload.b) is None:
-                await self.place.check()  # in another place none of the files would be there
-                _log.error("the file of a link is not in %s any more", self.blobs.url)
-                raise SharingRefused("FILE_GONE", "the file of this link is gone; ask whoever sent it for a new one")
+                await self.place.check()  # at a wrong location every file would seem to be gone
+                _log.error("the file of a link is no longer in %s", self.blobs.url)
+                raise SharingRefused("FILE_GONE", "the file of this link is gone; ask the sender for a new link")
             if link.max_downloads is not None and await self.keys.downloads(payload.id).get() >= link.max_downloads:
                 raise used_up()
             ticket = await self.tickets.issue(payload.id, payload.b, shown)
@@ -266,7 +263,7 @@ class Sharing:
         )
 
     async def _count_use(self, id: str, where: str) -> None:
-        """Count that a link to elsewhere was resolved. Raises SharingRefused: USED_UP, REVOKED or EXPIRED."""
+        """Count a use of a link to an external file. Raises SharingRefused: USED_UP, REVOKED or EXPIRED."""
         async for _ in attempts("this link"):
             seen = await self.keys.link(id).see()
             if seen is None:
@@ -277,20 +274,20 @@ class Sharing:
             if done:
                 return
 
-    @procedure(ordered="a use that is counted is missing in the log of uses")
+    @procedure(ordered="a counted use is missing in the log of uses")
     def _use(self, id: str, seen: Seen[Link], where: str) -> Steps[None]:
-        """Count a use while the link is as it was read: one that was extended meanwhile counts for longer."""
+        """Count a use if the link is unchanged since it was read: an extension also extends the counter."""
         counted = self.tickets.count(id, seen.value)
         note = self.uses.note("link-resolved", who="receiver", what=id, where=where)
         return Steps(self.keys.link(id).holds(seen), *counted, note)
 
     async def download(
-        self, ticket: str, asked: Range | None = None, *, where: str = "", looking: bool = False
+        self, ticket: str, requested: Range | None = None, *, where: str = "", head_only: bool = False
     ) -> Download:
-        """The file of a ticket, or a part of it; see `Tickets.download`. It is counted when its first bytes go out."""
-        async with self._record_outcome("download", "receiver", where) as noted:
-            noted.link = self.tickets.link_of(ticket) or ""
-            return await self.tickets.download(ticket, asked or Range(), where=where, looking=looking)
+        """The file of a ticket, or a part of it; see `Tickets.download`. Counted when its first bytes are sent."""
+        async with self._record_outcome("download", "receiver", where) as request:
+            request.link = self.tickets.link_of(ticket) or ""
+            return await self.tickets.download(ticket, requested or Range(), where=where, head_only=head_only)
 
     # --- ending --------------------------------------------------------------------------------------------
 
@@ -303,37 +300,37 @@ class Sharing:
         user: User | None = None,
         where: str,
     ) -> None:
-        """End a link in both its forms, and delete its file. It is dead at once, whatever becomes of the file.
+        """Revoke a link in both its forms and delete its file. It stops working immediately, even if that fails.
 
-        Whoever has the link can, unless its owner reserved that; its owner can by its id and the owner's key, or as
-        the user who is signed in and whose link it is.
+        Anyone with the link may, unless the link is `owner_only`. Its owner may by its id and owner key, or as the
+        signed-in user who created it.
         """
         by = user.subject if user is not None else "receiver" if owner_key is None else "owner"
-        async with self._record_outcome("end", by, where) as asked:
-            await self._end(token, id, owner_key, user, where, asked)
+        async with self._record_outcome("end", by, where) as request:
+            await self._end(token, id, owner_key, user, where, request)
 
     async def _end(
-        self, token: str | None, id: str | None, owner_key: str | None, user: User | None, where: str, asked: _Request
+        self, token: str | None, id: str | None, owner_key: str | None, user: User | None, where: str, request: _Request
     ) -> None:
         if id is None:
             payload = await self._access.open(token)
             id, link = payload.id, await self._access.find(payload)
             if id is None or link is None:
-                raise SharingRefused("NOT_ENDABLE", "this link was made elsewhere, and ends when it expires")
-            asked.link = id
-            # Ending a link that has a password takes the owner: whoever only holds the link may not know the password.
+                raise SharingRefused("NOT_ENDABLE", "this link was issued by another system; it ends when it expires")
+            request.link = id
+            # Only the owner may end a link with a password: other holders of the link may not know the password.
             if link.owner_only or link.password is not None or owner_key is not None:
                 self._access.check_owner(link, owner_key, user)
         else:
             link = await self._access.find_owned(id, owner_key, user)
-            asked.link = id
-        if not await self._close(id, link, asked.who, where):
+            request.link = id
+        if not await self._close(id, link, request.who, where):
             raise ended()
         await self._drop(id)
 
-    @procedure(ordered="without its link a token opens nothing, and expires; the list of a user forgets what is gone")
+    @procedure(ordered="a token without its link opens nothing and expires; the user's list drops missing links")
     def _close(self, id: str, link: Link, who: str, where: str) -> Steps[None]:
-        """End a link in both its forms."""
+        """Delete both forms of a link."""
         keys = self.keys
         return Steps(
             keys.link(id).consume().required(),
@@ -344,7 +341,7 @@ class Sharing:
         )
 
     async def status(self, id: str, owner_key: str | None, user: User | None = None) -> Status:
-        """What the owner of a link may know of it."""
+        """The status of a link, for its owner."""
         link = await self._access.find_owned(id, owner_key, user)
         downloads = await self.keys.downloads(id).get()
         return Status(deadline_ms(link.expires_at), downloads, link.max_downloads, link.ready)
@@ -352,21 +349,21 @@ class Sharing:
     # --- the links of a user -------------------------------------------------------------------------------
 
     async def links_of(self, user: User) -> list[OwnLink]:
-        """The links of a user that are alive, those that expire last first."""
+        """The active links of a user, latest expiry first."""
         return await self._own_links.of(user)
 
     async def extend(
         self, id: str, valid_until: int | str, *, owner_key: str | None = None, user: User | None = None, where: str
     ) -> int:
-        """Let a link live longer, up to the longest time from now on; returns when it expires.
+        """Extend a link, to at most `max_ttl` from now. Returns its new expiry.
 
-        Raises SharingRefused: NOT_OWNER; BAD_EXPIRY where that is not later than before; REVOKED where it has ended.
+        Raises SharingRefused: NOT_OWNER; BAD_EXPIRY if the expiry is not later than before; REVOKED if it has ended.
         """
-        async with self._record_outcome("extend", "owner" if user is None else user.subject, where) as asked:
+        async with self._record_outcome("extend", "owner" if user is None else user.subject, where) as request:
             await self._access.find_owned(id, owner_key, user)
-            asked.link = id
+            request.link = id
             expires_ms = self._issuer.expiry_ms(valid_until, self.site.now_ms())
-            await self._own_links.extend(id, expires_ms, who=asked.who, where=where)
+            await self._own_links.extend(id, expires_ms, who=request.who, where=where)
             return expires_ms
 
     async def _drop(self, id: str) -> None:
@@ -389,27 +386,15 @@ class Sharing:
 
 @asynccontextmanager
 async def open_sharing(keys: SharingKeys, settings: SharingSettings, site: Site) -> AsyncIterator[Sharing]:
-    """The service, with the place of its files. Raises FilesElsewhere where the store's files are in another one."""
+    """The sharing service. Raises FilesElsewhere if the store's files are at another location."""
     sealing = settings.own_token_keys or (keys.ring.derived("sharing links") if keys.ring is not None else [])
     blobs = await place_of(keys, settings)
     sharing = Sharing(keys, settings, site, blobs, SealedLinks(sealing))
     try:
         await sharing.place.open()
-    except BlobUnavailable as error:  # it is looked at again before anything depends on it
-        _log.warning("the place of the files cannot be reached: %s", error)
+    except BlobUnavailable as error:  # checked again before it matters
+        _log.warning("the location of the files cannot be reached: %s", error)
     yield sharing
-
-
-def told(counts: Counts) -> dict[str, int | str]:
-    """The counts under the names that the document has for them."""
-    return {
-        "scanned": counts.scanned,
-        "deleted": counts.deleted,
-        "notFound": counts.not_found,
-        "missingMeta": counts.missing_meta,
-        "skipped": counts.skipped,
-        "errors": counts.errors,
-    }
 
 
 @contextmanager
@@ -419,4 +404,4 @@ def _refuse_if_busy() -> Iterator[None]:
     except PasswordsBusy as busy:
         raise SharingRefused("TRY_AGAIN", str(busy)) from None
     except Contended:
-        raise SharingRefused("TRY_AGAIN", "too many changed this link at once; try again") from None
+        raise SharingRefused("TRY_AGAIN", "too many concurrent changes of this link; try again") from None

@@ -1,4 +1,4 @@
-"""Uploads that are under way: how many there may be, what keeps them alive, and how they end."""
+"""Uploads in progress: concurrency limits, leases, and completion."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from keystead.schema.times import moment
 
 _log = logging.getLogger("keystead.sharing")
 
-# While a file is uploaded, its process renews its record, piece by piece. Where it died, the clean-up takes the upload.
+# The process renews the lease while a file is uploaded. If it dies, the clean-up deletes the upload.
 LEASE_MS: Final = 180_000
-_RENEWED_EVERY_MS: Final = 45_000
-_STALLED_S: Final = 30  # how long one may be silent
-_AT_ONCE: Final = 64  # in a process
-_OF_ONE: Final = 8  # client
+_RENEW_EVERY_MS: Final = 45_000
+_STALLED_S: Final = 30  # maximum time without data
+_MAX_UPLOADS: Final = 64  # per process
+_MAX_PER_CLIENT: Final = 8
 
 
 class Uploads:
@@ -37,24 +37,24 @@ class Uploads:
         self._quota = quota
         self._now_ms = now_ms
         self._by_client: Counter[str] = Counter()
-        self._waits: set[asyncio.Timeout] = set()  # for their next piece
+        self._waits: set[asyncio.Timeout] = set()  # for the next chunk of each upload
         self._is_stopping = False
 
     def stop(self) -> None:
-        """Give up the uploads that are under way, at once: the process is about to end, and would leave them half."""
+        """Abort all uploads in progress, because the process is about to stop."""
         self._is_stopping = True
         for wait in self._waits:
-            with suppress(RuntimeError):  # it has ended already
+            with suppress(RuntimeError):  # already ended
                 wait.reschedule(asyncio.get_running_loop().time())
 
     @contextmanager
-    def room(self, where: str) -> Iterator[None]:
-        """A place for an upload. Raises SharingRefused where there are too many at once, of all or of one client."""
+    def reserve_slot(self, where: str) -> Iterator[None]:
+        """Count an upload while it runs. Raises SharingRefused if the process or the client has too many."""
         client = client_of(where)
         if self._is_stopping:
             raise _stopping()
-        if self._by_client.total() >= _AT_ONCE or self._by_client[client] >= _OF_ONE:
-            raise SharingRefused("TRY_AGAIN", "too many uploads at once; try again when another has ended")
+        if self._by_client.total() >= _MAX_UPLOADS or self._by_client[client] >= _MAX_PER_CLIENT:
+            raise SharingRefused("TRY_AGAIN", "too many concurrent uploads; try again when another has finished")
         self._by_client[client] += 1
         try:
             yield
@@ -63,9 +63,9 @@ class Uploads:
             if not self._by_client[client]:
                 del self._by_client[client]
 
-    async def flowing(self, body: AsyncIterable[bytes], id: str) -> AsyncIterator[bytes]:
-        """The same stream, as long as it does not stop and nobody ends it. Raises SharingRefused."""
-        pieces, renewed_ms = aiter(body), self._now_ms()
+    async def watch(self, body: AsyncIterable[bytes], id: str) -> AsyncIterator[bytes]:
+        """Pass a body on and renew its lease. Raises SharingRefused if it stalls or its link is ended."""
+        chunks, renewed_ms = aiter(body), self._now_ms()
         while True:
             if self._is_stopping:
                 raise _stopping()
@@ -73,23 +73,23 @@ class Uploads:
             try:
                 async with wait:
                     self._waits.add(wait)
-                    piece = await anext(pieces)
+                    chunk = await anext(chunks)
             except StopAsyncIteration:
                 return
             except TimeoutError:
                 if self._is_stopping:
                     raise _stopping() from None
-                raise SharingRefused("STALLED", "this upload came to a standstill; try again") from None
+                raise SharingRefused("STALLED", "this upload stalled; try again") from None
             finally:
                 self._waits.discard(wait)
-            if self._now_ms() - renewed_ms >= _RENEWED_EVERY_MS:
+            if self._now_ms() - renewed_ms >= _RENEW_EVERY_MS:
                 renewed_ms = self._now_ms()
-                if not await self._renewed(id):
-                    raise ended_meanwhile()
-            yield piece
+                if not await self._renew_lease(id):
+                    raise ended_during_upload()
+            yield chunk
 
-    async def _renewed(self, id: str) -> bool:
-        """Renew the lease of an upload. False: it was given up, or ended. A store that is away is no reason to stop."""
+    async def _renew_lease(self, id: str) -> bool:
+        """Renew the lease of an upload. False if it was abandoned or ended. A store outage does not stop the upload."""
         lease_end = moment(self._now_ms() + LEASE_MS)
 
         def renew(meta: EdgeMeta) -> EdgeMeta:
@@ -98,14 +98,12 @@ class Uploads:
         try:
             meta = await self._keys.meta(id).change(renew)
         except KeysteadError as error:
-            _log.warning("the lease of an upload cannot be renewed: %s", error)
+            _log.warning("could not renew the lease of an upload: %s", error)
             return True
         return meta is not None and meta.upload == "under way"
 
-    async def made_ready(self, issued: Issued, size: int) -> bool:
-        """Open the link of an upload that is complete. False: it was given up or ended; of that and this, one comes
-        first.
-        """
+    async def finish(self, issued: Issued, size: int) -> bool:
+        """Activate the link of a completed upload. False if the upload was abandoned or ended first."""
         async for _ in attempts("this upload"):
             meta, link = await asyncio.gather(self._keys.meta(issued.id).see(), self._keys.link(issued.id).see())
             if meta is None or link is None or meta.value.upload != "under way":
@@ -113,13 +111,13 @@ class Uploads:
             try:
                 if await self._complete(issued, meta, link, size):
                     return True
-            except BadValue:  # it expires at this moment
+            except BadValue:  # it is just expiring
                 return False
         raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
-    @procedure(ordered="the lease of the upload runs out, and the clean-up deletes it")
+    @procedure(ordered="the lease of the upload expires, and the clean-up deletes it")
     def _complete(self, issued: Issued, meta: Seen[EdgeMeta], link: Seen[Link], size: int) -> Steps[None]:
-        """Open a link, let the record of its file expire with it, and give back what was reserved for more bytes."""
+        """Activate a link, align the expiry of its record, and release the unused part of the reserved quota."""
         keys, was = self._keys, meta.value
         done = was.model_copy(update={"expires_at": moment(issued.expires_ms), "upload": None, "size": size})
         return Steps(
@@ -129,9 +127,9 @@ class Uploads:
         )
 
 
-def ended_meanwhile() -> SharingRefused:
-    return SharingRefused("REVOKED", "this link was ended, or has expired, while its file was uploaded")
+def ended_during_upload() -> SharingRefused:
+    return SharingRefused("REVOKED", "this link was ended or has expired during the upload")
 
 
 def _stopping() -> SharingRefused:
-    return SharingRefused("TRY_AGAIN", "this server is about to stop, and nothing of the file was kept; try again")
+    return SharingRefused("TRY_AGAIN", "this server is stopping, and the file was not stored; try again")

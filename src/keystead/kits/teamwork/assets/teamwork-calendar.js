@@ -1,4 +1,4 @@
-// A month of deadlines, as a grid that is walked with the keyboard. Days are texts such as 2026-03-03.
+// A month of deadlines, as a grid with keyboard navigation. Days are strings such as 2026-03-03.
 
 const DAY_MS = 86_400_000;
 const FIRST = "1970-01-01";
@@ -42,8 +42,8 @@ function firstDayOfWeek() {
   }
 }
 
-// `load()` is called where another month is looked at: it asks for what is due in `range`, and calls `show(items, today)`.
-// `chosen()` is told that another day is looked at, and `entered()` that its list is wanted.
+// `load()` is called for another month: it requests the deadlines in `range`, and calls `show(items, today)`.
+// `chosen()` is called when a day is selected, and `entered()` to open its list.
 export class Calendar {
   #table;
   #title;
@@ -92,7 +92,7 @@ export class Calendar {
     if (isOther) this.#load();
   }
 
-  // The first and the last day that are shown.
+  // The first and last visible day.
   get range() {
     return [this.#from, plusDays(this.#from, 41)];
   }

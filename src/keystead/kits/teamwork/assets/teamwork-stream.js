@@ -1,15 +1,15 @@
-// Notices as they come: server-sent events, read with `fetch`, since an EventSource cannot send a token.
+// The notice stream: server-sent events, read with `fetch` because EventSource cannot send a token.
 
 const FIRST_MS = 1_000;
 const LONGEST_MS = 30_000;
-const SILENT_MS = 45_000; // the server says something every 15 seconds
+const SILENT_MS = 45_000; // the server sends a heartbeat every 10 seconds
 const DOUBTFUL_MS = 20_000;
 const ENDED = Symbol("ended");
 
-// One connection that comes back by itself, after what was seen last.
+// One connection that reconnects after the last event.
 //
-// tell(event) is told { kind: "state", state, retryMs }, { kind: "hello" | "notice" | "missed", data }, and
-// { kind: "ended" } where the token does not count any more.
+// tell(event) gets { kind: "state", state, retryMs }, { kind: "hello" | "notice" | "missed", data }, and
+// { kind: "ended" } if the token is not valid any more.
 class Connection {
   #url;
   #token;
@@ -34,8 +34,8 @@ class Connection {
     this.#wake?.();
   }
 
-  // Whoever knows that it works again need not wait for the next try. A connection that has been silent for longer than
-  // the server ever is was lost while the machine slept.
+  // Retry now, when the network is back. A connection that was silent for longer than a heartbeat was lost while the
+  // machine slept.
   now() {
     if (this.#wake) {
       this.#say("connecting");
@@ -43,7 +43,7 @@ class Connection {
     } else if (Date.now() - this.#heardMs > DOUBTFUL_MS) this.cut();
   }
 
-  // What is open is of no use: the network is gone, and nobody has told the socket.
+  // Close the connection: the network is gone, and the socket does not know.
   cut() {
     this.#abort?.abort();
   }
@@ -51,7 +51,7 @@ class Connection {
   async #run() {
     let failures = 0;
     this.#say("connecting");
-    // Tries that fail change nothing of what is said: whoever listens to the page would hear each of them.
+    // Failed retries do not change the state: a screen reader would read each of them.
     while (!this.#isStopped) {
       let outcome = {};
       try {
@@ -63,7 +63,7 @@ class Connection {
       if (outcome === ENDED) return this.#tell({ kind: "ended" });
       const backoff = Math.min(LONGEST_MS, this.#retryMs * 2 ** Math.min(failures, 10));
       failures += 1;
-      // All who were cut off at once do not come back at once.
+      // Jitter: clients that were cut off together do not reconnect together.
       const waitMs = Math.max(backoff * (0.5 + Math.random() / 2), outcome.retryMs ?? 0);
       this.#say(outcome.state ?? (navigator.onLine ? "lost" : "offline"), waitMs);
       await this.#pause(waitMs);
@@ -83,7 +83,7 @@ class Connection {
     heard();
     try {
       const headers = { accept: "text/event-stream" };
-      if (this.#token) headers.authorization = `Bearer ${this.#token}`; // without, it is the cookie that counts
+      if (this.#token) headers.authorization = `Bearer ${this.#token}`; // otherwise the cookie is used
       if (this.lastId !== null) headers["last-event-id"] = this.lastId;
       const response = await fetch(this.#url, { headers, signal, cache: "no-store" });
       if (response.status === 401) return ENDED;
@@ -144,8 +144,8 @@ class Connection {
   }
 }
 
-// The stream of a user, shared by all windows of one browser: one holds the connection and tells the others. A browser
-// has few connections to a server, and each stream would keep one of them busy.
+// The stream of a user, shared by all windows of one browser: one holds the connection and forwards events. Browsers
+// limit the connections to a server, and each stream would use one.
 export class Stream {
   #open;
   #tell;
@@ -156,7 +156,7 @@ export class Stream {
   #leave = new AbortController();
   #release = null;
 
-  // lastId: what was seen last, by a stream that this one follows; null: it begins now.
+  // lastId: the last event of the previous stream; null: start now.
   constructor({ url, token, user, tell, lastId = null }) {
     this.#tell = tell;
     this.#lastId = lastId;
@@ -197,7 +197,7 @@ export class Stream {
         this.#open();
       });
     navigator.locks.request(name, { signal: this.#leave.signal }, held).catch(() => {
-      // It was left before its turn; or the browser gives no locks here, and each window goes by itself.
+      // It was closed before its turn; or the browser has no locks, and each window has its own connection.
       if (!this.#leave.signal.aborted && !this.#connection) this.#open();
     });
     this.#channel.postMessage({ kind: "ask" });
@@ -215,7 +215,7 @@ export class Stream {
   #happened(event) {
     this.#lastId = this.#connection?.lastId ?? this.#lastId;
     if (event.kind === "ended") {
-      // It is this window's token that has ended: another window goes on with its own.
+      // Only this window's token has ended: another window continues with its own.
       this.stop();
       return this.#tell(event);
     }

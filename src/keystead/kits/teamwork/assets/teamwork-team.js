@@ -1,6 +1,6 @@
-// The team on the page of teamwork: who is in it, who is invited, how it works; and how to come into one.
+// The team on the teamwork page: members, invitations and settings; joining and creating a team.
 
-const INVITATION = "keystead.teamwork.invitation"; // the secret of a link, until it was used or put aside
+const INVITATION = "keystead.teamwork.invitation"; // the token of a link, until it is used or dismissed
 const ROLES = ["OWNER", "ADMIN", "MEMBER"];
 const LEADS = ["OWNER", "ADMIN"];
 
@@ -12,7 +12,7 @@ function kept(value = undefined) {
     if (value === null) sessionStorage.removeItem(INVITATION);
     else sessionStorage.setItem(INVITATION, value);
   } catch {
-    // A browser that keeps nothing: the link works as long as the page is open.
+    // Storage is off: the link works as long as the page is open.
   }
   return value ?? null;
 }
@@ -28,8 +28,8 @@ function choose(select, zone) {
   select.value = zone;
 }
 
-// ask(path, method, body) asks the server; act(work) does so and says what went wrong; say(sentence) is read out;
-// moved() is told that whoever is here is in another team now; changed() that others must draw names or days anew.
+// ask(path, method, body) sends a request; act(work) shows its errors; say(sentence) is read out;
+// moved() is called when the user changes teams; changed() when names or days must be redrawn.
 export class Team {
   #ask;
   #act;
@@ -79,7 +79,7 @@ export class Team {
     return this.members.find((one) => one.id === user)?.name ?? `#${user}`;
   }
 
-  // Somebody is here, in a team or not; null: nobody.
+  // The signed-in user, or null.
   async enter(me) {
     this.#me = me;
     this.#team = null;
@@ -94,9 +94,9 @@ export class Team {
     if (!me.teamId) await this.#lookAtMine();
   }
 
-  // --- a link that invites -----------------------------------------------------------------------------------------
+  // --- invitation links --------------------------------------------------------------------------------------------
 
-  // The secret is in the fragment, which no server sees; it is taken out of the address, and so out of the history.
+  // The token is in the fragment, which no server sees. It is removed from the address and the history.
   #takeLink() {
     const found = /^#invitation=([\w-]{1,200})$/.exec(location.hash);
     if (found) {
@@ -144,7 +144,7 @@ export class Team {
     await this.#moved();
   }
 
-  // --- in no team --------------------------------------------------------------------------------------------------
+  // --- without a team ----------------------------------------------------------------------------------------------
 
   async #lookAtMine() {
     const { invitations } = await this.#ask("/api/invitations");
@@ -184,7 +184,7 @@ export class Team {
       ]);
     } catch (error) {
       if (error.status !== 409) throw error;
-      by("team").hidden = true; // another application keeps the people
+      by("team").hidden = true; // an application manages the users
       return;
     }
     if (this.#me !== mine) return;
@@ -248,7 +248,7 @@ export class Team {
           }
           return this.look();
         }
-        out.dataset.asked = "yes"; // the second press is the answer to what the button asks then
+        out.dataset.asked = "yes"; // the second press confirms
         out.textContent = words.reallyOut(one.name);
         out.setAttribute("aria-label", words.reallyOut(one.name));
       },
@@ -300,7 +300,7 @@ export class Team {
       await navigator.clipboard.writeText(by("link").value);
       by("link-hint").textContent = this.words.copied;
     } catch {
-      by("link").focus(); // it is selected, for whoever may copy it themselves
+      by("link").focus(); // selected, for copying by hand
     }
   }
 

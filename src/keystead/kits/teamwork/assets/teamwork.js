@@ -1,14 +1,14 @@
-// The page of teamwork: notices as they come, deadlines on a calendar, and what waits for whoever is signed in.
+// The teamwork page: live notices, a calendar of deadlines, and a dashboard.
 import { Calendar, dayInWords, isNear, isOverdue, plusDays, plusMonths } from "./teamwork-calendar.js";
 import { Stream } from "./teamwork-stream.js";
 import { Team } from "./teamwork-team.js";
 import { wordsOf } from "./teamwork-words.js";
 
-const TOKEN = "keystead.teamwork.token"; // an application that signs people in puts its token here, in sessionStorage
+const TOKEN = "keystead.teamwork.token"; // in sessionStorage, for an application that signs people in
 const LANGUAGE = "keystead.language";
-const SESSION = ""; // in the place of a token: whoever is signed in at this server is known by the cookie
+const SESSION = ""; // instead of a token: the cookie of a session of this server
 const SIZE = 20;
-const GAP_MS = 1_000; // between two looks, however many notices come
+const GAP_MS = 1_000; // between two refreshes, even in a burst
 const SOON_MS = 150;
 const LATER_MS = 2_500;
 const DRAW_MS = 40;
@@ -46,7 +46,7 @@ function stored(storage, name) {
   try {
     return storage().getItem(name);
   } catch {
-    return null; // a browser that keeps nothing
+    return null; // storage is off
   }
 }
 
@@ -55,11 +55,11 @@ function store(storage, name, value) {
     if (value === null) storage().removeItem(name);
     else storage().setItem(name, value);
   } catch {
-    // As above: it holds for as long as the page is open.
+    // Storage is off: it lasts as long as the page is open.
   }
 }
 
-// --- asking the server -------------------------------------------------------------------------------------------
+// --- requests ----------------------------------------------------------------------------------------------------
 
 class Refused extends Error {
   constructor(status, sentence) {
@@ -79,14 +79,14 @@ async function ask(path, method = "GET", body = undefined) {
     response = await fetch(path, { method, headers, cache: "no-store", body: body && JSON.stringify(body) });
     answer = await response.json();
   } catch {
-    if (!response || response.ok) throw new Refused(0, words.unreachable); // or something on the way answered instead
+    if (!response || response.ok) throw new Refused(0, words.unreachable); // or a proxy responded
   }
   if (response.status === 401 && used !== null && used === token && me) leave(true);
   if (!response.ok) throw new Refused(response.status, words.refused(answer.error ?? String(response.status)));
   return answer;
 }
 
-// What somebody does: what goes wrong is said, and `null` is what comes of it.
+// An action of the user: shows an error, and returns `null`.
 async function act(work) {
   tell("problem", null);
   try {
@@ -98,7 +98,7 @@ async function act(work) {
   }
 }
 
-// What the page does by itself: one at a time, not too often, and what goes wrong is tried again when it is live again.
+// Background refreshes: one at a time, not too often. A failed one is retried when the connection is back.
 function looking(work) {
   let timer = null;
   let isBusy = false;
@@ -168,7 +168,7 @@ const team = new Team({
   },
 });
 
-// --- who is here -------------------------------------------------------------------------------------------------
+// --- sign-in -----------------------------------------------------------------------------------------------------
 
 async function start() {
   speak();
@@ -215,7 +215,7 @@ async function enter(given) {
   by("missed").hidden = true;
   summary = pressing = null;
   calendar?.show([], calendar.today);
-  for (const id of ["add-who", "demo-to"]) by(id)?.replaceChildren(); // whoever came before chose somebody else
+  for (const id of ["add-who", "demo-to"]) by(id)?.replaceChildren(); // choices of the previous user
   by("ended").hidden = true;
   const wasAsked = !by("sign-in").hidden;
   show(true);
@@ -224,7 +224,7 @@ async function enter(given) {
     by("no-team-title").focus({ preventScroll: true });
     return act(() => here);
   }
-  here.catch(() => {}); // a link that cannot be looked at now is looked at when the page is loaded anew
+  here.catch(() => {}); // a failed preview is retried when the page is reloaded
   if (window.BroadcastChannel) {
     windows = new BroadcastChannel(`keystead-teamwork-${me.id}`);
     windows.onmessage = ({ data }) => heardOf(data);
@@ -235,7 +235,7 @@ async function enter(given) {
   if (wasAsked) by("notices-title").focus({ preventScroll: true });
 }
 
-// The titles of notices come in the language of the page: in another one, the stream goes on after what was seen last.
+// Titles are in the language of the page: for another one, the stream reconnects after the last event.
 function listen() {
   const lastId = stream?.lastId ?? null;
   stream?.stop();
@@ -244,14 +244,14 @@ function listen() {
   stream = new Stream({ url, token, user: me.id, tell: came, lastId });
 }
 
-// The stream or another request may learn that the token is revoked before the answer to the sign-out comes.
+// The stream or another request may see the revoked token before the sign-out responds.
 let isSigningOut = false;
 
-// Nobody is signed in any more: by choice, or since the token does not count.
+// Signed out: by the user, or because the token is not valid any more.
 function leave(hasEnded) {
   stream?.stop();
   windows?.close();
-  if (token === SESSION) document.querySelector(".signed-in")?.remove(); // it names who is signed out now
+  if (token === SESSION) document.querySelector(".signed-in")?.remove(); // it shows the signed-out user
   stream = windows = me = token = null;
   store(() => sessionStorage, TOKEN, null);
   by("ended").hidden = !hasEnded || isSigningOut;
@@ -268,9 +268,9 @@ function show(isIn) {
   by("no-team").hidden = !isIn || isMember;
   by("sign-in").hidden = isIn;
   for (const id of ["who", "connection"]) by(id).hidden = !isMember;
-  by("sign-out").hidden = !isIn || token === SESSION; // which the header has
+  by("sign-out").hidden = !isIn || token === SESSION; // the header has one
   const header = document.querySelector(".signed-in");
-  if (header) header.hidden = isIn && token !== SESSION; // it would ask whoever came by a token to sign in
+  if (header) header.hidden = isIn && token !== SESSION; // it would ask a user with a token to sign in
   if (!isIn) {
     by("retry").hidden = true;
     document.title = `${words.title} · Keystead`;
@@ -302,11 +302,11 @@ by("sign-out").addEventListener("click", async () => {
   const answer = await act(() => asked);
   isSigningOut = false;
   if (answer === null && token) return;
-  others?.postMessage({ kind: "look" }); // one that was opened with the same token finds out
+  others?.postMessage({ kind: "look" }); // other windows with the same token check it
   if (token) leave(false);
 });
 
-// --- what comes ----------------------------------------------------------------------------------------------------
+// --- live events -------------------------------------------------------------------------------------------------
 
 function came(event) {
   if (!me) return;
@@ -316,7 +316,7 @@ function came(event) {
     if (event.state === "busy") lookAtAll();
     return drawConnection();
   }
-  if (event.kind === "hello") return lookAtAll(); // whatever came between two connections is in the list, too
+  if (event.kind === "hello") return lookAtAll(); // the list has what arrived between two connections
   if (event.kind === "missed") {
     by("missed").hidden = false;
     by("heard").textContent = words.missed;
@@ -327,13 +327,13 @@ function came(event) {
 
 const heardTitles = [];
 let heardTimer = null;
-let drawTimer = null; // thousands may come at once
+let drawTimer = null; // thousands may arrive in a burst
 
 function arrived(notice) {
   const id = notice.notificationId;
   if (notices.fresh.has(id)) return;
   notices.fresh.add(id);
-  const listed = notices.items.find((item) => item.id === id); // by a look that was faster
+  const listed = notices.items.find((item) => item.id === id); // by a refresh that was faster
   if (listed?.isRead) return;
   const kind = by("kind-filter").value;
   const isShown = about ? about.refType === notice.refType && about.refId === String(notice.refId) : !kind || kind === notice.refType;
@@ -357,7 +357,7 @@ function arrived(notice) {
   }, 400);
   lookAtNotices.soon();
   lookAtSummary.soon();
-  lookAtSummary.later(); // where many come at once, what was counted is dropped a moment after the first of them
+  lookAtSummary.later(); // in a burst the summary is invalidated a moment after the first notice
   if (notice.type === "마감임박") lookAtDeadlines.soon();
 }
 
@@ -411,7 +411,7 @@ const lookAtNotices = looking(async () => {
     ]);
     if (!me) return;
     const known = new Map(notices.items.map((item) => [item.id, item]));
-    // What was marked as read a moment ago stays so, whatever an answer says that was under way then.
+    // A notice that was just marked as read stays so, even if an older response says otherwise.
     const items = list.items.map((item) => ({ ...item, isRead: item.isRead || Boolean(known.get(item.id)?.isRead) }));
     Object.assign(notices, { items, total: list.total, unread: counts.total, isLoaded: true, problem: "" });
     if (notices.page > 0 && !items.length) {
@@ -462,7 +462,7 @@ function drawNotices() {
   tell("no-notices", isEmpty ? notices.problem || (notices.isLoaded ? nothing : words.loading) : null);
 }
 
-// What says the same as before stays the same element: a button that is made anew while it is pressed does nothing.
+// Unchanged entries keep their element: a button that is replaced while it is pressed does nothing.
 function sameEntry(item) {
   const says = JSON.stringify([item, notices.fresh.has(item.id), momentInWords(item.createdAt), document.documentElement.lang]);
   const before = by("entries").querySelector(`li[data-id="${CSS.escape(item.id)}"]`);
@@ -635,7 +635,7 @@ function drawSummary() {
 
 const lookAtDeadlines = looking(async () => {
   if (!calendar) {
-    const first = await ask("/api/deadlines?from=1970-01-01&to=1970-01-01"); // what day it is for the team
+    const first = await ask("/api/deadlines?from=1970-01-01&to=1970-01-01"); // to get the current day of the team
     zone = first.zone;
     calendar ??= new Calendar({
       table: by("calendar"), title: by("month"), words, today: first.today,
@@ -653,12 +653,12 @@ const lookAtDeadlines = looking(async () => {
   if (!me) return;
   zone = month.zone;
   pressing = near.items;
-  if (calendar.range[0] !== from) return lookAtDeadlines.soon(); // another month is looked at since
+  if (calendar.range[0] !== from) return lookAtDeadlines.soon(); // another month was selected meanwhile
   calendar.show(month.items, month.today);
   drawPressing();
 });
 
-// Whoever comes by the link of a notice sees the day on which its item is due.
+// The link of a notice opens the day on which its item is due.
 async function goToItem({ refType, refId }) {
   const { items } = await ask("/api/deadlines");
   const found = items.find((item) => item.refType === refType && String(item.refId) === refId);
@@ -705,7 +705,7 @@ function drawDay() {
   if (!by("add").open) by("add-due").value = day;
   const active = document.activeElement;
   const focused = by("due").contains(active) ? [active.closest("li").dataset.ref, active.dataset.does] : null;
-  // A day that somebody is just choosing is not taken away.
+  // Keep a date input that is being edited.
   const chosen = new Map([...by("due").querySelectorAll("input")].map((input) => [input.closest("li").dataset.ref, input.value]));
   by("due").replaceChildren(...items.map((item) => dueOf(item, chosen.get(refOf(item)))));
   if (focused) {
@@ -828,7 +828,7 @@ by("demo")?.addEventListener("click", async ({ target }) => {
   }
 });
 
-// --- words -------------------------------------------------------------------------------------------------------
+// --- language ----------------------------------------------------------------------------------------------------
 
 function options(select, choices) {
   const kept = select.options.length ? select.value : null;
@@ -836,7 +836,7 @@ function options(select, choices) {
   if (choices.some(([value]) => value === kept)) select.value = kept;
 }
 
-// All that is written on the page, in the language that is chosen now.
+// Redraw all texts in the selected language.
 function speak() {
   team.words = words;
   document.documentElement.lang = words.tag;

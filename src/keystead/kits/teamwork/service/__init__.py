@@ -1,8 +1,8 @@
-"""A team at work: who is asking, what they are told, what is due, and what waits for them. It knows no HTTP."""
+"""The teamwork service: users, teams, notices, deadlines and dashboards, without HTTP."""
 
 from keystead.kits.teamwork.service.dashboard import Count, Work
 from keystead.kits.teamwork.service.demo import PEOPLE as DEMO_PEOPLE
-from keystead.kits.teamwork.service.demo import DemoTeam, Happening, demo_person
+from keystead.kits.teamwork.service.demo import DemoEvent, DemoTeam, demo_person
 from keystead.kits.teamwork.service.events import (
     Assigned,
     Commented,
@@ -36,9 +36,9 @@ __all__ = [
     "Count",
     "DeadlineNear",
     "DefectRegistered",
+    "DemoEvent",
     "DemoTeam",
     "Event",
-    "Happening",
     "Invitation",
     "Invited",
     "Load",

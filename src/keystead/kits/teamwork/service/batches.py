@@ -12,7 +12,7 @@ from keystead.errors import Contended, StoreClosed, StoreFull, StoreReadOnly, St
 Job = TypeVar("Job")
 
 _Batch: TypeAlias = "list[tuple[Job, asyncio.Future[Any]]]"
-_OF_THE_STORE: Final = (StoreUnavailable, StoreClosed, StoreReadOnly, StoreFull, Contended)
+_STORE_FAILURES: Final = (StoreUnavailable, StoreClosed, StoreReadOnly, StoreFull, Contended)
 
 
 class Batches(Generic[Job]):
@@ -20,9 +20,9 @@ class Batches(Generic[Job]):
 
     A single job never waits, and a burst costs one commit per batch instead of one per job.
 
-    run      runs jobs in one transaction, and returns what each of them returns, in their order
-    size_of  how much of a batch a job takes
-    most     how much one batch takes; a larger job is run alone
+    run      runs jobs in one transaction, and returns their results in order
+    size_of  the size of a job
+    most     the size of a batch; a larger job runs alone
 
     A bad job fails alone: its batch is split in halves and run again until the job is isolated. A store failure fails
     the whole batch. A cancelled caller leaves the batch, unless it is already running.
@@ -66,7 +66,7 @@ class Batches(Generic[Job]):
         try:
             results = await self._run([job for job, _ in batch])
         except Exception as error:
-            if len(batch) == 1 or isinstance(error, _OF_THE_STORE):
+            if len(batch) == 1 or isinstance(error, _STORE_FAILURES):
                 for _, done in batch:
                     if not done.done():
                         done.set_exception(error)

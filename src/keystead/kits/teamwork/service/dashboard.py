@@ -15,7 +15,7 @@ from keystead.schema.times import moment
 
 @dataclass(frozen=True)
 class Work:
-    """How much work there is, but for notices."""
+    """Counts of work, without notices."""
 
     my_work_requests: int = 0
     my_tech_tasks: int = 0
@@ -27,10 +27,10 @@ Count: TypeAlias = Callable[[int, int], Awaitable[Work]]
 
 
 class Dashboard:
-    """Summaries, by user and team.
+    """Summaries by user and team.
 
-    count    how much work there is for a user in a team: asked of your database, by one at a time
-    unread   how many notices a user has not read
+    count    counts the work of a user in a team, for example in your database (single flight)
+    unread   counts the unread notices of a user
 
     After `changed`, `changed_team` or `changed_in`, the next read in any process sees the change. Other changes are
     hidden for at most `longest_staleness`.
@@ -47,23 +47,23 @@ class Dashboard:
         return self.summaries.longest_staleness
 
     async def summary(self, user: int, team: int) -> DashboardSummary:
-        """What waits for a user in a team. Raises LoadFailed where it cannot be counted."""
+        """The summary of a user in a team. Raises LoadFailed if it cannot be counted."""
         found = await self.summaries.get(self._keys.dashboard(user, team), lambda: self._count_all(user, team))
         return found if found is not None else await self._count_all(user, team)
 
     async def changed(self, *users: int) -> None:
-        """Something of these users has changed, in whatever team: it is out of the cache when this returns."""
+        """Invalidate the summaries of users, in all teams."""
         for user in dict.fromkeys(users):
             for team in await self._keys.dashboard_teams(user).members().if_readable():
                 await self.changed_in(user, team)
 
     async def changed_team(self, team: int) -> None:
-        """Something of a team has changed, for whomever of it: it is out of the cache when this returns."""
+        """Invalidate the summaries of a team, for all users."""
         for user in await self._keys.dashboard_users(team).members().if_readable():
             await self.changed_in(user, team)
 
     async def changed_in(self, user: int, team: int) -> None:
-        """The same, of one user in one team."""
+        """Invalidate the summary of one user in one team."""
         await self.summaries.invalidate(self._keys.dashboard(user, team))
 
     async def close(self) -> None:

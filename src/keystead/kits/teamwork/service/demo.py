@@ -1,4 +1,4 @@
-"""A team to try the kit with, where nothing is configured: for development only, since anybody signs in as anybody."""
+"""A demo team, for development only: it has no authentication."""
 
 from __future__ import annotations
 
@@ -17,16 +17,14 @@ from keystead.parts.jwt import NewAccess
 if TYPE_CHECKING:
     from keystead.kits.teamwork.service.teamwork import Teamwork
 
-Happening: TypeAlias = Literal["assigned", "status-changed", "mentioned", "deployment-failed"]
+DemoEvent: TypeAlias = Literal["assigned", "status-changed", "mentioned", "deployment-failed"]
 
-# Far from the ids that an application gives out first: no row of a person who is really there is written over.
+# Far above generated ids, so that no row of a real user is overwritten.
 TEAM: Final = 900_000_000
 
 
 @dataclass(frozen=True)
 class DemoPerson:
-    """Somebody of the demo team."""
-
     id: int
     name: str
     role: str
@@ -67,7 +65,7 @@ _TITLES: Final[Mapping[Language, Mapping[str, str]]] = {
         "DEPLOYMENT": "이달의 릴리스",
     },
 }
-_ASKS: Final[Mapping[Language, str]] = {
+_COMMENT: Final[Mapping[Language, str]] = {
     "en": "can you look at this?",
     "ja": "見てもらえますか?",
     "ko": "확인 부탁드립니다.",
@@ -79,7 +77,7 @@ _PREFIXES: Final = {
     "DEFECT": "DF",
     "DEPLOYMENT": "DP",
 }
-# Kind and number of each example in the calendar, in how many days it is due, and who of the team it is for.
+# Examples for the calendar: type, number, days from today, index of the assignee in PEOPLE.
 _DUE: Final = (
     ("DEFECT", 34, -2, 0),
     ("TEST_SCENARIO", 17, 0, 1),
@@ -93,41 +91,39 @@ _DUE: Final = (
 
 
 class DemoTeam:
-    """The demo team at work."""
-
     def __init__(self, teamwork: Teamwork) -> None:
         self._teamwork = teamwork
-        self._is_there = False
+        self._is_created = False
 
     async def sign_in(self, person: DemoPerson) -> NewAccess:
-        """A token for one of the team, all of whom are in the table of people then. Whoever has left it stays out."""
-        await self._gather()
+        """A token for a person of the team. Creates the team; persons who have left it are not added again."""
+        await self._create()
         return self._teamwork.tokens.issue(str(person.id))
 
-    async def named(self, name: str) -> int | None:
-        """Who of the team has this name: whoever signs in by it at the demo provider is that one. None: nobody."""
+    async def find_by_name(self, name: str) -> int | None:
+        """The person with this name, for sign-ins at the demo provider; None: there is none."""
         found = next((one.id for one in PEOPLE if one.name == name), None)
-        if found is not None and not self._is_there:
-            await self._gather()
+        if found is not None and not self._is_created:
+            await self._create()
         return found
 
     async def join(self, user: int, person: UserSession) -> None:
-        """Somebody who is in no team becomes one of this team."""
-        await self._gather()
+        """Add a user without a team to this team."""
+        await self._create()
         await self._teamwork.people.save(user, person.model_copy(update={"team_id": TEAM, "team_role": "MEMBER"}))
 
-    async def _gather(self) -> None:
-        await self._teamwork.teams.name_new(TEAM, "Demo team")
+    async def _create(self) -> None:
+        await self._teamwork.teams.ensure(TEAM, "Demo team")
         for one in PEOPLE:
             await self._teamwork.people.save_new(one.id, one.session)
-        self._is_there = True
+        self._is_created = True
 
-    async def happen(self, what: Happening, to: int, team: int, language: Language) -> list[Notice]:
-        """Something that a colleague of somebody does, and of which they are told; what was written."""
-        return await self._teamwork.tell(_event(what, to, language), within=team)
+    async def trigger(self, what: DemoEvent, to: int, team: int, language: Language) -> list[Notice]:
+        """Report an event by a colleague that notifies a user. Returns the new notices."""
+        return await self._teamwork.tell(_make_event(what, to, language), within=team)
 
     async def fill_calendar(self, team: int, language: Language) -> int:
-        """Put examples into the calendar of a team, around its today, and tell of them as the daily job does."""
+        """Add examples around today to the calendar of a team, and send their notices as the daily job does."""
         deadlines = self._teamwork.deadlines
         today = deadlines.today_in((await deadlines.rules_of(team)).zone)
         for kind, number, days, who in _DUE:
@@ -139,34 +135,34 @@ class DemoTeam:
                 doc_no=_doc_no(kind, number),
                 assignee=PEOPLE[who].id,
             )
-        return (await deadlines.tell_due(at_any_hour=True)).told
+        return (await deadlines.notify_due(at_any_hour=True)).notified
 
 
 def demo_person(number: int) -> DemoPerson | None:
-    """Who of the demo team has this id; None: nobody."""
+    """The person of the demo team with this id; None: there is none."""
     return next((one for one in PEOPLE if one.id == number), None)
 
 
-def _event(what: Happening, to: int, language: Language) -> Event:
+def _make_event(what: DemoEvent, to: int, language: Language) -> Event:
     colleague = next(one for one in PEOPLE if one.id != to)
     number = 100 + randbelow(900)
-    named = {"id": f"demo:{token_hex(8)}", "actor_id": colleague.id}
+    ids = {"id": f"demo:{token_hex(8)}", "actor_id": colleague.id}
     match what:
         case "assigned":
-            return Assigned(item=_item("WORK_REQUEST", number, "접수대기", language, assignee_id=to), **named)
+            return Assigned(item=_make_item("WORK_REQUEST", number, "접수대기", language, assignee_id=to), **ids)
         case "status-changed":
-            item = _item("TECH_TASK", number, "개발중", language, owner_id=to)
-            return StatusChanged(item=item, before="검토중", **named)
+            item = _make_item("TECH_TASK", number, "개발중", language, owner_id=to)
+            return StatusChanged(item=item, before="검토중", **ids)
         case "mentioned":
             person = demo_person(to)
-            text = f"@[{person.name if person else to}]({to}) {_ASKS[language]}"
-            return Commented(item=_item("DEFECT", number, "분석중", language), text=text, **named)
+            text = f"@[{person.name if person else to}]({to}) {_COMMENT[language]}"
+            return Commented(item=_make_item("DEFECT", number, "분석중", language), text=text, **ids)
         case "deployment-failed":
-            item = _item("DEPLOYMENT", number, "실패", language, assignee_id=to)
-            return StatusChanged(item=item, before="진행중", **named)
+            item = _make_item("DEPLOYMENT", number, "실패", language, assignee_id=to)
+            return StatusChanged(item=item, before="진행중", **ids)
 
 
-def _item(kind: str, number: int, status: str, language: Language, **people: int) -> WorkItem:
+def _make_item(kind: str, number: int, status: str, language: Language, **people: int) -> WorkItem:
     title = _TITLES[language][kind]
     return WorkItem(ref_type=kind, ref_id=number, title=title, doc_no=_doc_no(kind, number), status=status, **people)
 

@@ -12,9 +12,9 @@ from pydantic import AfterValidator, Field
 from keystead.errors import BadValue
 from keystead.kits.camel_model import CamelModel
 from keystead.kits.language import Language
-from keystead.kits.teamwork.models import Said
+from keystead.kits.teamwork.models import NoticeArguments
 from keystead.kits.teamwork.service.messages import message_of, title_of
-from keystead.kits.teamwork.service.notice_rows import Told
+from keystead.kits.teamwork.service.notice_rows import NewNotice
 from keystead.kits.teamwork.service.notice_types import (
     ACTION_ASSIGNED,
     ASSIGNED,
@@ -31,10 +31,9 @@ from keystead.kits.teamwork.service.notice_types import (
 from keystead.kits.teamwork.service.tables import ID_MAX_BYTES
 from keystead.parts.tables import checked_name
 
-# WORK_REQUEST, TECH_TASK, TEST_SCENARIO, DEFECT, DEPLOYMENT, MEETING_NOTE, PROJECT_IDEA, KNOWLEDGE_BASE, or your own.
+# WORK_REQUEST, TECH_TASK, TEST_SCENARIO, DEFECT, DEPLOYMENT, MEETING_NOTE, PROJECT_IDEA, KNOWLEDGE_BASE or another.
 RefType: TypeAlias = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9_]{0,62}$")]
 
-# The statuses in which nothing more is to be done, and so nothing is due.
 CLOSED: Final[Mapping[str, frozenset[str]]] = {
     "WORK_REQUEST": frozenset({"완료", "반려"}),
     "TECH_TASK": frozenset({"완료", "반려"}),
@@ -45,15 +44,15 @@ CLOSED: Final[Mapping[str, frozenset[str]]] = {
 _DEPLOYMENT_TYPES: Final[Mapping[str, str]] = {"완료": DEPLOYED, "실패": DEPLOYMENT_FAILED}
 _ADOPTED: Final = "채택"
 _MENTION: Final = re.compile(r"@\[[^\]\n]{1,100}\]\((\d{1,18})\)")
-_MENTIONS_MOST: Final = 50
-_TEXT_MOST: Final = 500
-_DAYS_MOST: Final = 4_000_000  # from the first day that can be written to the last
+_MENTIONS_MAX: Final = 50
+_TEXT_MAX: Final = 500
+_DAYS_MAX: Final = 4_000_000  # more than between any two dates
 
 User: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
 def _check_name(text: str) -> str:
-    """Refuse a text that some database cannot store as a key."""
+    """Refuse text that some database cannot store as a key."""
     try:
         checked_name(text, ID_MAX_BYTES)
     except BadValue as error:
@@ -69,20 +68,20 @@ EventId: TypeAlias = Annotated[str, Field(min_length=1, max_length=180), AfterVa
 
 
 class WorkItem(CamelModel, frozen=True, extra="forbid"):
-    """What an event is about. `ownerId` has asked for it, reported it or proposed it; `assigneeId` works on it, and
-    manages it where it is a deployment."""
+    """The work item of an event. `ownerId` requested, reported or proposed it; `assigneeId` works on it, or manages it
+    if it is a deployment."""
 
     ref_type: RefType
     ref_id: RefId
-    title: str = Field(max_length=_TEXT_MOST)
+    title: str = Field(max_length=_TEXT_MAX)
     doc_no: str = Field("", max_length=32)
     status: str = Field("", max_length=64)
     owner_id: User | None = None
     assignee_id: User | None = None
 
     @property
-    def called(self) -> str:
-        """As people call it: `WR-001`."""
+    def display_name(self) -> str:
+        """The document number, such as `WR-001`, or type and id."""
         return self.doc_no or f"{self.ref_type} {self.ref_id}"
 
     @property
@@ -90,50 +89,50 @@ class WorkItem(CamelModel, frozen=True, extra="forbid"):
         return self.status in CLOSED.get(self.ref_type, ())
 
 
-class _OfItem(CamelModel, frozen=True, extra="forbid"):
-    id: EventId = Field(description="The same each time that it is told of.")
+class _ItemEvent(CamelModel, frozen=True, extra="forbid"):
+    id: EventId = Field(description="A unique id, for deduplication: use the same one if you report the event again.")
     item: WorkItem
-    actor_id: User | None = Field(None, description="Who did it.")
+    actor_id: User | None = Field(None, description="The user who did it.")
 
 
-class Assigned(_OfItem):
-    """Somebody was given a work item."""
+class Assigned(_ItemEvent):
+    """A work item was assigned to a user."""
 
     kind: Literal["assigned"] = "assigned"
 
 
-class StatusChanged(_OfItem):
-    """A work item has another status: `item.status` is the new one."""
+class StatusChanged(_ItemEvent):
+    """The status of a work item changed. `item.status` is the new one."""
 
     kind: Literal["status-changed"] = "status-changed"
     before: str = Field(max_length=64)
 
 
-class Commented(_OfItem):
-    """Somebody wrote a comment; `@[name](id)` in it mentions a user."""
+class Commented(_ItemEvent):
+    """A user commented on a work item; `@[name](id)` in the text mentions a user."""
 
     kind: Literal["commented"] = "commented"
     text: str = Field(max_length=100_000)
 
 
-class DefectRegistered(_OfItem):
-    """Somebody reported a defect."""
+class DefectRegistered(_ItemEvent):
+    """A user reported a defect."""
 
     kind: Literal["defect-registered"] = "defect-registered"
 
 
-class Invited(_OfItem):
-    """Somebody was asked into a team, or given an action item."""
+class Invited(_ItemEvent):
+    """A user was invited to a team, or got an action item."""
 
     kind: Literal["team-invited", "action-assigned"]
     user_id: User
 
 
-class DeadlineNear(_OfItem):
-    """A work item is due in so many days; a number below 0: it was due so many days ago."""
+class DeadlineNear(_ItemEvent):
+    """A work item is due in some days. A negative number means overdue."""
 
     kind: Literal["deadline-near"] = "deadline-near"
-    days: int = Field(ge=-_DAYS_MOST, le=_DAYS_MOST)
+    days: int = Field(ge=-_DAYS_MAX, le=_DAYS_MAX)
     due: date | None = None
 
 
@@ -142,28 +141,28 @@ Event: TypeAlias = Annotated[
 ]
 
 
-def told_by(event: Event, language: Language = "en", *, actor: str | None = None) -> list[Told]:
+def notices_for(event: Event, language: Language = "en", *, actor: str | None = None) -> list[NewNotice]:
     """The notices of an event: at most one for each user. You are never notified about your own actions.
 
-    actor   the name of who did it, where it is known
+    actor   the name of the user who did it, if known
     """
-    found: dict[int, Told] = {}
+    found: dict[int, NewNotice] = {}
     item = event.item
     for user, kind, text in _recipients(event):
         if (user == event.actor_id and not isinstance(event, DeadlineNear)) or user in found:
             continue
-        said = _make_said(event, kind, text, actor)
-        words = title_of(kind, said, language), message_of(said, language)
-        found[user] = Told(user, kind, *words, item.ref_type, str(item.ref_id), said)
+        said = _arguments_of(event, kind, text, actor)
+        title, message = title_of(kind, said, language), message_of(said, language)
+        found[user] = NewNotice(user, kind, title, message, item.ref_type, str(item.ref_id), said)
     return list(found.values())
 
 
-def _make_said(event: Event, kind: str, text: str, actor: str | None) -> Said:
+def _arguments_of(event: Event, kind: str, text: str, actor: str | None) -> NoticeArguments:
     item = event.item
     is_change = isinstance(event, StatusChanged) and kind != IDEA_ADOPTED
-    return Said(
+    return NoticeArguments(
         event=event.kind,
-        doc=item.title if kind == TEAM_INVITED and item.title else item.called,
+        doc=item.title if kind == TEAM_INVITED and item.title else item.display_name,
         item=item.title,
         actor=actor or None,
         assignee_id=item.assignee_id,
@@ -176,15 +175,15 @@ def _make_said(event: Event, kind: str, text: str, actor: str | None) -> Said:
 
 
 def _recipients(event: Event) -> Iterator[tuple[int, str, str]]:
-    """Users, each with the type of the notice and the text. For a repeated user, the first one counts."""
+    """Users, each with the type and text of the notice. If a user is repeated, the first one counts."""
     item = event.item
     if isinstance(event, Assigned):
         yield from _each(ASSIGNED, item.assignee_id)
     elif isinstance(event, StatusChanged):
         yield from _recipients_of_status(event)
     elif isinstance(event, Commented):
-        text = event.text[:_TEXT_MOST]
-        mentioned = list(dict.fromkeys(map(int, _MENTION.findall(event.text))))[:_MENTIONS_MOST]
+        text = event.text[:_TEXT_MAX]
+        mentioned = list(dict.fromkeys(map(int, _MENTION.findall(event.text))))[:_MENTIONS_MAX]
         yield from ((user, MENTIONED, text) for user in mentioned if user > 0)
         yield from _each(COMMENTED, item.owner_id, item.assignee_id, text=text)
     elif isinstance(event, DefectRegistered):

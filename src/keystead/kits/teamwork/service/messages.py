@@ -1,4 +1,4 @@
-"""What notices say: an event and its arguments, in the language of each reader."""
+"""Titles and messages of notices, in the language of each reader."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from keystead.kits.language import Language
-from keystead.kits.teamwork.models import Said
+from keystead.kits.teamwork.models import NoticeArguments
 from keystead.kits.teamwork.service.notice_types import (
     ACTION_ASSIGNED,
     ASSIGNED,
@@ -22,8 +22,8 @@ from keystead.kits.teamwork.service.notice_types import (
     TEAM_INVITED,
 )
 
-# Where it is known who did it. `who` is the reader, as they or others call them.
-_DONE_BY: Final[Mapping[Language, Mapping[str, str]]] = {
+# Titles with an actor. `who` is the reader: "you", or their name.
+_TITLES_WITH_ACTOR: Final[Mapping[Language, Mapping[str, str]]] = {
     "en": {
         ASSIGNED: "{actor} assigned {doc} to {who}",
         STATUS_CHANGED: "{actor} changed the status of {doc}",
@@ -61,8 +61,7 @@ _DONE_BY: Final[Mapping[Language, Mapping[str, str]]] = {
         MENTIONED: "{actor}님이 {doc}에서 {who}을 언급했습니다",
     },
 }
-# Where it is not.
-_DONE: Final[Mapping[Language, Mapping[str, str]]] = {
+_TITLES: Final[Mapping[Language, Mapping[str, str]]] = {
     "en": {
         ASSIGNED: "{doc} was assigned to {who}",
         STATUS_CHANGED: "The status of {doc} has changed",
@@ -109,16 +108,16 @@ _OVERDUE: Final[Mapping[Language, str]] = {
     "ko": "{doc} 마감이 지났습니다",
 }
 _DAYS: Final[Mapping[Language, tuple[str, str, str]]] = {  # ahead, today, past
-    "en": ("due in {n} day{s}{on}", "due today{on}", "overdue for {n} day{s}{on}"),
+    "en": ("due in {n} day{s}{on}", "due today{on}", "overdue by {n} day{s}{on}"),
     "ja": ("あと {n} 日{on}", "今日が期限{on}", "期限を {n} 日過ぎています{on}"),
     "ko": ("{n}일 남음{on}", "오늘 마감{on}", "마감 {n}일 지남{on}"),
 }
 _YOU: Final[Mapping[Language, str]] = {"en": "you", "ja": "あなた", "ko": "회원님"}
-_SOMEBODY: Final[Mapping[Language, str]] = {"en": "{name}", "ja": " {name} さん", "ko": "{name}님"}
+_NAME: Final[Mapping[Language, str]] = {"en": "{name}", "ja": " {name} さん", "ko": "{name}님"}
 ASSIGNEE: Final[Mapping[Language, str]] = {"en": "Assignee", "ja": "担当", "ko": "담당자"}
 OPEN: Final[Mapping[Language, str]] = {"en": "Open", "ja": "開く", "ko": "열기"}
 
-# Statuses are kept in Korean, as the document has them.
+# Statuses are stored in Korean, as in the document.
 STATUSES: Final[Mapping[Language, Mapping[str, str]]] = {
     "en": {
         "접수대기": "waiting",
@@ -172,49 +171,49 @@ STATUSES: Final[Mapping[Language, Mapping[str, str]]] = {
     },
     "ko": {},
 }
-_CHANGE: Final = re.compile(r"(\S+) → (\S+)$")
-_NAMED: Final = re.compile(r"@\[([^\]\n]{1,100})\]\(\d{1,18}\)")
+_STATUS_CHANGE: Final = re.compile(r"(\S+) → (\S+)$")
+_MENTION: Final = re.compile(r"@\[([^\]\n]{1,100})\]\(\d{1,18}\)")
 
 
-def title_of(kind: str, said: Said, language: Language, name: str | None = None) -> str:
-    """The title of a notice for its reader; with a `name`, for others: in a channel, `you` would be all of them."""
-    who = _YOU[language] if name is None else _SOMEBODY[language].format(name=name)
+def title_of(kind: str, said: NoticeArguments, language: Language, name: str | None = None) -> str:
+    """The title of a notice. A channel has many readers, so there `name` replaces "you"."""
+    who = _YOU[language] if name is None else _NAME[language].format(name=name)
     if kind == DEADLINE and said.days is not None and said.days < 0:
         form = _OVERDUE[language]
-    elif said.actor and kind in _DONE_BY[language]:
-        form = _DONE_BY[language][kind]
+    elif said.actor and kind in _TITLES_WITH_ACTOR[language]:
+        form = _TITLES_WITH_ACTOR[language][kind]
     else:
-        form = _DONE[language].get(kind, "{doc}")
+        form = _TITLES[language].get(kind, "{doc}")
     return form.format(actor=said.actor, doc=said.doc, who=who).strip()
 
 
-def message_of(said: Said, language: Language) -> str:
-    """What is said below the title."""
+def message_of(said: NoticeArguments, language: Language) -> str:
+    """The text below the title."""
     if said.days is not None:
-        return f"{_due_in_words(said, said.days, language)}: {said.item}"
+        return f"{_describe_due(said, said.days, language)}: {said.item}"
     if said.before is not None and said.after is not None:
-        words = STATUSES[language]
-        return f"{said.item}: {words.get(said.before, said.before)} → {words.get(said.after, said.after)}"
-    return f"{said.item}: {without_ids(said.text)}" if said.text else said.item
+        names = STATUSES[language]
+        return f"{said.item}: {names.get(said.before, said.before)} → {names.get(said.after, said.after)}"
+    return f"{said.item}: {_strip_ids(said.text)}" if said.text else said.item
 
 
 def plain_message(message: str, language: Language) -> str:
-    """A message of before it was kept in arguments: its status is said in another language, and names without ids."""
-    words = STATUSES[language]
+    """The message of an old notice, stored without arguments: statuses are translated, and ids removed."""
+    names = STATUSES[language]
 
-    def change(found: re.Match[str]) -> str:
-        before, after = words.get(found[1]), words.get(found[2])
+    def translate(found: re.Match[str]) -> str:
+        before, after = names.get(found[1]), names.get(found[2])
         return f"{before} → {after}" if before and after else found[0]
 
-    return _CHANGE.sub(change, without_ids(message))
+    return _STATUS_CHANGE.sub(translate, _strip_ids(message))
 
 
-def without_ids(text: str) -> str:
-    """Of whom a comment mentions, `@[name](id)`, the name."""
-    return _NAMED.sub(r"@\1", text)
+def _strip_ids(text: str) -> str:
+    """Replace mentions, `@[name](id)`, by `@name`."""
+    return _MENTION.sub(r"@\1", text)
 
 
-def _due_in_words(said: Said, days: int, language: Language) -> str:
+def _describe_due(said: NoticeArguments, days: int, language: Language) -> str:
     ahead, today, past = _DAYS[language]
     form = ahead if days > 0 else past if days < 0 else today
     on = "" if said.due is None else f" ({said.due.isoformat()})"

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from keystead.kits.teamwork.models import Said
+from keystead.kits.teamwork.models import NoticeArguments
 
 
 @dataclass(frozen=True)
-class Told:
+class NewNotice:
     """A notice to write for one user."""
 
     user: int
@@ -21,7 +21,7 @@ class Told:
     message: str
     ref_type: str
     ref_id: str
-    said: Said | None = None  # title and message as an event with arguments, to translate
+    said: NoticeArguments | None = None  # title and message as an event with arguments, to translate
 
 
 @dataclass(frozen=True)
@@ -40,24 +40,24 @@ class Notice:
     is_read: bool
     slack_sent: bool
     created_at_ms: int
-    said: Said | None = None
+    said: NoticeArguments | None = None
 
 
-def row_of(event_id: str, told: Told, place: int, at_ms: int) -> dict[str, Any]:
-    """The row of a new notice. The database gives the id."""
+def row_of(event_id: str, new: NewNotice, place: int, at_ms: int) -> dict[str, Any]:
+    """The row of a new notice. The database generates the id."""
     return {
-        "user_id": told.user,
+        "user_id": new.user,
         "place": place,
         "event_id": event_id,
-        "type": told.type,
-        "title": told.title,
-        "message": told.message,
-        "ref_type": told.ref_type,
-        "ref_id": told.ref_id,
+        "type": new.type,
+        "title": new.title,
+        "message": new.message,
+        "ref_type": new.ref_type,
+        "ref_id": new.ref_id,
         "is_read": False,
         "slack_sent": False,
         "created_at_ms": at_ms,
-        "said": None if told.said is None else told.said.model_dump_json(),
+        "said": None if new.said is None else new.said.model_dump_json(),
     }
 
 
@@ -80,8 +80,8 @@ def notice_of(row: Mapping[Any, Any]) -> Notice:
     )
 
 
-def _parse_said(text: str | None) -> Said | None:
+def _parse_said(text: str | None) -> NoticeArguments | None:
     try:
-        return None if text is None else Said.model_validate_json(text)
+        return None if text is None else NoticeArguments.model_validate_json(text)
     except ValidationError:
         return None  # a later Keystead wrote it; title and message in the server's language remain

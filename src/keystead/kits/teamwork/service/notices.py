@@ -1,4 +1,4 @@
-"""Notices in the database: each is written once, at the next place of its reader, and kept after it is read."""
+"""The notice tables: each notice is written once, at the next place of its reader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, delete, func, se
 
 from keystead.errors import BadValue
 from keystead.kits.teamwork.service.batches import Batches
-from keystead.kits.teamwork.service.notice_rows import Notice, Told, notice_of
+from keystead.kits.teamwork.service.notice_rows import NewNotice, Notice, notice_of
 from keystead.kits.teamwork.service.notice_types import PREFERENCES
 from keystead.kits.teamwork.service.notice_writes import MarkPublished, NoticeJob, WriteNotices, write_batch
 from keystead.kits.teamwork.service.tables import NOTICES, READERS
@@ -19,10 +19,10 @@ from keystead.parts.tables import Tables, insert_new
 
 _LARGEST: Final = 2**63 - 1
 _BATCH: Final = 300  # notices in one transaction
-_UNPUBLISHED_MOST: Final = 100  # of one reader at a time
+_UNPUBLISHED_MAX: Final = 100  # of one reader at a time
 
-_SO_FAR: Final = (READERS.c.last_place - READERS.c.waiting).label("so_far")  # how far the stream is known to be
-_THERE: Final = NOTICES.c.deleted_at_ms.is_(None)
+_PUBLISHED: Final = (READERS.c.last_place - READERS.c.waiting).label("published")  # the last known published place
+_NOT_DELETED: Final = NOTICES.c.deleted_at_ms.is_(None)
 
 
 @dataclass(frozen=True)
@@ -47,59 +47,59 @@ class Unpublished:
 
 @dataclass(frozen=True)
 class Page:
-    """Notices, the newest first, and how many there are in all."""
+    """One page of notices, newest first, and their total number."""
 
     notices: list[Notice]
     total: int
 
 
 class Notices:
-    """The tables of notices as operations; each is one transaction. A database outage is a StoreError."""
+    """Operations on the notice tables. Each is one transaction. A database outage is a StoreError."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._batches: Batches[NoticeJob] = Batches(
             lambda jobs: tables.write(lambda connection: write_batch(connection, jobs)),
-            lambda job: len(job.told) if isinstance(job, WriteNotices) else 1,
+            lambda job: len(job.notices) if isinstance(job, WriteNotices) else 1,
             _BATCH,
         )
 
     # --- writing ---------------------------------------------------------------------------------------------
 
-    async def tell(self, event_id: str, told: Sequence[Told], at_ms: int) -> list[Notice]:
-        """Write the notices of an event, but for readers who turned their type off. Returns the new ones.
+    async def write(self, event_id: str, notices: Sequence[NewNotice], at_ms: int) -> list[Notice]:
+        """Write the notices of an event, except those of a type that their reader turned off. Returns the new ones.
 
         Atomic and idempotent: a reader gets one notice for an event id. Concurrent events share one transaction.
         """
-        for one in told:
+        for one in notices:
             _check_user(one.user)
-        ordered = sorted({one.user: one for one in told}.values(), key=lambda one: one.user)
+        ordered = sorted({one.user: one for one in notices}.values(), key=lambda one: one.user)
         return await self._batches.add(WriteNotices(event_id, ordered, at_ms)) if ordered else []
 
     async def behind(self, *, most: int = 10_000) -> dict[int, int]:
-        """Readers whose newest notices are not on the stream yet, by their ids, each with how far the stream is."""
+        """Readers with notices that are not on the stream yet, each with the last published place."""
         # No ORDER BY: it would use the index of all readers instead of the one of waiting readers.
-        asked = select(READERS.c.user_id, _SO_FAR).where(READERS.c.waiting > 0).limit(most)
-        found = await self._tables.read(lambda connection: connection.execute(asked).all())
-        return {row.user_id: row.so_far for row in sorted(found)}
+        query = select(READERS.c.user_id, _PUBLISHED).where(READERS.c.waiting > 0).limit(most)
+        found = await self._tables.read(lambda connection: connection.execute(query).all())
+        return {row.user_id: row.published for row in sorted(found)}
 
     async def unpublished(self, users: Collection[int]) -> dict[int, Unpublished]:
-        """The oldest notices that are not on the stream yet, of those of these readers who have some."""
+        """The oldest unpublished notices of these readers. Readers without any are left out."""
         behind = (
-            select(READERS.c.user_id.label("reader"), READERS.c.last_place, _SO_FAR)
+            select(READERS.c.user_id.label("reader"), READERS.c.last_place, _PUBLISHED)
             .where(READERS.c.waiting > 0, READERS.c.user_id.in_(users))
             .subquery()
         )
-        ends = behind.c.so_far + _UNPUBLISHED_MOST
-        places = (NOTICES.c.place > behind.c.so_far, NOTICES.c.place <= ends)
-        own = and_(NOTICES.c.user_id == behind.c.reader, *places, _THERE)
+        ends = behind.c.published + _UNPUBLISHED_MAX
+        places = (NOTICES.c.place > behind.c.published, NOTICES.c.place <= ends)
+        own = and_(NOTICES.c.user_id == behind.c.reader, *places, _NOT_DELETED)
         # One statement, for a consistent snapshot.
-        asked = select(behind, NOTICES).select_from(behind.outerjoin(NOTICES, own))
+        query = select(behind, NOTICES).select_from(behind.outerjoin(NOTICES, own))
 
         def work(connection: Connection) -> dict[int, Unpublished]:
             found: dict[int, Unpublished] = {}
-            for row in connection.execute(asked.order_by(behind.c.reader, NOTICES.c.place)):
-                up_to = min(row.last_place, row.so_far + _UNPUBLISHED_MOST)
+            for row in connection.execute(query.order_by(behind.c.reader, NOTICES.c.place)):
+                up_to = min(row.last_place, row.published + _UNPUBLISHED_MAX)
                 one = found.setdefault(row.reader, Unpublished([], up_to, up_to == row.last_place))
                 if row.id is not None:
                     one.notices.append(notice_of(row._mapping))
@@ -107,8 +107,8 @@ class Notices:
 
         return await self._tables.read(work)
 
-    async def published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
-        """The notices of a reader are on the stream up to this place. An earlier place changes nothing.
+    async def mark_published(self, user: int, place: int, *, event_id: str | None = None) -> bool:
+        """Record that the notices of a reader are on the stream up to this place. An earlier place changes nothing.
 
         False: the place belongs to another event, or does not exist: the reader was erased meanwhile. Nothing changes.
         """
@@ -116,19 +116,19 @@ class Notices:
         return done
 
     async def reach(self, user: int) -> Reach:
-        """How far the notices of a reader go."""
-        asked = select(READERS.c.last_place, READERS.c.waiting).where(READERS.c.user_id == user)
-        row = await self._tables.read(lambda connection: connection.execute(asked).first())
+        """The newest and the last published place of a reader; 0 for an unknown reader."""
+        query = select(READERS.c.last_place, READERS.c.waiting).where(READERS.c.user_id == user)
+        row = await self._tables.read(lambda connection: connection.execute(query).first())
         return Reach() if row is None else Reach(row.last_place, row.last_place - row.waiting)
 
     async def has_between(self, user: int, first: int, last: int) -> bool:
-        """Whether a reader has notices at these places; they may all have been deleted."""
-        asked = _own(user).where(NOTICES.c.place >= first, NOTICES.c.place <= last, _THERE).limit(1)
-        return await self._tables.read(lambda connection: connection.execute(asked).first() is not None)
+        """Whether a reader has notices at these places; False if all were deleted."""
+        query = _own(user).where(NOTICES.c.place >= first, NOTICES.c.place <= last, _NOT_DELETED).limit(1)
+        return await self._tables.read(lambda connection: connection.execute(query).first() is not None)
 
-    async def sent_to_slack(self, notice_id: int) -> None:
-        asked = update(NOTICES).where(NOTICES.c.id == notice_id).values(slack_sent=True)
-        await self._tables.write(lambda connection: connection.execute(asked))
+    async def mark_sent_to_slack(self, notice_id: int) -> None:
+        change = update(NOTICES).where(NOTICES.c.id == notice_id).values(slack_sent=True)
+        await self._tables.write(lambda connection: connection.execute(change))
 
     # --- reading ---------------------------------------------------------------------------------------------
 
@@ -142,68 +142,65 @@ class Notices:
         page: int = 0,
         size: int = 20,
     ) -> Page:
-        """Notices of a user, the newest first: all, or those that are read or not, of one kind of work item, or of
-        one item."""
+        """Notices of a user, newest first, filtered by read state, type of work item, or work item."""
         where = _filters(user, read, ref_type, ref_id)
 
         def work(connection: Connection) -> Page:
             total = connection.execute(select(func.count()).select_from(NOTICES).where(*where)).scalar_one()
-            asked = select(NOTICES).where(*where).order_by(NOTICES.c.place.desc()).limit(size).offset(page * size)
-            return Page([notice_of(row._mapping) for row in connection.execute(asked)], total)
+            query = select(NOTICES).where(*where).order_by(NOTICES.c.place.desc()).limit(size).offset(page * size)
+            return Page([notice_of(row._mapping) for row in connection.execute(query)], total)
 
         return await self._tables.read(work)
 
     async def find(self, user: int, notice_id: int) -> Notice | None:
-        """A notice of a user; None: there is none, or it is another's, or deleted."""
-        asked = _own(user).where(NOTICES.c.id == _bounded(notice_id), _THERE)
-        row = await self._tables.read(lambda connection: connection.execute(asked).first())
+        """A notice of a user; None: they have no such notice, or it was deleted."""
+        query = _own(user).where(NOTICES.c.id == _bounded(notice_id), _NOT_DELETED)
+        row = await self._tables.read(lambda connection: connection.execute(query).first())
         return None if row is None else notice_of(row._mapping)
 
-    async def unread(self, user: int) -> dict[str, int]:
-        """How many notices of a user are not read, by the kind of work item."""
-        asked = (
+    async def count_unread(self, user: int) -> dict[str, int]:
+        """Count the unread notices of a user, by type of work item."""
+        query = (
             select(NOTICES.c.ref_type, func.count())
-            .where(NOTICES.c.user_id == user, NOTICES.c.is_read.is_(False), _THERE)
+            .where(*_filters(user, False, None, None))
             .group_by(NOTICES.c.ref_type)
         )
-        return await self._tables.read(lambda connection: {kind: int(n) for kind, n in connection.execute(asked)})
+        return await self._tables.read(lambda connection: {kind: int(n) for kind, n in connection.execute(query)})
 
     async def mark_read(self, user: int, *, notice_id: int | None = None, ref: tuple[str, str] | None = None) -> int:
-        """Mark notices of a user as read: one, those of one work item, or all. How many were not read before."""
-        where: list[ColumnElement[bool]] = [NOTICES.c.user_id == user, NOTICES.c.is_read.is_(False), _THERE]
+        """Mark notices of a user as read: one, those of a work item, or all. Returns how many were unread."""
+        where = _filters(user, False, *(ref or (None, None)))
         if notice_id is not None:
             where.append(NOTICES.c.id == _bounded(notice_id))
-        if ref is not None:
-            where += [NOTICES.c.ref_type == ref[0], NOTICES.c.ref_id == ref[1]]
-        asked = update(NOTICES).where(*where).values(is_read=True)
-        return int(await self._tables.write(lambda connection: connection.execute(asked).rowcount))
+        change = update(NOTICES).where(*where).values(is_read=True)
+        return int(await self._tables.write(lambda connection: connection.execute(change).rowcount))
 
     async def newest_of_item(self, kind: str, ref_type: str, ref_id: str) -> Notice | None:
-        """The newest notice of a type about a work item, to whomever; None: there was none."""
-        where = (NOTICES.c.ref_type == ref_type, NOTICES.c.ref_id == ref_id, NOTICES.c.type == kind, _THERE)
-        asked = select(NOTICES).where(*where).order_by(NOTICES.c.id.desc()).limit(1)
-        row = await self._tables.read(lambda connection: connection.execute(asked).first())
+        """The newest notice of a type about a work item, of any reader; None: there is none."""
+        where = (NOTICES.c.ref_type == ref_type, NOTICES.c.ref_id == ref_id, NOTICES.c.type == kind, _NOT_DELETED)
+        query = select(NOTICES).where(*where).order_by(NOTICES.c.id.desc()).limit(1)
+        row = await self._tables.read(lambda connection: connection.execute(query).first())
         return None if row is None else notice_of(row._mapping)
 
     # --- deleting --------------------------------------------------------------------------------------------
 
     async def delete(self, user: int, notice_id: int, at_ms: int) -> bool:
-        """Delete a notice of a user. False: there is none, or it is another's.
+        """Delete a notice of a user. False: they have no such notice.
 
-        Its text is gone at once. The row stays until it expires, for deduplication of its event.
+        The text is deleted immediately. The row stays until it expires, for deduplication of its event.
         """
-        where = (NOTICES.c.user_id == user, NOTICES.c.id == _bounded(notice_id), _THERE)
-        gone = {"title": "", "message": "", "said": None, "is_read": True, "deleted_at_ms": at_ms}
-        asked = update(NOTICES).where(*where).values(**gone)
-        return await self._tables.write(lambda connection: connection.execute(asked).rowcount == 1)
+        where = (NOTICES.c.user_id == user, NOTICES.c.id == _bounded(notice_id), _NOT_DELETED)
+        blank = {"title": "", "message": "", "said": None, "is_read": True, "deleted_at_ms": at_ms}
+        change = update(NOTICES).where(*where).values(**blank)
+        return await self._tables.write(lambda connection: connection.execute(change).rowcount == 1)
 
-    async def expire(self, before_ms: int, *, most: int = 1_000) -> int:
-        """Delete up to `most` notices from before a moment; how many there were. What waits for the stream stays."""
-        waits = NOTICES.c.place > READERS.c.last_place - READERS.c.waiting
+    async def delete_old(self, before_ms: int, *, most: int = 1_000) -> int:
+        """Delete up to `most` published notices from before a moment. Returns their number."""
+        is_published = NOTICES.c.place <= READERS.c.last_place - READERS.c.waiting
         old = (
             select(NOTICES.c.id)
             .join(READERS, READERS.c.user_id == NOTICES.c.user_id)
-            .where(NOTICES.c.created_at_ms < before_ms, ~waits)
+            .where(NOTICES.c.created_at_ms < before_ms, is_published)
             .limit(most)
         )
 
@@ -218,23 +215,23 @@ class Notices:
     # --- preferences -----------------------------------------------------------------------------------------
 
     async def preferences(self, user: int) -> dict[str, bool]:
-        """What a user wants to hear of. Who has said nothing hears of all."""
-        asked = select(PREFERENCE_ROWS).where(PREFERENCE_ROWS.c.user_id == user)
-        row = await self._tables.read(lambda connection: connection.execute(asked).mappings().first())
+        """The preferences of a user. All are on by default."""
+        query = select(PREFERENCE_ROWS).where(PREFERENCE_ROWS.c.user_id == user)
+        row = await self._tables.read(lambda connection: connection.execute(query).mappings().first())
         return {name: True if row is None else bool(row[f"{name}_on"]) for name in PREFERENCES}
 
-    async def prefer(self, user: int, wanted: Mapping[str, bool]) -> dict[str, bool]:
-        """Change what a user wants to hear of. What is not named stays as it was."""
-        unknown = sorted(wanted.keys() - set(PREFERENCES))
+    async def set_preferences(self, user: int, changes: Mapping[str, bool]) -> dict[str, bool]:
+        """Change some preferences of a user. Returns all of them. Raises BadValue for an unknown one."""
+        unknown = sorted(changes.keys() - set(PREFERENCES))
         if unknown:
             raise BadValue(f"there is no preference {unknown[0]!r}; there are {', '.join(PREFERENCES)}")
         _check_user(user)
 
         def work(connection: Connection) -> None:
-            first = {f"{name}_on": wanted.get(name, True) for name in PREFERENCES}
-            if not insert_new(connection, PREFERENCE_ROWS, {"user_id": user, **first}) and wanted:
-                changed = {f"{name}_on": is_on for name, is_on in wanted.items()}
-                connection.execute(update(PREFERENCE_ROWS).where(PREFERENCE_ROWS.c.user_id == user).values(**changed))
+            first = {f"{name}_on": changes.get(name, True) for name in PREFERENCES}
+            if not insert_new(connection, PREFERENCE_ROWS, {"user_id": user, **first}) and changes:
+                values = {f"{name}_on": is_on for name, is_on in changes.items()}
+                connection.execute(update(PREFERENCE_ROWS).where(PREFERENCE_ROWS.c.user_id == user).values(**values))
 
         await self._tables.write(work)
         return await self.preferences(user)
@@ -245,7 +242,7 @@ def _own(user: int) -> Select[Any]:
 
 
 def _filters(user: int, read: bool | None, ref_type: str | None, ref_id: str | None) -> list[ColumnElement[bool]]:
-    where: list[ColumnElement[bool]] = [NOTICES.c.user_id == user, _THERE]
+    where: list[ColumnElement[bool]] = [NOTICES.c.user_id == user, _NOT_DELETED]
     if read is not None:
         where.append(NOTICES.c.is_read.is_(read))
     if ref_type is not None:
@@ -257,9 +254,9 @@ def _filters(user: int, read: bool | None, ref_type: str | None, ref_id: str | N
 
 def _check_user(user: int) -> None:
     if type(user) is not int or not 0 < user <= _LARGEST:
-        raise BadValue(f"the id of a user is a whole number from 1 on, not {user!r:.80}")
+        raise BadValue(f"the id of a user must be a whole number of at least 1, not {user!r:.80}")
 
 
 def _bounded(number: int) -> int:
-    """A number that a column can be compared with; what is beyond them is nobody's."""
+    """An id that fits the column; -1, which no row has, for one that does not."""
     return number if -_LARGEST <= number <= _LARGEST else -1

@@ -1,4 +1,4 @@
-"""What the teamwork kit can be told."""
+"""Settings of the teamwork kit."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from keystead.errors import BadValue
 from keystead.kits.setting_types import Days, Duration, LimitsByName, SigningText, known
-from keystead.kits.teamwork.service.deadlines import zone_named
+from keystead.kits.teamwork.service.deadlines import parse_zone
 from keystead.kits.teamwork.service.slack import POST_URL, Slack
 from keystead.schema.lifetime import duration_ms
 
-# Requests of one user in a minute, by what they ask for.
-LIMITS: Final[Mapping[str, int]] = {"events": 120, "deadlines": 120, "teams": 60}
-LONGEST_LIFETIME: Final = "12h"  # of a token: `jwt:since:{userId}` lives for a day
+LIMITS: Final[Mapping[str, int]] = {"events": 120, "deadlines": 120, "teams": 60}  # requests per user and minute
+LONGEST_LIFETIME: Final = "12h"  # of a token; shorter than the day that `jwt:since:{userId}` lives
 
 
 class TeamworkSettings(BaseModel):
@@ -25,70 +24,68 @@ class TeamworkSettings(BaseModel):
 
     jwt_keys: SigningText | None = Field(
         None,
-        description="Keys that sign access tokens, from `keystead secrets signing`; without them HS256 keys are "
-        "derived from the keys that seal.",
+        description="The signing keys of access tokens, from `keystead secrets signing`. By default HS256 keys are "
+        "derived from the seal keys.",
     )
-    issuer: str | None = Field(None, description="The `iss` of access tokens; without it the public URL of the server.")
+    issuer: str | None = Field(None, description="The `iss` of access tokens. The default is the server's public URL.")
     audience: str = Field("teamwork", min_length=1, description="The `aud` of access tokens.")
-    token_lifetime: Duration = Field(
-        "30m", description=f"For how long an access token is good, at most {LONGEST_LIFETIME}."
-    )
-    slack_webhook_url: SecretStr | None = Field(None, description="An incoming webhook of Slack: notices go there.")
-    slack_token: SecretStr | None = Field(None, description="A bot's token of Slack, with `slack_channel`, instead.")
+    token_lifetime: Duration = Field("30m", description=f"The lifetime of access tokens, at most {LONGEST_LIFETIME}.")
+    slack_webhook_url: SecretStr | None = Field(None, description="The URL of a Slack incoming webhook for notices.")
+    slack_token: SecretStr | None = Field(None, description="A Slack bot token, instead; needs `slack_channel`.")
     slack_channel: str = Field("", description="The channel that the bot posts to.")
-    slack_post_url: str = Field(POST_URL, description="Where the bot posts, if not at Slack.")
+    slack_post_url: str = Field(POST_URL, description="The URL that the bot posts to.")
     keep_slack_log: Duration = Field(
-        "90d", description="For how long the attempts to tell Slack are kept, also while Slack is off."
+        "90d", description="How long attempts to post to Slack are kept, also while Slack is off."
     )
-    keep_notices: Duration = Field("180d", description="For how long a notice is kept, read or not.")
-    invitation_lifetime: Duration = Field("7d", description="For how long a link that invites to a team can be used.")
+    keep_notices: Duration = Field("180d", description="How long notices are kept, read or not.")
+    invitation_lifetime: Duration = Field("7d", description="The lifetime of team invitations.")
     item_url: str = Field(
         "",
-        description="Where a work item is seen, such as `https://work.example.com/{refType}/{refId}`: notices and "
-        "Slack link to it. Without this they link to `/teamwork`, which shows what is known of it.",
+        description="The address of a work item, such as `https://work.example.com/{refType}/{refId}`, for links in "
+        "notices and Slack. The default is `/teamwork`, which shows the known details of the item.",
     )
-    zone: str = Field("UTC", description="The time zone of teams that have none of their own, such as `Asia/Seoul`.")
+    zone: str = Field("UTC", description="The default time zone of teams, such as `Asia/Seoul`.")
     deadline_days: Days = Field(
         (3,),
         min_length=1,
         max_length=20,
-        description="How many days before a deadline its assignee is told, in teams that do not say.",
+        description="How many days before a deadline its assignee is notified, by default.",
     )
     language: Literal["en", "ja", "ko"] = Field(
         "en",
-        description="The language of Slack messages, and of titles on the channel; pages have that of their reader.",
+        description="The language of Slack messages, and of titles on the channel. Pages use the reader's language.",
     )
-    streams_per_user: int = Field(8, ge=1, le=100, description="How many streams of notices a user may have open here.")
+    streams_per_user: int = Field(8, ge=1, le=100, description="The most open notice streams per user and process.")
     limits: Annotated[LimitsByName, known(LIMITS)] = Field(
-        {}, description=f"Requests of one user in a minute: {', '.join(LIMITS)}; 0: no limit."
+        {}, description=f"Rate limits per user and minute: {', '.join(LIMITS)}; 0: no limit."
     )
 
     @field_validator("token_lifetime")
     @classmethod
-    def _is_short(cls, given: str) -> str:
+    def _check_lifetime(cls, given: str) -> str:
         if duration_ms(given) > duration_ms(LONGEST_LIFETIME):
-            raise ValueError(f"an access token lives for {LONGEST_LIFETIME} at most, not {given}")
+            raise ValueError(f"the lifetime of access tokens is at most {LONGEST_LIFETIME}, not {given}")
         return given
 
     @field_validator("zone")
     @classmethod
-    def _is_zone(cls, given: str) -> str:
+    def _check_zone(cls, given: str) -> str:
         try:
-            zone_named(given)
+            parse_zone(given)
         except BadValue as error:
             raise ValueError(str(error)) from None
         return given
 
     @field_validator("item_url")
     @classmethod
-    def _is_link(cls, given: str) -> str:
+    def _check_item_url(cls, given: str) -> str:
         if given and not (given.startswith(("http://", "https://")) and "{refId}" in given and given.isprintable()):
             raise ValueError("write an address such as https://work.example.com/{refType}/{refId}")
         return given
 
     @property
     def slack(self) -> Slack | None:
-        """Where notices go in Slack; None: nowhere."""
+        """The Slack destination; None: Slack is off."""
         if self.slack_token is not None:
             return Slack(
                 token=self.slack_token.get_secret_value(),
@@ -102,7 +99,7 @@ class TeamworkSettings(BaseModel):
 
 
 def missing(settings: TeamworkSettings) -> Sequence[str]:
-    """What production needs and these settings lack."""
+    """Settings that production requires and that are missing."""
     if settings.slack_token is not None and not settings.slack_channel:
         return ["teamwork.slack_channel: the channel that the bot of slack_token posts to"]
     return []

@@ -1,4 +1,4 @@
-"""Notices in Slack: by an incoming webhook or by a bot's token, and a log of every attempt."""
+"""Posts notices to Slack, by an incoming webhook or a bot token, and logs every attempt."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ COLOURS: Final[Mapping[str, str]] = {
     MENTIONED: "#1ABC9C",
 }
 OTHER_COLOUR: Final = "#868E96"
-_LONGEST_ANSWER: Final = 64 * 1024
-_LONGEST_WORD: Final = 64
-_TEXT_MOST: Final = 3_000  # what is longer Slack never takes
-_TITLE_MOST: Final = 600
-_NAME_MOST: Final = 200
-_LINK_MOST: Final = 3_000
+_RESPONSE_MAX_BYTES: Final = 64 * 1024
+_ERROR_MAX: Final = 64
+_TEXT_MAX: Final = 3_000  # Slack refuses longer text
+_TITLE_MAX: Final = 600
+_NAME_MAX: Final = 200
+_LINK_MAX: Final = 3_000
 
-# What Slack says of a message that it will never take. All else an operator can mend, or it passes.
-_NEVER: Final = frozenset(
+# Permanent errors of Slack about a message. Others are transient, or an operator can fix them.
+_PERMANENT: Final = frozenset(
     {"invalid_blocks", "invalid_attachments", "msg_too_long", "no_text", "invalid_payload", "too_many_attachments"}
 )
 
 
 @dataclass(frozen=True)
 class Slack:
-    """Where notices go. Either a webhook's URL, or a bot's token with a channel."""
+    """The destination of notices: a webhook URL, or a bot token with a channel."""
 
     webhook_url: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
@@ -70,7 +70,7 @@ class Slack:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt to tell Slack of a notice."""
+    """One attempt to post a notice to Slack."""
 
     id: int
     notice: int
@@ -84,7 +84,7 @@ class Attempt:
 
 
 class SlackLog:
-    """The log of all attempts to tell Slack. It is there, and forgets, whether Slack is configured or not."""
+    """The log of all attempts to post to Slack. It exists, and is cleaned up, even while Slack is off."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
@@ -98,20 +98,20 @@ class SlackLog:
         before: int | None = None,
         most: int = 100,
     ) -> list[Attempt]:
-        """What was tried, the newest first: all, or of one notice, with one outcome, to some users, before an id."""
-        asked = select(SLACK_LOG).order_by(SLACK_LOG.c.id.desc()).limit(most)
+        """Attempts, newest first, filtered by notice, status, users, or ids below `before`."""
+        query = select(SLACK_LOG).order_by(SLACK_LOG.c.id.desc()).limit(most)
         if notice is not None:
-            asked = asked.where(SLACK_LOG.c.notice_id == notice)
+            query = query.where(SLACK_LOG.c.notice_id == notice)
         if status is not None:
-            asked = asked.where(SLACK_LOG.c.status == status)
+            query = query.where(SLACK_LOG.c.status == status)
         if users is not None:
-            asked = asked.where(SLACK_LOG.c.user_id.in_(list(users)))
+            query = query.where(SLACK_LOG.c.user_id.in_(list(users)))
         if before is not None:
-            asked = asked.where(SLACK_LOG.c.id < before)
-        return await self._tables.read(lambda connection: [_attempt(row) for row in connection.execute(asked)])
+            query = query.where(SLACK_LOG.c.id < before)
+        return await self._tables.read(lambda connection: [_attempt(row) for row in connection.execute(query)])
 
-    async def forget(self, before_ms: int, *, most: int = 1_000) -> int:
-        """Delete up to `most` attempts from before a moment; how many there were."""
+    async def delete_old(self, before_ms: int, *, most: int = 1_000) -> int:
+        """Delete up to `most` attempts from before a moment. Returns their number."""
 
         def work(connection: Connection) -> int:
             old = select(SLACK_LOG.c.id).where(SLACK_LOG.c.sent_at_ms < before_ms).limit(most)
@@ -122,10 +122,10 @@ class SlackLog:
 
         return await self._tables.write(work)
 
-    async def note(
+    async def add(
         self, notice: Notice, payload: dict[str, Any], *, channel: str, retries: int, error: str | None, at_ms: int
     ) -> None:
-        """Write down an attempt; without an error it was sent."""
+        """Log an attempt; without an error it was sent."""
         row = {
             "notice_id": notice.id,
             "user_id": notice.user,
@@ -153,22 +153,22 @@ def _attempt(row: Row[Any]) -> Attempt:
     )
 
 
-class _Called(NamedTuple):
-    """Somebody, as they are called in a title, and as Slack mentions them."""
+class _Mention(NamedTuple):
+    """The name of a user for titles, and their mention for Slack."""
 
     name: str
     mention: str
-    is_member: bool = False  # of the workspace, as far as is known
+    is_member: bool = False  # has a Slack member id
 
 
 class SlackSender:
-    """Sends what the outbox gives it, and writes down each attempt.
+    """Posts messages from the outbox to Slack, and logs each attempt.
 
-    person   who somebody is: what they are called, and by which id they are mentioned; None: nobody knows
-    link     where the item of a notice can be seen; "" without a link
+    person   returns a user, for their name and Slack id; None: unknown
+    link     the address of a notice's work item; "": no link
 
-    A message carries the id of its notice (`block_id`), which is the same each time it is sent. Slack answers 429 with
-    how long to wait, which is obeyed; what it refuses for good is given up; all else is tried again.
+    A message carries the id of its notice (`block_id`), which is the same for each attempt. The Retry-After of a 429 is
+    obeyed, permanent errors give the message up, and all others are retried.
     """
 
     def __init__(
@@ -191,117 +191,115 @@ class SlackSender:
         self._link = link
 
     async def send(self, message: OutboxMessage) -> None:
-        """For `Outbox`. Raises DeliveryFailed or Undeliverable where Slack did not take it."""
+        """The `send` of an `Outbox`. Raises DeliveryFailed or Undeliverable if Slack did not accept the message."""
         user, number = message.payload.get("user"), message.payload.get("notice")
         notice = await self._notices.find(user, number) if isinstance(user, int) and isinstance(number, int) else None
-        if notice is None:
-            return  # erased meanwhile: there is nothing left to tell of
-        if notice.slack_sent:
+        if notice is None or notice.slack_sent:  # None: deleted meanwhile
             return
         payload = await self.payload(notice)
-        note = partial(self._log.note, notice, payload, channel=self._slack.channel, retries=message.attempts)
+        log = partial(self._log.add, notice, payload, channel=self._slack.channel, retries=message.attempts)
         try:
             await self._post(payload)
         except (DeliveryFailed, Undeliverable) as error:
-            await note(error=str(error), at_ms=self._now_ms())
+            await log(error=str(error), at_ms=self._now_ms())
             raise
-        await note(error=None, at_ms=self._now_ms())
-        await self._notices.sent_to_slack(notice.id)
+        await log(error=None, at_ms=self._now_ms())
+        await self._notices.mark_sent_to_slack(notice.id)
 
     async def payload(self, notice: Notice) -> dict[str, Any]:
-        """What is posted: a coloured bar, the title, who is told of it and the text, and a button that opens the item.
+        """The message: a coloured bar, the title, reader and text, and a button that opens the work item.
 
-        Whom it concerns is mentioned by their id in Slack where it is known, and named otherwise.
+        Users are mentioned by their Slack id, or by name if it is unknown.
         """
         language, said = self._slack.language, notice.said
-        reader = await self._find_name(notice.user)
+        reader = await self._find_mention(notice.user)
         title = notice.title if said is None else title_of(notice.type, said, language, reader.name or None)
         message = notice.message if said is None else message_of(said, language)
-        title = _truncate(title, _TITLE_MOST)
+        title = _truncate(title, _TITLE_MAX)
         head = f"*{title}*\n" + (f"{reader.mention}{' ' if reader.is_member else ': '}" if reader.mention else "")
         foot = ""
         if said is not None and said.assignee_id is not None and said.assignee_id != notice.user:
-            assignee = await self._find_name(said.assignee_id)
+            assignee = await self._find_mention(said.assignee_id)
             foot = f"\n{ASSIGNEE[language]}: {assignee.mention}" if assignee.mention else ""
-        text = head + _truncate(message, _TEXT_MOST - len(head) - len(foot)) + foot
+        text = head + _truncate(message, _TEXT_MAX - len(head) - len(foot)) + foot
         section = {"type": "section", "block_id": f"notice-{notice.id}", "text": {"type": "mrkdwn", "text": text}}
         blocks: list[dict[str, Any]] = [section]
         link = self._link(notice)
-        if link and len(link) <= _LINK_MOST:
+        if link and len(link) <= _LINK_MAX:
             button = {"type": "button", "text": {"type": "plain_text", "text": OPEN[language]}, "url": link}
             blocks.append({"type": "actions", "block_id": f"open-{notice.id}", "elements": [button]})
-        made: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "text": title,
             "attachments": [{"color": COLOURS.get(notice.type, OTHER_COLOUR), "blocks": blocks}],
         }
-        return made if not self._slack.channel else {"channel": self._slack.channel, **made}
+        return payload if not self._slack.channel else {"channel": self._slack.channel, **payload}
 
-    async def _find_name(self, user: int) -> _Called:
+    async def _find_mention(self, user: int) -> _Mention:
         try:
             person = None if self._person is None else await self._person(user)
         except (StoreError, LoadFailed):
-            person = None  # a message that names nobody is better than none
+            person = None  # a message without names is better than none
         if person is None:
-            return _Called("", "")
+            return _Mention("", "")
         if person.slack_id:
-            return _Called(person.name, f"<@{_escape(person.slack_id)}>", is_member=True)
-        return _Called(person.name, _truncate(person.name, _NAME_MOST))
+            return _Mention(person.name, f"<@{_escape(person.slack_id)}>", is_member=True)
+        return _Mention(person.name, _truncate(person.name, _NAME_MAX))
 
-    # --- the wire --------------------------------------------------------------------------------------------
+    # --- HTTP ------------------------------------------------------------------------------------------------
 
     async def _post(self, payload: dict[str, Any]) -> None:
         headers = {"authorization": f"Bearer {self._slack.token}"} if self._slack.token else {}
         try:
             url = httpx2.URL(self._slack.post_url if self._slack.token else self._slack.webhook_url)
-            # The path of a webhook is its secret, and the client logs the address that it is given.
-            shown, target = url.copy_with(path="/", query=None, fragment=None), {"target": url.raw_path}
-            asked = self._http.stream("POST", shown, json=payload, headers=headers, extensions=target)
-            async with asked as answer:
+            # The path of a webhook is a secret, and the client logs the URL that it is given.
+            logged, target = url.copy_with(path="/", query=None, fragment=None), {"target": url.raw_path}
+            request = self._http.stream("POST", logged, json=payload, headers=headers, extensions=target)
+            async with request as response:
                 body = b""
-                async for piece in answer.aiter_bytes():
+                async for piece in response.aiter_bytes():
                     body += piece
-                    if len(body) > _LONGEST_ANSWER:
+                    if len(body) > _RESPONSE_MAX_BYTES:
                         break
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            # Its own words may hold the URL, which is a secret.
+            # Only the class: the message may contain the URL, which is a secret.
             raise DeliveryFailed(f"Slack cannot be reached ({type(error).__name__})") from None
-        self._judge(answer.status_code, answer.headers.get("retry-after", ""), body)
+        self._check_response(response.status_code, response.headers.get("retry-after", ""), body)
 
-    def _judge(self, status: int, asked: str, body: bytes) -> None:
+    def _check_response(self, status: int, retry_after: str, body: bytes) -> None:
         if status == 429:
-            seconds = int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 7 else 1
-            raise DeliveryFailed("Slack says that this was too much at once", seconds * 1000)
-        word = _word_of(body) if self._slack.token else body.decode("utf-8", "replace")[:_LONGEST_WORD]
-        if status == 200 and (not self._slack.token or not word):
+            is_number = retry_after.isascii() and retry_after.isdecimal() and len(retry_after) < 7
+            raise DeliveryFailed("Slack rate limit reached", (int(retry_after) if is_number else 1) * 1000)
+        error = _error_in(body) if self._slack.token else body.decode("utf-8", "replace")[:_ERROR_MAX]
+        if status == 200 and (not self._slack.token or not error):
             return
-        said = f"Slack answered {status}" + (f", {word}" if word.isprintable() and word else "")
-        if word in _NEVER:
-            raise Undeliverable(said)
-        raise DeliveryFailed(said)
+        message = f"Slack responded {status}" + (f", {error}" if error.isprintable() and error else "")
+        if error in _PERMANENT:
+            raise Undeliverable(message)
+        raise DeliveryFailed(message)
 
 
-def _word_of(body: bytes) -> str:
-    """What the API of Slack says is wrong; "" where nothing is."""
+def _error_in(body: bytes) -> str:
+    """The error in a response of the Slack API; "": success."""
     try:
-        told = json.loads(body)
+        result = json.loads(body)
     except (ValueError, RecursionError):
-        return "what is no JSON"
-    if isinstance(told, dict) and told.get("ok") is True:
+        return "not JSON"
+    if isinstance(result, dict) and result.get("ok") is True:
         return ""
-    error = told.get("error") if isinstance(told, dict) else None
-    return error[:_LONGEST_WORD] if isinstance(error, str) and error else "without a reason"
+    error = result.get("error") if isinstance(result, dict) else None
+    return error[:_ERROR_MAX] if isinstance(error, str) and error else "without a reason"
 
 
 def _escape(text: str) -> str:
-    """Slack reads `<…>` as a link or a mention, and `&` as the beginning of an entity."""
+    """Slack reads `<…>` as a link or a mention, and `&` as the start of an entity."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _truncate(text: str, most: int) -> str:
-    """A text as Slack reads it, of at most so many characters, and not cut within an entity."""
+    """Escaped text of at most `most` characters, not cut within an entity."""
     escaped = _escape(text)
     if len(escaped) <= most:
         return escaped
     cut = escaped[:most]
-    begun = cut.rfind("&")
-    return cut if begun < 0 or ";" in cut[begun:] else cut[:begun]
+    entity = cut.rfind("&")
+    return cut if entity < 0 or ";" in cut[entity:] else cut[:entity]

@@ -25,7 +25,7 @@ _CHECK_EVERY_MS: Final = 5_000
 PAUSE_S: Final = 10.0
 _HOLD_S: Final = 1.0
 
-Still: TypeAlias = Callable[[], Awaitable[bool | None]]
+SignInCheck: TypeAlias = Callable[[], Awaitable[bool | None]]
 
 
 class TooManyStreams(KeysteadError):
@@ -34,7 +34,7 @@ class TooManyStreams(KeysteadError):
     code = "too-many-streams"
 
 
-class Began(NamedTuple):
+class StreamStart(NamedTuple):
     """The stream starts after `place`. `newest` is the newest notice that is known to be published."""
 
     place: int
@@ -45,7 +45,7 @@ class SignedOut(NamedTuple):
     """The user has signed out. The stream ends."""
 
 
-Followed: TypeAlias = Began | Missed | Pause | SignedOut | list[FeedItem[Notification]]
+StreamItem: TypeAlias = StreamStart | Missed | Pause | SignedOut | list[FeedItem[Notification]]
 
 
 class NoticeStreams:
@@ -59,36 +59,36 @@ class NoticeStreams:
         self._open: Counter[int] = Counter()  # streams, by user
 
     async def follow(
-        self, user: int, after: int | None, still: Still, language: Language | None = None
-    ) -> AsyncGenerator[Followed, None]:
-        """The notices of a user after a place, or from now on. Raises TooManyStreams at once.
+        self, user: int, after: int | None, is_signed_in: SignInCheck, language: Language | None = None
+    ) -> AsyncGenerator[StreamItem, None]:
+        """The notices of a user after a place, or from now on. Raises TooManyStreams before the first item.
 
-        still      whether the user is still signed in, asked at each pause. False ends the stream. None means that
-                   it cannot be checked now: the stream stays open and sends no notices.
-        language   of the titles; None: the server's
+        is_signed_in   checked at each pause. False ends the stream. None means that it cannot be checked now: the
+                       stream stays open and sends no notices.
+        language       of the titles; None: the server's
         """
-        followed = self._follow_counted(user, after, still, language)
-        first = await anext(followed)  # counts the stream now; its generator uncounts it, however it ends
-        return _join(first, followed)
+        items = self._follow_counted(user, after, is_signed_in, language)
+        first = await anext(items)  # counts the stream now; its generator uncounts it, however it ends
+        return _join(first, items)
 
     async def _follow_counted(
-        self, user: int, after: int | None, still: Still, language: Language | None
-    ) -> AsyncGenerator[Followed, None]:
+        self, user: int, after: int | None, is_signed_in: SignInCheck, language: Language | None
+    ) -> AsyncGenerator[StreamItem, None]:
         if self._open[user] >= self._per_user:
-            raise TooManyStreams(f"at most {self._per_user} streams are open at once; close one")
+            raise TooManyStreams(f"at most {self._per_user} streams can be open; close one")
         self._open[user] += 1
         try:
-            # The table is written before the log, and learns later how far the log is. So it bounds what a reader can
-            # have seen (`newest`) and what was published (`published`). The log itself knows where it ends.
+            # A notice is in the table before the log, and publishing progress is recorded after it. So readers saw
+            # nothing beyond `newest`, and at least `published` is on the stream. Only the log itself knows its end.
             reach = await self._notices.reach(user)
             is_known = after is not None and after <= reach.newest
             place = after if after is not None and is_known else await self._end_of_stream(user, reach.published)
-            yield Began(place, max(place, reach.published))
+            yield StreamStart(place, max(place, reach.published))
             if after is not None and not is_known:  # the database was restored from a backup, or the place is made up
                 yield Missed(place + 1)
-            async with aclosing(self._follow_checked(user, place, reach.published, still, language)) as followed:
-                async for one in followed:
-                    yield one
+            async with aclosing(self._follow_checked(user, place, reach.published, is_signed_in, language)) as items:
+                async for item in items:
+                    yield item
         finally:
             self._open[user] -= 1
             if not self._open[user]:
@@ -98,8 +98,8 @@ class NoticeStreams:
         return max(published, await self._feed.last_place(self._keys.notice_log(user)))
 
     async def _follow_checked(
-        self, user: int, after: int, last: int, still: Still, language: Language | None
-    ) -> AsyncGenerator[Followed, None]:
+        self, user: int, after: int, last: int, is_signed_in: SignInCheck, language: Language | None
+    ) -> AsyncGenerator[StreamItem, None]:
         checked_ms = self._keys.now_ms()
 
         async def was_lost(first: int, last: int) -> bool:
@@ -111,29 +111,29 @@ class NoticeStreams:
             else:
                 yield [FeedItem(one.place, _translate(one.item, language)) for one in found]
             if isinstance(found, Pause) or self._keys.now_ms() - checked_ms >= _CHECK_EVERY_MS:
-                while (is_still := await still()) is None and not self._feed.is_closing:
+                while (signed_in := await is_signed_in()) is None and not self._feed.is_closing:
                     yield Pause()
                     await asyncio.sleep(_HOLD_S)
                 checked_ms = self._keys.now_ms()
-                if not is_still:
-                    if is_still is False:
+                if not signed_in:
+                    if signed_in is False:
                         yield SignedOut()
                     return
 
 
-def _translate(shown: Notification, language: Language | None) -> Notification:
-    """A notice with its title in a language, without the arguments that the title was made of."""
-    if language is None or shown.said is None:
-        return shown
-    title = title_of(shown.type, shown.said, language)
-    return shown.model_copy(update={"title": title, "said": None})
+def _translate(notice: Notification, language: Language | None) -> Notification:
+    """A notice with its title in a language, without the arguments of the title."""
+    if language is None or notice.said is None:
+        return notice
+    title = title_of(notice.type, notice.said, language)
+    return notice.model_copy(update={"title": title, "said": None})
 
 
-async def _join(first: Followed, rest: AsyncGenerator[Followed, None]) -> AsyncGenerator[Followed, None]:
+async def _join(first: StreamItem, rest: AsyncGenerator[StreamItem, None]) -> AsyncGenerator[StreamItem, None]:
     async with aclosing(rest):
         yield first
         try:
-            async for one in rest:
-                yield one
+            async for item in rest:
+                yield item
         except (StoreError, StoreClosed, LoadFailed, Unreadable) as error:
-            _log.info("a stream ends, and its reader comes again: %s", error)
+            _log.info("a stream ends, and its client reconnects: %s", error)

@@ -1,7 +1,6 @@
-"""The tables of the teamwork kit: notices, what each user wants to hear of, who they are, in which team, who is invited
-to it, and what went to Slack.
+"""The tables of the teamwork kit: notices, preferences, people, teams, invitations, and the Slack log.
 
-Times are milliseconds since 1970. In the database each name has `keystead_teamwork_` before it.
+Times are milliseconds since 1970. In the database the names have the prefix `keystead_teamwork_`.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from sqlalchemy import (
 from keystead.parts.tables import Belongings, Name, TableChange, TableSet, Words, create, extend, table
 
 _metadata = MetaData()
-ID_MAX_BYTES: Final = 200  # of ids that others give: of an event, of a work item
+ID_MAX_BYTES: Final = 200  # of external ids, such as those of events and work items
 WORD_MAX_BYTES: Final = 64
 
-# SQLite counts up only what it calls INTEGER.
+# SQLite auto-increments only INTEGER columns.
 _Number: Final = BigInteger().with_variant(Integer, "sqlite")
 
-# One row for each user who was ever told something. It is locked before a notice is written: so the places of a user's
-# notices have no gaps, and are in the order in which they were committed.
+# One row per user with notices. It is locked before a notice is written, so places have no gaps and follow the order of
+# the commits.
 READERS = table(
     "teamwork_readers",
     _metadata,
     Column("user_id", BigInteger, primary_key=True, autoincrement=False),
     Column("last_place", BigInteger, nullable=False),
-    Column("waiting", BigInteger, nullable=False),  # how many of the last are not on the stream yet
+    Column("waiting", BigInteger, nullable=False),  # the number of unpublished notices
 )
 Index("keystead_teamwork_readers_waiting", READERS.c.waiting)
 
@@ -50,7 +49,7 @@ NOTICES = table(
     Column("place", BigInteger, nullable=False),  # 1 is the user's first
     Column("event_id", Name(ID_MAX_BYTES), nullable=False),
     Column("type", Name(WORD_MAX_BYTES), nullable=False),
-    # In the language of the server, for Slack and for rows of before there was `said`.
+    # In the language of the server, for Slack and for old rows without `said`.
     Column("title", Words, nullable=False),
     Column("message", Words, nullable=False),
     Column("ref_type", Name(WORD_MAX_BYTES), nullable=False),
@@ -58,19 +57,19 @@ NOTICES = table(
     Column("is_read", Boolean(create_constraint=False), nullable=False),
     Column("slack_sent", Boolean(create_constraint=False), nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
-    # What happened, and its arguments, as JSON: each reader is told in a language of their own.
+    # The event and its arguments as JSON, to be translated for each reader.
     Column("said", Words),
-    # Its words are gone. The row stays until it expires: an event that is told of again is known.
+    # A deleted notice has no text. Its row stays until it expires, for deduplication of its event.
     Column("deleted_at_ms", BigInteger),
     UniqueConstraint("user_id", "place", name="keystead_teamwork_notices_place"),
-    # The last line of defence: whatever tells of an event twice, its reader hears of it once.
+    # The last line of defence against duplicate notices of an event.
     UniqueConstraint("user_id", "event_id", name="keystead_teamwork_notices_event"),
 )
 Index("keystead_teamwork_notices_unread", NOTICES.c.user_id, NOTICES.c.is_read, NOTICES.c.ref_type)
 Index("keystead_teamwork_notices_time", NOTICES.c.created_at_ms)
 Index("keystead_teamwork_notices_ref", NOTICES.c.ref_type, NOTICES.c.ref_id)
 
-# What a user wants to hear of. No row: all of it.
+# Without a row, all preferences are on.
 PREFERENCES = table(
     "teamwork_preferences",
     _metadata,
@@ -81,7 +80,7 @@ PREFERENCES = table(
     ),
 )
 
-# Who works in which team, for applications that have no table of users of their own. Team 0: in none.
+# For applications without their own user table. Team 0: no team.
 PEOPLE = table(
     "teamwork_people",
     _metadata,
@@ -92,13 +91,13 @@ PEOPLE = table(
     Column("team_id", BigInteger, nullable=False),
     Column("team_role", Name(WORD_MAX_BYTES), nullable=False),
     Column("slack_id", Name(WORD_MAX_BYTES)),
-    # Who signs in as this person elsewhere, such as `login:42`.
+    # The sign-in identity, such as `login:42`.
     Column("identity", Name(ID_MAX_BYTES)),
 )
 Index("keystead_teamwork_people_team", PEOPLE.c.team_id)
 Index("keystead_teamwork_people_identity", PEOPLE.c.identity, unique=True)
 
-# One row for each team that was created here. It is locked before who is in the team, or what they may, changes.
+# One row per team that was created here. It is locked before members or roles change.
 TEAMS = table(
     "teamwork_teams",
     _metadata,
@@ -107,16 +106,15 @@ TEAMS = table(
     Column("created_at_ms", BigInteger, nullable=False),
 )
 
-# An invitation to a team, by the digest of the secret in its link.
 INVITATIONS = table(
     "teamwork_invitations",
     _metadata,
     Column("id", _Number, primary_key=True, autoincrement=True),
-    Column("digest", Name(WORD_MAX_BYTES), nullable=False),
+    Column("digest", Name(WORD_MAX_BYTES), nullable=False),  # of the token in the link
     Column("team_id", BigInteger, nullable=False),
     Column("team_role", Name(WORD_MAX_BYTES), nullable=False),
-    Column("user_id", BigInteger),  # the one who may use it; NULL: whoever has the link
-    Column("name", Words, nullable=False),  # whom it is for, as the inviter calls them
+    Column("user_id", BigInteger),  # the only one who can accept it; NULL: anyone with the link
+    Column("name", Words, nullable=False),  # of the invited person, from the inviter
     Column("invited_by", BigInteger),  # NULL: an operator
     Column("created_at_ms", BigInteger, nullable=False),
     Column("expires_at_ms", BigInteger, nullable=False),
@@ -147,27 +145,27 @@ ALL = (READERS, NOTICES, PREFERENCES, PEOPLE, TEAMS, INVITATIONS, SLACK_LOG)
 
 
 def rows_of_user(user: str) -> Belongings:
-    """All rows of a user, including the invitations that they sent, whose links must not work any more."""
-    # Keys render 42 without zeros, so `042` is not the same user.
+    """All rows of a user, including the invitations that they sent, whose links must stop working."""
+    # Keys render 42 without leading zeros, so `042` is not the same user.
     number = int(user) if user.isascii() and user.isdecimal() and user[0] != "0" and len(user) < 19 else -1
-    given = INVITATIONS.c.invited_by == number
+    sent = INVITATIONS.c.invited_by == number
     return [
-        (one, (one.c.user_id == number) | given if one is INVITATIONS else one.c.user_id == number)
+        (one, (one.c.user_id == number) | sent if one is INVITATIONS else one.c.user_id == number)
         for one in (SLACK_LOG, NOTICES, PREFERENCES, INVITATIONS, PEOPLE, READERS)
     ]
 
 
 def identity_of(subject: str) -> str:
-    """Somebody who signs in elsewhere, such as `login:42`, as the table of people names them."""
+    """A sign-in subject, such as `login:42`, as stored in the table of people: a digest if it is too long."""
     if len(subject.encode()) <= ID_MAX_BYTES:
         return subject
     return f"{subject.partition(':')[0]}:sha256:{sha256(subject.encode()).hexdigest()}"
 
 
-def known_as(connection: Connection, subject: str) -> list[str]:
-    """Which user somebody is who signs in elsewhere."""
-    asked = select(PEOPLE.c.user_id).where(PEOPLE.c.identity == identity_of(subject))
-    return [f"teamwork:{user}" for (user,) in connection.execute(asked)]
+def subjects_of(connection: Connection, subject: str) -> list[str]:
+    """The users of this kit with a sign-in subject, such as `login:42`."""
+    query = select(PEOPLE.c.user_id).where(PEOPLE.c.identity == identity_of(subject))
+    return [f"teamwork:{user}" for (user,) in connection.execute(query)]
 
 
 TEAMWORK_TABLES = TableSet(
@@ -175,11 +173,11 @@ TEAMWORK_TABLES = TableSet(
     (
         TableChange(
             1,
-            "makes the tables of notices, preferences, people and of what was sent to Slack",
+            "creates the tables of notices, preferences, people and the Slack log",
             create(READERS, NOTICES, PREFERENCES, PEOPLE, SLACK_LOG),
         ),
-        TableChange(2, "adds teams, invitations, and what a notice says in each language", extend(*ALL)),
+        TableChange(2, "adds teams, invitations, and translatable notices", extend(*ALL)),
     ),
     member_of={"teamwork": rows_of_user},
-    known_as=known_as,
+    known_as=subjects_of,
 )

@@ -1,11 +1,10 @@
-"""The teamwork service: users, teams, notices, deadlines and jobs. It knows no HTTP."""
+"""The teamwork service: users, teams, notices, deadlines and jobs."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from datetime import date
 from functools import partial
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
@@ -19,12 +18,12 @@ from keystead.kits.teamwork.models import Deadline, Notification, UserSession
 from keystead.kits.teamwork.service.dashboard import Count, Dashboard, Work
 from keystead.kits.teamwork.service.deadlines import Deadlines, FoundItem
 from keystead.kits.teamwork.service.demo import DemoTeam
-from keystead.kits.teamwork.service.events import DeadlineNear, Event, Invited, WorkItem, told_by
+from keystead.kits.teamwork.service.events import DeadlineNear, Event, Invited, WorkItem, notices_for
 from keystead.kits.teamwork.service.links import item_link
-from keystead.kits.teamwork.service.notice_rows import Notice, Told
+from keystead.kits.teamwork.service.notice_rows import NewNotice, Notice
 from keystead.kits.teamwork.service.notice_types import ASSIGNED
 from keystead.kits.teamwork.service.notices import Notices
-from keystead.kits.teamwork.service.people import TEXT_MOST, People, checked_slack_id
+from keystead.kits.teamwork.service.people import GENERATED_BELOW, TEXT_MAX, People, check_slack_id
 from keystead.kits.teamwork.service.relay import SLACK, Relay
 from keystead.kits.teamwork.service.settings import LIMITS, TeamworkSettings
 from keystead.kits.teamwork.service.slack import Attempt, SlackLog, SlackSender
@@ -42,24 +41,21 @@ from keystead.schema.lifetime import duration_ms
 
 Load: TypeAlias = Callable[[int], Awaitable[UserSession | None]]
 
-_FIRST, _LAST = date(1970, 1, 1), date(9999, 12, 31)
-_COUNTED_MOST: Final = 10_000
-_PORTION: Final = 1_000
+_COUNTED_MAX: Final = 10_000
+_BATCH: Final = 1_000
 _NAME_MS: Final = 60_000
-_NAMES_MOST: Final = 10_000
-_DOC_MOST: Final = 32  # of what people call a work item
-_GIVEN_UNTIL: Final = 900_000_000  # the numbers of teams that are given here are below
-_IDENTITIES_MOST: Final = 10_000
+_NAMES_MAX: Final = 10_000
+_DOC_NO_MAX: Final = 32
+_IDENTITIES_MAX: Final = 10_000
 
-# A notice that Slack does not accept is retried for a month.
-SLACK_PATIENCE: Final = OutboxPolicy(most_waiting=100_000, give_up_after="30d", longest_retry="10m")
+SLACK_POLICY: Final = OutboxPolicy(most_waiting=100_000, give_up_after="30d", longest_retry="10m")
 
 
 class Teamwork:
-    """Everything of the kit.
+    """The open service of the kit.
 
-    load    who a user is, by their id; without it the table of people says so
-    count   how much work there is for a user in a team; without it deadlines are counted
+    load    returns a user by id, or None; the default is the kit's own table of people
+    count   counts the work of a user in a team; the default counts deadlines
     """
 
     def __init__(
@@ -79,16 +75,16 @@ class Teamwork:
         self.feed = feed
         self.people = People(tables, self.user_changed)
         self._load = load
-        self._names: dict[int, tuple[int, str]] = {}  # until when, and the name of a user
+        self._names: dict[int, tuple[int, str]] = {}  # user -> expiry in ms, name
         invitation_ms = duration_ms(settings.invitation_lifetime)
         self.teams = Teams(tables, self.people, site.now_ms, invitation_ms=invitation_ms)
         self.notices = Notices(tables)
         self.streams = NoticeStreams(keys, self.notices, feed, settings.streams_per_user)
         self.slack_log = SlackLog(tables)
-        self.dashboard = Dashboard(keys, count or self._count_work, self._unread)
+        self.dashboard = Dashboard(keys, count or self._count_work, self._count_unread)
         self.deadlines = Deadlines(
             keys,
-            self._tell_near,
+            self._notify_deadline,
             changed=self.dashboard.changed_team,
             find=self._find_item,
             teams=self._team_ids,
@@ -104,19 +100,17 @@ class Teamwork:
             now_ms=site.now_ms,
         )
         self.users: Cache[UserSession] = Cache(keys.user_session, keys.user_session_mark)
-        found = load or self.people.find
         self.admission: Admission[UserSession] = Admission(
             self.tokens,
             self.users,
             key=lambda access: keys.user_session(int(access.sub)),
-            load=lambda access: found(int(access.sub)),
+            load=lambda access: self.person(int(access.sub)),
         )
         self.limit = NamedLimits(keys.requests, {**LIMITS, **settings.limits}, site.now_ms)
-        self._identities: dict[str, int] = {}  # who signs in at this server -> their number here
+        self._identities: dict[str, int] = {}  # sign-in identity -> user
         self.slack: SlackSender | None = None
         self.relay: Relay | None = None
-        # Where the server brings a provider to sign in at without an account, nobody else reaches it. People of an
-        # application's own are not joined by a demo team.
+        # Only beside the demo provider, which runs on loopback only, and never among an application's own users.
         self.demo: DemoTeam | None = DemoTeam(self) if site.providers and load is None else None
 
     async def close(self) -> None:
@@ -126,17 +120,16 @@ class Teamwork:
     # --- people ----------------------------------------------------------------------------------------------
 
     @property
-    def takes_identities(self) -> bool:
-        """Whether whoever signs in at this server is a user here. Users of an application have its own tokens."""
+    def accepts_sign_ins(self) -> bool:
+        """Whether users who sign in at this server are users of this kit. False if an application manages users."""
         return self._load is None
 
     async def admit_identity(self, identity: str, name: str) -> Admitted[UserSession] | None:
-        """Somebody who is signed in at this server, by their identity there, such as `login:42`, as a user of this kit.
+        """The user of this kit with a sign-in identity, such as `login:42`. A first visit creates one without a team.
 
-        A first visit creates a user without a team. None: the application has its own users and issues its own tokens.
-        Raises LoadFailed while the user cannot be looked up.
+        None: the application manages users and issues its own tokens. Raises LoadFailed if the user cannot be loaded.
         """
-        if not self.takes_identities:
+        if not self.accepts_sign_ins:
             return None
         whole, identity = identity, identity_of(identity)
         for _ in range(2):
@@ -145,39 +138,39 @@ class Teamwork:
             if person is not None:
                 claims = MappingProxyType({"identity": whole})
                 return Admitted(Access(str(user), "", 0, 0, claims), person)
-            # The user was erased since this process cached the number: create a new one.
+            # The user was erased after this process cached the id: create a new one.
             self._identities.pop(identity, None)
             await self.user_changed(user)
         return None
 
     async def _find_or_add_user(self, identity: str, name: str) -> int:
-        """The number of a user. It never changes for an identity, so it is cached."""
-        demo = None if self.demo is None else await self.demo.named(name)
+        """The id of a user. It never changes for an identity, so it is cached."""
+        demo = None if self.demo is None else await self.demo.find_by_name(name)
         if demo is not None:
             return demo
         found = self._identities.get(identity)
         if found is None:
             found = await self.people.of_identity(identity)
             if found is None:
-                found = await self.people.add(_shown_name(name), identity=identity)
-            if len(self._identities) >= _IDENTITIES_MOST:
+                found = await self.people.add(_clean_name(name), identity=identity)
+            if len(self._identities) >= _IDENTITIES_MAX:
                 self._identities.pop(next(iter(self._identities)))
             self._identities[identity] = found
         return found
 
     async def user_changed(self, user: int) -> None:
-        """A user has changed: their next request, in any process, loads them again."""
+        """Invalidate a cached user: their next request, in any process, loads them again."""
         await self.users.invalidate(self.keys.user_session(user))
 
     async def of_team(self, team: int, users: Collection[int]) -> set[int]:
-        """Those of some users who are in a team, as whoever knows the users says."""
+        """The subset of users who are in a team, from the application (`load`) or the table of people."""
         if self._load is None:
             return await self.people.of_team(team, users)
         found = {user: await self._load(user) for user in dict.fromkeys(users)}
         return {user for user, person in found.items() if person is not None and person.team_id == team}
 
     async def person(self, user: int) -> UserSession | None:
-        """Who somebody is, as whoever knows the users says; None: nobody."""
+        """A user, from the application (`load`) or the table of people; None: there is none."""
         return await (self.people.find if self._load is None else self._load)(user)
 
     async def _name_of(self, user: int | None) -> str | None:
@@ -189,7 +182,7 @@ class Teamwork:
         if until_ms <= now_ms:
             person = await self.person(user)
             name = "" if person is None else person.name
-            if len(self._names) >= _NAMES_MOST:
+            if len(self._names) >= _NAMES_MAX:
                 self._names.clear()
             self._names[user] = (now_ms + _NAME_MS, name)
         return name or None
@@ -197,7 +190,7 @@ class Teamwork:
     # --- teams -----------------------------------------------------------------------------------------------
 
     def require_own_people(self) -> None:
-        """Raises TeamRefused if an application manages the users: their teams are changed there."""
+        """Raises TeamRefused if an application manages the users, and so their teams."""
         if self._load is not None:
             raise TeamRefused("PEOPLE_ELSEWHERE")
 
@@ -210,11 +203,11 @@ class Teamwork:
         zone: str | None = None,
         days: Sequence[int] | None = None,
     ) -> Team:
-        """A new team with its settings. Raises TeamRefused and BadValue; then there is none."""
+        """Create a team with its settings. Raises TeamRefused and BadValue; then nothing was created."""
         self.require_own_people()
         self.deadlines.check_rules(zone, days)
-        # A number under which another program has deadlines is not given to a new team.
-        used = [one for one in await self.keys.due_teams().members().if_readable() if one < _GIVEN_UNTIL]
+        # A new team must not get a number under which another program has deadlines.
+        used = [one for one in await self.keys.due_teams().members().if_readable() if one < GENERATED_BELOW]
         team = await self.teams.create(name, owner=owner, number=number, above=max(used, default=0))
         await self.deadlines.set_rules(team.id, zone=zone, days=days)
         return team
@@ -229,9 +222,9 @@ class Teamwork:
         by: int | None = None,
         role: str = "",
     ) -> None:
-        """Change what a team is called, where it works, and when it is told. What is not named stays.
+        """Change the name, time zone or marks of a team. Omitted ones stay. Raises TeamRefused and BadValue.
 
-        `role` is what `by` may do in the team, where the people are not ours, and their application says so.
+        `role` is the team role of `by`, if an application manages the users.
         """
         self.deadlines.check_rules(zone, days)
         if self._load is None:
@@ -246,7 +239,7 @@ class Teamwork:
     async def invite(
         self, team: int, *, role: str = "MEMBER", user: int | None = None, name: str = "", by: int | None = None
     ) -> NewInvitation:
-        """Invite somebody to a team. A user of ours is told of it."""
+        """Create an invitation. A personal one (`user`) also notifies its user."""
         self.require_own_people()
         new = await self.teams.invite(team, role=role, user=user, name=name, by=by)
         if user is not None:
@@ -259,13 +252,13 @@ class Teamwork:
     async def change_member(
         self, team: int, user: int, *, role: str | None = None, slack_id: str | None = None, by: int | None = None
     ) -> None:
-        """Change what somebody may do in a team, or by which id they are mentioned in Slack: "" takes it out.
+        """Change the role of a member, or their Slack id ("" removes it), which members can also change themselves.
 
-        The latter is up to themselves, too. Raises TeamRefused and BadValue.
+        Raises TeamRefused and BadValue.
         """
         self.require_own_people()
         if slack_id:
-            checked_slack_id(slack_id)
+            check_slack_id(slack_id)
         if by != user or role is not None:
             await self.teams.require_lead(team, by)
         if not await self.people.of_team(team, {user}):
@@ -286,80 +279,82 @@ class Teamwork:
         before: int | None = None,
         most: int = 20,
     ) -> list[Attempt]:
-        """What was sent to Slack for those of a team, the newest first, for those who lead it. `role`: as above."""
-        ask = partial(self.slack_log.attempts, status=status, notice=notice, before=before)
+        """The Slack attempts of a team, newest first, for its owners and admins. `role`: as in `change_team`."""
+        find = partial(self.slack_log.attempts, status=status, notice=notice, before=before)
         if self._load is None:
             await self.teams.require_lead(team, by)
-            return await ask(users=list(await self.people.members(team)), most=most)
+            return await find(users=list(await self.people.members(team)), most=most)
         if by is not None and role not in LEADS:
             raise TeamRefused("FORBIDDEN")
-        found = await ask(most=_PORTION)
+        found = await find(most=_BATCH)
         inside = await self.of_team(team, {one.user for one in found})
         return [one for one in found if one.user in inside][:most]
 
     async def _team_ids(self) -> list[int]:
         return [team.id for team, _ in await self.teams.all()]
 
-    async def _tell_near(self, team: int, event: DeadlineNear) -> None:
+    async def _notify_deadline(self, team: int, event: DeadlineNear) -> None:
         await self.tell(event, within=team)  # users who have left the team are not notified
 
     async def _find_item(self, team: int, ref: Deadline) -> FoundItem:
-        """What is known of a deadline that another program has added: who was given the item last; otherwise it is for
-        those who lead the team, and where nobody does, for all."""
-        told = await self.notices.newest_of_item(ASSIGNED, *ref)
-        if told is not None and await self.of_team(team, {told.user}):
-            said = told.said
-            doc_no = "" if said is None or len(said.doc) > _DOC_MOST else said.doc
-            return FoundItem([told.user], "" if said is None else said.item, doc_no)
+        """Details of a deadline that another program added.
+
+        The recipient is the last assignee of the item; otherwise the owners and admins of the team, or all members.
+        """
+        assigned = await self.notices.newest_of_item(ASSIGNED, *ref)
+        if assigned is not None and await self.of_team(team, {assigned.user}):
+            said = assigned.said
+            doc_no = "" if said is None or len(said.doc) > _DOC_NO_MAX else said.doc
+            return FoundItem([assigned.user], "" if said is None else said.item, doc_no)
         members = {} if self._load is not None else await self.people.members(team)
         leads = [user for user, person in members.items() if person.team_role in LEADS]
         return FoundItem(leads or list(members))
 
-    # --- telling ---------------------------------------------------------------------------------------------
+    # --- notices ---------------------------------------------------------------------------------------------
 
-    async def tell(self, happened: Event, *, within: int | None = None) -> list[Notice]:
+    async def tell(self, event: Event, *, within: int | None = None) -> list[Notice]:
         """Notify all users whom an event concerns, or those of one team (`within`). Returns the new notices.
 
         When this returns, the notices are in the database. They reach the stream and Slack as soon as these are up.
-        Idempotent: an event id that was told before changes nothing.
+        Idempotent: a known event id changes nothing.
         """
-        told = told_by(happened, self.settings.language, actor=await self._name_of(happened.actor_id))
-        if within is not None and told:
-            inside = await self.of_team(within, _named_in(told))
-            told = [_without_stranger(one, inside) for one in told if one.user in inside]
-        written = await self.notices.tell(happened.id, told, self.keys.now_ms())
-        if written and self.relay is not None:
-            self.relay.wake(one.user for one in written)
-        return written
+        new = notices_for(event, self.settings.language, actor=await self._name_of(event.actor_id))
+        if within is not None and new:
+            inside = await self.of_team(within, _users_in(new))
+            new = [_hide_outsider(one, inside) for one in new if one.user in inside]
+        notices = await self.notices.write(event.id, new, self.keys.now_ms())
+        if notices and self.relay is not None:
+            self.relay.wake(one.user for one in notices)
+        return notices
 
-    async def read(self, user: int, *, notice: int | None = None, ref: tuple[str, str] | None = None) -> int:
-        """Mark notices as read: one, those of a work item, or all; how many were not. Their summary is counted anew."""
+    async def mark_read(self, user: int, *, notice: int | None = None, ref: tuple[str, str] | None = None) -> int:
+        """Mark notices as read: one, those of a work item, or all. Returns how many were unread."""
         count = await self.notices.mark_read(user, notice_id=notice, ref=ref)
         if count:
             await self.dashboard.changed(user)
         return count
 
     async def delete(self, user: int, notice: int) -> bool:
-        """Delete a notice of a user. False: they have none of this id. Their summary is counted anew."""
+        """Delete a notice of a user. False: they have no such notice."""
         done = await self.notices.delete(user, notice, self.site.now_ms())
         if done:
             await self.dashboard.changed(user)
         return done
 
     def link(self, notice: Notice) -> str:
-        """Where the work item of a notice is seen."""
+        """The address of a notice's work item."""
         return item_link(self.settings.item_url, self.site.public_url, notice.ref_type, notice.ref_id)
 
     # --- counting --------------------------------------------------------------------------------------------
 
-    async def _unread(self, user: int) -> int:
-        return sum((await self.notices.unread(user)).values())
+    async def _count_unread(self, user: int) -> int:
+        return sum((await self.notices.count_unread(user)).values())
 
     async def _count_work(self, user: int, team: int) -> Work:
-        """What deadlines tell of the work of a user."""
-        listed = await self.deadlines.between(team, _FIRST, _LAST, limit=_COUNTED_MOST)
+        """Count the work of a user from deadlines."""
+        listed = await self.deadlines.between(team, limit=_COUNTED_MAX)
         today = self.deadlines.today_in((await self.deadlines.rules_of(team)).zone)
-        mine = [one.ref.ref_type for one in listed if one.item is not None and one.item.assignee_id == user]
+        mine = [one.ref.ref_type for one in listed if one.assignee_id == user]
         return Work(
             my_work_requests=mine.count("WORK_REQUEST"),
             my_tech_tasks=mine.count("TECH_TASK"),
@@ -375,40 +370,40 @@ class Teamwork:
             Job(
                 "teamwork.deadlines",
                 "*/15 * * * *",
-                self._tell_due,
-                doc="Tells assignees what is due, at 09:00 of their team's day.",
+                self._notify_due,
+                doc="Notifies assignees of deadlines, from 09:00 in the team's time zone on.",
             ),
             Job(
                 "teamwork.clean-up",
                 "45 3 * * *",
                 self._clean_up,
-                doc="Deletes old notices, old attempts to tell Slack, and invitations that have expired.",
+                doc="Deletes old notices, old Slack attempts, and expired invitations.",
             ),
         ]
 
-    async def _tell_due(self, run: Run) -> Mapping[str, int | str]:
-        done = await self.deadlines.tell_due()
-        return {"teams": done.teams, "told": done.told, "failed": done.failed}
+    async def _notify_due(self, run: Run) -> Mapping[str, int | str]:
+        done = await self.deadlines.notify_due()
+        return {"teams": done.teams, "told": done.notified, "failed": done.failed}
 
     async def _clean_up(self, run: Run) -> Mapping[str, int | str]:
         now_ms, settings = self.keys.now_ms(), self.settings
-        attempts = await _in_portions(self.slack_log.forget, now_ms - duration_ms(settings.keep_slack_log))
-        notices = await _in_portions(self.notices.expire, now_ms - duration_ms(settings.keep_notices))
+        attempts = await _delete_all(self.slack_log.delete_old, now_ms - duration_ms(settings.keep_slack_log))
+        notices = await _delete_all(self.notices.delete_old, now_ms - duration_ms(settings.keep_notices))
         return {
             "slack_attempts": attempts,
             "notices": notices,
-            "invitations": await self.teams.forget_expired(),
+            "invitations": await self.teams.delete_expired(),
         }
 
 
-class _Forget(Protocol):
+class _DeleteOld(Protocol):
     def __call__(self, before_ms: int, *, most: int) -> Awaitable[int]: ...
 
 
-async def _in_portions(forget: _Forget, before_ms: int) -> int:
-    """Delete everything older than a moment, in portions, to keep transactions short."""
+async def _delete_all(delete_old: _DeleteOld, before_ms: int) -> int:
+    """Delete everything older than a moment, in batches, to keep transactions short."""
     total = 0
-    while count := await forget(before_ms, most=_PORTION):
+    while count := await delete_old(before_ms, most=_BATCH):
         total += count
     return total
 
@@ -421,35 +416,35 @@ async def open_teamwork(
     *,
     load: Load | None = None,
     count: Count | None = None,
-    patience: OutboxPolicy = SLACK_PATIENCE,
+    slack_policy: OutboxPolicy = SLACK_POLICY,
 ) -> AsyncIterator[Teamwork]:
-    """The service with its relay, feed and outbox running. `patience` is the retry policy for Slack."""
+    """The service with its relay, feed and outbox running."""
     async with AsyncExitStack() as stack:
         feed: Feed[Notification] = await stack.enter_async_context(
             Feed(keys.notice_log, keys.notice_wakes(), pause_s=PAUSE_S)
         )
-        made = Teamwork(keys, settings, site, feed, load=load, count=count)
-        stack.push_async_callback(made.close)
+        teamwork = Teamwork(keys, settings, site, feed, load=load, count=count)
+        stack.push_async_callback(teamwork.close)
         outbox: Outbox | None = None
         if settings.slack is not None:
             http = await stack.enter_async_context(
                 httpx2.AsyncClient(follow_redirects=False, verify=httpx2.create_ssl_context())
             )
-            made.slack = SlackSender(
+            teamwork.slack = SlackSender(
                 settings.slack,
-                made.notices,
-                made.slack_log,
+                teamwork.notices,
+                teamwork.slack_log,
                 http,
                 site.now_ms,
-                person=made.person,
-                link=made.link,
+                person=teamwork.person,
+                link=teamwork.link,
             )
-            store = keys.notice_log.store
-            outbox = Outbox(OutboxKeys(store, now_ms=site.now_ms), made.slack.send, topics=(SLACK,), policy=patience)
+            outbox_keys = OutboxKeys(keys.notice_log.store, now_ms=site.now_ms)
+            outbox = Outbox(outbox_keys, teamwork.slack.send, topics=(SLACK,), policy=slack_policy)
             await stack.enter_async_context(outbox)
-        made.relay = Relay(keys, made.notices, feed, outbox, dashboard=made.dashboard)
-        await stack.enter_async_context(made.relay)
-        yield made
+        teamwork.relay = Relay(keys, teamwork.notices, feed, outbox, dashboard=teamwork.dashboard)
+        await stack.enter_async_context(teamwork.relay)
+        yield teamwork
 
 
 def _signing_keys(keys: TeamworkKeys, settings: TeamworkSettings) -> SigningKeys:
@@ -460,25 +455,25 @@ def _signing_keys(keys: TeamworkKeys, settings: TeamworkSettings) -> SigningKeys
     return SigningKeys.from_ring(keys.ring)
 
 
-def _named_in(told: Sequence[Told]) -> set[int]:
-    """The recipients, and the assignees that the notices name."""
-    assignees = {one.said.assignee_id for one in told if one.said is not None and one.said.assignee_id is not None}
-    return {one.user for one in told} | assignees
+def _users_in(new: Sequence[NewNotice]) -> set[int]:
+    """The recipients of notices, and the assignees that they name."""
+    assignees = {one.said.assignee_id for one in new if one.said is not None and one.said.assignee_id is not None}
+    return {one.user for one in new} | assignees
 
 
-def _without_stranger(one: Told, inside: Collection[int]) -> Told:
-    """Without an assignee of another team, whom Slack would name and mention."""
+def _hide_outsider(one: NewNotice, inside: Collection[int]) -> NewNotice:
+    """Remove an assignee of another team, whom Slack would name and mention."""
     if one.said is None or one.said.assignee_id is None or one.said.assignee_id in inside:
         return one
     return replace(one, said=one.said.model_copy(update={"assignee_id": None}))
 
 
-def _shown_name(name: str) -> str:
-    """A name that a provider gives, on one line and no longer than a name is here."""
+def _clean_name(name: str) -> str:
+    """A provider's name for a user, as one line of at most TEXT_MAX characters."""
     plain = " ".join("".join(one if one.isprintable() else " " for one in name).split())
-    return plain[:TEXT_MOST].strip() or "?"
+    return plain[:TEXT_MAX].strip() or "?"
 
 
 def user_of(access: Access) -> int:
-    """The id of the user whom a checked token is for."""
+    """The user id in a verified token."""
     return int(access.sub)

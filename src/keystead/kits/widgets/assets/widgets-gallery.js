@@ -1,104 +1,29 @@
-// Where a widget is made, seen and copied. The owner's token stays in this page: it is sent in bodies, and kept nowhere.
+// The page to create, preview and copy a widget. The owner token is sent in request bodies only, and never stored.
 import "/components/widgets.js";
 import { Failure, read, write } from "/components/api.js";
 import { THEMES } from "/components/themes.js";
+import { KINDS, SAMPLE_ID, t } from "./widgets-kinds.js";
 
 const by = (id) => document.getElementById(id);
 const workshop = by("workshop");
 const { publicUrl, getWrites } = workshop.dataset;
-const words = JSON.parse(workshop.dataset.words);
-
-// A phrase in the language of this page, which brings those that are not in English.
-const t = (phrase, values = {}) => (words[phrase] ?? phrase).replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
-
-const SAMPLE_ID = "example-a1b2c3d4";
-const TOKEN_LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"; // none that is taken for another
-
-// What each kind is called, which element shows it, how its picture is described, and what it looks like before one is made.
-const KINDS = {
-  visit: {
-    name: t("counter"),
-    make: t("Make the counter"),
-    made: t("Your counter is made."),
-    element: "keystead-counter",
-    alt: t("Visits"),
-    sample: { id: SAMPLE_ID, total: 12045, today: 38, yesterday: 52, week: 311, month: 1204 },
-  },
-  like: {
-    name: t("like button"),
-    make: t("Make the like button"),
-    made: t("Your like button is made."),
-    element: "keystead-like",
-    alt: t("Likes"),
-    sample: { id: SAMPLE_ID, total: 41, userLiked: false, icon: "heart" },
-  },
-  ranking: {
-    name: t("ranking"),
-    make: t("Make the ranking"),
-    made: t("Your ranking is made."),
-    element: "keystead-ranking",
-    alt: t("Ranking"),
-    sample: {
-      id: SAMPLE_ID,
-      title: t("High scores"),
-      entries: [
-        { rank: 1, name: "Ada", score: 12800 },
-        { rank: 2, name: "Grace", score: 9450 },
-        { rank: 3, name: "Katherine", score: 7320 },
-        { rank: 4, name: "Radia", score: 5110 },
-        { rank: 5, name: "Barbara", score: 4990 },
-      ],
-      totalEntries: 5,
-    },
-  },
-  bbs: {
-    name: t("board"),
-    make: t("Make the board"),
-    made: t("Your board is made."),
-    element: "keystead-bbs",
-    alt: t("Board"),
-    sample: {
-      id: SAMPLE_ID,
-      title: t("Guestbook"),
-      messages: [
-        {
-          id: "2",
-          author: "Mia",
-          message: t("I came by the webring, and stayed for the music. Greetings from Oslo!"),
-          timestamp: "2026-03-04T18:20:00Z",
-        },
-        { id: "1", author: "Theo", message: t("First!"), timestamp: "2026-03-02T09:05:00Z" },
-      ],
-      totalMessages: 2,
-      pagination: { page: 1, totalPages: 1, hasPrev: false, hasNext: false },
-      settings: {},
-    },
-  },
-  yokoso: {
-    name: t("welcome card"),
-    make: t("Make the welcome card"),
-    made: t("Your welcome card is made."),
-    element: "keystead-yokoso",
-    alt: t("Welcome"),
-    sample: { id: SAMPLE_ID, message: t("Welcome!"), mode: "badge", updatedAt: "2026-03-04T18:20:00Z" },
-  },
-};
+const TOKEN_LETTERS = "abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789"; // without look-alikes
 
 let kind = "visit";
-let made = null; // { id, url } of the widget that is shown; null: a sample is
-let shown = null; // the element on the stage
+let current = null; // { id, url } of the widget that is shown; null: a sample is shown
+let shown = null; // the preview element
 
-// --- saying what is wrong ----------------------------------------------------------------------------------------
+// --- errors ------------------------------------------------------------------------------------------------------
 
 function sentenceOf(failure) {
   if (!(failure instanceof Failure)) throw failure;
-  if (failure.kind === "limit" && failure.waitS) return t("That was too often. Try again in {seconds} seconds.", { seconds: failure.waitS });
+  if (failure.kind === "limit" && failure.waitS) return t("Too many requests. Try again in {seconds} seconds.", { seconds: failure.waitS });
   if (failure.sentence) return failure.sentence;
   if (failure.kind === "offline") return t("You are offline. Try again when the connection is back.");
   return t("The server cannot be reached. Try again in a moment.");
 }
 
-function complain(id, field, sentence) {
+function showProblem(id, field, sentence) {
   by(id).textContent = sentence ?? "";
   by(id).hidden = !sentence;
   field?.setAttribute("aria-invalid", String(Boolean(sentence)));
@@ -110,9 +35,9 @@ function say(place, sentence, isBad = false) {
   place.classList.toggle("bad", isBad);
 }
 
-// --- the widget on the stage -------------------------------------------------------------------------------------
+// --- preview -----------------------------------------------------------------------------------------------------
 
-function attributes() {
+function readAttributes() {
   const looks = Object.fromEntries(new FormData(by("looks")));
   const theme = document.querySelector("[name=theme]:checked")?.value ?? "light";
   const used = [...by("looks").elements].filter((field) => !field.closest("[hidden]")).map(({ name }) => name);
@@ -121,32 +46,32 @@ function attributes() {
 
 function show() {
   const { element, sample } = KINDS[kind];
-  const id = made?.id ?? "";
+  const id = current?.id ?? "";
   if (!shown || shown.localName !== element || shown.id !== id) {
     shown = document.createElement(element);
     shown.id = id;
-    shown.counts = false; // whoever makes a counter, or looks at it here, does not visit its page
-    if (!made) shown.sample = sampled(sample);
-    dress();
+    shown.counts = false; // the preview is not a visit
+    if (!current) shown.sample = makeSample(sample);
+    applyAttributes();
     by("stage").replaceChildren(shown);
   } else {
-    if (!made) shown.sample = sampled(sample);
-    dress();
+    if (!current) shown.sample = makeSample(sample);
+    applyAttributes();
   }
-  by("which").textContent = made ? t("Live: {id}", { id: made.id }) : t("a sample, until you make yours");
-  by("which").classList.toggle("live", Boolean(made));
-  by("copy-hint").hidden = Boolean(made);
-  copyable();
-  own();
+  by("which").textContent = current ? t("Live: {id}", { id: current.id }) : t("a sample, until you create yours");
+  by("which").classList.toggle("live", Boolean(current));
+  by("copy-hint").hidden = Boolean(current);
+  updateSnippets();
+  updateOwnerSettings();
 }
 
-// The sample follows what is filled in.
-function sampled(sample) {
+// The sample with the values of the form.
+function makeSample(sample) {
   if (kind === "like") return { ...sample, icon: by("icon").value };
   if (kind === "ranking") return { ...sample, title: by("widget-title").value.trim() || sample.title };
   if (kind === "yokoso") {
-    const said = Object.fromEntries(["message", "name"].map((name) => [name, by("make").elements[name].value.trim()]));
-    return { ...sample, mode: by("mode").value, message: said.message || sample.message, name: said.name || undefined };
+    const values = Object.fromEntries(["message", "name"].map((name) => [name, by("make").elements[name].value.trim()]));
+    return { ...sample, mode: by("mode").value, message: values.message || sample.message, name: values.name || undefined };
   }
   if (kind !== "bbs") return sample;
   const has = (name) => by("make").elements[name].checked;
@@ -159,8 +84,8 @@ function sampled(sample) {
   return { ...sample, title: by("widget-title").value.trim() || sample.title, settings };
 }
 
-function dress() {
-  const wanted = attributes();
+function applyAttributes() {
+  const wanted = readAttributes();
   for (const name of ["theme", "type", "digits", "limit", "lang"]) {
     if (wanted[name]) shown.setAttribute(name, wanted[name]);
     else shown.removeAttribute(name);
@@ -195,31 +120,31 @@ function choose(service) {
     part.hidden = !part.dataset.kinds.split(" ").includes(service);
   }
   by("make-button").textContent = KINDS[service].make;
-  complain("make-problem", null, null);
+  showProblem("make-problem", null, null);
 }
 
-// --- what is copied ----------------------------------------------------------------------------------------------
+// --- snippets ----------------------------------------------------------------------------------------------------
 
-const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll('"', "&quot;").replaceAll("<", "&lt;");
-const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+const escapeHtml = (text) => text.replaceAll("&", "&amp;").replaceAll('"', "&quot;").replaceAll("<", "&lt;");
+const quoteShell = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-function snippets() {
+function makeSnippets() {
   const { element, alt } = KINDS[kind];
-  const id = made?.id ?? SAMPLE_ID;
-  const page = (made?.url ?? "https://example.com/").replaceAll("(", "%28").replaceAll(")", "%29");
-  const { lang, ...looks } = attributes();
-  const told = Object.entries({ id, ...looks, ...(lang && { lang }) }).map(([name, value]) => `${name}="${escaped(value)}"`);
-  const script = `<script type="module" src="${escaped(publicUrl)}/components/widgets.js"></script>`;
+  const id = current?.id ?? SAMPLE_ID;
+  const page = (current?.url ?? "https://example.com/").replaceAll("(", "%28").replaceAll(")", "%29");
+  const { lang, ...looks } = readAttributes();
+  const written = Object.entries({ id, ...looks, ...(lang && { lang }) }).map(([name, value]) => `${name}="${escapeHtml(value)}"`);
+  const script = `<script type="module" src="${escapeHtml(publicUrl)}/components/widgets.js"></script>`;
   const badge = { theme: kind === "visit" ? "github" : looks.theme };
   return {
-    component: `${script}\n<${element} ${told.join(" ")}></${element}>`,
-    picture: `<img src="${escaped(pictureOf(id, looks))}" alt="${alt}">`,
+    component: `${script}\n<${element} ${written.join(" ")}></${element}>`,
+    picture: `<img src="${escapeHtml(pictureOf(id, looks))}" alt="${alt}">`,
     markdown: `[![${alt}](${pictureOf(id, badge)})](${page})`,
     shell: [...commands(id)].join("\n\n"),
   };
 }
 
-// A picture of a counter counts whoever loads it, where that may be done by GET.
+// The picture of a counter counts visits if GET may write.
 function pictureOf(id, looks) {
   const action = kind !== "visit" ? "get" : getWrites === "none" ? "display" : "increment";
   return `${publicUrl}/api/${kind}?${new URLSearchParams({ action, id, format: "image", ...looks })}`;
@@ -233,13 +158,13 @@ function* commands(id) {
     bbs: { action: "post", id, author: "Mia", message: "Hello!" },
     yokoso: { action: "update", id, token: "…", message: "Hello!" },
   };
-  yield `curl ${quoted(`${publicUrl}/api/${kind}?${new URLSearchParams({ action: "get", id })}`)}`;
-  const body = quoted(JSON.stringify(acts[kind]));
+  yield `curl ${quoteShell(`${publicUrl}/api/${kind}?${new URLSearchParams({ action: "get", id })}`)}`;
+  const body = quoteShell(JSON.stringify(acts[kind]));
   yield `curl -H 'Content-Type: application/json' \\\n  -d ${body} \\\n  ${publicUrl}/api/${kind}`;
 }
 
-function copyable() {
-  const all = snippets();
+function updateSnippets() {
+  const all = makeSnippets();
   for (const [name, text] of Object.entries(all)) by(`snippet-${name}`).querySelector("code").textContent = text;
   by("done-snippet").querySelector("code").textContent = all.component;
 }
@@ -273,7 +198,7 @@ for (const button of document.querySelectorAll("[data-copies]")) {
     const code = by(button.dataset.copies).querySelector("code");
     const isCopied = await copy(code);
     button.textContent = isCopied ? t("Copied") : t("Copy");
-    by("copied").textContent = isCopied ? t("Copied") : t("It is selected: copy it with the keyboard");
+    by("copied").textContent = isCopied ? t("Copied") : t("Selected: copy it with the keyboard");
     setTimeout(() => {
       button.textContent = t("Copy");
       by("copied").textContent = "";
@@ -283,7 +208,7 @@ for (const button of document.querySelectorAll("[data-copies]")) {
 
 async function copy(code) {
   try {
-    await navigator.clipboard.writeText(code.textContent); // not there where the page came by http
+    await navigator.clipboard.writeText(code.textContent); // unavailable over http
     return true;
   } catch {
     getSelection().selectAllChildren(code);
@@ -291,18 +216,18 @@ async function copy(code) {
   }
 }
 
-// --- making one, and opening one ---------------------------------------------------------------------------------
+// --- create and open ---------------------------------------------------------------------------------------------
 
-function whyNotUrl(text) {
-  if (!text) return t("Which page is it for? Write its address, such as https://example.com/.");
+function urlProblem(text) {
+  if (!text) return t("Enter the URL of your page, such as https://example.com/.");
   const isAddress = URL.canParse(text) && new URL(text).protocol === "https:";
-  return isAddress ? null : t("The address begins with https://, as in https://example.com/.");
+  return isAddress ? null : t("The URL must start with https://, as in https://example.com/.");
 }
 
 by("make-token").addEventListener("click", () => {
   const random = crypto.getRandomValues(new Uint32Array(16));
   by("token").value = [...random].map((number) => TOKEN_LETTERS[number % TOKEN_LETTERS.length]).join("");
-  complain("token-problem", by("token"), null);
+  showProblem("token-problem", by("token"), null);
   by("token").focus();
   by("token").select();
 });
@@ -311,14 +236,14 @@ by("make").addEventListener("submit", async (event) => {
   event.preventDefault();
   const [url, token] = [by("url").value.trim(), by("token").value];
   const length = [...token].length;
-  complain("make-problem", null, null);
+  showProblem("make-problem", null, null);
   by("done").hidden = true;
-  const wrongUrl = whyNotUrl(url);
+  const badUrl = urlProblem(url);
   const isTokenWrong = length < 8 || length > 16;
-  const wrongToken = isTokenWrong ? t("The token has 8 to 16 characters. Choose one, or have one made.") : null;
-  complain("token-problem", by("token"), wrongToken);
-  complain("url-problem", by("url"), wrongUrl);
-  if (wrongUrl || wrongToken) return;
+  const badToken = isTokenWrong ? t("The token must have 8 to 16 characters. Choose one, or generate one.") : null;
+  showProblem("token-problem", by("token"), badToken);
+  showProblem("url-problem", by("url"), badUrl);
+  if (badUrl || badToken) return;
   const button = by("make-button");
   if (button.getAttribute("aria-busy") === "true") return;
   button.setAttribute("aria-busy", "true");
@@ -326,25 +251,25 @@ by("make").addEventListener("submit", async (event) => {
     const { data } = await write("", kind, "create", { url, token, ...options() });
     by("owner-token").value = token;
     open(kind, { id: data.id, url: data.url ?? url });
-    tellMade(data.id, token);
+    confirmCreated(data.id, token);
   } catch (failure) {
-    complain("make-problem", null, whyNotMade(failure));
+    showProblem("make-problem", null, createProblem(failure));
   } finally {
     button.removeAttribute("aria-busy");
   }
 });
 
-function whyNotMade(failure) {
+function createProblem(failure) {
   const isTaken = failure instanceof Failure && failure.code === "UNAUTHORIZED";
   if (!isTaken) return sentenceOf(failure);
-  return t("This page has a {kind} already, and this is not its token. Write the token that it was made with.", {
+  return t("This page already has a {kind}, with another token. Enter the token that it was created with.", {
     kind: KINDS[kind].name,
   });
 }
 
-// That it is made, and what is to be copied: in sight, and where whoever listens goes on.
-function tellMade(id, token) {
-  by("done-title").textContent = KINDS[kind].made;
+// Shows the confirmation with the snippet, scrolls to it and focuses it.
+function confirmCreated(id, token) {
+  by("done-title").textContent = KINDS[kind].ready;
   by("done-id").textContent = id;
   by("done-token").textContent = token;
   by("done").hidden = false;
@@ -359,43 +284,43 @@ by("done-more").addEventListener("click", () => {
   by("url").focus();
 });
 
-// What was filled in for this kind, as the API reads it.
+// The form fields of this kind, as API parameters.
 function options() {
-  const told = {};
+  const fields = {};
   for (const field of by("make").elements) {
     if (!field.name || field.name === "url" || field.name === "token" || field.closest("[hidden]")) continue;
-    if (field.type === "checkbox") told[field.name] = field.checked;
-    else if (field.name === "messagesPerPage") told[field.name] = Number(field.value);
-    else if (field.value.trim()) told[field.name] = field.value.trim();
+    if (field.type === "checkbox") fields[field.name] = field.checked;
+    else if (field.name === "messagesPerPage") fields[field.name] = Number(field.value);
+    else if (field.value.trim()) fields[field.name] = field.value.trim();
   }
-  return told;
+  return fields;
 }
 
 by("open").addEventListener("submit", async (event) => {
   event.preventDefault();
   const id = by("existing").value.trim();
-  complain("open-problem", by("existing"), id ? null : t("Write the id, such as example-a1b2c3d4."));
+  showProblem("open-problem", by("existing"), id ? null : t("Enter the id, such as example-a1b2c3d4."));
   if (id) await find(kind, id);
 });
 
 async function find(service, id) {
   try {
     const data = await read("", service, "get", { id });
-    complain("open-problem", by("existing"), null);
+    showProblem("open-problem", by("existing"), null);
     open(service, { id: data.id, url: data.url });
   } catch (failure) {
     const isGone = failure instanceof Failure && failure.kind === "gone";
-    const gone = t("There is no {kind} with this id. Look at the id again, and at the kind above.", {
+    const gone = t("There is no {kind} with this id. Check the id, and the kind above.", {
       kind: KINDS[service].name,
     });
     by("open").closest("details").open = true;
-    complain("open-problem", by("existing"), isGone ? gone : sentenceOf(failure));
+    showProblem("open-problem", by("existing"), isGone ? gone : sentenceOf(failure));
   }
 }
 
-// The address of this page says which widget is open, so that it can be kept and opened again.
+// The URL fragment names the open widget, so that it can be bookmarked.
 function open(service, widget) {
-  made = widget;
+  current = widget;
   by("done").hidden = true;
   choose(service);
   history.replaceState(null, "", `#${service}/${encodeURIComponent(widget.id)}`);
@@ -403,27 +328,27 @@ function open(service, widget) {
 }
 
 function close() {
-  made = null;
+  current = null;
   by("done").hidden = true;
   history.replaceState(null, "", location.pathname);
   show();
 }
 
-// --- the owner's corner ------------------------------------------------------------------------------------------
+// --- owner settings ----------------------------------------------------------------------------------------------
 
-function own() {
-  by("owning").hidden = !made;
-  by("owner-id").textContent = made?.id ?? "";
+function updateOwnerSettings() {
+  by("owning").hidden = !current;
+  by("owner-id").textContent = current?.id ?? "";
   for (const place of by("owning").querySelectorAll(".outcome")) say(place, "");
-  ask(null);
+  askToConfirm(null);
   listMessages();
 }
 
-// What a board shows now is what can be taken down.
+// The messages on the current page can be removed.
 function listMessages() {
-  const messages = kind === "bbs" && made ? (shown?.data?.messages ?? []) : [];
-  const begun = (message) => [...message].slice(0, 40).join("");
-  const options = messages.map(({ id, author, message }) => new Option(`${author}: ${begun(message)}`, id));
+  const messages = kind === "bbs" && current ? (shown?.data?.messages ?? []) : [];
+  const shorten = (message) => [...message].slice(0, 40).join("");
+  const options = messages.map(({ id, author, message }) => new Option(`${author}: ${shorten(message)}`, id));
   by("remove-message").replaceChildren(...(options.length ? options : [new Option(t("no messages on this page"), "")]));
 }
 
@@ -432,14 +357,14 @@ by("stage").addEventListener("keystead-change", listMessages);
 async function act(place, action, fields) {
   const token = by("owner-token").value;
   if (!token) {
-    say(place, t("Write your token above first."), true);
+    say(place, t("Enter your token above first."), true);
     by("owner-token").focus();
     return null;
   }
   try {
-    const { data } = await write("", kind, action, { id: made.id, token, ...fields });
+    const { data } = await write("", kind, action, { id: current.id, token, ...fields });
     const secret = data.webhookSecret;
-    say(place, secret ? t("Done. Events are signed with {secret}, which is told only now.", { secret }) : t("Done."));
+    say(place, secret ? t("Done. Events are signed with {secret}, which is shown only now.", { secret }) : t("Done."));
     return data;
   } catch (failure) {
     say(place, sentenceOf(failure), true);
@@ -451,60 +376,60 @@ for (const form of document.querySelectorAll(".act")) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const place = form.querySelector(".outcome");
-    const wrong = [...form.elements].find((field) => field.name && !field.validity.valid);
-    if (wrong) {
-      const isFilled = wrong.value || wrong.validity.badInput;
-      say(place, isFilled ? t("That is not a value that fits here.") : t("Fill this in first."), true);
-      return wrong.focus();
+    const invalid = [...form.elements].find((field) => field.name && !field.validity.valid);
+    if (invalid) {
+      const isFilled = invalid.value || invalid.validity.badInput;
+      say(place, isFilled ? t("This value is not valid here.") : t("Fill this in first."), true);
+      return invalid.focus();
     }
     const fields = [...form.elements].filter(({ name }) => name);
     const valueOf = ({ type, value }) => (type === "number" ? Number(value) : value.trim());
-    const told = Object.fromEntries(fields.map((field) => [field.name, valueOf(field)]));
-    if (await act(place, form.dataset.action, told)) {
+    const values = Object.fromEntries(fields.map((field) => [field.name, valueOf(field)]));
+    if (await act(place, form.dataset.action, values)) {
       shown.refresh();
       if (form.dataset.action !== "set") form.reset();
     }
   });
 }
 
-const ENDS = {
+const CONFIRMATIONS = {
   clear: {
-    text: () => t("Take all entries of this {kind} away? They cannot be brought back.", { kind: KINDS[kind].name }),
+    text: () => t("Delete all entries of this {kind}? This cannot be undone.", { kind: KINDS[kind].name }),
     yes: t("Yes, clear it"),
   },
   delete: {
-    text: () => t("Delete this {kind}, with all that it holds? It cannot be brought back.", { kind: KINDS[kind].name }),
+    text: () => t("Delete this {kind} and all its data? This cannot be undone.", { kind: KINDS[kind].name }),
     yes: t("Yes, delete it"),
   },
 };
-let asked = null; // the button that asked
+let asking = null; // the button whose confirmation is open
 
-function ask(button) {
-  const back = asked;
-  asked = button;
+function askToConfirm(button) {
+  const before = asking;
+  asking = button;
   by("sure").hidden = !button;
   by("owning").querySelector(".ends").hidden = Boolean(button);
-  if (!button) return back?.focus();
-  by("sure-text").textContent = ENDS[button.dataset.sure].text();
-  by("sure-yes").textContent = ENDS[button.dataset.sure].yes;
+  if (!button) return before?.focus();
+  by("sure-text").textContent = CONFIRMATIONS[button.dataset.sure].text();
+  by("sure-yes").textContent = CONFIRMATIONS[button.dataset.sure].yes;
   by("sure-no").focus();
 }
 
-for (const button of document.querySelectorAll("[data-sure]")) button.addEventListener("click", () => ask(button));
-by("sure-no").addEventListener("click", () => ask(null));
+for (const button of document.querySelectorAll("[data-sure]")) button.addEventListener("click", () => askToConfirm(button));
+by("sure-no").addEventListener("click", () => askToConfirm(null));
 by("sure-yes").addEventListener("click", async () => {
-  const action = asked.dataset.sure;
-  ask(null);
+  const action = asking.dataset.sure;
+  askToConfirm(null);
   if (!(await act(by("end-outcome"), action, {}))) return;
   if (action === "clear") return shown.refresh();
-  const gone = made.id;
+  const gone = current.id;
   by("owner-token").value = "";
   close();
-  by("which").textContent = t("{id} is deleted. This is a sample again.", { id: gone });
+  by("which").textContent = t("{id} is deleted. This is a sample.", { id: gone });
   by("seeing").focus();
 });
 
-// --- the start ---------------------------------------------------------------------------------------------------
+// --- start -------------------------------------------------------------------------------------------------------
 
 for (const radio of document.querySelectorAll("[name=kind]")) {
   radio.addEventListener("change", () => {
@@ -515,17 +440,17 @@ for (const radio of document.querySelectorAll("[name=kind]")) {
 by("looks").addEventListener("change", show);
 by("looks").addEventListener("submit", (event) => event.preventDefault());
 by("themes").addEventListener("change", show);
-by("make").addEventListener("input", () => made || show());
+by("make").addEventListener("input", () => current || show());
 
 offerThemes();
 workshop.hidden = false;
 const [, service, id] = location.hash.match(/^#(\w+)\/(.+)$/) ?? [];
 choose(Object.hasOwn(KINDS, service ?? "") ? service : "visit");
 show();
-if (Object.hasOwn(KINDS, service ?? "")) find(service, decoded(id));
+if (Object.hasOwn(KINDS, service ?? "")) find(service, decode(id));
 
-// An address that was cut off may end within a letter: it is looked for as it stands.
-function decoded(text) {
+// A truncated URL may not be decodable.
+function decode(text) {
   try {
     return decodeURIComponent(text);
   } catch {

@@ -1,16 +1,16 @@
-// Asking the API, and why it did not do what was asked.
+// API requests and their failures.
 
-const PATIENCE_MS = 15_000;
+const TIMEOUT_MS = 15_000;
 
-// Where this module came from is where the API is, unless an element says another place.
+// The default API base: the server that this module came from.
 export const OWN_ORIGIN = new URL(import.meta.url).origin;
 
-// Why something failed.
-//   kind      "offline", "unreachable", "gone" (no such widget), "cooldown", "limit", "refused", or "noBase" (nobody can
-//             be asked: what the page says of where the API is, is no address)
-//   sentence  what the API says, for people; empty where it has said nothing
-//   code      the API's own word for it; empty where it has said nothing
-//   waitS     seconds, of a cooldown or a limit
+// A failed request.
+//   kind      "offline", "unreachable", "gone" (no such widget), "cooldown", "limit", "refused", or "noBase" (`api-base`
+//             is not a valid URL)
+//   sentence  the error message of the API; empty without a response
+//   code      the error code of the API; empty without a response
+//   waitS     seconds to wait, after a cooldown or a limit
 export class Failure extends Error {
   constructor(kind, { sentence = "", code = "", waitS = 0 } = {}) {
     super(sentence || kind);
@@ -18,27 +18,27 @@ export class Failure extends Error {
   }
 }
 
-// What can be read: GET. `base` is null where the page names none that can be asked.
+// GET. `base` is null if `api-base` is invalid.
 export async function read(base, service, action, fields) {
   const query = new URLSearchParams({ action, ...fields });
-  return (await answered(`${addressOf(base, service)}?${query}`, {})).data;
+  return (await request(`${endpointOf(base, service)}?${query}`, {})).data;
 }
 
-// What changes something: POST. The whole answer: beside `data` a message has its edit token.
+// POST. Returns the whole response: a post has an edit token beside `data`.
 export async function write(base, service, action, fields) {
-  return answered(addressOf(base, service), {
+  return request(endpointOf(base, service), {
     method: "POST",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ action, ...fields }),
   });
 }
 
-function addressOf(base, service) {
+function endpointOf(base, service) {
   if (base === null) throw new Failure("noBase");
   return `${base}/api/${service}`;
 }
 
-async function answered(url, options) {
+async function request(url, options) {
   let response;
   let answer;
   try {
@@ -46,11 +46,11 @@ async function answered(url, options) {
       ...options,
       credentials: "omit",
       cache: "no-store",
-      signal: AbortSignal.timeout(PATIENCE_MS),
+      signal: AbortSignal.timeout(TIMEOUT_MS),
     });
     answer = await response.json();
   } catch {
-    // No answer, or none of ours: something between here and the server has spoken.
+    // No response, or not one of the API: perhaps from a proxy.
     throw new Failure(navigator.onLine === false ? "offline" : "unreachable");
   }
   if (response.ok && answer?.success) return answer;

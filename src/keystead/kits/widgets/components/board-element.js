@@ -1,14 +1,14 @@
 // <keystead-bbs id page theme format api-base lang>: messages, the newest first, and a form to add one.
 import { read, write } from "./api.js";
 import { h, setAttribute, showItems } from "./dom.js";
-import { dropEditToken, editTokens, keepEditToken, nameOfTokens } from "./edit-tokens.js";
+import { dropEditToken, editTokens, saveEditToken, storageKey } from "./edit-tokens.js";
 import { countDown, WidgetElement } from "./element.js";
 import { BLOCK, sheet } from "./looks.js";
 
 const AUTHOR_MAX = 20;
 const MESSAGE_MAX = 200;
 const WAITING_MESSAGES = 3;
-const WAITING_ICONS = 7; // most boards have them: their place is kept until it is known
+const WAITING_ICONS = 7; // placeholders: most boards have icons
 
 export class BoardElement extends WidgetElement {
   static service = "bbs";
@@ -114,7 +114,7 @@ export class BoardElement extends WidgetElement {
     `),
   ];
 
-  #page = null; // the one that is shown, once somebody has turned it
+  #page = null; // the page that the visitor turned to
   #parts;
   #form;
   #cooling = false;
@@ -128,14 +128,14 @@ export class BoardElement extends WidgetElement {
     const data = await read(this.base, "bbs", "get", { id: this.id, page: this.page });
     const { page, totalPages } = data.pagination;
     if (page <= totalPages) return data;
-    this.#page = totalPages; // messages have gone meanwhile, and this page with them
+    this.#page = totalPages; // messages were deleted, and this page no longer exists
     return read(this.base, "bbs", "get", { id: this.id, page: totalPages });
   }
 
   connectedCallback() {
     super.connectedCallback();
-    // What another tab wrote is told at once, and its token may come later.
-    addEventListener("storage", ({ key }) => key === nameOfTokens(this.id) && this.paint(), { signal: this.signal });
+    // The edit token of a message from another tab may arrive after the message.
+    addEventListener("storage", ({ key }) => key === storageKey(this.id) && this.paint(), { signal: this.signal });
   }
 
   attributeChangedCallback(name, before, after) {
@@ -143,7 +143,7 @@ export class BoardElement extends WidgetElement {
     super.attributeChangedCallback(name, before, after);
   }
 
-  // --- showing -------------------------------------------------------------------------------------------------
+  // --- rendering -----------------------------------------------------------------------------------------------
 
   build() {
     const { words } = this;
@@ -223,7 +223,7 @@ export class BoardElement extends WidgetElement {
     return new Intl.DateTimeFormat(this.words.tag, { dateStyle: "medium", timeStyle: "short" }).format(at);
   }
 
-  // --- writing -------------------------------------------------------------------------------------------------
+  // --- posting -------------------------------------------------------------------------------------------------
 
   #makeForm() {
     const { words } = this;
@@ -234,8 +234,8 @@ export class BoardElement extends WidgetElement {
     const selects = h("div", { class: "fields", hidden: true });
     const said = h("p", { class: "said" });
     const send = h("button", { part: "button" }, words.post);
-    const authorLeft = counting(author, AUTHOR_MAX, words, AUTHOR_MAX / 2);
-    const messageLeft = counting(message, MESSAGE_MAX, words);
+    const authorLeft = makeCharacterCount(author, AUTHOR_MAX, words, AUTHOR_MAX / 2);
+    const messageLeft = makeCharacterCount(message, MESSAGE_MAX, words);
     const element = h(
       "form",
       { class: "write", part: "form", novalidate: true, onsubmit: (event) => this.#post(event) },
@@ -246,7 +246,7 @@ export class BoardElement extends WidgetElement {
       h("div", { class: "send" }, said, send),
     );
     let offered = null;
-    // What there is to choose changes when the owner changes it; until then, what was chosen stays chosen.
+    // Rebuilt only if the owner has changed the options, so that a selection is not lost.
     const offer = (settings) => {
       const now = JSON.stringify([Boolean(settings), settings?.icons, settings?.selects]);
       if (now === offered) return;
@@ -257,7 +257,7 @@ export class BoardElement extends WidgetElement {
       selects.hidden = !settings?.selects?.length;
       selects.replaceChildren(...(settings?.selects ?? []).map(selection(words)));
     };
-    const filled = () => {
+    const values = () => {
       const chosen = [...selects.querySelectorAll("select")].map(({ id, value }) => [id, value]);
       const all = [
         ["author", author.value.trim()],
@@ -271,28 +271,28 @@ export class BoardElement extends WidgetElement {
       message.value = "";
       messageLeft.count();
     };
-    return { element, author, message, said, send, authorLeft, messageLeft, offer, filled, clear };
+    return { element, author, message, said, send, authorLeft, messageLeft, offer, values, clear };
   }
 
   async #post(event) {
     event.preventDefault();
-    const { author, message, send, authorLeft, messageLeft, filled, clear } = this.#form;
+    const { author, message, send, authorLeft, messageLeft, values, clear } = this.#form;
     if (this.#cooling || send.getAttribute("aria-disabled") === "true" || this.sample) return;
-    this.#tell("");
+    this.#say("");
     if (!message.value.trim()) return this.#mark(message, this.words.writeFirst);
     if (messageLeft.isOver()) return this.#mark(message, this.words.tooLong);
     if (authorLeft.isOver()) return this.#mark(author, this.words.tooLong);
     send.setAttribute("aria-disabled", "true");
     try {
-      const answer = await write(this.base, "bbs", "post", { id: this.id, ...filled() });
-      keepEditToken(this.id, answer.messageId, answer.editToken);
+      const answer = await write(this.base, "bbs", "post", { id: this.id, ...values() });
+      saveEditToken(this.id, answer.messageId, answer.editToken);
       clear();
       this.#page = 1;
       this.take(answer.data, true);
-      this.#tell(this.words.posted);
+      this.#say(this.words.posted);
     } catch (failure) {
       if (failure.kind === "gone") return this.refresh();
-      this.#tell(this.sentenceOf(failure), true);
+      this.#say(this.sentenceOf(failure), true);
       if (failure.waitS) this.#cool(failure);
     } finally {
       if (!this.#cooling) send.removeAttribute("aria-disabled");
@@ -300,13 +300,13 @@ export class BoardElement extends WidgetElement {
   }
 
   #mark(field, sentence) {
-    this.#tell(sentence, true);
+    this.#say(sentence, true);
     field.setAttribute("aria-invalid", "true");
     field.focus();
     field.addEventListener("input", () => field.removeAttribute("aria-invalid"), { once: true });
   }
 
-  // To the eye each second, to the ear when it begins and when it is over.
+  // Shown every second, announced to screen readers at the start and at the end.
   #cool(failure) {
     this.#cooling = true;
     const sentence = failure.kind === "limit" ? this.words.limit : this.words.cooldown;
@@ -323,7 +323,7 @@ export class BoardElement extends WidgetElement {
     );
   }
 
-  #tell(sentence, isBad = false) {
+  #say(sentence, isBad = false) {
     this.#form.said.textContent = sentence;
     this.#form.said.classList.toggle("bad", isBad);
     this.announce(sentence);
@@ -339,14 +339,14 @@ export class BoardElement extends WidgetElement {
     title.scrollIntoView({ block: "nearest" });
   }
 
-  // --- one's own messages --------------------------------------------------------------------------------------
+  // --- own messages --------------------------------------------------------------------------------------------
 
   #offerOwn(item, message, isMine) {
     const { words } = this;
     const own = item.querySelector(".own");
     own.hidden = !isMine;
     if (!isMine) return own.replaceChildren();
-    if (own.children.length) return; // a form may be open, or a question asked
+    if (own.children.length) return; // a form or a question may be open
     const edit = h("button", { type: "button", class: "quiet", onclick: () => this.#edit(item) }, words.edit);
     const remove = h("button", { type: "button", class: "danger", onclick: () => this.#askRemove(item) }, words.remove);
     own.replaceChildren(edit, remove);
@@ -369,7 +369,7 @@ export class BoardElement extends WidgetElement {
     const id = `edit-${item.dataset.key}`;
     const field = h("textarea", { id, rows: "3", dir: "auto" });
     field.value = this.#current(item)?.message ?? "";
-    const left = counting(field, MESSAGE_MAX, words);
+    const left = makeCharacterCount(field, MESSAGE_MAX, words);
     const said = h("p", { class: "said", role: "alert" });
     const form = h(
       "form",
@@ -424,7 +424,7 @@ export class BoardElement extends WidgetElement {
     this.announce(sentence);
   }
 
-  // Null, or why it failed.
+  // Returns null, or the failure.
   async #change(item, action, fields) {
     const messageId = item.dataset.key;
     const editToken = editTokens(this.id)[messageId];
@@ -438,7 +438,7 @@ export class BoardElement extends WidgetElement {
   }
 }
 
-// --- pieces ----------------------------------------------------------------------------------------------------------
+// --- parts -----------------------------------------------------------------------------------------------------------
 
 function makeMessage() {
   return h(
@@ -480,8 +480,8 @@ function selection(words) {
   };
 }
 
-// How many characters are left, counted as the API counts them: an emoji is not two. `from`: said only when so few are.
-function counting(field, most, words, from = most) {
+// The number of characters left, counted by code point as in the API. It is shown only when at most `from` are left.
+function makeCharacterCount(field, most, words, from = most) {
   const element = h("span", { class: "left", "aria-hidden": "true" });
   const left = () => most - [...field.value.trim().normalize("NFC")].length;
   const count = () => {

@@ -1,4 +1,4 @@
-// <keystead-counter id type theme digits format api-base lang>: how often a page was visited.
+// <keystead-counter id type theme digits format api-base lang>: a visit counter.
 import { read, write } from "./api.js";
 import { h } from "./dom.js";
 import { WidgetElement } from "./element.js";
@@ -7,8 +7,8 @@ import { INLINE, sheet } from "./looks.js";
 const TYPES = ["total", "today", "yesterday", "week", "month"];
 const DIGITS_MAX = 10;
 
-// Every page that is loaded counts once for each counter on it, however many elements show that.
-const counted = new Map();
+// One visit per page load and counter, however many elements show it.
+const visits = new Map();
 
 export class CounterElement extends WidgetElement {
   static service = "visit";
@@ -38,7 +38,7 @@ export class CounterElement extends WidgetElement {
     `),
   ];
 
-  // Whether it counts a visit when it is first shown; false, before it stands in a page: it is only looked at.
+  // Whether it counts a visit. Set to false before it is inserted into a page to only show the counter.
   counts = true;
 
   #digits;
@@ -58,14 +58,14 @@ export class CounterElement extends WidgetElement {
     const { base, id } = this;
     const key = `${base} ${id}`;
     if (isAgain || !this.counts) return read(base, "visit", "get", { id });
-    const isFirst = !counted.has(key);
-    if (isFirst) counted.set(key, visited(base, id));
+    const isFirst = !visits.has(key);
+    if (isFirst) visits.set(key, countVisit(base, id));
     try {
-      const data = await counted.get(key);
-      if (isFirst && !data.duplicate) this.tellOtherTabs(); // those in this page have waited for the same answer
+      const data = await visits.get(key);
+      if (isFirst && !data.duplicate) this.notifyOtherTabs(); // those on this page waited for the same response
       return data;
     } catch (failure) {
-      counted.delete(key); // it was not counted, and may be when it is tried again
+      visits.delete(key); // not counted: a retry may count
       throw failure;
     }
   }
@@ -87,8 +87,8 @@ export class CounterElement extends WidgetElement {
   }
 }
 
-async function visited(base, id) {
-  // A page that is loaded ahead, in case somebody goes there, is not visited yet.
+async function countVisit(base, id) {
+  // A prerendered page is not visited yet.
   if (document.prerendering) await new Promise((go) => document.addEventListener("prerenderingchange", go, { once: true }));
   return (await write(base, "visit", "increment", { id })).data;
 }

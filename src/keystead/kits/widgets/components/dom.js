@@ -1,9 +1,9 @@
-// Elements from data. Text goes in as text: nothing here, and nothing that uses it, reads HTML.
+// Creates DOM elements. Text is always inserted as text, never parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// h("button", { type: "button", onclick: press }, "Press"): attributes, listeners, and what stands in it.
-// An attribute that is false, null or undefined is left out; one that is true stands without a value.
+// h("button", { type: "button", onclick: press }, "Press"): attributes, listeners and children.
+// An attribute that is false, null or undefined is left out; true means no value.
 export function h(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -19,20 +19,20 @@ export function setAttribute(element, key, value) {
   else element.setAttribute(key, value === true ? "" : String(value));
 }
 
-// An icon of 24 by 24, filled or in lines, which says nothing to those who listen.
+// A decorative icon of 24 by 24, hidden from screen readers.
 export function icon(path, className = "icon") {
-  const drawn = document.createElementNS(SVG, "svg");
+  const svg = document.createElementNS(SVG, "svg");
   const line = document.createElementNS(SVG, "path");
-  drawn.setAttribute("viewBox", "0 0 24 24");
-  drawn.setAttribute("aria-hidden", "true");
-  drawn.setAttribute("class", className);
+  svg.setAttribute("viewBox", "0 0 24 24");
+  svg.setAttribute("aria-hidden", "true");
+  svg.setAttribute("class", className);
   line.setAttribute("d", path);
-  drawn.append(line);
-  return drawn;
+  svg.append(line);
+  return svg;
 }
 
-// Shows `items` as the children of `list`, each in the element that it has already: what is in use (a focus, a text
-// that is being typed) stays in use. `make(item)` gives the element of a new one, `update(element, item)` fills it.
+// Shows `items` as the children of `list`, reusing existing elements, so that focus and typed text are not lost.
+// `make(item)` creates a new element, `update(element, item)` fills it.
 export function showItems(list, items, keyOf, make, update) {
   const before = new Map([...list.children].map((element) => [element.dataset.key, element]));
   const elements = items.map((item) => {

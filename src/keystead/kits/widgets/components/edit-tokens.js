@@ -1,15 +1,15 @@
-// The tokens that let whoever wrote a message change it. A browser keeps them for its own messages, per board, as
-// { messageId: token } under bbs_edit_{id}; where it keeps nothing, this page does until it is left.
+// Edit tokens of this browser's own messages, in localStorage, per board: { messageId: token } under bbs_edit_{id}.
+// If storage is blocked, they last as long as the page.
 
-const here = new Map();
+const inMemory = new Map();
 
-export const nameOfTokens = (board) => `bbs_edit_${board}`;
+export const storageKey = (board) => `bbs_edit_${board}`;
 
 export function editTokens(board) {
-  return { ...kept(board), ...here.get(board) };
+  return { ...stored(board), ...inMemory.get(board) };
 }
 
-export function keepEditToken(board, message, token) {
+export function saveEditToken(board, message, token) {
   change(board, (tokens) => ({ ...tokens, [message]: token }));
 }
 
@@ -17,20 +17,20 @@ export function dropEditToken(board, message) {
   change(board, ({ [message]: _, ...rest }) => rest);
 }
 
-function change(board, changed) {
-  here.set(board, changed(here.get(board) ?? {}));
+function change(board, update) {
+  inMemory.set(board, update(inMemory.get(board) ?? {}));
   try {
-    const rest = changed(kept(board));
-    if (Object.keys(rest).length) localStorage.setItem(nameOfTokens(board), JSON.stringify(rest));
-    else localStorage.removeItem(nameOfTokens(board));
+    const rest = update(stored(board));
+    if (Object.keys(rest).length) localStorage.setItem(storageKey(board), JSON.stringify(rest));
+    else localStorage.removeItem(storageKey(board));
   } catch {
     // Storage is blocked or full.
   }
 }
 
-function kept(board) {
+function stored(board) {
   try {
-    const read = JSON.parse(localStorage.getItem(nameOfTokens(board)) ?? "{}");
+    const read = JSON.parse(localStorage.getItem(storageKey(board)) ?? "{}");
     return read && typeof read === "object" && !Array.isArray(read) ? read : {};
   } catch {
     return {};

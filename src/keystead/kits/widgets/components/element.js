@@ -1,44 +1,44 @@
-// What all widgets have in common: where they ask, what they show while they wait or fail, and when they ask again.
+// The base class of all widgets: loading, refreshing, errors and themes.
 import { Failure, OWN_ORIGIN } from "./api.js";
 import { h, icon } from "./dom.js";
 import { BASE, themeSheet } from "./looks.js";
-import { listen, tell, tellOtherTabs } from "./news.js";
+import { listen, notify, notifyOtherTabs } from "./news.js";
 import { wordsOf } from "./words.js";
 
-const STALE_MS = 10_000; // a tab that is looked at again asks again, unless it just has
-const HOPELESS = ["noId", "noBase"]; // what trying again does not change: the page has to be written otherwise
+const STALE_MS = 10_000; // a tab that becomes visible again refreshes if its data is older
+const PERMANENT = ["noId", "noBase"]; // errors in the page, which a retry does not fix
 const WARNING = "M12 3.5 22 20.5H2ZM12 10v5M12 17.8v.2";
 
 // A subclass has
 //   static service       its name in the API
 //   static sheets        its style sheets, made by `sheet`
-//   static renews        attributes that make it ask again; others only change how it looks
-//   build()              -> the element that shows it, made anew for each language and format
-//   show(data)           fills that element; null: nothing has come yet
-//   load(isAgain)        -> a promise of its data; `isAgain`: some is shown already
-//   asText(data)         what format="text" shows
+//   static renews        attributes that reload the data; others only change the look
+//   build()              -> its content element, built again for each language and format
+//   show(data)           fills that element; null: still loading
+//   load(isAgain)        -> a promise of its data; `isAgain`: a refresh
+//   asText(data)         the content for format="text"
 export class WidgetElement extends HTMLElement {
   static sheets = [];
   static renews = ["id", "api-base"];
   static observedAttributes = ["id", "api-base", "theme", "lang", "format"];
 
   #root = this.attachShadow({ mode: "open" });
-  #turn = 0; // answers to what was asked for earlier are of no interest any more
-  #changed = null; // the attributes that changed since it was last shown
-  #asked_at = 0;
+  #turn = 0; // the number of the last request: earlier responses are ignored
+  #changed = null; // attributes that changed since the last paint
+  #requestedAt = 0;
   #failure = null;
   #sample = null;
   #place = null;
-  #ending = null; // ends its listeners
-  #heard = (news) => {
-    if (Object.entries(this.#name).every(([key, value]) => news[key] === value)) this.refresh();
+  #listening = null; // aborts its listeners
+  #listener = (change) => {
+    if (Object.entries(this.#identity).every(([key, value]) => change[key] === value)) this.refresh();
   };
 
   data = null;
 
   // --- for pages -----------------------------------------------------------------------------------------------
 
-  // Where the API is; null where `api-base` is no address.
+  // The API base; null if `api-base` is not a valid URL.
   get base() {
     const given = this.getAttribute("api-base");
     if (!given) return OWN_ORIGIN;
@@ -49,20 +49,20 @@ export class WidgetElement extends HTMLElement {
     }
   }
 
-  // Shows this in the place of what the API would say, and asks nothing: for pages that show what a widget looks like.
+  // Shows this data without asking the API, for previews.
   set sample(data) {
     this.#sample = data;
-    if (this.isConnected) this.#begin();
+    if (this.isConnected) this.#reload();
   }
 
   get sample() {
     return this.#sample;
   }
 
-  // Asks again, without a word unless the widget is gone. What is shown stays until the answer comes.
+  // Loads the data again. Failures are not shown, unless the widget is gone.
   async refresh() {
-    if (this.#failure || !this.data) return this.#begin();
-    if (!this.#sample) await this.#ask(true);
+    if (this.#failure || !this.data) return this.#reload();
+    if (!this.#sample) await this.#load(true);
   }
 
   // --- for subclasses ------------------------------------------------------------------------------------------
@@ -79,23 +79,22 @@ export class WidgetElement extends HTMLElement {
     return new Intl.NumberFormat(this.words.tag).format(value);
   }
 
-  // What has come, from whichever question; the others of this widget are told where `isNews`.
+  // Shows new data. `isNews`: also notifies other elements of this widget.
   take(data, isNews = false) {
-    this.#turn += 1; // what is on its way was asked for before
+    this.#turn += 1; // ignores requests in flight
     this.#settle(data);
-    if (isNews) tell(this.#name, this.#heard);
+    if (isNews) notify(this.#identity, this.#listener);
   }
 
-  tellOtherTabs() {
-    tellOtherTabs(this.#name);
+  notifyOtherTabs() {
+    notifyOtherTabs(this.#identity);
   }
 
-  get #name() {
+  get #identity() {
     return { base: this.base, service: this.constructor.service, id: this.id };
   }
 
-  // A failure in this language: of the widget as a whole, or of something that somebody did with it. What the API says
-  // is shown as it is where we have no words of our own for it.
+  // The message for a failure: of the whole widget, or of one action. Without a translation, the message of the API.
   sentenceOf(failure, isWidget = false) {
     if (!(failure instanceof Failure)) return this.words.unreachable;
     if (failure.kind === "offline" && !isWidget) return this.words.notSent;
@@ -105,78 +104,77 @@ export class WidgetElement extends HTMLElement {
     return failure.sentence || this.words[failure.kind] || this.words.unreachable;
   }
 
-  // Says it to those who listen.
+  // For screen readers.
   announce(sentence) {
     this.#root.querySelector("#live")?.replaceChildren(sentence);
   }
 
-  // Shows once more what is known.
   paint() {
     if (this.#place) this.#paint();
   }
 
   get signal() {
-    return this.#ending?.signal;
+    return this.#listening?.signal;
   }
 
-  // --- when something changes ----------------------------------------------------------------------------------
+  // --- lifecycle ------------------------------------------------------------------------------------------------
 
   connectedCallback() {
-    this.#ending = new AbortController();
-    const { signal } = this.#ending;
-    signal.addEventListener("abort", listen(this.#heard));
+    this.#listening = new AbortController();
+    const { signal } = this.#listening;
+    signal.addEventListener("abort", listen(this.#listener));
     addEventListener("online", () => this.refresh(), { signal });
-    document.addEventListener("visibilitychange", () => this.#looked(), { signal });
+    document.addEventListener("visibilitychange", () => this.#refreshIfStale(), { signal });
     addEventListener("pageshow", (event) => event.persisted && this.refresh(), { signal });
     this.#build();
-    this.#begin();
+    this.#reload();
   }
 
   disconnectedCallback() {
-    this.#ending?.abort();
-    this.#ending = null;
+    this.#listening?.abort();
+    this.#listening = null;
     this.#turn += 1;
   }
 
   attributeChangedCallback(name, before, after) {
-    if (before === after || !this.isConnected || !this.#ending) return;
-    if (!this.#changed) queueMicrotask(() => this.#follow()); // several attributes that change together count once
+    if (before === after || !this.isConnected || !this.#listening) return;
+    if (!this.#changed) queueMicrotask(() => this.#applyChanges()); // once for several attributes that change together
     (this.#changed ??= new Set()).add(name);
   }
 
-  #follow() {
+  #applyChanges() {
     const changed = this.#changed;
     this.#changed = null;
-    if (!this.#ending) return;
+    if (!this.#listening) return;
     if (changed.has("lang") || changed.has("format")) this.#build();
-    else this.#dress();
-    if (this.constructor.renews.some((name) => changed.has(name))) this.#begin();
+    else this.#applyTheme();
+    if (this.constructor.renews.some((name) => changed.has(name))) this.#reload();
     else this.#paint();
   }
 
-  #looked() {
-    if (document.visibilityState === "visible" && Date.now() - this.#asked_at > STALE_MS) this.refresh();
+  #refreshIfStale() {
+    if (document.visibilityState === "visible" && Date.now() - this.#requestedAt > STALE_MS) this.refresh();
   }
 
-  // --- asking --------------------------------------------------------------------------------------------------
+  // --- loading --------------------------------------------------------------------------------------------------
 
-  async #begin() {
+  async #reload() {
     this.data = null;
     this.#failure = null;
     if (this.#sample) return this.take(this.#sample);
     if (!this.id) return this.#fail(new Failure("noId"));
     this.#paint();
-    return this.#ask(false);
+    return this.#load(false);
   }
 
-  async #ask(isAgain) {
+  async #load(isAgain) {
     const turn = ++this.#turn;
-    this.#asked_at = Date.now();
+    this.#requestedAt = Date.now();
     try {
       const data = await this.load(isAgain);
       if (turn === this.#turn) this.#settle(data);
     } catch (failure) {
-      // What is shown was true a moment ago, and is more than nothing; that it is gone has to be said.
+      // A failed refresh keeps the old data, unless the widget is gone.
       if (turn === this.#turn && (!isAgain || failure.kind === "gone")) this.#fail(failure);
     }
   }
@@ -195,23 +193,23 @@ export class WidgetElement extends HTMLElement {
     this.#paint();
   }
 
-  // --- showing -------------------------------------------------------------------------------------------------
+  // --- rendering ------------------------------------------------------------------------------------------------
 
-  #dress() {
+  #applyTheme() {
     this.#root.adoptedStyleSheets = [themeSheet(this.getAttribute("theme")), BASE, ...this.constructor.sheets];
   }
 
   #build() {
-    this.#dress();
+    this.#applyTheme();
     const plain = { text: "span", json: "pre" }[this.format];
     this.#place = plain ? h(plain, { class: "plain", part: "text", dir: "auto" }) : this.build();
     this.#root.replaceChildren(
-      h("div", { lang: this.words.tag, id: "widget", "aria-busy": "true" }, this.#place, this.#trouble()),
+      h("div", { lang: this.words.tag, id: "widget", "aria-busy": "true" }, this.#place, this.#makeError()),
       h("div", { id: "live", class: "unseen", role: "status" }),
     );
   }
 
-  #trouble() {
+  #makeError() {
     const retry = { type: "button", class: "quiet", part: "retry", onclick: () => this.#retry() };
     return h(
       "p",
@@ -222,7 +220,7 @@ export class WidgetElement extends HTMLElement {
     );
   }
 
-  // The button that is pressed goes while it is tried: whoever pressed it finds the focus on what came of it.
+  // The retry button disappears, so the focus moves to the result.
   async #retry() {
     const hadFocus = this.#root.activeElement !== null;
     await this.refresh();
@@ -237,7 +235,7 @@ export class WidgetElement extends HTMLElement {
     trouble.hidden = !this.#failure;
     const sentence = this.#failure ? this.sentenceOf(this.#failure, true) : "";
     if (trouble.querySelector("span").textContent !== sentence) trouble.querySelector("span").textContent = sentence;
-    trouble.querySelector("button").hidden = HOPELESS.includes(this.#failure?.kind);
+    trouble.querySelector("button").hidden = PERMANENT.includes(this.#failure?.kind);
     if (this.#failure) return;
     if (this.format === "text") this.#place.textContent = this.data ? this.asText(this.data) : "…";
     else if (this.format === "json") this.#place.textContent = this.data ? JSON.stringify(this.data, null, 2) : "…";
@@ -245,7 +243,7 @@ export class WidgetElement extends HTMLElement {
   }
 }
 
-// Calls `each(seconds)` now and once a second until none are left; ends with `signal`.
+// Calls `each(seconds)` now and every second until zero, or until `signal` aborts.
 export function countDown(seconds, each, signal) {
   const end = Date.now() + seconds * 1000;
   const step = () => {

@@ -1,11 +1,11 @@
-// <keystead-like id theme icon format api-base lang>: a button that says how many like a page.
+// <keystead-like id theme icon format api-base lang>: a like button.
 import { read, write } from "./api.js";
 import { h, icon } from "./dom.js";
 import { WidgetElement } from "./element.js";
 import { INLINE, sheet } from "./looks.js";
 import { ICON_PATHS } from "./themes.js";
 
-const TRIES = 5; // another tab may press against this one
+const TRIES = 5; // another tab may toggle at the same time
 
 export class LikeElement extends WidgetElement {
   static service = "like";
@@ -64,9 +64,9 @@ export class LikeElement extends WidgetElement {
   #button;
   #count;
   #problem;
-  #wanted = null; // what the last press asked for, until the API says so too
+  #wanted = null; // the state that the last press asked for, until the API confirms it
   #drawn = null;
-  #answer = null; // what is shown
+  #shown = null; // the data that is shown
 
   load() {
     return read(this.base, "like", "get", { id: this.id });
@@ -84,8 +84,8 @@ export class LikeElement extends WidgetElement {
   }
 
   show(data) {
-    if (data !== this.#answer) this.#complain(""); // what came since then is no failure
-    this.#answer = data;
+    if (data !== this.#shown) this.#showProblem(""); // new data clears an old error
+    this.#shown = data;
     this.#draw(data);
     const isLiked = this.#wanted ?? data?.userLiked ?? false;
     const total = data ? Math.max(0, data.total + (Number(isLiked) - Number(data.userLiked))) : 0;
@@ -95,21 +95,21 @@ export class LikeElement extends WidgetElement {
     if (isButton) this.#button.setAttribute("aria-pressed", String(isLiked));
     this.#button.setAttribute("aria-busy", String(!data || this.#wanted !== null));
     this.#button.classList.toggle("on", isLiked);
-    const told = data ? this.words.likes(this.number(total)) : this.words.loading;
-    this.#button.setAttribute("aria-label", isButton ? `${this.words.like}, ${told}` : told);
+    const label = data ? this.words.likes(this.number(total)) : this.words.loading;
+    this.#button.setAttribute("aria-label", isButton ? `${this.words.like}, ${label}` : label);
   }
 
   asText(data) {
     return String(data.total);
   }
 
-  // What is pressed is shown at once, and corrected by the answer. Presses while one is on its way are not lost: the
-  // API is asked again until it says what the last of them asked for.
+  // Shows the new state immediately, and corrects it by the response (optimistic update). Presses during a request are
+  // not lost: the request is repeated until the state is the one that the last press asked for.
   async press() {
     if (!this.data) return;
     const isBusy = this.#wanted !== null;
     this.#wanted = !(this.#wanted ?? this.data.userLiked);
-    this.#complain("");
+    this.#showProblem("");
     this.#button.classList.toggle("pops", this.#wanted);
     this.show(this.data);
     if (isBusy || this.sample) return this.sample && this.#settleSample();
@@ -125,7 +125,7 @@ export class LikeElement extends WidgetElement {
       this.#wanted = null;
       if (failure.kind === "gone") return this.refresh();
       this.show(this.data);
-      this.#complain(this.sentenceOf(failure));
+      this.#showProblem(this.sentenceOf(failure));
     }
   }
 
@@ -136,15 +136,15 @@ export class LikeElement extends WidgetElement {
   }
 
   #draw(data) {
-    const asked = this.getAttribute("icon") ?? data?.icon;
-    const name = Object.hasOwn(ICON_PATHS, asked ?? "") ? asked : "heart";
+    const wanted = this.getAttribute("icon") ?? data?.icon;
+    const name = Object.hasOwn(ICON_PATHS, wanted ?? "") ? wanted : "heart";
     if (name === this.#drawn) return;
     this.#button.querySelector("svg")?.remove();
     this.#button.prepend(icon(ICON_PATHS[name]));
     this.#drawn = name;
   }
 
-  #complain(sentence) {
+  #showProblem(sentence) {
     this.#problem.hidden = !sentence;
     this.#problem.textContent = sentence;
   }

@@ -1,25 +1,25 @@
-// Style sheets, made by script and adopted: a page whose policy lets no inline style in shows them all the same.
-// A page sets what it wants otherwise: keystead-bbs { --keystead-accent: teal }, keystead-like::part(button) { … }.
+// Style sheets, constructed and adopted, because a content security policy may forbid inline styles.
+// Pages override them: keystead-bbs { --keystead-accent: teal }, keystead-like::part(button) { … }.
 import { THEMES } from "./themes.js";
 
-const made = new Map();
+const sheets = new Map();
 
 export function sheet(text) {
-  if (!made.has(text)) {
+  if (!sheets.has(text)) {
     const one = new CSSStyleSheet();
     one.replaceSync(text);
-    made.set(text, one);
+    sheets.set(text, one);
   }
-  return made.get(text);
+  return sheets.get(text);
 }
 
-// Without a theme a widget is light, or dark where the page itself is: on a page that is always light it stays light.
+// Without a theme, a widget follows the color-scheme of the page.
 export function themeSheet(name) {
   const theme = Object.hasOwn(THEMES, name ?? "") ? THEMES[name] : null;
-  if (theme) return sheet(`:host { ${declared(theme)} color-scheme: ${theme.scheme}; }`);
+  if (theme) return sheet(`:host { ${declareTheme(theme)} color-scheme: ${theme.scheme}; }`);
   const { light, dark } = THEMES;
   const both = [...COLOURS].map(([part, of]) => variableOf(part, `light-dark(${of(light)}, ${of(dark)})`)).join(" ");
-  return sheet(`:host { ${declared(light)} } @supports (color: light-dark(red, red)) { :host { ${both} } }`);
+  return sheet(`:host { ${declareTheme(light)} } @supports (color: light-dark(red, red)) { :host { ${both} } }`);
 }
 
 const COLOURS = new Map([
@@ -45,7 +45,7 @@ const PATTERNS = {
   gingham: ({ border }) =>
     `linear-gradient(${border}12 50%, ${border}00 50%), linear-gradient(90deg, ${border}12 50%, ${border}00 50%)`,
 };
-// The size of each layer of a pattern, and of the background under them.
+// The background-size of each pattern layer, and of the background below.
 const TILES = {
   none: "auto, auto",
   scanlines: "auto, auto",
@@ -57,7 +57,7 @@ function variableOf(name, value) {
   return `--_${name}: var(--keystead-${name}, ${value});`;
 }
 
-function declared(theme) {
+function declareTheme(theme) {
   return [
     ...[...COLOURS].map(([name, colour]) => variableOf(name, colour(theme))),
     variableOf("radius", `${theme.radius}px`),
@@ -154,7 +154,7 @@ export const BASE = sheet(`
   }
 `);
 
-// What stands in a line of text, one widget high.
+// Inline widgets.
 export const INLINE = sheet(`
   :host { display: inline-block; vertical-align: middle; max-width: 100%; }
   .trouble.frame {
@@ -174,7 +174,7 @@ export const INLINE = sheet(`
   @media (pointer: coarse) { .trouble.frame button { min-height: 44px; min-width: 44px; } }
 `);
 
-// What stands as a block of its own. It goes by its own width, not by that of the page: it may be put in a narrow column.
+// Block widgets. They adapt to their own width (container queries), not to that of the page.
 export const BLOCK = sheet(`
   :host { display: block; container-type: inline-size; max-width: 40rem; }
   .card { overflow: hidden; }

@@ -1,34 +1,34 @@
-// That a widget has changed, told to the others of the same widget: in this page, and in other tabs of this site.
+// Notifies other elements of the same widget about a change: on this page, and in other tabs of this site.
 
 const listeners = new Set();
-const channel = opened();
+const channel = openChannel();
 
-function opened() {
+function openChannel() {
   try {
-    const made = new BroadcastChannel("keystead-widgets");
-    made.addEventListener("message", ({ data }) => spread(data));
-    return made;
+    const channel = new BroadcastChannel("keystead-widgets");
+    channel.addEventListener("message", ({ data }) => notifyPage(data));
+    return channel;
   } catch {
-    return null; // a page that may not: each tab learns of it when it is looked at again
+    return null; // not allowed on this page: other tabs refresh when they become visible
   }
 }
 
-function spread(news, teller = null) {
-  for (const heard of [...listeners]) if (heard !== teller) heard(news);
+function notifyPage(change, sender = null) {
+  for (const listener of [...listeners]) if (listener !== sender) listener(change);
 }
 
-// Calls `heard({ base, service, id })` at each change that others tell of; gives what ends that.
-export function listen(heard) {
-  listeners.add(heard);
-  return () => listeners.delete(heard);
+// Calls `listener({ base, service, id })` for each change by others. Returns a function that unsubscribes.
+export function listen(listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
 }
 
-// `teller` is the listener of whoever tells it, and knows already.
-export function tell(news, teller) {
-  spread(news, teller);
-  tellOtherTabs(news);
+// `sender` is the listener that caused the change, and is not called.
+export function notify(change, sender) {
+  notifyPage(change, sender);
+  notifyOtherTabs(change);
 }
 
-export function tellOtherTabs(news) {
-  channel?.postMessage(news);
+export function notifyOtherTabs(change) {
+  channel?.postMessage(change);
 }

@@ -1,5 +1,5 @@
 // <keystead-ranking id limit theme format api-base lang>: names and scores, the best first.
-// A game sends a score with `element.submit("Ann", 1200)`.
+// A game submits a score with `element.submit("Ann", 1200)`.
 import { read, write } from "./api.js";
 import { h, setAttribute, showItems } from "./dom.js";
 import { countDown, WidgetElement } from "./element.js";
@@ -7,7 +7,7 @@ import { BLOCK, sheet } from "./looks.js";
 
 const LIMIT_MAX = 100;
 const WAITING_ROWS = 5;
-const SHORT = 14; // characters that no table breaks; longer ones may be a sentence
+const SHORT = 14; // characters of a score that must not wrap
 
 export class RankingElement extends WidgetElement {
   static service = "ranking";
@@ -112,7 +112,7 @@ export class RankingElement extends WidgetElement {
     return entry.displayScore ?? this.number(entry.score);
   }
 
-  // Sends a score. A promise of what the API says; it fails with `Failure`, which is shown too.
+  // Submits a score. Returns the data of the API, or throws `Failure`, which is also shown.
   async submit(name, score, displayScore) {
     const extra = displayScore === undefined ? {} : { displayScore };
     try {
@@ -124,7 +124,7 @@ export class RankingElement extends WidgetElement {
       return data;
     } catch (failure) {
       this.#say(this.sentenceOf(failure), true);
-      if (failure.kind === "cooldown") countDown(failure.waitS, (left) => this.#wait(left), this.signal);
+      if (failure.kind === "cooldown") countDown(failure.waitS, (left) => this.#showCooldown(left), this.signal);
       throw failure;
     }
   }
@@ -140,8 +140,8 @@ export class RankingElement extends WidgetElement {
     for (const element of [rank, name, score]) element.classList.toggle("waits", !isReady);
   }
 
-  // To the eye each second, to the ear once.
-  #wait(left) {
+  // Shown every second, announced to screen readers once.
+  #showCooldown(left) {
     this.#said.textContent = left ? this.words.cooldown(left) : this.words.canGoOn;
     this.#said.classList.toggle("bad", left > 0);
   }

@@ -1,4 +1,4 @@
-// <keystead-yokoso id theme format api-base lang>: a welcome by the owner of a page, as a badge or as a card.
+// <keystead-yokoso id theme format api-base lang>: a welcome message of the page owner, as a badge or a card.
 import { read } from "./api.js";
 import { h, icon } from "./dom.js";
 import { WidgetElement } from "./element.js";
@@ -47,8 +47,8 @@ export class WelcomeElement extends WidgetElement {
   }
 
   #badge({ message }) {
-    const said = h("span", { class: "message", part: "message", dir: "auto" }, message);
-    return h("span", { class: "frame welcome badge", part: "welcome" }, cat(), said);
+    const text = h("span", { class: "message", part: "message", dir: "auto" }, message);
+    return h("span", { class: "frame welcome badge", part: "welcome" }, cat(), text);
   }
 
   #card({ name, avatar, message, updatedAt }) {
@@ -68,7 +68,7 @@ function cat(className) {
   return icon(CAT_PATH, className);
 }
 
-// A picture of somebody else's site. It is not told which page shows it, and where it cannot be loaded the cat is there.
+// An avatar from another site, loaded without a referrer. If it fails to load, the cat replaces it.
 function face(src) {
   const shown = h("img", { class: "face", part: "avatar", alt: "", referrerpolicy: "no-referrer", loading: "lazy" });
   shown.addEventListener("error", () => shown.replaceWith(cat("icon face")), { once: true });

@@ -1,5 +1,5 @@
 // The widgets as custom elements: <keystead-counter id="example-a1b2c3d4" theme="dark"></keystead-counter>.
-// Each has its old name too, so that pages which were written for that go on.
+// Each is also registered under its original name, for existing pages.
 import { BoardElement } from "./board-element.js";
 import { CounterElement } from "./counter-element.js";
 import { LikeElement } from "./like-element.js";
@@ -15,7 +15,7 @@ const ELEMENTS = {
 };
 
 for (const [name, element] of Object.entries(ELEMENTS)) {
-  // A class can have one name only. A page may hold two scripts that bring the same name: the first one stays.
+  // A class can have only one name. If a page includes two scripts, the first definition remains.
   for (const full of [`keystead-${name}`, `nostalgic-${name}`]) {
     if (!customElements.get(full)) customElements.define(full, class extends element {});
   }

@@ -1,17 +1,17 @@
-// The components' own words. What people wrote, and what the API says, is shown as it is.
+// Texts of the components in English, Japanese and Korean. User text and API messages are shown unchanged.
 
 const en = {
   tag: "en",
   loading: "Loading…",
   retry: "Try again",
-  offline: "You are offline. This goes on when the connection is back.",
+  offline: "You are offline. This resumes when the connection is back.",
   notSent: "You are offline. Try again when the connection is back.",
   unreachable: "The server cannot be reached. Try again in a moment.",
-  limit: (seconds) => `That was too often. Try again in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`,
+  limit: (seconds) => `Too many requests. Try again in ${seconds} ${seconds === 1 ? "second" : "seconds"}.`,
   cooldown: (seconds) => `Wait ${seconds} more ${seconds === 1 ? "second" : "seconds"}.`,
-  canGoOn: "You can go on now.",
-  noId: "Which one? The attribute id is missing.",
-  noBase: "The attribute api-base is not an address.",
+  canGoOn: "You can continue now.",
+  noId: "The attribute id is missing.",
+  noBase: "The attribute api-base is not a valid URL.",
   gone: {
     visit: "There is no such counter.",
     like: "There is no such like button.",
@@ -35,12 +35,12 @@ const en = {
   rank: "Rank",
   name: "Name",
   score: "Score",
-  noEntries: "No entries yet. The first one leads.",
+  noEntries: "No entries yet. Be the first.",
   entries: (shown, all) => `${shown} of ${all} entries`,
-  submitted: "Your score is in.",
+  submitted: "Your score is submitted.",
   board: "Board",
   messages: (count) => `${count} ${count === "1" ? "message" : "messages"}`,
-  noMessages: "No messages yet. Yours can be the first.",
+  noMessages: "No messages yet. Be the first to post.",
   anonymous: "Anonymous",
   icon: "Icon",
   noIcon: "No icon",
@@ -48,14 +48,14 @@ const en = {
   none: "–",
   left: (count) => `${count} left`,
   over: (count) => `${count} too many`,
-  tooLong: "That is too long. Shorten it.",
+  tooLong: "This is too long. Shorten it.",
   writeFirst: "Write a message first.",
   post: "Post",
-  posted: "Your message is on the board.",
+  posted: "Your message is posted.",
   edit: "Edit",
   edited: "edited",
   save: "Save",
-  saved: "Your message is changed.",
+  saved: "Your message is saved.",
   cancel: "Cancel",
   remove: "Delete",
   sure: "Delete this message?",
@@ -203,7 +203,7 @@ const ko = {
 
 const ALL = { en, ja, ko };
 
-// "ja", "ja-JP" and "JA" are one language; one that is not here is English.
+// "ja", "ja-JP" and "JA" are the same. The default is English.
 export function wordsOf(tag) {
   return ALL[(tag ?? "").toLowerCase().split("-")[0]] ?? en;
 }

@@ -1,4 +1,4 @@
-"""The widgets kit over HTTP: its actions as a table, how a request is read by it, and how it is answered."""
+"""HTTP API of the widgets kit: the table of actions, request parsing and responses."""
 
 from keystead.kits.widgets.routes.router import KIT, router
 

@@ -1,4 +1,4 @@
-"""The actions of each service, as data: requests, answers, the guide and the API page go by them."""
+"""The actions of each service, as data: routing, responses, the guide and the API page are built from this table."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _SELECTS: Final = ("select1", "select2", "select3")
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a service. Parameters are passed to its method by keyword.
+    """A call of a service method. Parameters are passed by keyword.
 
-    needs      the parameters that must be given, as in "url token"
-    takes      those that may be given
-    is_owners  whether the owner calls it: by the token, with the address of the page or the id
-    unused     what may be given because the original wants it, and is ignored
-    when       of an action that stands for several calls: the parameter that asks for this one
+    needs        the required parameters, as in "url token"
+    takes        the optional parameters
+    is_by_owner  whether it needs the owner token, and the url or id of the widget
+    unused       parameters that the original API needs, accepted and ignored
+    when         if an action has several calls: the parameter that selects this one
     """
 
     method: str
     needs: str = ""
     takes: str = ""
-    is_owners: bool = False
+    is_by_owner: bool = False
     unused: str = ""
     when: str = ""
 
@@ -47,23 +47,23 @@ class Call:
 
     @cached_property
     def required(self) -> tuple[str, ...]:
-        return (*self.needs.split(), *(("token",) if self.is_owners else ()))
+        return (*self.needs.split(), *(("token",) if self.is_by_owner else ()))
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
-        owner = ("token", "url", "id") if self.is_owners else ()
+        owner = ("token", "url", "id") if self.is_by_owner else ()
         return (*owner, *self.passed, *self.unused.split())
 
     async def run(self, service: Any, given: Any, visitor: Visitor) -> Any:
-        """The result of the service. Raises what it raises."""
+        """Call the service and return its result."""
         return await getattr(service, self.method)(**self.arguments(given), visitor=visitor)
 
     def arguments(self, given: Any) -> dict[str, Any]:
-        """What is passed to the service: what was given."""
+        """The given parameters as arguments of the method."""
         passed = {name: getattr(given, name) for name in self.passed if name in given.model_fields_set}
         if not passed.keys().isdisjoint(_SELECTS):
             passed["selects"] = tuple(passed.pop(name, None) for name in _SELECTS)
-        if self.is_owners:
+        if self.is_by_owner:
             passed["owner"] = Owner(given.token, given.url, given.id)
         return passed
 
@@ -72,13 +72,13 @@ class Call:
 class Action:
     """One action of an endpoint.
 
-    calls    what it does: of several, the first whose `when` is given, or the last
-    writes   whether it changes what is stored
-    visits   whether it counts a visit, which `get_writes = "visits"` still lets through by GET
-    view     how it is shown as text and as a picture; None: it is JSON only
-    default  the format without `format`
-    display  whether everybody gets the same: JSON is the data alone, and text and pictures may be kept for a minute
-    body     what stands beside `success` in the answer, by the result and what was given
+    calls      what it calls: the first one whose `when` is given, or the last
+    writes     whether it changes stored data
+    visits     whether it counts a visit, which `get_writes = "visits"` allows by GET
+    view       its text and picture formats; None: JSON only
+    default    the default format
+    is_public  whether everybody gets the same response: JSON without a wrapper, text and pictures cached for a minute
+    body       the fields beside `success` in the response, from the result and the request
     """
 
     doc: str
@@ -87,32 +87,26 @@ class Action:
     visits: bool = False
     view: View | None = None
     default: Format = "json"
-    display: bool = False
+    is_public: bool = False
     body: Callable[[Any, Any], Mapping[str, Any]] = field(default=lambda result, given: {"data": result})
 
     @cached_property
-    def looks(self) -> tuple[str, ...]:
-        """The parameters of the view."""
+    def view_parameters(self) -> tuple[str, ...]:
         return (*self.view.parameters, "format") if self.view else ()
 
     @cached_property
     def parameters(self) -> tuple[str, ...]:
         every = [name for call in self.calls for name in call.parameters]
-        return tuple(dict.fromkeys((*every, *self.looks)))
+        return tuple(dict.fromkeys((*every, *self.view_parameters)))
 
     def choose(self, given: Collection[str]) -> Call:
-        """The call that these parameters ask for."""
         return next((call for call in self.calls if call.when in given), self.calls[-1])
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One of the services: its path, its attribute of `Widgets`, what people call a widget of it, what requests to it
-    can give, and its actions.
-    """
-
     path: str
-    name: str
+    name: str  # the attribute of `Widgets`
     noun: str
     request: type[CamelBody]
     actions: Mapping[str, Action]
@@ -123,39 +117,39 @@ def _action(doc: str, method: str, needs: str, takes: str = "", **more: Any) -> 
 
 
 def _owner_call(method: str, needs: str = "", takes: str = "", unused: str = "", when: str = "") -> Call:
-    return Call(method, needs, takes, is_owners=True, unused=unused, when=when)
+    return Call(method, needs, takes, is_by_owner=True, unused=unused, when=when)
 
 
-def _own(doc: str, method: str, needs: str = "", takes: str = "", unused: str = "") -> Action:
-    return Action(f"{doc} For its owner.", (_owner_call(method, needs, takes, unused),))
+def _owner_action(doc: str, method: str, needs: str = "", takes: str = "", unused: str = "") -> Action:
+    return Action(f"{doc} Owner only.", (_owner_call(method, needs, takes, unused),))
 
 
 def _create(noun: str, takes: str, needs: str = "") -> Action:
-    doc = f"Create the {noun} of a page. Where there is one with the same token, that one is answered."
+    doc = f"Create the {noun} of a page, or return the existing one if the token matches."
     return _action(doc, "create", f"url token {needs}", f"id {takes}")
 
 
 def _get(doc: str, view: View, takes: str = "") -> Action:
-    """What everybody sees; and for the owner, who shows the token, also where events are sent."""
     calls = (_owner_call("get_as_owner", "", takes, when="token"), Call("get", "id", takes))
-    return Action(f"{doc}; for its owner also where events are sent.", calls, writes=False, view=view)
+    return Action(f"{doc} With the owner token, also the webhook URL.", calls, writes=False, view=view)
 
 
 def _display(doc: str, view: View, takes: str = "", default: Format = "json") -> Action:
-    return Action(doc, (Call("get", "id", takes),), writes=False, view=view, display=True, default=default)
+    doc = f"The public view. {doc}"
+    return Action(doc, (Call("get", "id", takes),), writes=False, view=view, is_public=True, default=default)
 
 
-_DELETE: Final = _own("Delete it with everything that belongs to it.", "delete")
-_BOTH: Final = "The same as updateSettings, set, or both, in one step."
+_DELETE: Final = _owner_action("Delete it with all its data.", "delete")
+_UPDATE: Final = "The same as updateSettings, set, or both in one step."
 _BATCHES: Final = {
     "batchCreate": _action(
-        "Create many at once, each with an id of its own. Those that are there with the same token stay.",
+        "Create several, each with its own id. Existing ones with the same token stay.",
         "batch_create",
         "token items",
     ),
-    "batchGet": _action("The totals of many, by id.", "batch_get", "ids", writes=False),
+    "batchGet": _action("Get several totals by id.", "batch_get", "ids", writes=False),
     "sumByPrefix": _action(
-        "All totals whose ids begin so, together.",
+        "Get the sum of all totals whose ids have this prefix.",
         "sum_by_prefix",
         "prefix",
         writes=False,
@@ -171,19 +165,17 @@ VISIT: Final = Endpoint(
     {
         "create": _create("counter", "webhook_url"),
         "increment": _action(
-            "Count a visit: each visitor once a day. A repeated one is answered like the first, with duplicate: true.",
+            "Count a visit, once per visitor and day. If it was already counted, duplicate is true.",
             "increment",
             "id",
             visits=True,
             view=COUNTER,
         ),
-        "display": _display(
-            "Show it: a picture unless format says otherwise. JSON is the data alone.", COUNTER, default="image"
-        ),
-        "get": _get("Its numbers", COUNTER),
-        "set": _own("Set the total. The numbers of days stay.", "set", "total"),
-        "update": _own(_BOTH, "update_settings", takes="webhook_url total"),
-        "updateSettings": _own("Change where events are sent.", "update_settings", takes="webhook_url"),
+        "display": _display("The default format is image. JSON is the bare data.", COUNTER, default="image"),
+        "get": _get("Get the counts.", COUNTER),
+        "set": _owner_action("Set the total. The daily counts stay.", "set", "total"),
+        "update": _owner_action(_UPDATE, "update_settings", takes="webhook_url total"),
+        "updateSettings": _owner_action("Change the webhook.", "update_settings", takes="webhook_url"),
         "delete": _DELETE,
         **_BATCHES,
     },
@@ -196,14 +188,12 @@ LIKES: Final = Endpoint(
     LikeRequest,
     {
         "create": _create("like button", "icon webhook_url"),
-        "toggle": _action("Like the page, or take it back, for today.", "toggle", "id"),
-        "get": _get("Its total, and whether whoever asks likes it today", LIKE),
-        "display": _display("Show it. JSON is the data alone; a picture does not tell who likes it.", LIKE),
-        "set": _own("Set the total.", "set", "value"),
-        "update": _own(_BOTH, "update_settings", takes="icon webhook_url value"),
-        "updateSettings": _own(
-            "Change its icon, and where events are sent.", "update_settings", takes="icon webhook_url"
-        ),
+        "toggle": _action("Like the page for today, or unlike it.", "toggle", "id"),
+        "get": _get("Get the total, and whether this visitor likes the page today.", LIKE),
+        "display": _display("JSON is the bare data. The picture does not show whether a visitor likes the page.", LIKE),
+        "set": _owner_action("Set the total.", "set", "value"),
+        "update": _owner_action(_UPDATE, "update_settings", takes="icon webhook_url value"),
+        "updateSettings": _owner_action("Change the icon or the webhook.", "update_settings", takes="icon webhook_url"),
         "delete": _DELETE,
         **_BATCHES,
     },
@@ -219,29 +209,29 @@ RANKINGS: Final = Endpoint(
     {
         "create": _create("ranking", _RANKING_SETTINGS),
         "submit": _action(
-            "Send a score. One that is no better than what the name has changes nothing. Without a name, the visitor "
-            "gets one. Once in 60 seconds.",
+            "Submit a score, once every 60 seconds. A score that does not beat the previous one of its name changes "
+            "nothing. Without a name, the visitor gets a nickname.",
             "submit",
             "id score",
             "name display_score",
         ),
         "update": Action(
-            "Set the score of a name, also to a worse one; without a name, the same as updateSettings. For its owner.",
+            "Set the score of a name, even to a worse one. Without a name, the same as updateSettings. Owner only.",
             (
                 _owner_call("update", "name score", "display_score", when="name"),
                 _owner_call("update_settings", takes=_RANKING_SETTINGS),
             ),
         ),
-        "remove": _own("Take an entry out.", "remove", "name"),
-        "clear": _own("Take all entries out.", "clear"),
-        "updateSettings": _own(
-            "Change its title, its description, how many it keeps, or its order.",
+        "remove": _owner_action("Remove an entry.", "remove", "name"),
+        "clear": _owner_action("Remove all entries.", "clear"),
+        "updateSettings": _owner_action(
+            "Change the title, description, maximum number of entries, order or webhook.",
             "update_settings",
             takes=_RANKING_SETTINGS,
         ),
-        "get": _get("The best entries", RANKING, "limit"),
+        "get": _get("Get the best entries.", RANKING, "limit"),
         "display": _display(
-            "Show it. JSON is the data alone; text is a line an entry; a picture has the best five.", RANKING, "limit"
+            "JSON is the bare data. Text has one line per entry. The picture shows the best five.", RANKING, "limit"
         ),
         "delete": _DELETE,
     },
@@ -259,8 +249,8 @@ BOARDS: Final = Endpoint(
     {
         "create": _create("board", _BOARD_SETTINGS),
         "post": _action(
-            "Write a message. The editToken is told here once; it lets its author change the message. Once in 10 "
-            "seconds.",
+            "Post a message, once every 10 seconds. Only this response contains the editToken, which lets the author "
+            "change the message.",
             "post",
             "id message",
             _CONTENT,
@@ -270,26 +260,22 @@ BOARDS: Final = Endpoint(
                 "editToken": posted.edit_token,
             },
         ),
-        "get": _get("A page of its messages, the newest first", BOARD, "page limit"),
+        "get": _get("Get a page of messages, newest first.", BOARD, "page limit"),
         "display": _display(
-            "Show it. JSON is the data alone; text is a line a message; a picture has the newest three, or as many as "
-            "limit says, up to ten.",
+            "JSON is the bare data. Text has one line per message. The picture shows the newest three, or up to ten "
+            "with limit.",
             BOARD,
             "page limit",
         ),
-        "editMessageById": _action("Change a message. For its author.", "edit", _BY_AUTHOR, f"message {_CONTENT}"),
-        "deleteMessageById": _action("Take a message away. For its author.", "remove", _BY_AUTHOR),
-        # The original wants the author's secret of the owner, too, who does not have it.
-        "editMessage": Action(
-            "Change any message. For the board's owner.",
-            (_owner_call("owner_edit", "message_id", f"message {_CONTENT}", unused="edit_token"),),
+        "editMessageById": _action("Edit a message. Author only.", "edit", _BY_AUTHOR, f"message {_CONTENT}"),
+        "deleteMessageById": _action("Delete a message. Author only.", "remove", _BY_AUTHOR),
+        # The original API also needs the edit token here, which the owner does not have.
+        "editMessage": _owner_action(
+            "Edit any message.", "owner_edit", "message_id", f"message {_CONTENT}", "edit_token"
         ),
-        "deleteMessage": Action(
-            "Take any message away. For the board's owner.",
-            (_owner_call("owner_remove", "message_id", unused="edit_token"),),
-        ),
+        "deleteMessage": _owner_action("Delete any message.", "owner_remove", "message_id", unused="edit_token"),
         "update": Action(
-            "Change a message: with editToken its author, with token the owner. Without messageId, the same as "
+            "Edit a message: as its author with editToken, or as the owner with token. Without messageId, the same as "
             "updateSettings.",
             (
                 Call("edit", _BY_AUTHOR, f"message {_CONTENT}", when="edit_token"),
@@ -298,12 +284,14 @@ BOARDS: Final = Endpoint(
             ),
         ),
         "remove": Action(
-            "Take a message away: with editToken its author, with token the board's owner.",
+            "Delete a message: as its author with editToken, or as the owner with token.",
             (Call("remove", _BY_AUTHOR, when="edit_token"), _owner_call("owner_remove", "message_id")),
         ),
-        "clear": _own("Take all messages away.", "clear"),
-        "updateSettings": _own(
-            "Change its title, and how many messages it keeps and shows.", "update_settings", takes=_BOARD_SETTINGS
+        "clear": _owner_action("Delete all messages.", "clear"),
+        "updateSettings": _owner_action(
+            "Change the title, page size, maximum number of messages, icons, choices or webhook.",
+            "update_settings",
+            takes=_BOARD_SETTINGS,
         ),
         "delete": _DELETE,
     },
@@ -318,9 +306,9 @@ WELCOMES: Final = Endpoint(
     WelcomeRequest,
     {
         "create": _create("welcome card", _WELCOME_SETTINGS, "message"),
-        "get": _get("What it says", WELCOME),
-        "display": _display("Show it. JSON is the data alone; text is the message.", WELCOME),
-        "update": _own("Change what it says and who says it.", "update", takes=f"message {_WELCOME_SETTINGS}"),
+        "get": _get("Get the card.", WELCOME),
+        "display": _display("JSON is the bare data. Text is the message.", WELCOME),
+        "update": _owner_action("Change the card.", "update", takes=f"message {_WELCOME_SETTINGS}"),
         "delete": _DELETE,
     },
 )
@@ -334,19 +322,19 @@ ADMIN: Final = Endpoint(
     CleanUpRequest,
     {
         "cleanup": _action(
-            "Delete the widgets of an id: all of them, or that of one service.",
+            "Delete the widgets with this id, of all services or of one.",
             "cleanup",
             "admin_token target_id",
             "service dry_run",
         ),
         "autoCleanup": _action(
-            "Delete what nobody has used for idle_days, as the job does every day.",
+            "Delete widgets that were not used for idle_days, as the daily job does.",
             "auto_cleanup",
             "admin_token",
             "dry_run",
         ),
         "cleanupByUrl": _action(
-            "Delete the widgets of one page, or of all pages that a pattern fits.",
+            "Delete the widgets of one page, or of all pages that match a pattern.",
             "cleanup_by_url",
             "admin_token url_pattern",
             "dry_run",

@@ -1,4 +1,4 @@
-"""The scripts that pages include to show widgets."""
+"""The JavaScript that pages include to show widgets."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _CACHED: Final = "public, max-age=3600"
 
 class Script(NamedTuple):
     content: bytes
-    tag: str  # the same for the same script, and for no other
+    etag: str
 
 
 @cache
 def load_scripts() -> Mapping[str, Script]:
-    """By name, as in `visit.js`. They are read once: they come with the program."""
+    """The scripts by file name, such as `visit.js`."""
     contents = {file.name: file.read_bytes() for file in sorted(_FOLDER.glob("*.js"))}
     contents["themes.js"] = as_module().encode()
     return {name: Script(content, f'"{sha256(content).hexdigest()[:32]}"') for name, content in contents.items()}
 
 
 async def serve_script(request: Request, name: str) -> Response:
-    """A script. Browsers cache it for an hour, and then ask whether it has changed."""
+    """Serve a script, cached for an hour and then revalidated."""
     found = load_scripts().get(f"{name}.js")
     if found is None:
         raise Refusal(404, "NOT_FOUND", "There is nothing at this address.")
-    headers = {"cache-control": _CACHED, "etag": found.tag}
-    if found.tag in request.headers.get("if-none-match", ""):
+    headers = {"cache-control": _CACHED, "etag": found.etag}
+    if found.etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     return Response(found.content, media_type="text/javascript", headers=headers)

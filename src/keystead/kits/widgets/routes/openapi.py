@@ -1,4 +1,4 @@
-"""The actions in the OpenAPI document: what a query and a body take, and what is answered."""
+"""OpenAPI descriptions of the actions: parameters, bodies and responses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from keystead.kits.camel_model import CamelModel
 from keystead.kits.widgets.routes.actions import ADMIN, BOARDS, LIKES, RANKINGS, VISIT, WELCOMES, Endpoint
 from keystead.kits.widgets.routes.requests import names_of, schema_of
-from keystead.kits.widgets.service import (
+from keystead.kits.widgets.service.outcomes import (
     BoardData,
     Cleaned,
     CounterData,
@@ -49,7 +49,7 @@ _DATA: Final[Mapping[str, type[BaseModel]]] = {
 }
 _SHOWN: Final = {"image/svg+xml": {"schema": {"type": "string"}}, "text/plain": {"schema": {"type": "string"}}}
 _REFUSED: Final = {
-    "description": "Something is wrong: `success` is false, `code` and `error` say what.",
+    "description": "An error: `success` is false; `code` and `error` describe it.",
     "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}, **_SHOWN},
 }
 
@@ -69,22 +69,19 @@ def describe_answers(endpoint: Endpoint) -> dict[str, Any]:
 
 
 def describe_query(endpoint: Endpoint) -> dict[str, Any]:
-    """What GET takes: each parameter once, with the actions that take it."""
+    """The parameters of GET: each one once, with the actions that accept it."""
     names = names_of(endpoint.request)
     actions = {"type": "string", "enum": list(endpoint.actions)}
-    action = {
-        "name": "action",
-        "in": "query",
-        "required": True,
-        "schema": actions,
-        "description": "What is to be done.",
-    }
+    action = _describe_parameter("action", "query", actions, "The action to run.") | {"required": True}
     query = [_describe_in_query(endpoint, *pair) for pair in names.field.items() if pair[1] not in names.secrets]
-    return {"parameters": [action, *filter(None, query), *_describe_headers(endpoint)], "description": _list(endpoint)}
+    return {
+        "parameters": [action, *filter(None, query), *_describe_headers(endpoint)],
+        "description": _list_actions(endpoint),
+    }
 
 
 def describe_body(endpoint: Endpoint) -> dict[str, Any]:
-    """What POST takes: one form of the body for each action, with an example."""
+    """The body of POST: one schema per action, with an example."""
     content = {
         "schema": {"oneOf": [_describe_form(endpoint, name) for name in endpoint.actions]},
         "examples": {
@@ -95,25 +92,26 @@ def describe_body(endpoint: Endpoint) -> dict[str, Any]:
     return {
         "parameters": _describe_headers(endpoint),
         "requestBody": {"required": True, "content": {"application/json": content}},
-        "description": _list(endpoint),
+        "description": _list_actions(endpoint),
     }
 
 
-def _list(endpoint: Endpoint) -> str:
+def _list_actions(endpoint: Endpoint) -> str:
     lines = [f"- `{name}`: {action.doc}" for name, action in endpoint.actions.items()]
-    how = "By GET with everything in the query, or by POST with `action` and everything else in a JSON body."
+    how = "GET takes all parameters in the query; POST takes `action` and the parameters in a JSON body."
     return "\n".join((how, "", *lines))
 
 
 def _describe_in_query(endpoint: Endpoint, name: str, field: str) -> dict[str, Any] | None:
     schema = {key: value for key, value in schema_of(endpoint.request, field).items() if key != "description"}
     if "anyOf" in schema:
-        schema = schema["anyOf"][0]  # empty stands for null there
-    told = _describe_parameter(name, "query", schema, _describe_use(endpoint, field))
+        schema = schema["anyOf"][0]  # in a query, empty means null
+    parameter = _describe_parameter(name, "query", schema, _describe_use(endpoint, field))
     if schema["type"] != "array":
-        return told
-    is_plain = schema["items"]["type"] == "string"
-    return told | {"style": "form", "explode": False} if is_plain else None  # a list of objects takes a body
+        return parameter
+    if schema["items"]["type"] != "string":
+        return None  # a list of objects needs a body
+    return parameter | {"style": "form", "explode": False}
 
 
 def _describe_headers(endpoint: Endpoint) -> list[dict[str, Any]]:
@@ -130,21 +128,22 @@ def _describe_parameter(name: str, place: str, schema: dict[str, Any], doc: str)
 
 def _describe_use(endpoint: Endpoint, field: str) -> str:
     users = [name for name, action in endpoint.actions.items() if field in action.parameters]
-    return f"{schema_of(endpoint.request, field)['description']} Of: {', '.join(users)}."
+    return f"{schema_of(endpoint.request, field)['description']} For: {', '.join(users)}."
 
 
 def _describe_form(endpoint: Endpoint, name: str) -> dict[str, Any]:
     action, names = endpoint.actions[name], names_of(endpoint.request)
-    told = {one: schema_of(endpoint.request, field) for one, field in names.field.items() if field in action.parameters}
-    # A secret may come in its header, and another name may be used; of several calls, what is given says which.
+    accepted = {one: field for one, field in names.field.items() if field in action.parameters}
+    # Not required: secrets, which may come in headers; parameters with two names; and any, if there are several calls.
     [call, *others] = action.calls
     fields = list(names.field.values())
     needs = [] if others else [one for one in call.needs.split() if one not in names.secrets and fields.count(one) == 1]
+    properties = {one: schema_of(endpoint.request, field) for one, field in accepted.items()}
     return {
         "title": name,
         "description": action.doc,
         "type": "object",
-        "properties": {"action": {"const": name, "type": "string"}, **told},
+        "properties": {"action": {"const": name, "type": "string"}, **properties},
         "required": ["action", *(names.shown[field] for field in needs)],
         "additionalProperties": False,
     }
@@ -152,5 +151,5 @@ def _describe_form(endpoint: Endpoint, name: str) -> dict[str, Any]:
 
 def _make_example(endpoint: Endpoint, name: str) -> dict[str, Any]:
     call, fields, names = endpoint.actions[name].calls[0], endpoint.request.model_fields, names_of(endpoint.request)
-    needs = (*(("url", "token") if call.is_owners else ()), *call.needs.split())
+    needs = (*(("url", "token") if call.is_by_owner else ()), *call.needs.split())
     return {"action": name, **{names.shown[field]: (fields[field].examples or [""])[0] for field in needs}}

@@ -1,4 +1,4 @@
-"""Reads a request: which action it asks for, with which parameters, and in which format it is to be answered."""
+"""Request parsing: the action, its parameters and the response format."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from keystead.kits.widgets.service import Widgets
 
 _FIELDS_MAX: Final = 50
 _PREFETCH: Final = ("sec-purpose", "purpose", "x-purpose", "x-moz")
-# What a browser says in `Sec-Fetch-Site` of a page that is not one of ours, where that page hides which one it is.
-_ELSEWHERE: Final = ("cross-site", "same-site")
-_HOW: Final = "send it in the header {}, or in the body of a POST: in an address, logs and histories keep it"
+# The values of `Sec-Fetch-Site` for requests of other sites' pages, which may hide their origin.
+_OTHER_SITES: Final = ("cross-site", "same-site")
+_HOW_TO_SEND: Final = "send it in the header {}, or in the body of a POST; URLs end up in logs and histories"
 
 
 def bad_request(sentence: str, field: str | None = None) -> Refusal:
-    """The refusal of a request that cannot be understood. The sentence names the parameter, and not what was sent."""
+    """The refusal of an invalid request. The sentence names the parameter, but does not repeat its value."""
     return make_refusal(400, "VALIDATION_ERROR", sentence, field=field)
 
 
@@ -37,9 +37,9 @@ def bad_request(sentence: str, field: str | None = None) -> Refusal:
 
 @dataclass(frozen=True)
 class RawRequest:
-    """The names and values of a request, as texts of a query or as JSON.
+    """The parameters of a request, from a query or a JSON body.
 
-    repeated  a name that the query has twice: it is refused once it is known in which format to answer
+    repeated  a name that the query contains twice: it is refused later, when the response format is known
     """
 
     action: str | None
@@ -49,7 +49,7 @@ class RawRequest:
 
 
 async def read_request(request: Request) -> RawRequest:
-    """Raises Refusal where it is neither a query nor a JSON object, or where a name stands in the body twice."""
+    """Raises Refusal for an invalid query or JSON body, and for a repeated name in the body."""
     pairs = _read_query(request.scope["query_string"])
     query = dict(pairs)
     if request.method != "POST":
@@ -58,16 +58,16 @@ async def read_request(request: Request) -> RawRequest:
     try:
         body = _read_object(await request.body(), request.headers.get("content-type", ""))
     except ClientDisconnect:  # there is no client left to answer
-        raise bad_request("the request broke off") from None
+        raise bad_request("the request was interrupted") from None
     in_query, in_body = query.pop("action", None), body.pop("action", None)
     if query:
         name = _quote(next(iter(query)))
-        raise bad_request(f"the parameters of a POST stand in its body, not in the address: {name}")
+        raise bad_request(f"send the parameters of a POST in its body, not in the URL: {name}")
     if in_query is not None and in_body is not None and in_query != in_body:
-        raise bad_request("action stands in the address and in the body, and they differ", "action")
+        raise bad_request("action differs between the URL and the body", "action")
     action = in_query if in_body is None else in_body
     if action is not None and not isinstance(action, str):
-        raise bad_request("action is a text", "action")
+        raise bad_request("action must be text", "action")
     return RawRequest(action, body, is_query=False)
 
 
@@ -75,35 +75,33 @@ def _read_query(query: bytes) -> list[tuple[str, str]]:
     try:
         return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FIELDS_MAX)
     except ValueError:  # not UTF-8, or too many fields
-        raise bad_request(
-            "the query cannot be read: parameters are percent-encoded UTF-8, at most 50 of them"
-        ) from None
+        raise bad_request("invalid query: it must have at most 50 parameters, in percent-encoded UTF-8") from None
 
 
 def _read_object(body: bytes, content_type: str) -> dict[str, Any]:
-    # No other type: a page of another site could send those without asking whether it may.
+    # No other type is accepted: pages of other sites could send those without a CORS preflight.
     if content_type.partition(";")[0].strip().lower() != "application/json":
-        raise bad_request("the body of a POST is JSON: send the header content-type: application/json")
+        raise bad_request("the body of a POST must be JSON, with the header content-type: application/json")
     try:
         content = json.loads(
             body, object_pairs_hook=_make_object, parse_int=_parse_integer, parse_constant=_refuse_constant
         )
     except (ValueError, RecursionError):  # not JSON, or nested too deep
-        raise bad_request("the body is no JSON object") from None
+        raise bad_request("the body is not a JSON object") from None
     if not isinstance(content, dict):
-        raise bad_request("the body is no JSON object")
+        raise bad_request("the body is not a JSON object")
     return content
 
 
 def _make_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     repeated = _find_repeated(pairs)
     if repeated is not None:
-        raise _given_twice(repeated)
+        raise _repeated_parameter(repeated)
     return dict(pairs)
 
 
 def _parse_integer(digits: str) -> int | float:
-    """`-0` and what is beyond any limit are floats, which no parameter takes."""
+    """`-0` and very large numbers become floats, which no parameter accepts."""
     return float(digits) if digits == "-0" or len(digits) > 19 else int(digits)
 
 
@@ -120,12 +118,12 @@ def _find_repeated(pairs: Iterable[tuple[str, Any]]) -> str | None:
     return None
 
 
-def _given_twice(name: str) -> Refusal:
+def _repeated_parameter(name: str) -> Refusal:
     return bad_request(f"{_quote(name)} is given twice", _printable(name))
 
 
 def _printable(name: str) -> str:
-    """A name that a client sent, as far as it can be repeated: half a surrogate pair, say, cannot."""
+    """A name from the client, if it can be shown: a lone surrogate, for example, cannot."""
     return name[:40] if name.isprintable() else "(unreadable)"
 
 
@@ -137,25 +135,23 @@ def _quote(name: str) -> str:
 
 
 def find_action(endpoint: Endpoint, name: str | None) -> Action:
-    """Raises Refusal, which names the actions that there are."""
-    there = ", ".join(endpoint.actions)
-    if name is None:
-        raise bad_request(f"action is missing; there are {there}", "action")
-    found = endpoint.actions.get(name)
-    if found is None:
-        raise bad_request(f"there is no such action; there are {there}", "action")
-    return found
+    """Raises Refusal, which lists the actions."""
+    action = None if name is None else endpoint.actions.get(name)
+    if action is None:
+        problem = "action is missing" if name is None else "unknown action"
+        raise bad_request(f"{problem}; the actions are {', '.join(endpoint.actions)}", "action")
+    return action
 
 
 def choose_format(action: Action, raw: RawRequest) -> Format:
-    """How to answer, also where the request is refused. What is not a format is answered as without one."""
+    """The response format, also for errors. An invalid format counts as none."""
     wanted = raw.values.get("format")
     return wanted if action.view and wanted in ("json", "text", "image") else action.default
 
 
 def refuse_unwanted_write(raw: RawRequest, action: Action, request: Request, widgets: Widgets) -> None:
-    """Refuses writes by pages of sites that the settings do not name, by GET where they say so, and by a browser that
-    fetches ahead. Raises Refusal.
+    """Raises Refusal for a write from a site that `origins` does not list, by GET if `get_writes` forbids it, and for a
+    prefetch.
     """
     if not action.writes:
         return
@@ -164,28 +160,28 @@ def refuse_unwanted_write(raw: RawRequest, action: Action, request: Request, wid
         return
     allowed = widgets.settings.get_writes
     if allowed == "none" or (allowed == "visits" and not action.visits):
-        sentence = f"{raw.action} takes a POST here, with a JSON body"
+        sentence = f"{raw.action} needs a POST with a JSON body here"
         raise make_refusal(405, "METHOD_NOT_ALLOWED", sentence, headers={"allow": "POST"})
     purposes = [request.headers.get(header, "").lower() for header in _PREFETCH]
     if any("prefetch" in purpose or "preview" in purpose for purpose in purposes):
-        raise make_refusal(403, "NO_PREFETCH", "nothing is written before somebody asks for it")
+        raise make_refusal(403, "NO_PREFETCH", "a prefetch must not write")
 
 
 def _refuse_other_sites(request: Request, widgets: Widgets) -> None:
-    """CORS keeps an answer from a page, and not the request from us: a picture, a form or a link on any page sends one.
+    """CORS hides the response from a page, but does not stop the request: any page sends one with a picture or a form.
 
-    A request that does not say where it comes from is made by a program, or was typed in.
+    A request without an origin comes from a program, or was typed in.
     """
     origins = widgets.settings.origins
     if "*" in origins:
         return
     origin = page_origin(request.headers)
     if origin is None:
-        is_elsewhere = request.headers.get("sec-fetch-site", "").strip().lower() in _ELSEWHERE
+        is_foreign = request.headers.get("sec-fetch-site", "").strip().lower() in _OTHER_SITES
     else:
-        is_elsewhere = origin not in (*origins, widgets.site.public_url)
-    if is_elsewhere:
-        sentence = "pages of this site may not write here; the setting origins names those that may"
+        is_foreign = origin not in (*origins, widgets.site.public_url)
+    if is_foreign:
+        sentence = "pages of this site may not write here; the setting origins lists those that may"
         raise make_refusal(403, "ORIGIN_NOT_ALLOWED", sentence)
 
 
@@ -195,44 +191,43 @@ def _refuse_other_sites(request: Request, widgets: Widgets) -> None:
 def parse_parameters(
     endpoint: Endpoint, action: Action, raw: RawRequest, request: Request, tokens_in_urls: bool
 ) -> tuple[Call, Any]:
-    """The call that is asked for, and what was given to it, as the endpoint's model.
+    """The selected call, and its parameters as the endpoint's model.
 
-    Raises Refusal for a parameter that the action does not take, that is missing, given twice or not what it accepts,
-    and for a secret in the address.
+    Raises Refusal for an unknown, missing, repeated or invalid parameter, and for a secret in the URL.
     """
     if raw.repeated is not None:
-        raise _given_twice(raw.repeated)
+        raise _repeated_parameter(raw.repeated)
     names = names_of(endpoint.request)
     given = _read_given(action, raw, names, tokens_in_urls)
     secrets = {field: secret for field, secret in names.secrets.items() if field in action.parameters}
     from_headers = _read_headers(action, secrets, names, request, given) if secrets else {}
     call = action.choose({**given, **from_headers})
-    taken = (*call.parameters, *action.looks)
-    extra = next((field for field in given if field not in taken), None)
+    accepted = (*call.parameters, *action.view_parameters)
+    extra = next((field for field in given if field not in accepted), None)
     if extra is not None:
         with_it = f" with {names.shown[call.when]}" if call.when else ""
-        raise _not_taken(f"{raw.action}{with_it}", names.shown[extra], taken, names)
+        raise _unknown_parameter(f"{raw.action}{with_it}", names.shown[extra], accepted, names)
     given |= {field: value for field, value in from_headers.items() if field in call.parameters}
     model = _validate(endpoint.request, given, raw.is_query, names)
     missing = next((field for field in call.required if field not in given), None)
     if missing is not None:
-        how = f": {_HOW.format(names.secrets[missing].header.title())}" if missing in names.secrets else ""
+        how = f": {_HOW_TO_SEND.format(names.secrets[missing].header.title())}" if missing in names.secrets else ""
         raise bad_request(f"{names.shown[missing]} is missing{how}", names.shown[missing])
     return call, model
 
 
 def _read_given(action: Action, raw: RawRequest, names: Names, tokens_in_urls: bool) -> dict[str, Any]:
-    """The values of the query or body, by field. Raises Refusal."""
+    """The parameters of the query or body, by field. Raises Refusal."""
     given: dict[str, Any] = {}
     for name, value in raw.values.items():
         field = names.field.get(name, "")
         if field not in action.parameters:
-            raise _not_taken(f"{raw.action}", name, action.parameters, names)
+            raise _unknown_parameter(f"{raw.action}", name, action.parameters, names)
         if field in given:
-            raise _given_twice(names.shown[field])
+            raise _repeated_parameter(names.shown[field])
         if field in names.secrets and raw.is_query and not tokens_in_urls:
-            how = _HOW.format(names.secrets[field].header)
-            raise bad_request(f"{name} does not belong into an address: {how}", name)
+            how = _HOW_TO_SEND.format(names.secrets[field].header)
+            raise bad_request(f"{name} is not accepted in a URL: {how}", name)
         given[field] = value
     return given
 
@@ -247,18 +242,18 @@ def _validate(model: type[CamelBody], given: dict[str, Any], is_query: bool, nam
     raise bad_request(f"{name} {describe_expectation(schema_of(model, field))}", name)
 
 
-def _not_taken(asked: str, name: str, parameters: Iterable[str], names: Names) -> Refusal:
-    takes = ", ".join(names.shown[field] for field in parameters)
-    return bad_request(f"{asked} takes no {_quote(name)}; it takes {takes}", _printable(name))
+def _unknown_parameter(action: str, name: str, parameters: Iterable[str], names: Names) -> Refusal:
+    accepted = ", ".join(names.shown[field] for field in parameters)
+    return bad_request(f"{action} has no parameter {_quote(name)}; it accepts {accepted}", _printable(name))
 
 
 def _read_headers(
     action: Action, secrets: Mapping[str, Secret], names: Names, request: Request, given: Mapping[str, Any]
 ) -> dict[str, str]:
-    """The secrets that come in headers. Raises Refusal where one comes in two ways that differ.
+    """The secrets from headers. Raises Refusal for two different values.
 
-    What only looks does not take a bearer: a gateway that passes on a token of its own would ask for the owner's view
-    of each widget on a public page, with a wrong token.
+    Read-only actions accept no bearer token: a gateway that forwards its own would ask for the owner's view of each
+    widget on a public page, with a wrong token.
     """
     found: dict[str, str] = {}
     for field, secret in secrets.items():
@@ -266,20 +261,20 @@ def _read_headers(
         if secret.is_bearer and action.writes:
             values += filter(None, map(_read_bearer, _header_values(request, "authorization")))
         if any(value != given.get(field, values[0]) for value in values):
-            raise _given_twice(names.shown[field])
+            raise _repeated_parameter(names.shown[field])
         if values:
             found[field] = values[0]
     return found
 
 
 def _read_bearer(value: str) -> str:
-    """The secret in `Bearer …`; empty: the header is of another scheme, for somebody else."""
+    """The token in `Bearer …`; empty for another scheme."""
     scheme, _, token = value.partition(" ")
     return token.strip(" \t") if scheme.lower() == "bearer" else ""
 
 
 def _header_values(request: Request, name: str) -> list[str]:
-    """Clients write UTF-8 into headers, and the framework reads Latin-1."""
+    """The values of a header. Clients send UTF-8, and the framework decodes Latin-1."""
     return [_decode(value.encode("latin-1")) for value in request.headers.getlist(name)]
 
 

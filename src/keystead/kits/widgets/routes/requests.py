@@ -1,4 +1,4 @@
-"""The parameters of each service, as one model a service. Each action takes some of them."""
+"""The parameters of each service, as one model per service. Each action accepts some of them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from pydantic_core import CoreSchema, core_schema
 from keystead.kits.camel_model import CamelBody
 from keystead.kits.widgets.models import Icon, ServiceName, SortOrder, WelcomeMode
 from keystead.kits.widgets.pictures import DEFAULT_THEME
-from keystead.kits.widgets.service import COUNTER_TYPES, BatchItem, boards, rankings, welcomes
+from keystead.kits.widgets.service import BatchItem, boards, rankings, welcomes
 from keystead.kits.widgets.service.checks import ID_MAX, LARGEST, TOKEN_MAX, TOKEN_MIN
+from keystead.kits.widgets.service.counters import COUNTER_TYPES
 from keystead.kits.widgets.themes import BADGE, THEMES
 
 Format: TypeAlias = Literal["json", "text", "image"]
 
-# One spelling a number: no sign, no leading zero, no exponent, no digits but these. `-0` and `٣` are not numbers.
+# One spelling per number: no sign, leading zero, exponent or non-ASCII digit, as in `-0` or `٣`.
 _NUMBER: Final = re.compile(r"0|[1-9][0-9]{0,17}")
 _BOOLEANS: Final = {"true": True, "false": False}
 
@@ -38,9 +39,9 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True)
 class Secret:
-    """Marks a parameter that may come in a header, and not in an address.
+    """Marks a parameter that may come in a header, but not in a URL.
 
-    is_bearer  an action that writes also takes it from `Authorization: Bearer …`
+    is_bearer  actions that write also accept it as `Authorization: Bearer …`
     """
 
     header: str
@@ -49,7 +50,7 @@ class Secret:
 
 @dataclass(frozen=True)
 class Whole:
-    """A whole number from `least` to `most`: in JSON an integer, and neither 5.0 nor true; in a query its digits."""
+    """A whole number from `least` to `most`: an integer in JSON (not 5.0 or true), digits in a query."""
 
     least: int
     most: int
@@ -60,8 +61,6 @@ class Whole:
 
 
 class OneOf:
-    """One of these words."""
-
     def __init__(self, *words: str) -> None:
         self._words = list(words)
 
@@ -70,7 +69,7 @@ class OneOf:
 
 
 def _is_query(info: ValidationInfo) -> bool:
-    return str(info.mode) == "string"  # JSON has numbers, booleans and lists of its own
+    return str(info.mode) == "string"  # and not JSON, which has numbers, booleans and lists
 
 
 def _parse_number(given: Any, info: ValidationInfo) -> Any:
@@ -87,23 +86,25 @@ def _parse_ids(given: Any, info: ValidationInfo) -> Any:
     return (given.split(",") if given else []) if _is_query(info) else given
 
 
-def _refuse_half_pairs(text: str) -> str:
-    text.encode()  # half a surrogate pair, which JSON can hold, is not text
+def _refuse_lone_surrogates(text: str) -> str:
+    text.encode()  # raises for a lone surrogate, which JSON can contain
     return text
 
 
-Text = Annotated[str, AfterValidator(_refuse_half_pairs)]
+Text = Annotated[str, AfterValidator(_refuse_lone_surrogates)]
 Boolean = Annotated[bool, Field(strict=True), BeforeValidator(_parse_boolean)]
 Total = Annotated[int, Whole(0, LARGEST)]
-Removable = Annotated[Text | None, AfterValidator(lambda text: text or None)]  # empty takes it away, as null in JSON
+Removable = Annotated[
+    Text | None, AfterValidator(lambda text: text or None)
+]  # empty, or null in JSON, removes the value
 Ids = Annotated[list[Text], BeforeValidator(_parse_ids)]
 Items = Annotated[list[BatchItem], WithJsonSchema({"type": "array", "items": TypeAdapter(BatchItem).json_schema()})]
 
 
 def _parameter(doc: str, *examples: Any, names: tuple[str, ...] = ()) -> Any:
-    """A parameter that may be left out, of several names where they are given: the first is the one in errors.
+    """An optional parameter, with alternative names if given; error messages use the first.
 
-    It is never read where it was left out: `model_fields_set` says what was given.
+    Its default is never read: `model_fields_set` tells what was given.
     """
     more: dict[str, Any] = {"validation_alias": AliasChoices(*names)} if names else {}
     return Field(None, description=doc, examples=list(examples) or None, **more)
@@ -113,8 +114,8 @@ def _parameter(doc: str, *examples: Any, names: tuple[str, ...] = ()) -> Any:
 class Names:
     """The names of the parameters of a request.
 
-    field    the field of each name that a client may use
-    shown    of each field, the name that errors and the guide use
+    field    the field of each accepted name
+    shown    the name of each field in error messages and the guide
     secrets  the fields that may come in a header
     """
 
@@ -143,130 +144,130 @@ def schema_of(model: type[CamelBody], field: str) -> dict[str, Any]:
 
 
 def describe_expectation(schema: Mapping[str, Any]) -> str:
-    """What a parameter accepts, by its JSON Schema, as it follows its name in a sentence."""
+    """What a parameter accepts, from its JSON Schema: the rest of a sentence that starts with its name."""
     if "enum" in schema:
-        return f"is one of {', '.join(schema['enum'])}"
+        return f"must be one of {', '.join(schema['enum'])}"
     match schema.get("type"):
         case "integer":
-            return f"is a whole number from {schema['minimum']} to {schema['maximum']:,}"
+            return f"must be a whole number from {schema['minimum']} to {schema['maximum']:,}"
         case "boolean":
-            return "is true or false"
+            return "must be true or false"
         case "string":
-            return "is a text"
+            return "must be text"
         case "array" if schema["items"]["type"] == "string":
-            return "is a list of ids, divided by commas in a query"
+            return "must be a list of ids, separated by commas in a query"
         case "array":
-            return 'is a list of {"id", "url"} in the body of a POST'
-    return "is a text; empty, or null in JSON, takes it away"
+            return 'must be a list of {"id", "url"} in the body of a POST'
+    return "must be text; empty, or null in JSON, removes it"
 
 
 # --- the models ----------------------------------------------------------------------------------------------------
 
 
 class WidgetRequest(CamelBody):
-    """What all services take. Each action says what it needs, and what it takes of the rest."""
+    """The parameters of all services."""
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     token: Annotated[Text, Secret("x-owner-token", is_bearer=True)] = _parameter(
-        f"The owner's token: {TOKEN_MIN} to {TOKEN_MAX} characters.", "my-own-token"
+        f"The owner token: {TOKEN_MIN} to {TOKEN_MAX} characters.", "my-own-token"
     )
-    url: Text = _parameter("The address of the page, https://…", "https://example.com/page")
+    url: Text = _parameter("The URL of the page, https://…", "https://example.com/page")
     id: Text = _parameter(
-        f"The public id, such as example-a1b2c3d4. Of create: an id of your own, up to {ID_MAX} letters, digits, _ "
-        "and -; without it, one is made.",
+        f"The public id, such as example-a1b2c3d4. In create: a custom id of up to {ID_MAX} letters, digits, _ and -; "
+        "by default, it is derived from the URL.",
         "example-a1b2c3d4",
     )
-    webhook_url: Removable = _parameter("Where events are sent; empty: nowhere.", "https://example.com/hook")
-    theme: Annotated[str, OneOf(*THEMES)] = Field(DEFAULT_THEME, description="How a picture looks: dark without this.")
-    format: Format = Field("json", description="How it is answered; image is SVG.")
+    webhook_url: Removable = _parameter("The webhook URL; empty removes it.", "https://example.com/hook")
+    theme: Annotated[str, OneOf(*THEMES)] = Field(DEFAULT_THEME, description="The theme of a picture: dark by default.")
+    format: Format = Field("json", description="The response format; image is SVG.")
 
 
 class _TotalsRequest(WidgetRequest):
-    ids: Ids = _parameter("At most 1,000 ids; one that is not there counts 0.", ["example-a1b2c3d4"])
-    prefix: Text = _parameter("How the ids begin.", "example-")
-    items: Items = _parameter("At most 100 of them.", [{"id": "my-page", "url": "https://example.com/page"}])
+    ids: Ids = _parameter("At most 1,000 ids; a missing one counts as 0.", ["example-a1b2c3d4"])
+    prefix: Text = _parameter("The prefix of the ids.", "example-")
+    items: Items = _parameter(
+        "The widgets to create, at most 100.", [{"id": "my-page", "url": "https://example.com/page"}]
+    )
 
 
 class CounterRequest(_TotalsRequest):
-    type: Annotated[str, OneOf(*COUNTER_TYPES)] = Field(
-        "total", description="Which number is shown: total without this."
-    )
+    type: Annotated[str, OneOf(*COUNTER_TYPES)] = Field("total", description="Which count is shown: total by default.")
     theme: Annotated[str, OneOf(*THEMES, BADGE)] = Field(
-        DEFAULT_THEME, description="How a picture looks: dark without this."
+        DEFAULT_THEME, description="The theme of a picture: dark by default."
     )
-    digits: Annotated[int, Whole(1, 10)] = _parameter("How many digits a picture has at least, with zeros before.")
+    digits: Annotated[int, Whole(1, 10)] = _parameter("The minimum number of digits in a picture, with leading zeros.")
     total: Total = _parameter("The new total.", 100, names=("total", "value"))
 
 
 class LikeRequest(_TotalsRequest):
-    icon: Icon = _parameter("What the button shows.")
+    icon: Icon = _parameter("The icon of the button.")
     value: Total = _parameter("The new total.", 100, names=("value", "total"))
 
 
 class RankingRequest(WidgetRequest):
-    title: Text = _parameter(f"Its title: at most {rankings.TITLE_MAX} characters.")
+    title: Text = _parameter(f"The title: at most {rankings.TITLE_MAX} characters.")
     description: Text = _parameter(f"A line below the title: at most {rankings.DESCRIPTION_MAX} characters.")
     max_entries: Annotated[int, Whole(1, rankings.MAX_ENTRIES)] = _parameter(
-        f"How many entries are kept: {rankings.DEFAULT_ENTRIES} without this.", names=("max", "maxEntries")
+        f"The maximum number of entries: {rankings.DEFAULT_ENTRIES} by default.", names=("max", "maxEntries")
     )
-    sort_order: SortOrder = _parameter("Which score is the best: the highest (desc), or the lowest.")
+    sort_order: SortOrder = _parameter("Which score is the best: the highest (desc) or the lowest (asc).")
     name: Text = _parameter(f"The name of the entry: 1 to {rankings.NAME_MAX} characters.", "Ann")
     score: Total = _parameter("The score.", 4200)
-    display_score: Text = _parameter(f"How the score is shown, such as 1:23.4: 1 to {rankings.DISPLAY_MAX} characters.")
+    display_score: Text = _parameter(f"The score as displayed, such as 1:23.4: 1 to {rankings.DISPLAY_MAX} characters.")
     limit: Annotated[int, Whole(1, rankings.SHOWN_MAX)] = _parameter(
-        f"How many entries are shown: {rankings.SHOWN} without this."
+        f"How many entries are shown: {rankings.SHOWN} by default."
     )
 
 
 class BoardRequest(WidgetRequest):
-    title: Text = _parameter(f"Its title: at most {boards.TITLE_MAX} characters.")
+    title: Text = _parameter(f"The title: at most {boards.TITLE_MAX} characters.")
     messages_per_page: Annotated[int, Whole(1, boards.PAGE_MAX)] = _parameter(
-        f"How many messages a page has: {boards.DEFAULT_PAGE} without this."
+        f"Messages per page: {boards.DEFAULT_PAGE} by default."
     )
     max_messages: Annotated[int, Whole(1, boards.MAX_MESSAGES)] = _parameter(
-        f"How many messages are kept: {boards.DEFAULT_MESSAGES} without this.", names=("max", "maxMessages")
+        f"The maximum number of messages: {boards.DEFAULT_MESSAGES} by default.", names=("max", "maxMessages")
     )
-    enable_icons: Boolean = _parameter("Whether messages can have an icon: true.")
-    enable_selects: Boolean = _parameter("Whether they can have choices: false.")
-    message: Text = _parameter(f"What is written: 1 to {boards.MESSAGE_MAX} characters.", "Hello!")
-    author: Text = _parameter(f"Who writes: at most {boards.AUTHOR_MAX} characters.")
+    enable_icons: Boolean = _parameter("Whether messages can have an icon: true by default.")
+    enable_selects: Boolean = _parameter("Whether messages can have choices: false by default.")
+    message: Text = _parameter(f"The message: 1 to {boards.MESSAGE_MAX} characters.", "Hello!")
+    author: Text = _parameter(f"The author: at most {boards.AUTHOR_MAX} characters.")
     icon: Text = _parameter("One of the icons of the board.")
-    select1: Text = _parameter("A choice of list 1 of the board.")
-    select2: Text = _parameter("A choice of list 2 of the board.")
-    select3: Text = _parameter("A choice of list 3 of the board.")
-    message_id: Text = _parameter("Which message.", "example-a1b2c3d4_m1_abc123")
-    edit_token: Annotated[Text, Secret("x-edit-token")] = _parameter("The secret that the author was told.", "…")
-    page: Annotated[int, Whole(1, 1_000_000)] = _parameter("Which page: 1, the newest, without this.")
+    select1: Text = _parameter("A choice from list 1 of the board.")
+    select2: Text = _parameter("A choice from list 2 of the board.")
+    select3: Text = _parameter("A choice from list 3 of the board.")
+    message_id: Text = _parameter("The id of the message.", "example-a1b2c3d4_m1_abc123")
+    edit_token: Annotated[Text, Secret("x-edit-token")] = _parameter(
+        "The edit token from the response to the post.", "…"
+    )
+    page: Annotated[int, Whole(1, 1_000_000)] = _parameter("The page: 1, the newest, by default.")
     limit: Annotated[int, Whole(1, boards.LIMIT_MAX)] = _parameter(
-        "How many messages are shown: as many as a page of the board has without this. A picture has 3 without this, "
-        "and 10 at most."
+        "How many messages are shown: the page size of the board by default. A picture shows 3 by default, and at most "
+        "10."
     )
 
 
 class WelcomeRequest(WidgetRequest):
     message: Text = _parameter(
-        f"What it says: {welcomes.BADGE_MAX} characters on a badge, {welcomes.CARD_MAX} on a card.", "Hello!"
+        f"The message: {welcomes.BADGE_MAX} characters on a badge, {welcomes.CARD_MAX} on a card.", "Hello!"
     )
-    mode: WelcomeMode = _parameter("How it is shown: badge without this.")
-    name: Removable = _parameter(f"Who says it: at most {welcomes.NAME_MAX} characters.")
-    avatar: Removable = _parameter("A picture of them: its address, or data:image/png;base64,….")
-    lang: Literal["ja", "en", "ko"] = _parameter("How the date of a card is written: ja without this.")
+    mode: WelcomeMode = _parameter("The form: badge by default.")
+    name: Removable = _parameter(f"Who it is from: at most {welcomes.NAME_MAX} characters.")
+    avatar: Removable = _parameter("A picture of them: a URL, or data:image/png;base64,….")
+    lang: Literal["ja", "en", "ko"] = _parameter("The language of the date on a card: ja by default.")
 
 
 class CleanUpRequest(CamelBody):
-    """What the clean-up takes, from whoever runs the server."""
-
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     admin_token: Annotated[Text, Secret("x-admin-token", is_bearer=True)] = _parameter(
-        "The secret of the setting admin_token.", "…"
+        "The value of the setting admin_token.", "…"
     )
     target_id: Text = _parameter("The id of the widgets.", "example-a1b2c3d4")
-    service: ServiceName = _parameter("Which of them: all without this.")
+    service: ServiceName = _parameter("The service: all by default.")
     url_pattern: Text = _parameter(
-        "The address of pages, such as https://example.com/*; * is any text.",
+        "A page URL, or a pattern such as https://example.com/*; * matches any text.",
         "https://example.com/*",
         names=("urlPattern", "url"),
     )
-    dry_run: Boolean = _parameter("Only say what would be deleted.")
+    dry_run: Boolean = _parameter("Only report what would be deleted.")

@@ -1,4 +1,4 @@
-"""Answers: a result as JSON, as text or as a picture, and a refusal in the same format."""
+"""Responses: a result or an error as JSON, text or picture."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from keystead.kits.widgets.service import WidgetRefused
 from keystead.parts.limit import LimitReached
 from keystead.schema.unreadable import log_unreadable
 
-# The status of each refusal of the service.
+# The HTTP status of each reason of `WidgetRefused`.
 STATUS: Final[Mapping[str, int]] = {
     "VALIDATION_ERROR": 400,
     "UNAUTHORIZED": 403,
@@ -30,24 +30,23 @@ STATUS: Final[Mapping[str, int]] = {
 _CACHED: Final = {"cache-control": "public, max-age=60"}
 _TEXT: Final = "text/plain; charset=utf-8"
 _SVG: Final = "image/svg+xml"
-# An `<img>` shows what is wrong with its address as a picture that says so. Proxies of pictures, such as GitHub's, show
-# a picture only where the status is a success.
+# Errors of a picture that an `<img>` shows as an error picture. Image proxies, such as GitHub's, need a success status.
 _SHOWN_AS_PICTURE: Final = frozenset({400, 404})
 
 
 def respond(action: Action, format: Format, result: Any, given: Any) -> Response:
-    """The result of an action, in the format that was asked for."""
+    """The response with the result of an action."""
     if format == "json" or action.view is None:
-        content = result if action.display else {"success": True, **action.body(result, given)}
+        content = result if action.is_public else {"success": True, **action.body(result, given)}
         return Response(to_json(content, exclude_none=True), media_type="application/json", headers=NO_STORE)
-    headers = _CACHED if action.display else NO_STORE
+    headers = _CACHED if action.is_public else NO_STORE
     if format == "text":
         return Response(action.view.text(result, given), media_type=_TEXT, headers=headers)
-    return Response(action.view.picture(result, given, not action.display), media_type=_SVG, headers=headers)
+    return Response(action.view.picture(result, given, not action.is_public), media_type=_SVG, headers=headers)
 
 
-def respond_refused(refusal: Refusal, format: Format) -> Response:
-    """A refusal in the format that was asked for. Raises it where that is JSON: the server writes it."""
+def respond_with_error(refusal: Refusal, format: Format) -> Response:
+    """The response to a refused request. Raises the refusal for JSON, which the server formats."""
     if format == "text":
         return Response(f"{refusal.sentence}\n", refusal.status, refusal.headers, _TEXT)
     if format == "image":
@@ -59,17 +58,17 @@ def respond_refused(refusal: Refusal, format: Format) -> Response:
 def make_refusal(
     status: int, code: str, sentence: str, *, headers: Mapping[str, str] | None = None, **more: object
 ) -> Refusal:
-    """A refusal as clients of the original read it, beside the shape that all refusals have."""
+    """A refusal with the fields of the original API, beside those that all refusals have."""
     more = {name: value for name, value in more.items() if value is not None}
     more |= {"success": False, "statusCode": status}
     return Refusal(status, code, sentence, headers=NO_STORE | dict(headers or {}), more=more)
 
 
 def translate_error(error: WidgetRefused | Unreadable | LimitReached) -> Refusal:
-    """What the service refuses, as the server answers it."""
+    """The HTTP refusal for an error of the service."""
     if isinstance(error, Unreadable):
         log_unreadable(None, error)
-        sentence = "what is stored of this cannot be read; `keystead doctor` shows it"
+        sentence = "the stored widget cannot be read; `keystead doctor` shows why"
         return make_refusal(STATUS["UNREADABLE"], "UNREADABLE", sentence)
     wait = error.retry_after_s
     headers = {} if wait is None else {"retry-after": str(wait)}

@@ -1,4 +1,4 @@
-"""The routes of the widgets kit. They translate HTTP, and decide nothing."""
+"""The routes of the widgets kit."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ from keystead.kits.widgets.routes.request_parsing import (
     refuse_unwanted_write,
 )
 from keystead.kits.widgets.routes.requests import Format
-from keystead.kits.widgets.routes.responses import respond, respond_refused, translate_error
+from keystead.kits.widgets.routes.responses import respond, respond_with_error, translate_error
 from keystead.kits.widgets.service import Visitor, WidgetRefused, Widgets, WidgetSettings, open_widgets
-from keystead.kits.widgets.words import phrases, translated
+from keystead.kits.widgets.words import phrases, translate
 from keystead.parts.limit import LimitReached
 
 _COMPONENTS: Final = "/components/"
 
 
 def router() -> APIRouter:
-    """All routes of the kit."""
     routes = APIRouter()
     add = routes.add_api_route
     add("/widgets", _show_gallery, methods=["GET"], include_in_schema=False)
@@ -47,7 +46,7 @@ def router() -> APIRouter:
                 _make_handler(endpoint),
                 methods=[method],
                 operation_id=f"{endpoint.name}_{method.lower()}",
-                summary=f"{endpoint.noun.capitalize()}s: {'look' if method == 'GET' else 'write'}",
+                summary=f"{endpoint.noun.capitalize()}s: {'read' if method == 'GET' else 'write'}",
                 openapi_extra=described,
                 **describe_answers(endpoint),
             )
@@ -55,7 +54,7 @@ def router() -> APIRouter:
 
 
 def _make_handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
-    """A handler of one endpoint. It reads the request itself: a visit costs no dependency of the framework."""
+    """The handler of an endpoint. It parses the request itself, which is faster than FastAPI's dependencies."""
 
     async def handle(request: Request) -> Response:
         widgets: Widgets = request.app.state.kits["widgets"]
@@ -70,9 +69,9 @@ def _make_handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]
                 return Response(status_code=200, headers=NO_STORE)  # HEAD writes nothing
             result = await _run(call, action, format, getattr(widgets, endpoint.name), given, _visitor_of(request))
         except Refusal as refusal:
-            return respond_refused(refusal, format)
+            return respond_with_error(refusal, format)
         except (WidgetRefused, Unreadable, LimitReached) as error:
-            return respond_refused(translate_error(error), format)
+            return respond_with_error(translate_error(error), format)
         return respond(action, format, result, given)
 
     return handle
@@ -82,8 +81,8 @@ async def _run(call: Call, action: Action, format: Format, service: Any, given: 
     try:
         return await call.run(service, given, visitor)
     except WidgetRefused as refused:
-        is_shown = format != "json" and action.view is not None and action.view.missing_is_0 and not action.writes
-        if not is_shown or refused.reason != "NOT_FOUND":
+        shows_zero = format != "json" and action.view is not None and action.view.missing_is_0 and not action.writes
+        if not shows_zero or refused.reason != "NOT_FOUND":
             raise
         return None
 
@@ -93,7 +92,7 @@ def _visitor_of(request: Request) -> Visitor:
 
 
 async def _show_gallery(request: Request) -> Response:
-    """Where a widget is made, seen live, and copied."""
+    """The page to create a widget, preview it and copy its HTML."""
     widgets: Widgets = request.app.state.kits["widgets"]
     visit = Visit(request, widgets.site)
     if visit.home is not None:
@@ -103,15 +102,11 @@ async def _show_gallery(request: Request) -> Response:
         "widgets/gallery.html",
         scripts=True,
         language=language,
-        t=partial(translated, language),
+        t=partial(translate, language),
         words=phrases(language),
         public_url=widgets.site.public_url,
         get_writes=widgets.settings.get_writes,
     )
-
-
-def _list_shared(settings: WidgetSettings) -> dict[str, tuple[str, ...]]:
-    return dict.fromkeys((_COMPONENTS, *(endpoint.path for endpoint in ENDPOINTS)), settings.origins)
 
 
 KIT: Final = Kit(
@@ -123,13 +118,13 @@ KIT: Final = Kit(
     service=open_widgets,
     environment={"ADMIN_CLEANUP_TOKEN": "admin_token"},
     examples=(
-        Example("Make a widget", "/widgets", "Choose one, see it live, and copy it into your page."),
+        Example("Create a widget", "/widgets", "Choose one, preview it, and copy it into your page."),
         Example(
             "A counter as a picture",
             "/api/visit?action=display&id=example-a1b2c3d4&theme=kawaii&digits=6",
-            "What a README shows; this one was never created, so it is 0.",
+            "For a README. This counter does not exist, so it shows 0.",
         ),
     ),
-    shared=_list_shared,
+    shared=lambda settings: dict.fromkeys((_COMPONENTS, *(one.path for one in ENDPOINTS)), settings.origins),
     jobs=lambda widgets: widgets.jobs,
 )

@@ -1,4 +1,4 @@
-"""What a widget looks like where the answer is not JSON: text for scripts, a picture for a plain `<img>`."""
+"""Views of widgets other than JSON: text for scripts, pictures for `<img>`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,12 @@ from keystead.kits.widgets.service.outcomes import BoardData, CounterData, Entry
 
 @dataclass(frozen=True)
 class View:
-    """How one service is shown.
+    """The text and picture of a service.
 
-    parameters    what the view takes besides `format`
-    text          of the result and of what was given
-    picture       the same, and whether it is for whoever asks alone: one that others are shown, too, tells nothing of
-                  them
-    missing_is_0  a widget that is not there is shown as 0: the result is None
+    parameters    the parameters besides `format`
+    text          makes the text from the result and the request
+    picture       the same, and whether the picture is for this visitor only: a public one reveals nothing about them
+    missing_is_0  show a missing widget as 0; its result is None
     """
 
     parameters: tuple[str, ...]
@@ -65,7 +64,7 @@ def _draw_ranking(result: RankingData, given: RankingRequest, personal: bool) ->
 
 
 def _list_messages(result: BoardData, given: BoardRequest) -> str:
-    """A line for each message, also where the message has several."""
+    """One line per message, even if the message has several."""
     return "".join(f"{one.timestamp}\t{one.author}\t{' '.join(one.message.split())}\n" for one in result.messages)
 
 

@@ -1,53 +1,15 @@
-"""What can be done with widgets. It knows no HTTP."""
+"""The widgets service, independent of HTTP."""
 
-from keystead.kits.widgets.service.admin import Admin
-from keystead.kits.widgets.service.boards import Boards
-from keystead.kits.widgets.service.counters import COUNTER_TYPES, Counters
-from keystead.kits.widgets.service.likes import ICONS, Likes
-from keystead.kits.widgets.service.outcomes import (
-    BatchItem,
-    BoardData,
-    Cleaned,
-    CounterData,
-    Created,
-    Deleted,
-    LikeData,
-    Owner,
-    Posted,
-    RankingData,
-    Visitor,
-    WelcomeData,
-)
-from keystead.kits.widgets.service.rankings import Rankings
+from keystead.kits.widgets.service.outcomes import BatchItem, Owner, Visitor
 from keystead.kits.widgets.service.refused import WidgetRefused
-from keystead.kits.widgets.service.services import UNSET
 from keystead.kits.widgets.service.settings import LIMITS, WidgetSettings
-from keystead.kits.widgets.service.welcomes import Welcomes
 from keystead.kits.widgets.service.widgets import Widgets, open_widgets
 
 __all__ = [
-    "COUNTER_TYPES",
-    "ICONS",
     "LIMITS",
-    "UNSET",
-    "Admin",
     "BatchItem",
-    "BoardData",
-    "Boards",
-    "Cleaned",
-    "CounterData",
-    "Counters",
-    "Created",
-    "Deleted",
-    "LikeData",
-    "Likes",
     "Owner",
-    "Posted",
-    "RankingData",
-    "Rankings",
     "Visitor",
-    "WelcomeData",
-    "Welcomes",
     "WidgetRefused",
     "WidgetSettings",
     "Widgets",

@@ -1,4 +1,4 @@
-"""What whoever runs the server can do with any widget: delete it, by id, by address, or because nobody uses it."""
+"""Admin clean-up: delete any widget by id, by page URL, or because it is unused."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any, Final
 from keystead.errors import BadKey, Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.widgets.models import WidgetRecord
-from keystead.kits.widgets.service.checks import URL_MAX, checked_id
+from keystead.kits.widgets.service.checks import URL_MAX, check_id
 from keystead.kits.widgets.service.outcomes import Cleaned, CleanedWidget, Visitor
-from keystead.kits.widgets.service.refused import WidgetRefused, wrong
+from keystead.kits.widgets.service.refused import WidgetRefused, invalid
 from keystead.kits.widgets.service.services import Service
 from keystead.kits.widgets.service.settings import WidgetSettings
 from keystead.parts.digest import same
@@ -27,7 +27,7 @@ _DAY_MS: Final = timedelta(days=1) // timedelta(milliseconds=1)
 
 
 class Admin:
-    """The clean-up from outside. Each call shows the secret of the settings; without one there, nobody has it."""
+    """Clean-up over HTTP. Each call needs the admin token of the settings; without one, all calls are refused."""
 
     def __init__(
         self, services: Mapping[str, Service[Any]], settings: WidgetSettings, site: Site, limit: NamedLimits
@@ -40,75 +40,75 @@ class Admin:
     async def cleanup(
         self, admin_token: Any, *, visitor: Visitor, target_id: Any, service: Any = None, dry_run: bool = False
     ) -> Cleaned:
-        """Delete the widgets of this id: all of them, or that of one service."""
+        """Delete the widgets with this id, of all services or of one."""
         await self._check(admin_token, visitor)
-        id = checked_id(target_id)
+        id = check_id(target_id)
         if service is not None and service not in self._services:
-            raise wrong("service", f"service is one of {', '.join(self._services)}")
-        asked = self._services.values() if service is None else [self._services[service]]
-        found = [(one, record) for one in asked if (record := await _readable(one.there(id))) is not None]
+            raise invalid("service", f"service must be one of {', '.join(self._services)}")
+        wanted = self._services.values() if service is None else [self._services[service]]
+        found = [(one, record) for one in wanted if (record := await _find_readable(one, id)) is not None]
         return await self._delete_all(found, dry_run)
 
     async def cleanup_by_url(
         self, admin_token: Any, *, visitor: Visitor, url_pattern: Any, dry_run: bool = False
     ) -> Cleaned:
-        """Delete the widgets of pages: of one address, or of all that a pattern fits, in which `*` is any text."""
+        """Delete the widgets of one page, or of all pages that match a pattern; `*` matches any text."""
         await self._check(admin_token, visitor)
         if not isinstance(url_pattern, str) or len(url_pattern) > URL_MAX or not _PATTERN.fullmatch(url_pattern):
-            raise wrong("urlPattern", "urlPattern is an address such as https://example.com/*, with * for any text")
+            raise invalid("urlPattern", "urlPattern must be a URL such as https://example.com/*; * matches any text")
         found = [
             (service, record)
             for service in self._services.values()
-            async for record in _all(service)
-            if _fits(record.url, url_pattern)
+            async for record in _list_records(service)
+            if _matches(record.url, url_pattern)
         ]
         return await self._delete_all(found, dry_run)
 
     async def auto_cleanup(self, admin_token: Any, *, visitor: Visitor, dry_run: bool = False) -> Cleaned:
-        """Delete what nobody uses, as the job does every day."""
+        """Delete unused widgets, as the daily job does."""
         await self._check(admin_token, visitor)
         return await self.delete_idle(dry_run=dry_run)
 
     async def delete_idle(self, *, dry_run: bool = False) -> Cleaned:
-        """Delete what nobody has used for as long as the settings say."""
+        """Delete widgets that were not used for `idle_days`."""
         if not self._settings.idle_days:
             return _summarize([], [])
         before_ms = self._site.now_ms() - self._settings.idle_days * _DAY_MS
-        ended: list[tuple[str, WidgetRecord]] = []
+        deleted: list[tuple[str, WidgetRecord]] = []
         errors: list[str] = []
         for name, service in self._services.items():
-            if not service.notes_use:
+            if not service.records_use:
                 continue
-            async for ids in service.walk(before_ms):
-                ends = (service.end_idle(id, before_ms, dry_run=dry_run) for id in ids)
-                for id, outcome in zip(ids, await asyncio.gather(*ends, return_exceptions=True), strict=True):
+            async for ids in service.list_ids(before_ms):
+                deletes = (service.delete_if_idle(id, before_ms, dry_run=dry_run) for id in ids)
+                for id, outcome in zip(ids, await asyncio.gather(*deletes, return_exceptions=True), strict=True):
                     if isinstance(outcome, WidgetRefused | Unreadable | BadKey):
-                        errors.append(f"{name}:{id}: {outcome}")  # one that cannot be read keeps no other
+                        errors.append(f"{name}:{id}: {outcome}")  # skip unreadable widgets
                     elif isinstance(outcome, BaseException):
                         raise outcome
                     elif outcome is not None:
-                        ended.append((name, outcome))
-        return _summarize(ended, errors)
+                        deleted.append((name, outcome))
+        return _summarize(deleted, errors)
 
     async def _check(self, admin_token: Any, visitor: Visitor) -> None:
-        """Raises WidgetRefused where this is not the secret, and LimitReached for whoever guesses."""
+        """Raises WidgetRefused for a wrong token, and LimitReached after too many attempts."""
         await self._limit.count("owner", visitor.address)
-        known = self._settings.admin_token
-        if known is None:
-            raise WidgetRefused("UNAUTHORIZED", "this is switched off here: set ADMIN_CLEANUP_TOKEN to use it")
-        if not isinstance(admin_token, str) or not same(admin_token, known.get_secret_value().strip()):
+        expected = self._settings.admin_token
+        if expected is None:
+            raise WidgetRefused("UNAUTHORIZED", "the clean-up API is disabled; set ADMIN_CLEANUP_TOKEN to enable it")
+        if not isinstance(admin_token, str) or not same(admin_token, expected.get_secret_value().strip()):
             _security.warning("a wrong admin token", extra={"event": "bad-admin-token", "client": visitor.address})
             raise WidgetRefused("UNAUTHORIZED", "this is not the admin token")
 
     async def _delete_all(self, found: list[tuple[Service[Any], WidgetRecord]], dry_run: bool) -> Cleaned:
-        ended = found if dry_run else [pair for pair in found if await pair[0].end(pair[1].id) is not None]
-        if ended and not dry_run:
-            _security.info("widgets deleted", extra={"event": "widgets-deleted", "count": len(ended)})
-        return _summarize([(service.name, record) for service, record in ended], [])
+        deleted = found if dry_run else [pair for pair in found if await pair[0].delete_any(pair[1].id) is not None]
+        if deleted and not dry_run:
+            _security.info("widgets deleted", extra={"event": "widgets-deleted", "count": len(deleted)})
+        return _summarize([(service.name, record) for service, record in deleted], [])
 
 
-def _fits(url: str, pattern: str) -> bool:
-    """Whether a pattern fits, in which `*` is any text. It takes no longer for a pattern of many stars."""
+def _matches(url: str, pattern: str) -> bool:
+    """Whether a URL matches a pattern; `*` is any text. Linear time, however many stars the pattern has."""
     first, *rest = pattern.split("*")
     if not rest:
         return url == pattern
@@ -124,26 +124,26 @@ def _fits(url: str, pattern: str) -> bool:
     return True
 
 
-async def _all(service: Service[Any]) -> AsyncIterator[WidgetRecord]:
-    async for ids in service.walk():
-        for record in await asyncio.gather(*(_readable(service.there(id)) for id in ids)):
+async def _list_records(service: Service[Any]) -> AsyncIterator[WidgetRecord]:
+    async for ids in service.list_ids():
+        for record in await asyncio.gather(*(_find_readable(service, id) for id in ids)):
             if record is not None:
                 yield record
 
 
-async def _readable(asked: Any) -> WidgetRecord | None:
+async def _find_readable(service: Service[Any], id: str) -> WidgetRecord | None:
     try:
-        record: WidgetRecord | None = await asked
+        record: WidgetRecord | None = await service.find(id)
     except (WidgetRefused, Unreadable, BadKey):
         return None
     return record
 
 
-def _summarize(ended: list[tuple[str, WidgetRecord]], errors: list[str]) -> Cleaned:
+def _summarize(deleted: list[tuple[str, WidgetRecord]], errors: list[str]) -> Cleaned:
     return Cleaned(
-        deleted_services=[CleanedWidget(type=name, id=record.id, url=record.url) for name, record in ended],
-        found_instances=list(dict.fromkeys(record.id for _, record in ended)),
-        deleted_keys=[f"{name}:{record.id}" for name, record in ended],
+        deleted_services=[CleanedWidget(type=name, id=record.id, url=record.url) for name, record in deleted],
+        found_instances=list(dict.fromkeys(record.id for _, record in deleted)),
+        deleted_keys=[f"{name}:{record.id}" for name, record in deleted],
         errors=errors,
-        total_deleted=len(ended),
+        total_deleted=len(deleted),
     )

@@ -1,47 +1,44 @@
-"""Days: when one ends in the zone of the settings, and how it is told."""
+"""Days in the configured time zone, and ISO times."""
 
 from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from keystead.schema.lifetime import EndOfDay
 from keystead.schema.times import moment
 
-_LEAST_MS = 60_000
+_MARKER_MIN_MS = 60_000
 
 
 @dataclass(frozen=True)
 class Day:
-    """A day in a zone: its date, and the moment in ms since 1970 at which it ends."""
+    """A day in a time zone: its date, and when it ends in ms since 1970."""
 
     date: dt.date
     ends_ms: int
 
-    def mark_ends_ms(self, now_ms: int) -> int:
-        """When a mark of this day goes. One that is made just before midnight lives a while longer: the clock of the
-        store may be ahead, and a mark that is dead at birth would let everybody count twice. Marks of two days have
-        other names, so a longer life keeps nobody out.
-        """
-        return max(self.ends_ms, now_ms + _LEAST_MS)
+    def marker_ends_ms(self, now_ms: int) -> int:
+        """When a marker of this day expires: at midnight, but at least a minute from now.
 
-    def back(self, days: int) -> dt.date:
-        return self.date - timedelta(days=days)
+        The store's clock may be ahead, and a marker that expires immediately would count a visitor twice. Markers of
+        two days have different keys, so a longer life blocks no visit.
+        """
+        return max(self.ends_ms, now_ms + _MARKER_MIN_MS)
 
 
 class Calendar:
-    """The days of one zone."""
+    """The days of one time zone."""
 
     def __init__(self, zone: str) -> None:
         self._zone = ZoneInfo(zone)
         self._end = EndOfDay(zone)
-        self._today: tuple[int, Day] = (0, Day(dt.date.min, 0))  # from when on, and until when it is this day
+        self._today: tuple[int, Day] = (0, Day(dt.date.min, 0))  # cached, with the first time it was read
 
     def day(self, now_ms: int) -> Day:
-        """The day of this moment. In its last millisecond there is one millisecond left."""
         since_ms, today = self._today
         if not since_ms <= now_ms < today.ends_ms:
             today = Day(moment(now_ms).astimezone(self._zone).date(), self._end.at_ms(now_ms))
@@ -50,10 +47,10 @@ class Calendar:
 
 
 @lru_cache(maxsize=4096)
-def _second(at: datetime) -> str:
+def _format_second(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def iso(at: datetime | None) -> str | None:
-    """`2026-11-16T09:00:00.000Z`, as JavaScript writes it."""
-    return None if at is None else f"{_second(at.replace(microsecond=0))}.{at.microsecond // 1000:03d}Z"
+    """`2026-11-16T09:00:00.000Z`, as JavaScript formats it."""
+    return None if at is None else f"{_format_second(at.replace(microsecond=0))}.{at.microsecond // 1000:03d}Z"

@@ -1,4 +1,4 @@
-"""Nicknames: what whoever gives no name is called, the same each time."""
+"""Nicknames for visitors without a name: the same visitor always gets the same one."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ _ANIMALS: Final = (
 
 
 def nickname(visitor_hash: str) -> str:
-    """`SwiftOtter042`, of the digits by which a widget knows a visitor."""
+    """`SwiftOtter042`, derived from the hash of a visitor."""
     number = int(visitor_hash, 16)
     return f"{_QUALITIES[number % 16]}{_ANIMALS[number // 16 % 16]}{number // 256 % 1000:03d}"

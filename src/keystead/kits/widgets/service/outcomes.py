@@ -1,4 +1,4 @@
-"""The results of the service. Their JSON has the same names in camelCase, as clients of the original read them."""
+"""Results of the widgets service. Their JSON has the same names in camelCase, as in the original API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keystead.kits.widgets.models import BbsSelect, Icon, SortOrder, WelcomeMode
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who asks: told apart by address and browser."""
+    """A visitor, identified by IP address and browser."""
 
     address: str
     agent: str = ""
@@ -21,7 +21,7 @@ class Visitor:
 
 @dataclass(frozen=True)
 class Owner:
-    """Whoever shows the owner's token of a widget, which is named by the address of its page or by its id."""
+    """The owner token, and the widget: by the URL of its page, or by its id."""
 
     token: str = field(repr=False)
     url: str | None = None
@@ -31,7 +31,7 @@ class Owner:
 class Created(CamelModel):
     id: str
     url: str
-    webhook_secret: str | None = None  # told once: what events are signed with
+    webhook_secret: str | None = None  # shown only once
 
 
 class Deleted(CamelModel):
@@ -46,7 +46,7 @@ class CleanedWidget(CamelModel):
 
 
 class Cleaned(CamelModel):
-    """What a clean-up has deleted, or would delete where it was only asked."""
+    """What a clean-up deleted, or would delete (dry run)."""
 
     deleted_services: list[CleanedWidget]
     found_instances: list[str]
@@ -55,29 +55,30 @@ class Cleaned(CamelModel):
     total_deleted: int
 
 
-class CounterData(CamelModel):
+class WidgetData(CamelModel):
+    """A widget as everybody sees it, and its webhook for the owner."""
+
     id: str
     url: str
+    webhook_url: str | None = None  # only for the owner
+    webhook_secret: str | None = None  # only in the response that sets a new webhook
+
+
+class CounterData(WidgetData):
     total: int
     today: int
     yesterday: int
     week: int
     month: int
     last_visit: str | None = None
-    duplicate: bool | None = None  # of an increment: this visitor was counted today already
-    webhook_url: str | None = None  # for its owner alone: where events are told
-    webhook_secret: str | None = None  # of new settings: what events are signed with; told once
+    duplicate: bool | None = None  # after an increment: whether this visitor was already counted today
 
 
-class LikeData(CamelModel):
-    id: str
-    url: str
+class LikeData(WidgetData):
     total: int
     user_liked: bool
     icon: Icon = "heart"
     last_like: str | None = None
-    webhook_url: str | None = None  # for its owner alone: where events are told
-    webhook_secret: str | None = None  # of new settings: what events are signed with; told once
 
 
 class Entry(CamelModel):
@@ -87,9 +88,7 @@ class Entry(CamelModel):
     display_score: str | None = None
 
 
-class RankingData(CamelModel):
-    id: str
-    url: str
+class RankingData(WidgetData):
     title: str | None = None
     description: str | None = None
     entries: list[Entry]
@@ -97,10 +96,8 @@ class RankingData(CamelModel):
     max_entries: int
     sort_order: SortOrder
     last_submit: str | None = None
-    improved: bool | None = None  # of a submit: whether it was better than what stood there
-    rank: int | None = None  # of a submit: where the name stands now
-    webhook_url: str | None = None  # for its owner alone: where events are told
-    webhook_secret: str | None = None  # of new settings: what events are signed with; told once
+    improved: bool | None = None  # after a submit: whether the score beats the previous one
+    rank: int | None = None  # after a submit: the rank of the name
 
 
 class MessageData(CamelModel):
@@ -114,16 +111,12 @@ class MessageData(CamelModel):
     user_hash: str
 
 
-class WelcomeData(CamelModel):
-    id: str
-    url: str
+class WelcomeData(WidgetData):
     message: str
     mode: WelcomeMode
     name: str | None = None
     avatar: str | None = None
     updated_at: str
-    webhook_url: str | None = None  # for its owner alone: where events are told
-    webhook_secret: str | None = None  # of new settings: what events are signed with; told once
 
 
 class Pagination(CamelModel):
@@ -141,9 +134,7 @@ class BoardSettings(CamelModel):
     selects: list[BbsSelect] | None = None
 
 
-class BoardData(CamelModel):
-    id: str
-    url: str
+class BoardData(WidgetData):
     title: str
     messages: list[MessageData]
     total_messages: int
@@ -152,14 +143,12 @@ class BoardData(CamelModel):
     pagination: Pagination
     settings: BoardSettings
     last_message: str | None = None
-    current_user_hash: str | None = None  # whoever asks, as their messages name them
-    webhook_url: str | None = None  # for its owner alone: where events are told
-    webhook_secret: str | None = None  # of new settings: what events are signed with; told once
+    current_user_hash: str | None = None  # the `user_hash` of this visitor's messages
 
 
 @dataclass(frozen=True)
 class Posted:
-    """A message that stands on the board. The edit token changes it and takes it away; it is told once."""
+    """A posted message. The edit token, which changes and deletes it, is shown only once."""
 
     data: BoardData
     message_id: str

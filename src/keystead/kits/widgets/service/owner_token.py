@@ -1,30 +1,31 @@
-"""The owner's token, as it is hashed and compared."""
+"""The owner token of a new widget, and its hash."""
 
 from __future__ import annotations
 
 from keystead.kits.widgets.service.outcomes import Visitor
-from keystead.kits.widgets.service.refused import WidgetRefused
+from keystead.kits.widgets.service.refused import try_again
 from keystead.parts.passwords import PasswordsBusy, hashed
 
 
 class OwnerToken:
-    """The token of a new widget, and its slow hash, which is made once and only if it is needed."""
+    """An owner token, hashed (slowly) at most once, and only when needed."""
 
     def __init__(self, token: str, visitor: Visitor) -> None:
         self.token = token
         self.visitor = visitor
-        self.fits: set[str] = set()  # hashes that it was found to fit
+        self.matching: set[str] = set()  # stored hashes that the token was found to match
         self._hash: str | None = None
 
-    async def hashed(self) -> str:
+    async def hash(self) -> str:
+        """Raises WidgetRefused if too many tokens are being hashed."""
         if self._hash is None:
             try:
                 self._hash = await hashed(self.token)
             except PasswordsBusy as busy:
-                raise WidgetRefused("TRY_AGAIN", str(busy), retry_after_s=1) from None
+                raise try_again(str(busy)) from None
         return self._hash
 
 
-def unquoted(text: str) -> str:
-    """A text that may stand there as JSON."""
+def strip_quotes(text: str) -> str:
+    """The text without JSON quotes, which the original system writes around some values."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text

@@ -1,4 +1,4 @@
-"""Refusals of the service, each with a stable word for it."""
+"""Refusals of the widgets service, each with a stable reason code."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from keystead.errors import KeysteadError
 
 
 class WidgetRefused(KeysteadError):
-    """Something is refused, and nothing was stored.
+    """The request was refused, and nothing was stored.
 
-    reason         a stable word for programs
-    field          the parameter that is not accepted, under its name in JSON; None: it is not about one
-    retry_after_s  how many seconds to wait before the next try; None: waiting does not help
+    reason         a stable code for programs
+    field          the JSON name of the invalid parameter, or None
+    retry_after_s  seconds until a retry makes sense; None: a retry does not help
     """
 
     code = "widget-refused"
@@ -24,18 +24,22 @@ class WidgetRefused(KeysteadError):
         self.retry_after_s = retry_after_s
 
 
-def wrong(field: str, sentence: str) -> WidgetRefused:
-    """A value that is not accepted. The sentence does not repeat it."""
+def invalid(field: str, sentence: str) -> WidgetRefused:
+    """An invalid value. The sentence does not repeat the value."""
     return WidgetRefused("VALIDATION_ERROR", sentence, field=field)
 
 
-def unknown(service: str) -> WidgetRefused:
-    return WidgetRefused("NOT_FOUND", f"there is no such {service}; create it first, or look at its id again")
+def not_found(noun: str) -> WidgetRefused:
+    return WidgetRefused("NOT_FOUND", f"there is no such {noun}; create it first, or check the id")
 
 
 def not_owner() -> WidgetRefused:
-    return WidgetRefused("UNAUTHORIZED", "this is not the owner's token")
+    return WidgetRefused("UNAUTHORIZED", "this is not the owner token")
 
 
-def too_soon(wait_s: int, what: str) -> WidgetRefused:
+def try_again(sentence: str) -> WidgetRefused:
+    return WidgetRefused("TRY_AGAIN", sentence, retry_after_s=1)
+
+
+def in_cooldown(wait_s: int, what: str) -> WidgetRefused:
     return WidgetRefused("COOLDOWN", f"{what}; wait {wait_s} seconds", retry_after_s=wait_s)

@@ -1,4 +1,4 @@
-"""The open service of the kit: all kinds of widgets, what is told of them, and the clean-up."""
+"""The service of the widgets kit: all kinds of widgets, webhooks and clean-up jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from keystead.kits.widgets.service.days import Calendar
 from keystead.kits.widgets.service.hooks import Hooks
 from keystead.kits.widgets.service.likes import Likes
 from keystead.kits.widgets.service.rankings import Rankings
-from keystead.kits.widgets.service.records import Surroundings
+from keystead.kits.widgets.service.records import ServiceContext
 from keystead.kits.widgets.service.refused import WidgetRefused
 from keystead.kits.widgets.service.services import Service
 from keystead.kits.widgets.service.settings import LIMITS, WidgetSettings
@@ -29,9 +29,7 @@ from keystead.parts.webhook import WebhookSender
 
 _CLEAN_UP: Final = "*/5 * * * *"
 _IDLE: Final = "20 4 * * *"  # in UTC
-_UPGRADE: Final = (
-    "40 3 1 * *"  # once a month: it walks through the whole store, and rows that are used are upgraded anyway
-)
+_UPGRADE: Final = "40 3 1 * *"  # monthly: it scans the whole store, and widgets in use are upgraded anyway
 
 
 class Widgets:
@@ -39,50 +37,50 @@ class Widgets:
 
     def __init__(self, keys: WidgetKeys, settings: WidgetSettings, site: Site, sender: WebhookSender) -> None:
         if keys.ring is None:
-            raise BadDeclaration("the widgets kit seals webhooks, so it needs keys: WidgetKeys(store, seal=…)")
+            raise BadDeclaration("the widgets kit seals webhooks, so it needs a key ring: WidgetKeys(store, seal=…)")
         self.keys = keys
         self.settings = settings
         self.site = site
         outbox_keys = OutboxKeys(keys.store_of("default"), now_ms=site.now_ms)
-        self.hooks = Hooks(outbox_keys, settings, site, sender, self._record)
-        given = Surroundings(
+        self.hooks = Hooks(outbox_keys, settings, site, sender, self._find)
+        context = ServiceContext(
             keys=keys,
             settings=settings,
             site=site,
             limit=NamedLimits(keys.requests, LIMITS | settings.limits, site.now_ms),
             hooks=self.hooks,
             calendar=Calendar(settings.zone),
-            # Of the oldest key: a new one must not make strangers of those who were counted today.
+            # Derived from the oldest key, so that adding a key does not count today's visitors again.
             secret=keys.ring.derived("widget visitors")[0],
         )
-        self.counters = Counters(given)
-        self.likes = Likes(given)
-        self.rankings = Rankings(given)
-        self.boards = Boards(given)
-        self.welcomes = Welcomes(given)
+        self.counters = Counters(context)
+        self.likes = Likes(context)
+        self.rankings = Rankings(context)
+        self.boards = Boards(context)
+        self.welcomes = Welcomes(context)
         self.services: Mapping[str, Service[Any]] = {
-            one.name: one for one in (self.counters, self.likes, self.rankings, self.boards, self.welcomes)
+            service.name: service for service in (self.counters, self.likes, self.rankings, self.boards, self.welcomes)
         }
-        self.admin = Admin(self.services, settings, site, given.limit)
+        self.admin = Admin(self.services, settings, site, context.limit)
 
     @property
     def jobs(self) -> list[Job]:
         return [
-            Job("widgets.clean-up", _CLEAN_UP, self._clean_up, doc="Finishes deletes that were interrupted."),
-            Job("widgets.upgrade", _UPGRADE, self._upgrade, doc="Upgrades the rows of widgets that moved here."),
-            Job("widgets.idle", _IDLE, self._delete_idle, doc="Deletes widgets that nobody has used for long."),
+            Job("widgets.clean-up", _CLEAN_UP, self._clean_up, doc="Finishes interrupted deletes."),
+            Job("widgets.upgrade", _UPGRADE, self._upgrade, doc="Upgrades widgets of an older layout."),
+            Job("widgets.idle", _IDLE, self._delete_idle, doc="Deletes unused widgets."),
         ]
 
     async def clean_up(self) -> int:
-        """Finish what is being deleted; how many there were."""
+        """Finish interrupted deletes. Returns how many there were."""
         finished = 0
         for name in await self.keys.ending().members().if_readable():
             service = self.services.get(name.service)
             if service is None:
                 await self.keys.ending().remove(name)
                 continue
-            with suppress(WidgetRefused, Unreadable, BadKey):  # one that cannot be read keeps no other waiting
-                finished += await service.finish(name.id)
+            with suppress(WidgetRefused, Unreadable, BadKey):  # skip unreadable widgets
+                finished += await service.finish_delete(name.id)
         return finished
 
     async def _clean_up(self, run: Run) -> Mapping[str, int | str]:
@@ -95,14 +93,14 @@ class Widgets:
         cleaned = await self.admin.delete_idle()
         return {"deleted": cleaned.total_deleted, "unreadable": len(cleaned.errors)}
 
-    async def _record(self, service: str, id: str) -> WidgetRecord | None:
+    async def _find(self, service: str, id: str) -> WidgetRecord | None:
         found = self.services.get(service)
-        return None if found is None else await found.record(id)
+        return None if found is None else await found.find(id)
 
 
 @asynccontextmanager
 async def open_widgets(keys: WidgetKeys, settings: WidgetSettings, site: Site) -> AsyncIterator[Widgets]:
-    """The service, which delivers events meanwhile."""
+    """Run the service, including webhook delivery."""
     sender = WebhookSender(allow_private=settings.private_webhooks, now_ms=site.now_ms)
     widgets = Widgets(keys, settings, site, sender)
     async with widgets.hooks.outbox:

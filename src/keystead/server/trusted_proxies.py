@@ -6,30 +6,33 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from starlette.datastructures import Headers
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Scope
 
 
-class Forwarded:
+class TrustedProxies:
     """Trusts `X-Forwarded-For` and `X-Forwarded-Proto` from the allowed addresses and networks only.
 
     The client is the last address that is not itself an allowed proxy: clients can forge those before it.
     """
 
-    def __init__(self, app: ASGIApp, allow: Sequence[str]) -> None:
-        self._app = app
+    def __init__(self, allow: Sequence[str]) -> None:
         self._allow = [ip_network(one, strict=False) for one in allow]
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._allow and scope["type"] == "http" and self._is_allowed(_address((scope.get("client") or ("",))[0])):
-            headers = Headers(scope=scope)
-            # The last value is the proxy's, even if it adds a second header line.
-            scheme = ",".join(headers.getlist("x-forwarded-proto")).rpartition(",")[2].strip().lower()
-            if scheme in ("http", "https"):
-                scope["scheme"] = scheme
-            client = self._client(headers.getlist("x-forwarded-for"))
-            if client is not None:
-                scope["client"] = (str(client), 0)
-        await self._app(scope, receive, send)
+    def __bool__(self) -> bool:
+        return bool(self._allow)
+
+    def apply(self, scope: Scope) -> None:
+        """Set `client` and `scheme` of a request that a trusted proxy sent."""
+        if not self._is_allowed(_address((scope.get("client") or ("",))[0])):
+            return
+        headers = Headers(scope=scope)
+        # The last value is the proxy's, even if it adds a second header line.
+        scheme = ",".join(headers.getlist("x-forwarded-proto")).rpartition(",")[2].strip().lower()
+        if scheme in ("http", "https"):
+            scope["scheme"] = scheme
+        client = self._client(headers.getlist("x-forwarded-for"))
+        if client is not None:
+            scope["client"] = (str(client), 0)
 
     def _client(self, headers: Sequence[str]) -> IPv4Address | IPv6Address | None:
         found = None

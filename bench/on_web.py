@@ -1,0 +1,21 @@
+"""The web in under five minutes: requests beside routes written by hand, sessions, near reads, too much load."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bench import hot_paths, on_web_sessions, on_widgets, overload, staleness
+from bench.measure import Effort, Progress, Row
+
+EFFORT = Effort(rounds=9, turn_s=0.25, stage_rounds=10)
+
+
+async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+    effort = effort if quick else EFFORT
+    return [
+        *await on_widgets.throughput(effort, progress, quick=quick),
+        *await on_web_sessions.throughput(folder, effort, progress, quick=quick, peers=False),
+        *await overload.run(progress, quick=quick),
+        *await staleness.run(progress, quick=quick),
+        *await hot_paths.run(progress, quick=quick),
+    ]

@@ -1,0 +1,67 @@
+"""Twice the load that a server can take: what it accepts is answered as fast as at half of it, the rest is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE
+from contextlib import AsyncExitStack
+from typing import Any
+
+from bench import serving, widget_keys
+from bench.measure import Progress, Row, Target
+from bench.widget_keys import counter_id
+from keystead.stores import connect
+from tests import servers
+
+SECONDS, SECONDS_QUICK = 5.0, 0.5
+FLAT = Target("at most", 3)
+
+
+async def run(progress: Progress, *, quick: bool) -> list[Row]:
+    async with AsyncExitStack() as stack:
+        redis = stack.enter_context(servers.redis())
+        first, rest = serving.cores()
+        os.sched_setaffinity(redis.pid, rest)
+        store = await stack.enter_async_context(connect(redis.url))
+        widgets = await stack.enter_async_context(widget_keys.open_service(store))
+        await widget_keys.fill_counters(widgets, 1, lambda steps=1: None)
+        environment = {"BENCH_APP": "keystead-bounded", "BENCH_REDIS": redis.url}
+        port = await stack.enter_async_context(serving.serve_app("bench.widget_apps:make", environment, first))
+        ask = f"GET /api/visit?action=increment&id={counter_id(0)}"
+        closed = await stack.enter_async_context(serving.client(rest))
+        asked = serving.Load(port, [f"{ask}\nUser-Agent: a browser"], '"duplicate":')
+        requests = 200 if quick else 10_000
+        await serving.send_requests(closed, asked, requests)  # the warm-up
+        rate = requests / await serving.send_requests(closed, asked, requests)
+        seconds = SECONDS_QUICK if quick else SECONDS
+        with progress.activity("web · overload", 2) as advance:
+            half = await _load(port, rate / 2, seconds, ask, rest)
+            advance()
+            twice = await _load(port, rate * 2, seconds, ask, rest)
+            advance()
+    p99 = {name: _p99(one["latencies"]) for name, one in (("half", half), ("twice", twice))}
+    accepted = len(twice["latencies"]) / seconds
+    return [
+        Row("web, overload", "p99 at twice the load, of what is accepted", p99["twice"] / p99["half"], "times the time",
+            FLAT, against="p99 at half of it", ours_us=p99["twice"] * 1e6, theirs_us=p99["half"] * 1e6),
+        Row("web, overload", "accepted at twice the load", accepted, "a second",
+            note=f"of {rate:,.0f} it can take; {twice['refused']:,} refused, {half['refused']:,} at half the load"),
+    ]  # fmt: skip
+
+
+def _p99(latencies: list[float]) -> float:
+    return latencies[int(len(latencies) * 0.99)]
+
+
+async def _load(port: int, rate: float, seconds: float, ask: str, on: set[int]) -> dict[str, Any]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.open_load", cwd=serving.ROOT, stdin=PIPE, stdout=PIPE, limit=64 * 1024 * 1024
+    )
+    os.sched_setaffinity(process.pid, on)
+    line = json.dumps({"port": port, "rate": rate, "seconds": seconds, "ask": ask}) + "\n"
+    out, _ = await process.communicate(line.encode())
+    found: dict[str, Any] = json.loads(out)
+    return found

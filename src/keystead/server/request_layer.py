@@ -1,0 +1,321 @@
+"""One pass around every HTTP request.
+
+It gives the request an id, believes trusted proxies, limits the number of requests at a time, their time and their
+body, adds the headers that every response carries, turns HEAD into GET without the body, answers unexpected errors, and
+writes the metrics and the access log: all in one place, each piece once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from fastapi import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from keystead.errors import KeysteadError
+from keystead.http.accept import prefers_html
+from keystead.http.refusals import Refusal, code_of, refusal_with
+from keystead.kits.identity import identify
+from keystead.server.error_responses import TooLarge, error_response, respond_to_error
+from keystead.server.logs import ACCESS, log_failure, log_overload, log_request
+from keystead.server.response_headers import HSTS, SECURITY_HEADERS, Cors, DefaultHeaders, Header
+from keystead.server.route_table import asks_for_health, method_of, template_of
+from keystead.server.trusted_proxies import TrustedProxies
+
+if TYPE_CHECKING:
+    from keystead.server.direct_routes import DirectRoutes
+    from keystead.server.metrics import Metrics
+
+_SANE_ID: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # requested every few seconds by machines
+_DIGITS_MAX: Final = 18  # of a Content-Length; longer than any body
+_LOG_REFUSED_EVERY_S: Final = 1.0
+_CLIENT_LEFT: Final = 499  # the status in the log where nothing was answered
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """What one request may take.
+
+    timeout_s   until it is answered. A stream of events may go on once it has begun; a route that is meant to take long
+                lifts the limit by `request.state.time_limit.reschedule(None)`
+    body        bytes of a body; `bodies` has other limits by path, in any case of letters
+    at_once     requests under way in this process; more are refused with 503. Those without a time limit do not count.
+                0: no limit
+    """
+
+    timeout_s: float
+    body: int
+    bodies: Mapping[str, int] = field(default_factory=dict)
+    at_once: int = 0
+
+
+class RequestLayer:
+    """The ASGI application around `app`. `routes` are called directly where they can be."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: RequestLimits,
+        *,
+        routes: DirectRoutes | None = None,
+        metrics: Metrics | None = None,
+        proxies: Sequence[str] = (),
+        shared: Mapping[str, Sequence[str]] | None = None,
+        https_only: bool = False,
+    ) -> None:
+        self.app = app
+        self.limits = limits
+        self.bodies = {path.lower(): limit for path, limit in limits.bodies.items()}
+        self.routes = routes
+        self.metrics = metrics
+        self.proxies = TrustedProxies(proxies)
+        security = SECURITY_HEADERS | (HSTS if https_only else {})
+        self.headers = DefaultHeaders(security)
+        self.cors = Cors(shared or {}, security, _continue)
+        self.under_way = 0
+        self._refusal = refusal_with("OVERLOADED")
+        body = json.dumps(self._refusal.body(), separators=(",", ":")).encode()
+        given = {"content-type": "application/json", "content-length": str(len(body)), **self._refusal.headers}
+        headers = [(name.encode(), value.encode()) for name, value in {**security, **given}.items()]
+        self._refused_start = {"type": "http.response.start", "status": self._refusal.status, "headers": headers}
+        self._refused_body = {"type": "http.response.body", "body": body}
+        self._refused = 0  # since it was logged
+        self._refused_logged_at = -_LOG_REFUSED_EVERY_S
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        if 0 < self.limits.at_once <= self.under_way and self._is_refused(scope):
+            await self._refuse(scope, send)
+            return
+        await _Exchange(self, scope, receive, send).run()
+
+    def _is_refused(self, scope: Scope) -> bool:
+        # A client that asks for a stream of events waits for it anyway, and many come at once after a restart.
+        return scope["path"] not in _PROBES and (b"accept", b"text/event-stream") not in scope["headers"]
+
+    async def _refuse(self, scope: Scope, send: Send) -> None:
+        """Refuse a request without doing anything else for it: else it would cost the others their time.
+
+        The metrics count it, and the log says once a second how many there were.
+        """
+        if self.metrics is not None:
+            self.metrics.refused(method_of(scope), self._refusal.status)
+        self._refused += 1
+        now = time.monotonic()
+        if now - self._refused_logged_at >= _LOG_REFUSED_EVERY_S:
+            log_overload(self._refused, self.limits.at_once)
+            self._refused, self._refused_logged_at = 0, now
+        await send(self._refused_start)
+        await send(self._refused_body)
+
+
+class _Exchange:
+    """One request and its response."""
+
+    __slots__ = (
+        "_began", "_body_bytes", "_defaults", "_given", "_is_counted", "_is_head", "_layer", "_limit", "_max_body",
+        "_receive", "_request_id", "_scope", "_send", "_status",
+    )  # fmt: skip
+
+    def __init__(self, layer: RequestLayer, scope: Scope, receive: Receive, send: Send) -> None:
+        self._began = time.perf_counter()
+        self._layer = layer
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._status = 0
+        self._body_bytes = 0
+        self._max_body = layer.limits.body
+        self._is_head = False
+        self._is_counted = False
+        self._defaults = layer.headers
+        self._limit: asyncio.Timeout | None = None
+        # The first header of each name.
+        self._given: dict[bytes, bytes] = dict(reversed(scope["headers"]))
+        given = self._given.get(b"x-request-id")
+        is_sane = given is not None and _SANE_ID.fullmatch(given)
+        self._request_id = given if given is not None and is_sane else secrets.token_hex(12).encode()
+
+    async def run(self) -> None:
+        layer, scope = self._layer, self._scope
+        method = method_of(scope)
+        scope.setdefault("state", {})["request_id"] = self._request_id.decode()
+        if layer.metrics is not None:
+            layer.metrics.began()
+        layer.under_way += 1
+        self._is_counted = True
+        try:
+            if layer.proxies:
+                layer.proxies.apply(scope)
+            cors = layer.cors.find(scope["path"])
+            if cors is None:
+                await self.respond(self._receive, self.send)
+            else:
+                self._defaults = cors.defaults
+                is_preflight = scope["method"] == "OPTIONS"
+                if is_preflight:  # no route answers it, so none leaves its template for the log
+                    scope["keystead.template"] = cors.path
+                if cors.is_public and not is_preflight:
+                    await self.respond(self._receive, self.send)
+                else:
+                    scope["keystead.exchange"] = self
+                    await cors.by_origin(scope, self._receive, self.send)
+        finally:
+            self._stop_counting()
+            self._log(method)
+
+    async def respond(self, receive: Receive, send: Send) -> None:
+        """Answer the request, also where it fails: an unexpected error is INTERNAL with the request id, under which the
+        log has the traceback. A response that has begun is broken off, so that the client does not take it for whole.
+        """
+        scope = self._scope
+        self._receive = receive
+        try:
+            try:
+                async with asyncio.timeout(self._layer.limits.timeout_s) as limit:
+                    self._limit = limit
+                    scope["state"]["time_limit"] = self
+                    await self._call(send)
+            except TimeoutError:
+                if not limit.expired() or self._status:
+                    raise
+                await self._refuse(refusal_with("TIMEOUT"), send)
+        except Exception as error:
+            request_id = self._request_id.decode()
+            code = code_of(error)
+            if code == "INTERNAL":
+                log_failure(error, request_id=request_id, route=template_of(scope))
+            if self._status:
+                raise BrokenOff from None
+            sentence = f"Something went wrong here; the log says more under the id {request_id}."
+            await self._refuse(refusal_with(code, sentence if code == "INTERNAL" else ""), send)
+
+    async def _call(self, send: Send) -> None:
+        layer, scope = self._layer, self._scope
+        if scope["method"] == "HEAD":
+            # Routes answer it as GET. One for which looking differs from using can tell them apart.
+            scope["method"], scope["extensions"], scope["keystead.head"] = "GET", {}, True
+            self._is_head = True
+        if layer.bodies:
+            self._max_body = layer.bodies.get(scope["path"].lower(), self._max_body)
+        if self._states_too_much():
+            await self._refuse(TooLarge(self._max_body).refusal, send)
+            return
+        if b"html" in self._given.get(b"accept", b"") and prefers_html(self._given[b"accept"].decode("latin-1")):
+            # A page may answer, also one that says what is wrong, and its header names the user. Where nobody can say
+            # who that is, it names nobody. A route that answers in JSON looks the user up itself.
+            with suppress(Refusal, KeysteadError):
+                await identify(Request(scope))
+        found = None if layer.routes is None or asks_for_health(scope["query_string"]) else layer.routes.find(scope)
+        if found is None:
+            await layer.app(scope, self.receive, send)
+            return
+        scope.update(found.scope)
+        request = Request(scope, self.receive, send)
+        try:
+            response = await found.call(request)
+        except Exception as error:
+            response = await respond_to_error(request, error)
+        if response is None:  # it is malformed, and FastAPI says how; what was read of it is read again
+            await layer.app(scope, await _replay(request, self.receive), send)
+            return
+        await response(scope, self.receive, send)
+
+    def _states_too_much(self) -> bool:
+        stated = self._given.get(b"content-length", b"")
+        return stated.isdigit() and (len(stated) > _DIGITS_MAX or int(stated) > self._max_body)
+
+    async def _refuse(self, refusal: Refusal, send: Send) -> None:
+        await error_response(self._scope, refusal)(self._scope, self.receive, send)
+
+    async def receive(self) -> Message:
+        """Nothing of a body that is too large is kept: a route that reads it gets an error in place of the rest."""
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._body_bytes += len(message.get("body", b""))
+            if self._body_bytes > self._max_body:
+                raise TooLarge(self._max_body)
+        return message
+
+    async def send(self, message: Message) -> None:
+        kind = message["type"]
+        if kind == "http.response.start":
+            self._status = message["status"]
+            headers: list[Header] = list(message.get("headers", ()))
+            present = dict(headers)
+            if present.get(b"content-type", b"").startswith(b"text/event-stream"):
+                self.reschedule(None)
+            headers += self._defaults.missing_from(present)
+            headers.append((b"x-request-id", self._request_id))
+            message = {**message, "headers": headers}
+        elif self._is_head:
+            if message.get("more_body", False):
+                return
+            message = {"type": "http.response.body", "body": b""}
+        await self._send(message)
+
+    def reschedule(self, when: float | None) -> None:
+        """For a request that is meant to take long: end it then, by the clock of the event loop, or never."""
+        if self._limit is not None:
+            self._limit.reschedule(when)
+        self._stop_counting()
+
+    def _stop_counting(self) -> None:
+        if self._is_counted:
+            self._layer.under_way -= 1
+            self._is_counted = False
+
+    def _log(self, method: str) -> None:
+        seconds = time.perf_counter() - self._began
+        route, status = template_of(self._scope), self._status or _CLIENT_LEFT
+        if self._layer.metrics is not None:
+            self._layer.metrics.answered(route, method, status, seconds)
+        level = logging.WARNING if status >= 500 else logging.DEBUG if route in _PROBES else logging.INFO
+        if ACCESS.isEnabledFor(level):
+            # The template, never the path: no id and no query gets into the log.
+            fields = {
+                "request_id": self._request_id.decode(),
+                "method": method,
+                "route": route,
+                "status": status,
+                "ms": round(seconds * 1000, 1),
+            }
+            problem = self._scope.get("keystead.problem")
+            log_request(level, **fields, **({"problem": problem} if problem else {}))
+
+
+async def _continue(scope: Scope, receive: Receive, send: Send) -> None:
+    """The rest of the pass, inside of CORS that depends on the origin."""
+    exchange: _Exchange = scope["keystead.exchange"]
+    await exchange.respond(receive, send)
+
+
+async def _replay(request: Request, receive: Receive) -> Receive:
+    """`receive`, from the start of the body."""
+    body = await request.body()
+    is_sent = False
+
+    async def receive_again() -> Message:
+        nonlocal is_sent
+        if is_sent:
+            return await receive()
+        is_sent = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
+
+
+class BrokenOff(Exception):
+    """A response that failed after it had begun. The server closes the connection on it."""

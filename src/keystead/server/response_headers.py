@@ -1,0 +1,93 @@
+"""Headers that the server adds to every response: security headers, and CORS where other sites may use a path."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp
+
+from keystead.http.pages import content_policy
+
+Header: TypeAlias = tuple[bytes, bytes]
+
+SECURITY_HEADERS: Final = {
+    "content-security-policy": content_policy(),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+}
+# Browsers remember for a year to use HTTPS alone, also when somebody types the address without it.
+HSTS: Final = {"strict-transport-security": "max-age=31536000"}
+
+# Pages of other sites send secrets in headers and bodies on purpose, never in cookies, which browsers add themselves.
+ALLOWED_HEADERS: Final = ("authorization", "content-type", "x-owner-token", "x-edit-token")
+EXPOSED_HEADERS: Final = ("retry-after", "x-request-id")
+_METHODS: Final = ("GET", "HEAD", "POST")
+_MAX_AGE_S: Final = 7200  # the longest that browsers remember a preflight
+
+
+class DefaultHeaders:
+    """Headers for every response, encoded once. A header that the route set itself stays."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._pairs = tuple((name.encode(), value.encode("latin-1")) for name, value in headers.items())
+        self._names = frozenset(name for name, _ in self._pairs)
+
+    def missing_from(self, names: Collection[bytes]) -> Sequence[Header]:
+        if self._names.isdisjoint(names):
+            return self._pairs
+        return [pair for pair in self._pairs if pair[0] not in names]
+
+
+class CorsPath:
+    """CORS for one path, or for everything below it.
+
+    defaults    the headers of its responses
+    is_public   any origin is allowed. All get the same response, so that a cache may keep it for everybody
+    by_origin   the application in CORS that depends on the origin. It also answers preflights
+    """
+
+    def __init__(self, path: str, origins: Sequence[str], headers: Mapping[str, str], app: ASGIApp) -> None:
+        self.path = path
+        self.is_public = "*" in origins
+        public = {
+            "access-control-allow-origin": "*",
+            "access-control-expose-headers": ", ".join(EXPOSED_HEADERS),
+        }
+        # Pictures and scripts are fetched without a preflight; this lets other sites show them.
+        shown = {"cross-origin-resource-policy": "cross-origin"}
+        self.defaults = DefaultHeaders({**headers, **shown, **(public if self.is_public else {})})
+        self.by_origin: ASGIApp = CORSMiddleware(
+            app,
+            allow_origins=origins,
+            allow_methods=_METHODS,
+            allow_headers=ALLOWED_HEADERS,
+            expose_headers=EXPOSED_HEADERS,
+            max_age=_MAX_AGE_S,
+        )
+
+
+class Cors:
+    """Which paths pages of other sites may use without cookies. All other paths are this site's own.
+
+    A path that ends in a slash covers everything below it. `*` is any origin; no origin leaves the path this site's
+    own. Errors carry the same headers as successes, so that a page can read why it was refused.
+    """
+
+    def __init__(self, shared: Mapping[str, Sequence[str]], headers: Mapping[str, str], app: ASGIApp) -> None:
+        by_path = {path: CorsPath(path, origins, headers, app) for path, origins in shared.items() if origins}
+        self._exact = {path: one for path, one in by_path.items() if not path.endswith("/")}
+        self._below = [(path, one) for path, one in by_path.items() if path.endswith("/")]
+
+    def find(self, path: str) -> CorsPath | None:
+        found = self._exact.get(path)
+        if found is None:
+            for prefix, one in self._below:
+                if path.startswith(prefix):
+                    return one
+        return found

@@ -1,0 +1,153 @@
+"""Near reads: replies kept in this process, for reads that may lag behind by a stated bound.
+
+A copy is the replies of one batch of reads. It depends on the keys that were read, and is dropped when one of them
+changes, when it expires, or when the store can no longer tell whether it changed.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, TypeAlias
+
+from keystead.stores.commands import TABLE, Call, Reply
+
+MAX_BYTES: Final = 32 * 1024 * 1024  # of all copies of a store; the least recently used are dropped first
+COPY_MAX_BYTES: Final = MAX_BYTES // 64
+_OVERHEAD_BYTES: Final = 400  # of one copy, beside its keys and replies
+_PTTL: Final = TABLE["PTTL"]
+_MISSING: Final = -2  # the reply of PTTL for a key that does not exist
+
+Identity: TypeAlias = tuple[str | bytes, ...]
+
+
+class NearRead:
+    """A batch of reads, prepared once: `await near.read(read, bound_s)`. One command and one key each."""
+
+    __slots__ = ("calls", "identity")
+
+    def __init__(self, calls: list[Call]) -> None:
+        self.calls = calls
+        identity: list[str | bytes] = []
+        for call in calls:
+            identity += (call.spec.name, *call.args)
+        self.identity: Identity = tuple(identity)
+
+    @property
+    def keys(self) -> tuple[bytes, ...]:
+        return tuple(dict.fromkeys(call.args[0] for call in self.calls))
+
+    @property
+    def with_lifetimes(self) -> list[Call]:
+        """The reads, and how long their keys live.
+
+        A copy must not outlive its keys, and a store reports an expired key only when it comes upon it.
+        """
+        return [*self.calls, *(Call(_PTTL, [key], None) for key in self.keys)]
+
+    def split(self, replies: list[Reply]) -> tuple[list[Reply], float, bool]:
+        """The replies of the reads, in how many ms the first of the keys expires, and whether all of them exist."""
+        count = len(self.calls)
+        lifetimes = replies[count:]
+        expires_in_ms = min((left for left in lifetimes if left >= 0), default=math.inf)
+        return replies[:count], expires_in_ms, _MISSING not in lifetimes
+
+
+class Copy:
+    """The replies of a read, and until when they hold, by the clock of the store."""
+
+    __slots__ = ("expires_at", "identity", "keys", "replies", "size", "version")
+
+    def __init__(self, read: NearRead, replies: list[Reply], expires_at: float, version: object = None) -> None:
+        self.identity = read.identity
+        self.keys = read.keys
+        self.replies = replies
+        self.expires_at = expires_at
+        self.version = version
+        self.size = _OVERHEAD_BYTES + 2 * sum(map(len, read.identity)) + sum(map(_size_of, replies))
+
+
+def _size_of(reply: Reply) -> int:
+    if isinstance(reply, bytes):
+        return len(reply)
+    if isinstance(reply, dict):
+        return 100 + sum(_size_of(name) + _size_of(value) for name, value in reply.items())
+    return 100 + sum(map(_size_of, reply)) if isinstance(reply, list | set) else 32
+
+
+class Copies:
+    """Copies by what was read, and which of them depend on a key. Bounded by size."""
+
+    def __init__(self) -> None:
+        self._by_identity: OrderedDict[Identity, Copy] = OrderedDict()
+        self._by_key: dict[bytes, set[Identity]] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._by_identity)
+
+    @property
+    def size(self) -> int:
+        return self._bytes
+
+    @property
+    def keys(self) -> list[bytes]:
+        return list(self._by_key)
+
+    def find(self, identity: Identity) -> Copy | None:
+        copy = self._by_identity.get(identity)
+        if copy is not None:
+            self._by_identity.move_to_end(identity)
+        return copy
+
+    def add(self, copy: Copy) -> None:
+        self._remove(copy.identity)
+        if copy.size > COPY_MAX_BYTES:
+            return
+        self._by_identity[copy.identity] = copy
+        self._bytes += copy.size
+        for key in copy.keys:
+            self._by_key.setdefault(key, set()).add(copy.identity)
+        while self._bytes > MAX_BYTES:
+            self._remove(next(iter(self._by_identity)))
+
+    def drop(self, keys: Iterable[bytes]) -> None:
+        for key in keys:
+            for identity in self._by_key.get(key, set()).copy():
+                self._remove(identity)
+
+    def clear(self) -> None:
+        self._by_identity.clear()
+        self._by_key.clear()
+        self._bytes = 0
+
+    def _remove(self, identity: Identity) -> None:
+        copy = self._by_identity.pop(identity, None)
+        if copy is None:
+            return
+        self._bytes -= copy.size
+        for key in copy.keys:
+            depending = self._by_key[key]
+            depending.discard(identity)
+            if not depending:
+                del self._by_key[key]
+
+
+class NearReads(ABC):
+    """The near reads of one store. `hits` and `misses` count them."""
+
+    def __init__(self) -> None:
+        self.copies = Copies()
+        self.hits = self.misses = 0
+
+    @abstractmethod
+    def read(self, read: NearRead, bound_s: float) -> list[Reply] | Awaitable[list[Reply]]:
+        """The replies, at most `bound_s` behind the store; without waiting if there is such a copy.
+
+        The caller must not change them. A read that fails raises as `run` does.
+        """
+
+
+ReadNow: TypeAlias = Callable[[list[Any]], Awaitable[list[Reply]]]  # Any: a Call stands for a command it is made of

@@ -1,0 +1,211 @@
+"""A route that is called directly answers as FastAPI does, to well-formed and malformed requests alike."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+import httpx2
+import pytest
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
+from fastapi.responses import PlainTextResponse
+from pydantic import BaseModel, Field
+from starlette.types import Message, Scope
+
+from keystead.http.refusals import Refusal
+from keystead.http.routing import KitRouter
+from keystead.server.direct_routes import DirectRoutes
+from keystead.server.error_responses import add_error_responses
+from keystead.server.request_layer import RequestLayer, RequestLimits
+
+
+class Order(BaseModel):
+    sku: str = Field(max_length=5)
+    count: int = 1
+
+
+class Receipt(BaseModel):
+    sku: str
+    total: int
+
+
+class PrivateReceipt(Receipt):
+    secret: str = "not for the response"
+
+
+async def number_of(request: Request) -> int:
+    request.app.state.calls += 1
+    return int(request.app.state.calls)
+
+
+Number = Annotated[int, Depends(number_of)]
+
+
+async def twice(number: Number) -> int:
+    return number * 2
+
+
+async def ask(number: Number, doubled: Annotated[int, Depends(twice)], n: Annotated[int, Query(ge=0)] = 7) -> Response:
+    return PlainTextResponse(f"{doubled - 2 * number} {n}")
+
+
+async def order(body: Order, number: Number, x_who: Annotated[str, Header()] = "nobody") -> Receipt:
+    if body.sku == "none":
+        raise LookupError(body.sku)
+    return PrivateReceipt(sku=f"{body.sku} for {x_who}", total=body.count)
+
+
+async def find(id: int, tags: Annotated[list[str], Query()] = []) -> dict[str, Any]:  # noqa: B006 - FastAPI copies it
+    return {"id": id, "tags": tags}
+
+
+async def remove(id: int) -> None:
+    return None
+
+
+def blocking() -> str:
+    return "in a thread"
+
+
+async def in_thread(found: Annotated[str, Depends(blocking)]) -> str:
+    return found
+
+
+def translate(error: Exception) -> Refusal | None:
+    return Refusal(404, "NOT_FOUND", "no such sku") if isinstance(error, LookupError) else None
+
+
+def application() -> FastAPI:
+    app = FastAPI(redirect_slashes=False)
+    app.state.calls = 0
+    plain, kit = APIRouter(), KitRouter("kit", translate)
+    kit.add("GET /ask", ask, "Ask")
+    kit.add("POST /orders", order, "Order", Receipt, status_code=201)
+    plain.add_api_route("/shop/items/special", lambda: "first", methods=["GET"])
+    plain.add_api_route("/shop/items/{id}", find, methods=["GET"])
+    plain.add_api_route("/shop/items/{id}", remove, methods=["DELETE"], status_code=204)
+    plain.add_api_route("/thread", in_thread, methods=["GET"])
+    app.include_router(kit)
+    app.include_router(plain)
+    add_error_responses(app)
+    return app
+
+
+def client(*, direct: bool) -> httpx2.AsyncClient:
+    app = application()
+    routes = DirectRoutes(app) if direct else None
+    app.add_middleware(RequestLayer, limits=RequestLimits(30, 1000), routes=routes)
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://test")
+
+
+REQUESTS: list[dict[str, Any]] = [
+    {"method": "GET", "url": "/ask"},
+    {"method": "GET", "url": "/ask?n=5"},
+    {"method": "GET", "url": "/ask?n=-1"},
+    {"method": "GET", "url": "/ask?n=x"},
+    {"method": "GET", "url": "/ask?n=1&n=2"},
+    {"method": "HEAD", "url": "/ask"},
+    {"method": "POST", "url": "/ask"},
+    {"method": "OPTIONS", "url": "/ask"},
+    {"method": "POST", "url": "/orders", "json": {"sku": "a"}},
+    {"method": "POST", "url": "/orders", "json": {"sku": "a", "count": 3}, "headers": {"x-who": "ann"}},
+    {"method": "POST", "url": "/orders", "json": {"sku": "none"}},
+    {"method": "POST", "url": "/orders", "json": {"sku": "too long"}},
+    {"method": "POST", "url": "/orders", "json": {}},
+    {"method": "POST", "url": "/orders", "json": [1]},
+    {"method": "POST", "url": "/orders"},
+    {"method": "POST", "url": "/orders", "content": b"{", "headers": {"content-type": "application/json"}},
+    {"method": "POST", "url": "/orders", "content": b"[" * 900, "headers": {"content-type": "application/json"}},
+    {"method": "POST", "url": "/orders", "content": b'{"sku":"a"}', "headers": {"content-type": "text/plain"}},
+    {"method": "POST", "url": "/orders", "content": b'{"sku":"a"}', "headers": {"content-type": "application/x+json"}},
+    {"method": "POST", "url": "/orders", "content": b"x" * 1001, "headers": {"content-type": "application/json"}},
+    {"method": "GET", "url": "/shop/items/5?tags=a&tags=b"},
+    {"method": "GET", "url": "/shop/items/five"},
+    {"method": "GET", "url": "/shop/items/special"},
+    {"method": "GET", "url": "/shop/items/5/more"},
+    {"method": "GET", "url": "/shop/other"},
+    {"method": "DELETE", "url": "/shop/items/5"},
+    {"method": "PATCH", "url": "/shop/items/5"},
+    {"method": "GET", "url": "/thread"},
+    {"method": "GET", "url": "/nowhere"},
+    {"method": "GET", "url": "/"},
+]
+
+
+@pytest.mark.parametrize("request_", REQUESTS, ids=lambda one: f"{one['method']} {one['url']} {str(one)[-24:]}")
+async def test_a_direct_call_answers_as_fastapi_does(request_: dict[str, Any]) -> None:
+    answers = []
+    for direct in (False, True):
+        async with client(direct=direct) as asked:
+            answer = await asked.request(**{"headers": {}, **request_})
+            headers = {name: value for name, value in answer.headers.items() if name != "x-request-id"}
+            answers.append((answer.status_code, headers, answer.content))
+    assert answers[0] == answers[1]
+
+
+def test_which_routes_are_called_directly() -> None:
+    routes = DirectRoutes(application())
+
+    def is_direct(method: str, path: str) -> bool:
+        return routes.find({"method": method, "path": path}) is not None
+
+    assert is_direct("GET", "/ask")
+    assert is_direct("POST", "/orders")
+    assert is_direct("GET", "/shop/items/5")
+    assert not is_direct("GET", "/thread")  # FastAPI calls it in a thread
+    assert not is_direct("GET", "/shop/items/special")  # so it does this one, which comes first
+    assert not is_direct("PUT", "/orders")
+    assert not is_direct("GET", "/shop/items/5/more")
+
+
+async def test_dependencies_run_once_and_never_for_a_malformed_request() -> None:
+    app = application()
+    app.add_middleware(RequestLayer, limits=RequestLimits(30, 1000), routes=DirectRoutes(app))
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://test") as asked:
+        assert (await asked.get("/ask")).text == "0 7"
+        assert app.state.calls == 1
+        before = app.state.calls
+        assert (await asked.get("/ask?n=x")).status_code == 400
+        assert app.state.calls == before + 1  # by FastAPI, which runs them before it says what is wrong
+
+
+async def test_more_requests_than_allowed_are_refused_at_once_and_streams_do_not_count() -> None:
+    leave, entered, inside = asyncio.Event(), asyncio.Semaphore(0), 0
+
+    async def app(scope: Scope, receive: Any, send: Any) -> None:
+        nonlocal inside
+        inside += 1
+        entered.release()
+        kind = b"text/event-stream" if scope["path"] == "/stream" else b"text/plain"
+        if scope["path"] != "/stream":
+            await leave.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
+        await leave.wait()
+        await send({"type": "http.response.body", "body": b""})
+
+    layer = RequestLayer(app, RequestLimits(30, 1000, at_once=2))
+
+    async def request(path: str = "/") -> tuple[int, dict[bytes, bytes]]:
+        sent: list[Message] = []
+
+        async def receive() -> Message:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b"", "app": FastAPI()}
+        await layer(scope, receive, send)
+        return sent[0]["status"], dict(sent[0]["headers"])
+
+    waiting = [asyncio.ensure_future(request(path)) for path in ("/stream", "/stream", "/stream", "/a", "/b")]
+    for _ in waiting:
+        await entered.acquire()
+    status, headers = await request()
+    assert (status, headers[b"retry-after"]) == (503, b"1")
+    assert inside == 5
+    probe = asyncio.ensure_future(request("/healthz"))
+    await entered.acquire()  # a health check is never refused
+    leave.set()
+    assert [(await one)[0] for one in (*waiting, probe)] == [200] * 6
+    assert (await request())[0] == 200
