@@ -1,4 +1,4 @@
-"""Where the microseconds of a request go: three hot paths in one process, without a server, by part of the program."""
+"""CPU time of a request by part of the program: three hot paths in one process, without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The web in under five minutes: requests beside routes written by hand, sessions, near reads, too much load."""
+"""The web benchmarks in under five minutes: hand-written routes, sessions, near reads, overload."""
 
 from __future__ import annotations
 

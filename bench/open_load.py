@@ -1,8 +1,8 @@
-"""Requests at a fixed rate, whether the server keeps up or not: `python -m bench.open_load`, a process of its own.
+"""An open-loop load generator: `python -m bench.open_load` sends requests at a fixed rate.
 
-For each line `{"port": …, "rate": …, "seconds": …, "ask": …}` it begins that many requests a second, each on a
-connection that is free, and prints the latencies of those that were answered with 200 and how many got 503. The time of
-a request begins when it was due, also where no connection was free.
+For each input line `{"port": …, "rate": …, "seconds": …, "ask": …}` it starts that many requests per second, each on a
+free connection, and prints the latencies of the 200 responses and the number of 503. The time of a request begins when
+it is due, even if no connection is free.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Load:
                     self.late.append(due)
             await asyncio.sleep(0.0005)
         self.late.clear()
-        for _ in range(1_000):  # those that are still under way
+        for _ in range(1_000):  # those in progress
             if len(self.free) == CONNECTIONS:
                 break
             await asyncio.sleep(0.01)

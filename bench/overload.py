@@ -1,4 +1,4 @@
-"""Twice the load that a server can take: what it accepts is answered as fast as at half of it, the rest is refused."""
+"""Overload: at twice its capacity, a server answers accepted requests as fast as at half of it, and refuses the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a session that was ended in one process is still read by another, with near reads: a histogram."""
+"""Staleness of near reads: how long another process still reads an ended session, as a histogram."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests import servers
 
 BOUND_MS = 1_000
 REVOCATIONS, REVOCATIONS_QUICK = 10_000, 50
-READERS = 8  # of other sessions, so that the revoking and the reading process are busy
+READERS = 8  # of other sessions, to keep both processes busy
 EDGES_MS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 50, 100, BOUND_MS)
 _NEAR = Policy(idle="1h", absolute="24h", cap=None, near=f"{BOUND_MS}ms")
 
@@ -35,7 +35,7 @@ async def run(progress: Progress, *, quick: bool) -> list[Row]:
 
 
 async def _measure(url: str, count: int, progress: Progress) -> list[Row]:
-    """This process reads; another ends the sessions, and says when: both have one clock."""
+    """This process reads; another ends the sessions, and reports when. Both share a clock."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.staleness", url, cwd=serving.ROOT, stdin=PIPE, stdout=PIPE
     )

@@ -108,7 +108,7 @@ def _procedures(keyspace: type[Keyspace], has_slots: bool) -> Iterator[_Procedur
 
 @dataclass(frozen=True)
 class _NearReads:
-    """How a family that declares `near` is read on the stores that were given."""
+    """How a family with `near` is read on the given stores."""
 
     family: str
     bound_ms: int
@@ -116,12 +116,12 @@ class _NearReads:
     store: str
 
     def __str__(self) -> str:
-        says = {
+        descriptions = {
             "exact": "never behind",
             "bounded": f"at most {in_words(self.bound_ms)} behind",
             "none": "read from the store each time, because it does not report changes",
         }
-        return f"{self.family}: {says[self.reads]} ({self.store})"
+        return f"{self.family}: {descriptions[self.reads]} ({self.store})"
 
 
 def _near_reads(

@@ -1,9 +1,9 @@
-"""Endpoints of FastAPI, called without its dependency machinery.
+"""FastAPI endpoints, called without its dependency injection.
 
-FastAPI solves the dependencies of a route anew for each request, inside three exit stacks. Most routes need none of
-that: their parameters and dependencies are known once the route is declared. `direct_call` turns such a route into one
-function. It handles well-formed requests; for any other it returns None before anything has happened, and FastAPI
-answers: so errors and the OpenAPI document are FastAPI's own.
+FastAPI resolves the dependencies of a route for each request, inside three exit stacks. Most routes do not need that:
+their parameters and dependencies are known when the route is declared. `direct_call` turns such a route into one
+function. It handles well-formed requests; for any other it returns None before any side effect, and FastAPI handles it:
+so errors and the OpenAPI document are FastAPI's own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PARAMETERS: Final = (
 
 
 class _Malformed(Exception):
-    """A request that FastAPI has to refuse."""
+    """A request that FastAPI must refuse."""
 
 
 def direct_call(route: RouteContext) -> DirectCall | None:

@@ -36,12 +36,12 @@ def translated(translate: Translate) -> Iterator[None]:
 
 
 class KitRoute(APIRoute):
-    """A route of a kit: it handles requests as its router says, see `KitRouter`."""
+    """A route of a kit, with the error translation and context of its `KitRouter`."""
 
     handling: ClassVar[Handling]
 
     def around(self, handle: Callable[[Request], Awaitable[R]]) -> Callable[[Request], Coroutine[Any, Any, R]]:
-        """The handler in its context, with errors translated. `keystead.http.direct_calls` uses it, too."""
+        """The handler in its context, with errors translated. `keystead.http.direct_calls` uses it too."""
         translate, context = self.handling
 
         async def handle_translated(request: Request) -> R:
@@ -55,7 +55,7 @@ class KitRoute(APIRoute):
 
 
 class KitRouter(APIRouter):
-    """`translate` turns errors of the service into a Refusal, on all routes that do not have their own. A request is
+    """`translate` turns errors of the service into a Refusal, on all routes without their own `translate`. Requests are
     handled inside `context`."""
 
     def __init__(self, tag: str, translate: Translate, context: Context = nullcontext) -> None:

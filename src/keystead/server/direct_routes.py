@@ -1,6 +1,6 @@
-"""Routing without the router: which endpoint answers a path, found in a dictionary and called directly.
+"""Fast routing: endpoints are found in a dictionary and called directly.
 
-It answers as FastAPI would, and only what it can answer exactly so; for everything else `find` returns None and the
+It only handles requests that it can answer exactly as FastAPI would; for all others `find` returns None, and the
 application's router takes over.
 """
 
@@ -22,7 +22,7 @@ _HEAD_PARTS: Final = 3  # of a path: the empty text before its first slash, and 
 
 
 class DirectRoute:
-    """A route and how to call it. `call` is None where FastAPI has to."""
+    """A route and how to call it. `call` is None if FastAPI must call it."""
 
     def __init__(self, route: RouteContext) -> None:
         self._route = route
@@ -55,7 +55,7 @@ class FoundRoute(NamedTuple):
 
 
 class DirectRoutes:
-    """The routes of an application, in their order: the first that matches answers."""
+    """The routes of an application, in order: the first match wins."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
@@ -65,7 +65,7 @@ class DirectRoutes:
         self._heads: dict[str, list[DirectRoute] | None] = {}
 
     def find(self, scope: Scope) -> FoundRoute | None:
-        """How to call the route of a request; None if the router has to find it."""
+        """How to call the route of a request; None if the router must find it."""
         if self._routes is None:
             self._routes = list(self._read())
         method, path = scope["method"], scope["path"]
@@ -111,6 +111,6 @@ def _head_of(path: str) -> str:
 
 
 def _can_match(template: str, head: str) -> bool:
-    """Whether a route with this template may answer a path that begins so; True if unsure."""
+    """Whether a route with this template may match a path with this beginning; True if unsure."""
     literal = template.partition("{")[0]
     return literal.startswith(head) or head.startswith(literal) or not literal.strip("/")

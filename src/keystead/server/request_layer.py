@@ -1,8 +1,7 @@
-"""One pass around every HTTP request.
+"""One layer around every HTTP request, in place of a stack of middleware.
 
-It gives the request an id, believes trusted proxies, limits the number of requests at a time, their time and their
-body, adds the headers that every response carries, turns HEAD into GET without the body, answers unexpected errors, and
-writes the metrics and the access log: all in one place, each piece once.
+It assigns the request id, applies trusted proxies, limits concurrency, time and body size, adds default headers, turns
+HEAD into GET without the body, responds to unexpected errors, and writes the metrics and the access log.
 """
 
 from __future__ import annotations
@@ -36,21 +35,21 @@ if TYPE_CHECKING:
     from keystead.server.metrics import Metrics
 
 _SANE_ID: Final = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # requested every few seconds by machines
+_PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # polled every few seconds
 _DIGITS_MAX: Final = 18  # of a Content-Length; longer than any body
 _LOG_REFUSED_EVERY_S: Final = 1.0
-_CLIENT_LEFT: Final = 499  # the status in the log where nothing was answered
+_CLIENT_LEFT: Final = 499  # the logged status if the client disconnected before a response
 
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """What one request may take.
+    """The limits of a request.
 
-    timeout_s   until it is answered. A stream of events may go on once it has begun; a route that is meant to take long
-                lifts the limit by `request.state.time_limit.reschedule(None)`
-    body        bytes of a body; `bodies` has other limits by path, in any case of letters
-    at_once     requests under way in this process; more are refused with 503. Those without a time limit do not count.
-                0: no limit
+    timeout_s   the time limit. It does not apply to an event stream that has begun; other long routes lift it with
+                `request.state.time_limit.reschedule(None)`
+    body        the maximum body size in bytes; `bodies` has other limits by path, ignoring case
+    at_once     the maximum number of concurrent requests in this process; more are refused with 503. Those without a
+                time limit do not count. 0: no limit
     """
 
     timeout_s: float
@@ -60,7 +59,7 @@ class RequestLimits:
 
 
 class RequestLayer:
-    """The ASGI application around `app`. `routes` are called directly where they can be."""
+    """The ASGI application around `app`. `routes` are called directly if possible."""
 
     def __init__(
         self,
@@ -102,13 +101,13 @@ class RequestLayer:
         await _Exchange(self, scope, receive, send).run()
 
     def _is_refused(self, scope: Scope) -> bool:
-        # A client that asks for a stream of events waits for it anyway, and many come at once after a restart.
+        # Event streams are exempt: their clients wait anyway, and many reconnect at once after a restart.
         return scope["path"] not in _PROBES and (b"accept", b"text/event-stream") not in scope["headers"]
 
     async def _refuse(self, scope: Scope, send: Send) -> None:
-        """Refuse a request without doing anything else for it: else it would cost the others their time.
+        """Refuse a request with as little work as possible.
 
-        The metrics count it, and the log says once a second how many there were.
+        The metrics count it, and the log has the number of refused requests once a second.
         """
         if self.metrics is not None:
             self.metrics.refused(method_of(scope), self._refusal.status)
@@ -165,7 +164,7 @@ class _Exchange:
             else:
                 self._defaults = cors.defaults
                 is_preflight = scope["method"] == "OPTIONS"
-                if is_preflight:  # no route answers it, so none leaves its template for the log
+                if is_preflight:  # it has no route to set the template for the log
                     scope["keystead.template"] = cors.path
                 if cors.is_public and not is_preflight:
                     await self.respond(self._receive, self.send)
@@ -177,8 +176,8 @@ class _Exchange:
             self._log(method)
 
     async def respond(self, receive: Receive, send: Send) -> None:
-        """Answer the request, also where it fails: an unexpected error is INTERNAL with the request id, under which the
-        log has the traceback. A response that has begun is broken off, so that the client does not take it for whole.
+        """Respond, even to an unexpected error: INTERNAL with the request id, under which the log has the traceback. A
+        response that has begun is broken off, so that the client does not take it for complete.
         """
         scope = self._scope
         self._receive = receive
@@ -199,13 +198,13 @@ class _Exchange:
                 log_failure(error, request_id=request_id, route=template_of(scope))
             if self._status:
                 raise BrokenOff from None
-            sentence = f"Something went wrong here; the log says more under the id {request_id}."
+            sentence = f"Something went wrong; the log has details under the id {request_id}."
             await self._refuse(refusal_with(code, sentence if code == "INTERNAL" else ""), send)
 
     async def _call(self, send: Send) -> None:
         layer, scope = self._layer, self._scope
         if scope["method"] == "HEAD":
-            # Routes answer it as GET. One for which looking differs from using can tell them apart.
+            # Routes handle it as GET. Those with side effects can recognize it by `keystead.head`.
             scope["method"], scope["extensions"], scope["keystead.head"] = "GET", {}, True
             self._is_head = True
         if layer.bodies:
@@ -214,8 +213,8 @@ class _Exchange:
             await self._refuse(TooLarge(self._max_body).refusal, send)
             return
         if b"html" in self._given.get(b"accept", b"") and prefers_html(self._given[b"accept"].decode("latin-1")):
-            # A page may answer, also one that says what is wrong, and its header names the user. Where nobody can say
-            # who that is, it names nobody. A route that answers in JSON looks the user up itself.
+            # The response may be a page, even an error page, whose header shows the user. If identification fails, it
+            # shows none. JSON routes identify the user themselves.
             with suppress(Refusal, KeysteadError):
                 await identify(Request(scope))
         found = None if layer.routes is None or asks_for_health(scope["query_string"]) else layer.routes.find(scope)
@@ -228,7 +227,7 @@ class _Exchange:
             response = await found.call(request)
         except Exception as error:
             response = await respond_to_error(request, error)
-        if response is None:  # it is malformed, and FastAPI says how; what was read of it is read again
+        if response is None:  # malformed: FastAPI reports how, from a replay of the body
             await layer.app(scope, await _replay(request, self.receive), send)
             return
         await response(scope, self.receive, send)
@@ -241,7 +240,7 @@ class _Exchange:
         await error_response(self._scope, refusal)(self._scope, self.receive, send)
 
     async def receive(self) -> Message:
-        """Nothing of a body that is too large is kept: a route that reads it gets an error in place of the rest."""
+        """Raises TooLarge in the route that reads a body beyond the limit."""
         message = await self._receive()
         if message["type"] == "http.request":
             self._body_bytes += len(message.get("body", b""))
@@ -267,7 +266,7 @@ class _Exchange:
         await self._send(message)
 
     def reschedule(self, when: float | None) -> None:
-        """For a request that is meant to take long: end it then, by the clock of the event loop, or never."""
+        """Change the time limit, by the clock of the event loop; None removes it."""
         if self._limit is not None:
             self._limit.reschedule(when)
         self._stop_counting()
@@ -284,7 +283,7 @@ class _Exchange:
             self._layer.metrics.answered(route, method, status, seconds)
         level = logging.WARNING if status >= 500 else logging.DEBUG if route in _PROBES else logging.INFO
         if ACCESS.isEnabledFor(level):
-            # The template, never the path: no id and no query gets into the log.
+            # The template, not the path: no id or query gets into the log.
             fields = {
                 "request_id": self._request_id.decode(),
                 "method": method,
@@ -297,7 +296,7 @@ class _Exchange:
 
 
 async def _continue(scope: Scope, receive: Receive, send: Send) -> None:
-    """The rest of the pass, inside of CORS that depends on the origin."""
+    """The rest of the layer, inside the CORS middleware."""
     exchange: _Exchange = scope["keystead.exchange"]
     await exchange.respond(receive, send)
 
@@ -318,4 +317,4 @@ async def _replay(request: Request, receive: Receive) -> Receive:
 
 
 class BrokenOff(Exception):
-    """A response that failed after it had begun. The server closes the connection on it."""
+    """A response failed after it had begun. The server closes the connection."""

@@ -1,4 +1,4 @@
-"""Headers that the server adds to every response: security headers, and CORS where other sites may use a path."""
+"""Default response headers: security headers, and CORS for shared paths."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SECURITY_HEADERS: Final = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-# Browsers remember for a year to use HTTPS alone, also when somebody types the address without it.
+# For a year, browsers use https for this host even if the user types http.
 HSTS: Final = {"strict-transport-security": "max-age=31536000"}
 
-# Pages of other sites send secrets in headers and bodies on purpose, never in cookies, which browsers add themselves.
+# Other sites send secrets in headers and bodies, never in cookies, which browsers would add to forged requests.
 ALLOWED_HEADERS: Final = ("authorization", "content-type", "x-owner-token", "x-edit-token")
 EXPOSED_HEADERS: Final = ("retry-after", "x-request-id")
 _METHODS: Final = ("GET", "HEAD", "POST")
-_MAX_AGE_S: Final = 7200  # the longest that browsers remember a preflight
+_MAX_AGE_S: Final = 7200  # browsers cache a preflight for two hours at most
 
 
 class DefaultHeaders:
-    """Headers for every response, encoded once. A header that the route set itself stays."""
+    """Headers for every response, encoded once. Headers set by a route win."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._pairs = tuple((name.encode(), value.encode("latin-1")) for name, value in headers.items())
@@ -48,8 +48,8 @@ class CorsPath:
     """CORS for one path, or for everything below it.
 
     defaults    the headers of its responses
-    is_public   any origin is allowed. All get the same response, so that a cache may keep it for everybody
-    by_origin   the application in CORS that depends on the origin. It also answers preflights
+    is_public   whether any origin is allowed. The response does not depend on the origin, so shared caches may store it
+    by_origin   the application inside Starlette's CORS middleware, for other paths and for preflights
     """
 
     def __init__(self, path: str, origins: Sequence[str], headers: Mapping[str, str], app: ASGIApp) -> None:
@@ -59,7 +59,7 @@ class CorsPath:
             "access-control-allow-origin": "*",
             "access-control-expose-headers": ", ".join(EXPOSED_HEADERS),
         }
-        # Pictures and scripts are fetched without a preflight; this lets other sites show them.
+        # Images and scripts are fetched without CORS: this lets other sites embed them.
         shown = {"cross-origin-resource-policy": "cross-origin"}
         self.defaults = DefaultHeaders({**headers, **shown, **(public if self.is_public else {})})
         self.by_origin: ASGIApp = CORSMiddleware(
@@ -73,10 +73,10 @@ class CorsPath:
 
 
 class Cors:
-    """Which paths pages of other sites may use without cookies. All other paths are this site's own.
+    """The paths that other origins may use, without cookies. All other paths stay same-origin.
 
-    A path that ends in a slash covers everything below it. `*` is any origin; no origin leaves the path this site's
-    own. Errors carry the same headers as successes, so that a page can read why it was refused.
+    A path that ends in a slash includes everything below it. `*` is any origin; a path without origins stays
+    same-origin. Errors carry the same headers as successes, so that pages can read them.
     """
 
     def __init__(self, shared: Mapping[str, Sequence[str]], headers: Mapping[str, str], app: ASGIApp) -> None:
