@@ -1,4 +1,4 @@
-"""Overload: at twice its capacity, a server answers accepted requests as fast as at half of it, and refuses the rest."""
+"""Overload: at twice its capacity, a server answers accepted requests as fast as at half, and refuses the rest."""
 
 from __future__ import annotations
 
