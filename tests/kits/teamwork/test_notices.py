@@ -64,9 +64,9 @@ async def test_concurrent_events_give_each_reader_places_without_gaps(notices: N
         # Each event twice, with readers in another order, by two processes.
         users = [1, 2, number + 10] if number % 2 else [number + 10, 2, 1]
         tellers = (processes[number % 4], processes[(number + 1) % 4])
-        telling = (one.tell(f"e{number}", [new(user) for user in users], NOW_MS) for one in tellers)
+        telling = (one.write(f"e{number}", [new(user) for user in users], NOW_MS) for one in tellers)
         written = sum(map(len, await asyncio.gather(*telling)))
-        await processes[number % 3].published(1, 1)
+        await processes[number % 3].mark_published(1, 1)
         return written
 
     assert await asyncio.gather(*map(tell, range(60))) == [3] * 60

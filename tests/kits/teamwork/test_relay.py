@@ -194,7 +194,7 @@ async def test_after_a_restore_from_backup_new_notices_are_published(store: Stor
     async with open_tables("memory://", TEAMWORK_TABLES) as tables:  # the backup has two of the four notices
         restored = Notices(tables)
         await tell(restored, 42, 1, 2)
-        await restored.published(42, 2)
+        await restored.mark_published(42, 2)
         relay, keys, outbox = relay_on(store, restored)
         await tell(restored, 42, 8, at_ms=NOW_MS + 60_000)
         await relay.publish_waiting()
