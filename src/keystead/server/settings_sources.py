@@ -180,6 +180,7 @@ def merge_deep(into: dict[str, Any], *others: Mapping[str, Any]) -> dict[str, An
     for other in others:
         for name, value in other.items():
             old = into.get(name)
-            are_tables = isinstance(old, Mapping) and isinstance(value, Mapping)
-            into[name] = merge_deep(dict(old), value) if are_tables else value
+            if isinstance(old, Mapping) and isinstance(value, Mapping):
+                value = merge_deep(dict(old), value)
+            into[name] = value
     return into
