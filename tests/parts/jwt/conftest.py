@@ -65,7 +65,7 @@ def by_hand(keys: SigningKeys, claims: dict[str, Any] | bytes, **header: Any) ->
     """A token that is signed by the current key as it stands, whatever is in it."""
     key = keys.current
     data = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
-    return key.signed({"alg": key.algorithm, "kid": key.id, "typ": "at+jwt", **header}, data)
+    return key.sign({"alg": key.algorithm, "kid": key.id, "typ": "at+jwt", **header}, data)
 
 
 def parts(header: dict[str, Any] | bytes, claims: dict[str, Any] | bytes, signature: bytes = b"") -> str:

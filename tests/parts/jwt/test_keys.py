@@ -115,9 +115,9 @@ def test_a_signer_without_keys_and_a_key_without_algorithm_are_refused() -> None
 def test_a_secret_that_others_have_signs_as_they_check() -> None:
     secret = "a secret of 32 bytes or many more"
     made, again = SigningKeys.from_secret(secret), SigningKeys.from_secret(secret)
-    token = made.current.signed({"alg": "HS256", "kid": made.current.id, "typ": "at+jwt"}, b"{}")
+    token = made.current.sign({"alg": "HS256", "kid": made.current.id, "typ": "at+jwt"}, b"{}")
     assert again.current.id == made.current.id
-    assert SigningKeys({"other": ("HS256", secret.encode())}).current.opened(token) == b"{}"
+    assert SigningKeys({"other": ("HS256", secret.encode())}).current.verify(token) == b"{}"
     assert SigningKeys.from_secret(secret[:-1]).current.id != made.current.id
     assert made.jwks() == {"keys": []}
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from keystead import Store
 from keystead.errors import BadValue
 from keystead.parts.sessions import Gone, Live, Sessions, id_of
-from keystead.parts.sessions.session_token import SECRET_BYTES, USER_MAX_BYTES, named_by, new_token
+from keystead.parts.sessions.session_token import SECRET_BYTES, USER_MAX_BYTES, new_token, parse_token
 from tests.parts.sessions.conftest import AppSession, Clock, everywhere, sessions_of
 from tests.parts.sessions.relays import Relay
 
@@ -44,7 +44,7 @@ async def everything(store: Store) -> bytes:
 @example(secret=bytes(32), user="\U0010ffff" * 128)
 def test_a_token_tells_its_user_whatever_their_name(secret: bytes, user: str) -> None:
     token = new_token(secret, user)
-    assert named_by(token) == (id_of(token), user)
+    assert parse_token(token) == (id_of(token), user)
     assert secret_part(token) == secret
 
 
@@ -56,7 +56,7 @@ def test_no_two_secrets_or_users_have_one_token(one: tuple[bytes, str], other: t
 
 @given(text=st.text() | st.from_regex(r"\A[A-Za-z0-9_-]{43}\.[A-Za-z0-9_-]{0,20}\Z"))
 def test_what_is_no_token_is_told_and_never_an_error(text: str) -> None:
-    named = named_by(text)
+    named = parse_token(text)
     assert named is None or named[1]
 
 

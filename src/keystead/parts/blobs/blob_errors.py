@@ -28,7 +28,7 @@ class BlobUnavailable(BlobError):
 
 
 class BlobGone(BlobError):
-    """There is no such blob. `path` says which."""
+    """There is no such blob. `path` is its path."""
 
     code = "blob-gone"
 
@@ -43,7 +43,7 @@ class BlobTooLarge(BlobError):
     code = "blob-too-large"
 
     def __init__(self, path: str, max_bytes: int) -> None:
-        super().__init__(f"{shown(path)}: the blob is larger than the {max_bytes:,} bytes that it may have")
+        super().__init__(f"{shown(path)}: the blob is larger than the limit of {max_bytes:,} bytes")
         self.path = path
         self.max_bytes = max_bytes
 
@@ -67,9 +67,9 @@ def reason(error: Exception) -> str:
         return os.strerror(int(found[1]))
     if found := _STATUS.search(said):
         word = _CODE.search(said)
-        return f"it answered with status {found[1]}" + (f", {word[1]}" if word else "")
+        return f"it responded with status {found[1]}" + (f", {word[1]}" if word else "")
     if "kind: Timeout" in said:
-        return "it did not answer in time"
+        return "it timed out"
     if "kind: Connect" in said:
-        return "it cannot be reached"
+        return "it is unreachable"
     return type(error).__name__

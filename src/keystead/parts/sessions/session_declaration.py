@@ -19,14 +19,14 @@ def index_relation(family: Bound[Any]) -> Relation:
     admitting = [relation for relation in family.family.listed_in if relation.admits]
     if len(admitting) != 1 or len(family.family.listed_in) != 1:
         raise BadDeclaration(
-            f"{family.family.place}: sessions are listed in one Set, by user, that admits them: "
+            f"{family.family.place}: sessions need a Set that lists and admits them by user: "
             'listed_in=link("user_sessions", admits=True)'
         )
     missing = MANAGED_FIELDS - family.family.field_names
     if missing:
         raise BadDeclaration(
-            f"{family.family.place}: the model of a session has the fields created_at and last_seen_at, and this one "
-            f"has no {min(missing)}; inherit SessionRecord, or write {min(missing)}: EpochMs"
+            f"{family.family.place}: the model of a session needs the fields created_at and last_seen_at; "
+            f"{min(missing)} is missing: subclass SessionRecord, or write {min(missing)}: EpochMs"
         )
     relation: Relation = admitting[0]
     return relation
@@ -36,8 +36,8 @@ def user_field(family: Bound[Any], relation: Relation) -> str:
     origins = list(relation.origins.values())
     if len(origins) != 1 or origins[0] is None or origins[0].kind != "field" or len(family.family.pattern.names) != 1:
         raise BadDeclaration(
-            f"{family.family.place}: the key of a session holds its id alone, and its Set is named after one field of "
-            'the model: Set("user:{uid}:sessions", ...)'
+            f"{family.family.place}: the only placeholder of a session's key must be its id, and one field of the "
+            'model must name its Set: Set("user:{uid}:sessions", ...)'
         )
     return origins[0].name
 
@@ -82,10 +82,12 @@ def check_successors_and_ends(
         )
     for other in (successors, ends):
         if other is not None and other.store is not family.store:
-            raise BadDeclaration(f"{other.family.place} and {place} need one role: they are written in one step")
+            raise BadDeclaration(f"{other.family.place} and {place} need the same role: they are written in one step")
     if family.store.guarantees.consistency == "eventual":
-        raise DoesNotFit(f"{place} does not fit {family.store.url}: a read may miss a logout that was acknowledged")
+        raise DoesNotFit(f"{place} does not fit {family.store.url}: a read may miss an acknowledged logout")
     try:
         family(id_of(""))
     except BadKey as error:
-        raise BadDeclaration(f"{place}: an id is 43 letters of base64url, as in {{sid:token}}; {error}") from None
+        raise BadDeclaration(
+            f"{place}: the placeholder must allow 43 base64url characters, as in {{sid:token}}; {error}"
+        ) from None

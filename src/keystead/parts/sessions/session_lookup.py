@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias
 
 from keystead.errors import BadKey
-from keystead.parts.sessions.session_token import TOKEN_MAX_LENGTH, named_by
+from keystead.parts.sessions.session_token import TOKEN_MAX_LENGTH, parse_token
 
 MAX_CACHED = 4096
 
@@ -37,7 +37,7 @@ class SessionQueries:
         return self._cached.get(digest) or self._build_and_cache(token, digest)
 
     def _build_and_cache(self, token: str, digest: bytes) -> SessionQuery | None:
-        named = named_by(token)
+        named = parse_token(token)
         if named is None:
             return None
         sid, user = named

@@ -35,11 +35,13 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.idle_ms > self.absolute_ms:
-            raise BadDeclaration(f"a session cannot be idle for longer ({self.idle}) than it lives ({self.absolute})")
+            raise BadDeclaration(
+                f"the idle timeout ({self.idle}) cannot be longer than the absolute timeout ({self.absolute})"
+            )
         if self.cap is not None and (type(self.cap) is not int or self.cap < 1):
-            raise BadDeclaration(f"cap is a number of sessions from 1 on, or None for no cap, not {self.cap!r}")
+            raise BadDeclaration(f"cap must be a whole number from 1, or None for no cap, not {self.cap!r}")
         if self.at_cap not in ("evict", "refuse"):
-            raise BadDeclaration(f"at_cap is evict or refuse, not {self.at_cap!r}")
+            raise BadDeclaration(f"at_cap must be evict or refuse, not {self.at_cap!r}")
         _ = self.grace_ms
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keystead.kits.widgets.service.outcomes import Visitor
 from keystead.kits.widgets.service.refused import WidgetRefused
-from keystead.parts.passwords import PasswordsBusy, hashed
+from keystead.parts.passwords import PasswordsBusy, hash_password
 
 
 class OwnerToken:
@@ -19,7 +19,7 @@ class OwnerToken:
     async def hashed(self) -> str:
         if self._hash is None:
             try:
-                self._hash = await hashed(self.token)
+                self._hash = await hash_password(self.token)
             except PasswordsBusy as busy:
                 raise WidgetRefused("TRY_AGAIN", str(busy), retry_after_s=1) from None
         return self._hash

@@ -15,7 +15,7 @@ from keystead.kits.widgets.service.owner_token import OwnerToken, unquoted
 from keystead.kits.widgets.service.records import Records, Surroundings
 from keystead.kits.widgets.service.refused import WidgetRefused, not_owner, unknown, wrong
 from keystead.parts.digest import same
-from keystead.parts.passwords import PasswordsBusy, hashed, matches
+from keystead.parts.passwords import PasswordsBusy, hash_password, matches
 from keystead.schema import Bound
 from keystead.schema.kinds import Seen, ValueKey
 
@@ -105,7 +105,7 @@ class OwnedRecords(Records[R]):
             return await matches(token, kept)
         if not same(sha256(token.encode()).hexdigest(), plain):
             return False
-        await self._owners(id).compare_and_set(kept, await hashed(token))
+        await self._owners(id).compare_and_set(kept, await hash_password(token))
         return True
 
     async def _has(self, id: str, url: str) -> bool:
