@@ -79,9 +79,9 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "deadlines": "never ends: each deadline is taken out when its work item is closed or deleted",
         "dashboard": "5 minutes",
         "tokens_since": "1 day",
-        "user_session_mark": "10 seconds while it is loaded, 5 seconds after a failure, 1 minute where there is "
+        "user_session_mark": "10 seconds during a load, 5 seconds after a failure, 1 minute where there is "
         "nothing",
-        "dashboard_mark": "10 seconds while it is loaded, 2 seconds after a failure",
+        "dashboard_mark": "10 seconds during a load, 2 seconds after a failure",
         "dashboard_users": "15 minutes after the last use; touched at most once in 1 minute",
         "dashboard_teams": "15 minutes after the last use; touched at most once in 1 minute",
         "notice_log": "7 days after the last use; touched at most once in 1 hour",

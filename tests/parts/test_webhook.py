@@ -267,19 +267,19 @@ def test_an_address_of_the_internet_is_public(address: str) -> None:
         ("ftp://example.com/s3cret", "https"),
         ("file:///s3cret", "https"),
         ("s3cret", "https"),
-        ("", "a webhook is a URL"),
+        ("", "a webhook must be a URL"),
         ("https://example.com/" + "s3cret" * 400, "at most 2,048"),
-        ("https://user:s3cret@example.com/", "no user name"),
-        ("https://s3cret@example.com/", "no user name"),
-        ("https://@example.com/s3cret", "no user name"),
-        ("https://exa mple.com/s3cret", "no spaces"),
-        ("https://example.com/s3cret\n", "no spaces"),
+        ("https://user:s3cret@example.com/", "not contain a user name"),
+        ("https://s3cret@example.com/", "not contain a user name"),
+        ("https://@example.com/s3cret", "not contain a user name"),
+        ("https://exa mple.com/s3cret", "not contain spaces"),
+        ("https://example.com/s3cret\n", "not contain spaces"),
         ("https://example.com\\@127.0.0.1/s3cret", "backslashes"),
-        ("https:///s3cret", "name of a host"),
-        ("https://a..example.com/s3cret", "name of a host"),
-        ("https://127.0.0.1%2f.example.com/s3cret", "name of a host"),
-        ("https://[fe80::1%25eth0]/s3cret", "name of a host"),
-        ("https://[fe80::1%eth0]/s3cret", "name of a host"),
+        ("https:///s3cret", "needs a host name"),
+        ("https://a..example.com/s3cret", "needs a host name"),
+        ("https://127.0.0.1%2f.example.com/s3cret", "needs a host name"),
+        ("https://[fe80::1%25eth0]/s3cret", "needs a host name"),
+        ("https://[fe80::1%eth0]/s3cret", "needs a host name"),
         ("https://[::1/s3cret", "not a URL"),
         ("https://example.com:s3cret/", "not a URL"),
         ("https://example.com:70000/s3cret", "port"),
@@ -462,7 +462,7 @@ async def test_a_status_of_failure_is_tried_again(receiver: Receiver, status: st
 
 async def test_a_receiver_that_is_gone_is_told_apart(receiver: Receiver) -> None:
     receiver.answer = answering("410 Gone")
-    with pytest.raises(Undeliverable, match="gone for good"):
+    with pytest.raises(Undeliverable, match="the receiver is gone"):
         await sender(HERE).send(hook(receiver), "msg_1", BODY)
 
 

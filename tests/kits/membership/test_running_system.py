@@ -136,7 +136,7 @@ def test_jwt_secret_signs_access_tokens_as_others_check_them(monkeypatch: pytest
         (
             "JWT_SECRET",
             "too short, and it is shown nowhere"[:31],
-            "JWT_SECRET: a secret that signs has 32 bytes or more",
+            "JWT_SECRET: a signing secret needs at least 32 bytes",
         ),
         ("SUPABASE_URL", "https://x.supabase.co", "SUPABASE_URL: Supabase is not used"),
         ("SUPABASE_SERVICE_KEY", "service key that is shown nowhere", "SUPABASE_SERVICE_KEY: Supabase is not used"),

@@ -91,7 +91,7 @@ async def test_a_logout_that_a_cache_did_not_hear_of_is_final_and_can_be_finishe
 FORGETS = "a read may miss a write that was acknowledged, which only the role cache can bear"
 NO_STEP = "the store has no atomic step, so add, replace and consume would not be safe"
 UNDONE = (
-    "without an atomic step that every read sees, a load that began before an entry was dropped could write it again"
+    "without an atomic step that every read sees, a load that started before an entry was dropped could write it again"
 )
 # Why a store with the guarantees of a serverless KV cannot keep each family. The caches could live there, and nothing
 # that decides who is signed in; what says who loads an entry cannot, so they do not either.
@@ -99,7 +99,7 @@ REASONS = {
     "session": [FORGETS, NO_STEP],
     "user_token": [FORGETS, NO_STEP],
     "membership": [],
-    "membership_mark": [UNDONE, "it has marks of 5 seconds, and the shortest lifetime of the store is 1 minute"],
+    "membership_mark": [UNDONE, "its shortest marker lives 5 seconds, and the shortest lifetime of the store is 1 minute"],
     "membership_stale": [],
     "renewing": [FORGETS, NO_STEP, "it lives 20 seconds, and the shortest lifetime of the store is 1 minute"],
     "refresh": [FORGETS, NO_STEP],
@@ -107,9 +107,9 @@ REASONS = {
     "crash_report_limit": ["the store keeps no Hash", FORGETS, NO_STEP],
     "rate_limit": [FORGETS, NO_STEP],
     "quota": [],
-    "quota_mark": [UNDONE, "it has marks of 2 seconds, and the shortest lifetime of the store is 1 minute"],
+    "quota_mark": [UNDONE, "its shortest marker lives 2 seconds, and the shortest lifetime of the store is 1 minute"],
     "auth": [],
-    "auth_mark": [UNDONE, "it has marks of 2 seconds, and the shortest lifetime of the store is 1 minute"],
+    "auth_mark": [UNDONE, "its shortest marker lives 2 seconds, and the shortest lifetime of the store is 1 minute"],
     "api_keys": ["the store keeps no SortedSet", FORGETS, NO_STEP],
     "api_key": [
         FORGETS,

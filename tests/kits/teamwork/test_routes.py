@@ -235,7 +235,7 @@ async def test_what_is_wrong_with_a_deadline_is_said_without_internals(office: O
     assert (early.status_code, early.json()["error"]) == (400, "a deadline is a day from 1970-01-01 on, not 0001-01-01")
     body = {"due": "2096-10-05", "title": "Print"}
     nul = await office.http.put("/api/deadlines/DEFECT/a%00b", json=body, headers=office.token(ANN))
-    said = "refId of a deadline: a name holds a NUL character; leave it out"
+    said = "refId of a deadline: a name contains a NUL character; remove it"
     assert (nul.status_code, nul.json()["error"]) == (400, said)
 
 

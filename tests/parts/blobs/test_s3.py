@@ -75,7 +75,7 @@ async def test_a_process_that_is_killed_leaves_nothing_visible(own_server: S3Ser
 
 
 @pytest.mark.parametrize(("secret", "bucket", "said"), [
-    ("wrong-secret", "blobs", "does not let us do this"),
+    ("wrong-secret", "blobs", "denies access"),
     (S3Server.secret_access_key, "no-such-bucket", "there is no such bucket"),
 ])  # fmt: skip
 async def test_a_server_that_does_not_let_us_in_is_said_and_no_blob_is_called_gone(

@@ -279,7 +279,7 @@ async def test_a_mark_that_cannot_be_read_is_written_over(keys: CacheKeys, cache
 @here
 async def test_only_keys_of_its_own_family_are_taken(cache: Cache[Membership], keys: StaleKeys) -> None:
     for stranger in (keys.truth("7"), StaleKeys(keys.truth("7").bound.store).membership("7")):
-        with pytest.raises(BadKey, match="takes keys of that family"):
+        with pytest.raises(BadKey, match="pass a key of that family"):
             await cache.get(stranger, Provider())
         with pytest.raises(BadKey):
             await cache.answer(stranger, Provider())

@@ -153,7 +153,7 @@ async def test_a_use_that_cannot_be_written_down_is_an_answer_all_the_same(
     await keys.user.store.run([("PEXPIRE", keys.user(42).key, MINUTE)])
     watched = UserKeys(Unwritable(keys.user.store))
     assert await users_of(watched).get(watched.user(42), Provider()) == ANN
-    assert "could not be touched: store-unavailable" in caplog.text
+    assert "its TTL could not be extended: store-unavailable" in caplog.text
     assert "42" not in caplog.text
 
 
@@ -188,7 +188,7 @@ async def test_a_look_leaves_with_others_and_loads_only_what_is_missing(keys: Us
     assert await cache.answer_to(look, provider) == CacheResult(ANN, "hit")
     assert len(watched.log) == 1
     assert provider.calls == 1
-    with pytest.raises(BadKey, match="takes keys of that family"):
+    with pytest.raises(BadKey, match="pass a key of that family"):
         cache.look(keys.user(42))
 
 
@@ -264,7 +264,7 @@ async def test_a_change_keeps_a_fixed_lifetime_and_takes_the_older_copy_away(key
 async def test_only_a_hash_has_fields_to_change(keys: UserKeys) -> None:
     with pytest.raises(BadDeclaration, match="use put"):
         await Cache(keys.value, keys.value_mark).change(keys.value(1), {"role": "PM"})
-    with pytest.raises(BadKey, match="takes keys of that family"):
+    with pytest.raises(BadKey, match="pass a key of that family"):
         await users_of(keys).change(keys.fixed(1), {"role": "PM"})
 
 

@@ -184,7 +184,7 @@ async def test_a_place_before_the_end_is_taken_for_one_that_was_put(feed: Feed[s
     assert not await feed.put(log, {5: "another"})
     assert not await feed.put(log, {4: "another", 6: "another"})
     for wrong in (0, -1):
-        with pytest.raises(BadValue, match="begin with 1"):
+        with pytest.raises(BadValue, match="start at 1"):
             await feed.put(log, {wrong: "none"})
     assert await followed(feed, log, 2, after=0) == [Missed(5), *items(5)]
 

@@ -422,8 +422,8 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
             access_of(keys_of("EdDSA"), clock, revoked=RevokedTokens(tokens, since, **{"may_forget": True, **options}))
         return str(caught.value)
 
-    assert "a cache may forget" in refused(keys.cached, keys.since)
-    assert "would outlive its end" in refused(keys.revoked, keys.brief)
+    assert "a cache may lose revocations" in refused(keys.cached, keys.since)
+    assert "would outlive their revocation" in refused(keys.revoked, keys.brief)
     assert "1 hour at most" in refused(keys.bounded, keys.since)
     assert "two families" in refused(keys.revoked, keys.text)
     assert "two families" in refused(keys, keys.since)
@@ -432,7 +432,7 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
     assert "give both one role" in refused(with_others.revoked, with_others.elsewhere)
     assert "until(" in refused(keys.since, keys.since)
     assert 'after("2h")' in refused(keys.revoked, keys.slides)
-    assert "to erase them would make tokens good again" in refused(keys.revoked, keys.erased)
+    assert "erasing it would make revoked tokens valid again" in refused(keys.revoked, keys.erased)
     assert "deny or allow" in refused(keys.revoked, keys.since, when_down="maybe")
 
 
@@ -441,9 +441,9 @@ async def test_without_a_place_for_them_nothing_can_be_revoked(store: Store, clo
     access = access_of(keys_of("EdDSA"), clock)
     new = access.issue("ann")
     found = await admitted(access, new)
-    with pytest.raises(BadDeclaration, match="good until they expire"):
+    with pytest.raises(BadDeclaration, match="valid until they expire"):
         await access.revoke(found)
-    with pytest.raises(BadDeclaration, match="good until they expire"):
+    with pytest.raises(BadDeclaration, match="valid until they expire"):
         await access.revoke_all("ann")
 
 

@@ -106,7 +106,7 @@ def test_every_setting_of_a_preset_can_be_replaced_and_the_preset_stays() -> Non
 def test_a_wrong_setting_is_one_sentence_without_its_value() -> None:
     with pytest.raises(BadProvider) as refused:
         DISCORD.configured(client_secret=["s3cret"], colour="red")
-    assert str(refused.value).startswith("discord: its settings are wrong: ")
+    assert str(refused.value).startswith("discord: invalid settings: ")
     assert "colour" in str(refused.value)
     assert "s3cret" not in str(refused.value)
 

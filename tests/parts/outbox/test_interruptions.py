@@ -318,8 +318,8 @@ async def test_a_store_that_is_away_or_full_is_waited_for_and_that_is_said_once(
         await until(lambda: "is back" in caplog.text)
     said = [one.message for one in caplog.records if one.name == "keystead.outbox"]
     assert len(said) == 2, said
-    assert said[0].startswith("the outbox waits for its store: ")
-    assert said[1] == "the outbox goes on: its store is back"
+    assert said[0].startswith("the outbox is paused until its store is back: ")
+    assert said[1] == "the outbox continues: its store is back"
     assert waited[-1] > 8 * SECOND  # less and less often
     assert await waiting_in(store) == []
 
@@ -420,7 +420,7 @@ async def test_a_sender_that_will_not_be_cancelled_does_not_keep_the_process(
         await time.asked_to_wait(given_ms)
         time.pass_ms(given_ms)
     await asyncio.wait({looping})
-    assert "goes on although it was cancelled" in caplog.text
+    assert "is still running although it was cancelled" in caplog.text
     may_end.set()
     await until(lambda: not any(task.get_name().startswith("keystead") for task in asyncio.all_tasks()))
 

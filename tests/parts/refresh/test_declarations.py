@@ -104,7 +104,7 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
     assert "alone" in refused(keys.two_names)
     assert "43 letters" in refused(keys.number)
     assert "alive=lambda" in refused(keys.by_index)
-    assert "named by a field" in refused(keys.by_key)
+    assert "a field of the model must name its session" in refused(keys.by_key)
     assert "key ring" in refused(OddKeys(store, needs_seal=False).by_index, alive=lambda record: None)
     assert "grace" in refused(TokenKeys(store, seal=RING).refresh, grace="30d")
     assert "unit" in refused(TokenKeys(store, seal=RING).refresh, grace=30)
@@ -115,7 +115,7 @@ async def test_a_store_that_cannot_keep_the_promises_is_refused(store: Store) ->
     keys = TokenKeys(store, seal=RING)
     for guarantees, why in (
         (Guarantees(atomic="one key"), "one atomic step"),
-        (Guarantees(consistency="eventual"), "may miss a logout"),
+        (Guarantees(consistency="eventual"), "may miss an acknowledged logout"),
     ):
         weak = Relay(store)
         keys.refresh.store = weak

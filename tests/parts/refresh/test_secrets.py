@@ -136,7 +136,7 @@ async def test_a_token_is_refused_although_nobody_can_be_told(
     clock.pass_ms(GRACE_MS)
     assert await app.tokens.rotate(begun.token) == RotationRefused("reused", "late")
     assert await app.tokens.rotate(first.token) == RotationRefused("reused", "ended")
-    assert "reporting a misuse failed: RuntimeError" in caplog.text
+    assert "reporting a security event failed: RuntimeError" in caplog.text
     silent = App(store, clock, tell=None)
     assert await silent.tokens.rotate(first.token) == RotationRefused("reused", "ended")
 

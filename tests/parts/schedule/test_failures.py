@@ -184,7 +184,7 @@ async def test_what_a_job_returns_is_kept_as_it_is_and_long_texts_are_cut(store:
         ({"n" * 5_000: 1}, {"n" * 99 + "…": 1}),
         (
             {f"k{n}": n for n in range(60)},
-            {**{f"k{n}": n for n in range(50)}, "…": "10 more, which are not kept"},
+            {**{f"k{n}": n for n in range(50)}, "…": "10 more, not stored"},
         ),
     ],
 )

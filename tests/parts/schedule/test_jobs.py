@@ -31,7 +31,7 @@ def test_another_name_is_refused(name: Any) -> None:
         ("0 15 * *", "five fields .* has 4"),
         ("0 0 15 * * *", "five fields .* has 6"),
         ("@daily", "five fields .* has 1"),
-        ("60 * * * *", "a.job: the cron text '60 .* has a wrong minute"),
+        ("60 * * * *", "a.job: the cron expression '60 .* has an invalid minute"),
         ("0 24 * * *", "wrong hour"),
         ("0 0 0 * *", "wrong day-of-month"),
         ("0 0 31 2 *", "wrong day-of-month"),
@@ -56,7 +56,7 @@ def test_a_time_zone_that_does_not_exist_is_refused(zone: Any) -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"missed": "all"}, "missed is once, each or skip"),
+        ({"missed": "all"}, "missed must be once, each or skip"),
         ({"lease": "60"}, "a number with a unit"),
         ({"lease": "999ms"}, "between 1 second and 1 day"),
         ({"lease": "25h"}, "between 1 second and 1 day"),
@@ -79,7 +79,7 @@ def test_a_run_can_be_made_for_a_test_of_a_job() -> None:
 
 @here
 async def test_two_jobs_of_one_name_are_refused(store: Store, time: Time) -> None:
-    with pytest.raises(BadDeclaration, match="two jobs are called a"):
+    with pytest.raises(BadDeclaration, match="two jobs have the name a"):
         schedule_of(store, time, Job("a", "0 15 * * *", Work()), Job("a", "0 16 * * *", Work()))
 
 

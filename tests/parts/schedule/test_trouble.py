@@ -74,8 +74,8 @@ async def test_a_store_that_is_away_is_waited_for_less_and_less_often(
     assert all(22 <= seconds <= 30 for seconds in waited[5:])
     said = [one.message for one in caplog.records if one.name == "keystead.schedule"]
     assert said == [
-        "the schedule waits for its store: the store does not answer",
-        "the schedule goes on: its store is back",
+        "the schedule is paused until its store is back: the store does not answer",
+        "the schedule continues: its store is back",
     ]
 
 
@@ -185,7 +185,7 @@ async def test_a_state_that_cannot_be_read_stops_one_job_and_is_said_once(
             await until(lambda count=count: len(good.ended) == count)  # type: ignore[misc]
         await time.rested(1)
         assert bad.runs == []
-        assert sum("bad is not run" in one.message for one in caplog.records) == 1
+        assert sum("bad cannot run" in one.message for one in caplog.records) == 1
         report = await repair([keys], set_aside="all")
         assert [(one.finding.code, one.fixed) for one in report.found] == [("unreadable", True)]
         time.pass_ms(MINUTE)

@@ -46,7 +46,7 @@ async def test_of_fifty_logins_at_once_three_are_let_in_and_the_others_told_why_
     let_in = [one for one in made if isinstance(one, New)]
     refused = [one for one in made if isinstance(one, CapReached)]
     assert (len(let_in), len(refused)) == (3, 47)
-    assert "3 are allowed; end one of them first" in str(refused[0])
+    assert "the maximum is 3; end one of them first" in str(refused[0])
     for one in let_in:
         assert await sessions.read(one.token)
     assert await sessions.revoke(let_in[0].token)

@@ -85,10 +85,10 @@ async def test_an_update_says_what_the_session_holds_then(sessions: Sessions[App
     ("fields", "sentence"),
     [
         ({"colour": "red"}, "the session has no field 'colour'"),
-        ({"seen": "many"}, "the session does not take what was given for seen"),
-        ({"uid": "bob"}, "'uid' of a session stays as it is"),
-        ({"created_at": 0}, "'created_at' of a session stays as it is"),
-        ({"last_seen_at": 0}, "'last_seen_at' of a session stays as it is"),
+        ({"seen": "many"}, "invalid values for seen of the session"),
+        ({"uid": "bob"}, "'uid' of a session is read-only"),
+        ({"created_at": 0}, "'created_at' of a session is read-only"),
+        ({"last_seen_at": 0}, "'last_seen_at' of a session is read-only"),
     ],
 )
 async def test_an_update_that_does_not_fit_says_so_and_changes_nothing(

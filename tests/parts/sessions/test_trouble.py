@@ -210,16 +210,16 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
             "session": {"listed_in": [link("user_sessions", admits=True), link("all_sessions")]},
             "all_sessions": Set("sessions", str, lifetime=MONTH),
         },
-        "sessions are listed in one Set, by user",
+        "sessions need a Set that lists and admits them by user",
     ),
-    "a model without its times": ({"model": Undated}, "inherit SessionRecord, or write last_seen_at: EpochMs"),
+    "a model without its times": ({"model": Undated}, "subclass SessionRecord, or write last_seen_at: EpochMs"),
     "a key with more than an id": (
         {"pattern": "sess:{uid}:{sid:token}"},
-        "the key of a session holds its id alone",
+        "the only placeholder of a session's key must be its id",
     ),
     "an id that fits no key": (
         {"pattern": "sess:{sid:int}", "user_sessions": Set("user:{uid}:s", int, lifetime=MONTH)},
-        "43 letters of base64url",
+        "43 base64url characters",
     ),
 }
 
@@ -311,17 +311,17 @@ async def test_a_store_in_which_a_logout_may_be_missed_is_refused() -> None:
     async with connect("memory://") as store:
         late = Relay(store)
         late.guarantees = replace(store.guarantees, consistency="eventual")
-        with pytest.raises(DoesNotFit, match="a read may miss a logout"):
+        with pytest.raises(DoesNotFit, match="a read may miss an acknowledged logout"):
             Sessions(Cached(late).session)
 
 
 @pytest.mark.parametrize(
     ("rules", "sentence"),
     [
-        ({"idle": "2d", "absolute": "1d"}, r"cannot be idle for longer \(2d\) than it lives \(1d\)"),
-        ({"cap": 0}, "cap is a number of sessions from 1 on, or None"),
-        ({"cap": True}, "cap is a number of sessions from 1 on, or None"),
-        ({"at_cap": "drop"}, "at_cap is evict or refuse"),
+        ({"idle": "2d", "absolute": "1d"}, r"idle timeout \(2d\) cannot be longer than the absolute timeout \(1d\)"),
+        ({"cap": 0}, "cap must be a whole number from 1, or None"),
+        ({"cap": True}, "cap must be a whole number from 1, or None"),
+        ({"at_cap": "drop"}, "at_cap must be evict or refuse"),
         ({"idle": 30}, "idle needs a unit"),
         ({"grace": "0s"}, "grace of '0s' is not a time to live"),
     ],

@@ -78,7 +78,7 @@ async def test_a_row_that_breaks_a_rule_is_said_without_its_values(database_url:
     row = insert(THINGS).values(name="a-secret-word", number=1)
     async with open_tables(database_url, TEST_TABLES) as tables:
         await tables.write(lambda connection: connection.execute(row).rowcount)
-        with pytest.raises(StoreError, match="breaks a rule of its table") as raised:
+        with pytest.raises(StoreError, match="violates a constraint of its table") as raised:
             await tables.write(lambda connection: connection.execute(row).rowcount)
         assert "a-secret-word" not in str(raised.value)
         assert raised.value.__cause__ is None
@@ -215,7 +215,7 @@ async def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_store_without_tables_is_refused_with_what_to_write() -> None:
-    with pytest.raises(BadUrl, match="redis:// has no tables; write sqlite:///"):
+    with pytest.raises(BadUrl, match="redis:// cannot have tables; write sqlite:///"):
         open_tables("redis://127.0.0.1:6379/0", TEST_TABLES)
 
 
