@@ -166,7 +166,7 @@ def store_ms(plus: int | float = 0) -> StoreMs:
 
     All writes and comparisons then use one clock, independent of the clocks of the processes, without a round trip for
     the time: `("ZADD", "seen", store_ms(), "me")`, `("ZREMRANGEBYSCORE", "seen", "-inf", store_ms(-60_000))`,
-    `at_most(("ZSCORE", "free", "me"), store_ms())`. All steps of one `atomically` have the same time. It stands for a
+    `at_most(("ZSCORE", "free", "me"), store_ms())`. All steps of one `atomically` have the same time. Allowed as a
     score, a bound of scores, a value of SET, HSET or HSETNX, the moment of PEXPIREAT and PXAT, or the limit of
     `at_most`.
     """
@@ -230,7 +230,7 @@ def plan(steps: Sequence[Step]) -> list[Planned]:
         one = _PLANNERS.get(type(step), _plan_command)(step)
         call = one.call
         if len(call.args) >= ATOMIC_ARGUMENTS:
-            raise call.blame(BadArgument(f"in an atomic step a command has at most {ATOMIC_ARGUMENTS} arguments"))
+            raise call.blame(BadArgument(f"a command in an atomic step takes at most {ATOMIC_ARGUMENTS} arguments"))
         if not call.spec.keys:
             _check_keyless(one)
         planned.append(one)
@@ -311,9 +311,9 @@ def _parse_amount_guard(guard: AtMost) -> tuple[Call, tuple[tuple[int, StoreMs],
     if type(limit) is int and INT64_MIN <= limit <= INT64_MAX:
         return call, times
     if isinstance(limit, bool) or not isinstance(limit, int | float):
-        raise call.blame(BadArgument(f"a limit is an int or a float, not {type(limit).__name__}"))
+        raise call.blame(BadArgument(f"a limit must be an int or a float, not {type(limit).__name__}"))
     if isinstance(limit, int) and not INT64_MIN <= limit <= INT64_MAX:
-        raise call.blame(BadArgument("a limit that is an int has at most 64 bits; for no limit, write inf"))
+        raise call.blame(BadArgument("an int limit has at most 64 bits; for no limit, write inf"))
     if math.isnan(limit):
         raise call.blame(BadArgument("a limit must be a number, not nan"))
     return call, times

@@ -36,7 +36,7 @@ class Mailbox:
             self._arrived.set()
 
     def fail(self, error: StoreError) -> None:
-        """No more messages: the reader gets the waiting ones, then this error."""
+        """End the subscription: the reader gets the waiting messages, then this error."""
         self._error = self._error or error
         self._arrived.set()
 

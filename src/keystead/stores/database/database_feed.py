@@ -64,8 +64,8 @@ class DatabaseFeed(ABC):
         finally:
             self._subscribers.discard(subscriber)
             signing_off = asyncio.ensure_future(self._sign_off(subscriber))
-            with suppress(KeysteadError):  # its lease expires
-                # Shielded: a caller that is cancelled here leaves at once, and is still unsubscribed.
+            with suppress(KeysteadError):  # its lease will expire
+                # Shielded: a caller that is cancelled here returns immediately, and is still unsubscribed.
                 await asyncio.shield(signing_off)
 
     async def _sign_off(self, subscriber: DatabaseSubscriber) -> None:

@@ -79,13 +79,13 @@ class DatabaseStore(Store):
         except TimeoutError:
             raise StoreUnavailable(f"{self.url} did not answer in time") from None
         except (DatabaseConnectionLost, Conflict) as error:
-            raise StoreUnavailable(f"{self.url} was lost while it was opened: {error}") from None
+            raise StoreUnavailable(f"{self.url} lost the connection while it was opened: {error}") from None
         except NoSuchTable as error:
             raise StoreUnavailable(f"the tables of {self.url} cannot be created: {error}") from None
         except StatementFailed as failed:
             raise failed.error from None
         finally:
-            if session is None:  # the thread closes what it has opened, or still opens
+            if session is None:  # the thread closes what it opens
                 worker.submit(opening.drop, ignore_result)
                 worker.stop()
         self._pool = ConnectionPool(
@@ -134,7 +134,9 @@ class DatabaseStore(Store):
         except NoSuchTable as error:
             raise StoreUnavailable(f"the tables of {self.url} cannot be created: {error}") from None
         except (DatabaseConnectionLost, Conflict) as error:
-            raise StoreUnavailable(f"{self.url} was lost while it was upgraded: {error}", "unknown") from None
+            raise StoreUnavailable(
+                f"{self.url} lost the connection while it was upgraded: {error}", "unknown"
+            ) from None
         finally:
             worker.stop()
 

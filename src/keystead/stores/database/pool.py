@@ -59,7 +59,7 @@ class PooledBatch:
         self.writes = writes
         self.future = future
         self.deadline = deadline
-        self.alone = False  # whether it runs in a transaction of its own
+        self.alone = False  # whether it runs in a separate transaction
         self.snapshot = False  # whether its job sends several queries that must see one state
 
 
@@ -185,7 +185,7 @@ class ConnectionPool:
             if handle is not None:
                 handle.cancel()
         for batch in self._queue:
-            _fail(batch.future, StoreClosed("the store was closed before this was done"))
+            _fail(batch.future, StoreClosed("the store was closed before this finished"))
         self._queue.clear()
         try:
             if len(self._idle) < len(self._connections):
@@ -201,7 +201,7 @@ class ConnectionPool:
                         outcome: Literal["not-sent", "unknown"] = (
                             "not-sent" if connection.group.give_up() else "unknown"
                         )
-                        _fail(batch.future, StoreUnavailable("the store was closed while this was done", outcome))
+                        _fail(batch.future, StoreUnavailable("the store was closed while this was running", outcome))
                 if connection.group is not None and connection.session is not None:
                     connection.session.sever()
             await self._drop_all()
@@ -311,7 +311,8 @@ class ConnectionPool:
                 if group.writes and group.stage == "committing":
                     raise StatementFailed(
                         StoreUnavailable(
-                            f"{self._url} was lost while this was written ({lost}); it may have taken effect", "unknown"
+                            f"{self._url} lost the connection during the commit ({lost}); it may have taken effect",
+                            "unknown",
                         )
                     ) from None
                 # Nothing took effect: retry on a new connection.
@@ -319,7 +320,7 @@ class ConnectionPool:
                 session.roll_back()
                 raise
         raise StatementFailed(
-            StoreUnavailable(f"{self._url} was lost {TRIES} times; is something ending its connections?")
+            StoreUnavailable(f"{self._url} lost the connection {TRIES} times; is something closing its connections?")
         )
 
     def _transact(self, session: Session, group: BatchGroup) -> list[Any]:
@@ -358,7 +359,7 @@ class ConnectionPool:
             self._mark_down(error)
             self._requeue(group)
         elif len(group.batches) > 1 and not _is_unknown(error):
-            # Nothing took effect. One batch may be at fault: each gets a group of its own.
+            # Nothing took effect. One batch may be at fault: each gets a separate group.
             for batch in group.batches:
                 batch.alone = True
             self._requeue(group)
@@ -384,7 +385,7 @@ class ConnectionPool:
     def _requeue(self, group: BatchGroup) -> None:
         if self._closed:
             for batch in group.batches:
-                _fail(batch.future, StoreClosed("the store was closed before this was done"))
+                _fail(batch.future, StoreClosed("the store was closed before this finished"))
         else:
             self._queue.extendleft(reversed(group.batches))
             self._fail_waiting()
@@ -405,7 +406,7 @@ class ConnectionPool:
     def _try_again(self) -> None:
         self._again = None
         connection = self._free_connection()
-        if connection is None:  # all are busy, and will find out
+        if connection is None:  # all are busy, and will notice
             self._again = self._loop.call_later(self._pause_s, self._try_again)
             return
 
@@ -471,10 +472,12 @@ class ConnectionPool:
         if not group.writes:
             group.give_up()
         if connection.session is not None:
-            connection.session.sever()  # or its thread would keep waiting
+            connection.session.sever()  # otherwise its thread would keep waiting
 
     def _timeout_message(self) -> str:
-        return f"{self._url} did not answer within {self._timeout:g} s; it is slow, or others hold its locks"
+        return (
+            f"{self._url} did not answer within {self._timeout:g} s; it is slow, or other transactions hold its locks"
+        )
 
 
 def _result(batch: PooledBatch, interpreter: Interpreter[CachedTables]) -> Any:

@@ -149,7 +149,7 @@ class CompareAndSetQueue:
         changes: list[_Change] = []
         again: list[Part] = []
         for name, wanted in by_name.items():
-            # A caller that timed out during the read was told that nothing was sent, and that has to stay true.
+            # A caller that timed out during the read was told "not sent", which has to stay true.
             waiting = [part for part in wanted if not part.future.done()]
             if name not in found and waiting != wanted:
                 again += waiting  # the SET that made the read unnecessary may be cancelled
@@ -246,5 +246,5 @@ def _errors_for(calls: list[Call], error: StoreError) -> list[Reply]:
 def _refusal(answer: MetaReply) -> StoreError:
     words = b" ".join((answer.code, *answer.words)).decode("utf-8", "replace")
     if b"memory" in answer.words:
-        return StoreFull(f"the server has no memory left ({words}); give it more with -m, or let it evict")
-    return StoreUnavailable(f"the server cannot serve now: {words}")
+        return StoreFull(f"the server is out of memory ({words}); give it more with -m, or let it evict")
+    return StoreUnavailable(f"the server is unavailable: {words}")

@@ -16,7 +16,7 @@ from keystead.stores.reconnecting_link import ConnectionLost
 
 
 class MetaReply(NamedTuple):
-    """`code`: VA (a value), HD (done), EN or NF (not there), NS (not stored), EX (lost the race), or an error."""
+    """`code`: VA (a value), HD (done), EN or NF (not found), NS (not stored), EX (lost the race), or an error."""
 
     code: bytes
     words: list[bytes]  # after the code

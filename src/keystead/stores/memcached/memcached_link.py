@@ -1,4 +1,4 @@
-"""The link to one Memcached server: requests, signing in, and the limits of the server."""
+"""The link to one Memcached server: requests, authentication, and the limits of the server."""
 
 from __future__ import annotations
 
@@ -60,23 +60,23 @@ class MemcachedLink(ReconnectingLink[MemcachedConnection]):
             raise StoreUnavailable(f"cannot reach {address}: {error}; is the server running there?") from None
         except (ValueError, IndexError):
             connection.close("it is not a Memcached server")
-            raise StoreRefused(f"{address} does not answer as Memcached does; is it a Memcached server?") from None
+            raise StoreRefused(f"{address} does not respond like Memcached; is it a Memcached server?") from None
         except BaseException:
             connection.close("it is unusable")
             raise
         return connection
 
     async def _greet(self, connection: MemcachedConnection) -> None:
-        """Sign in, and check that this Memcached has what a store needs."""
+        """Authenticate, and check that this Memcached has what a store needs."""
         settings, address = self._settings, self.address
         if settings.user is not None:
             secret = f"{settings.user} {settings.password or ''}".encode()
             [answer] = await connection.send(b"set keystead 0 0 %d\r\n%b\r\n" % (len(secret), secret), 1)
             if answer.code != b"STORED":
-                raise StoreRefused(f"{address} does not let this user in; check the user and the password of the URL")
+                raise StoreRefused(f"{address} denies access; check user and password of the URL")
         [answer] = await connection.send(b"version\r\n", 1)
         if answer.code == b"CLIENT_ERROR":
-            raise StoreRefused(f"{address} asks for a user and a password: write memcached://user:password@host:11211")
+            raise StoreRefused(f"{address} needs a user and a password: write memcached://user:password@host:11211")
         version = tuple(map(int, re.findall(rb"\d+", answer.words[0])[:3])) if answer.words else ()
         if answer.code != b"VERSION" or version < OLDEST_VERSION:
             oldest = ".".join(map(str, OLDEST_VERSION))

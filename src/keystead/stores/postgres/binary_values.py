@@ -1,4 +1,4 @@
-"""PostgreSQL's binary format, in which no text has to be parsed or escaped."""
+"""PostgreSQL's binary format, without parsing or escaping of text."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def sent(value: Any) -> bytes | None:
             return value.encode()
         case _Array():
             return value.sent
-    raise TypeError(f"no parameter of a statement: {type(value).__name__}")
+    raise TypeError(f"not a parameter of a statement: {type(value).__name__}")
 
 
 def _bytes(received: bytes) -> bytes:

@@ -100,13 +100,13 @@ class PostgresFeed(DatabaseFeed):
             made.clear()
             self._session = spoken
         except asyncio.CancelledError:
-            # The thread goes on. When it is done, its new connection is closed; a shared one is read again once
-            # `leave`, which follows, is done, too.
+            # The thread continues. When it is done, its new connection is closed; a shared one is read again after
+            # `leave`, which follows.
             worker.submit(let_go, lambda result, error: None)
             raise
         except (DatabaseConnectionLost, StatementFailed, OSError) as error:
             self._lost(str(error))
-            raise StoreUnavailable(f"{self._url} was lost while subscribing: {error}") from None
+            raise StoreUnavailable(f"{self._url} lost the connection while subscribing: {error}") from None
         except StoreError:
             self._lost("there is no connection")
             raise
@@ -130,8 +130,8 @@ class PostgresFeed(DatabaseFeed):
         self._hang_up()
         self.lose(
             StoreUnavailable(
-                f"messages may have been missed, because {self._url} was lost ({why}); subscribe again, and catch up"
-                " from what is stored"
+                f"messages may have been missed, because the connection to {self._url} was lost ({why}); subscribe "
+                "again, and catch up from what is stored"
             )
         )
 

@@ -167,7 +167,7 @@ class ClusterStore(Store):
             replies = await self._round_trip(deadline, connection, group)
         except StoreClosed as error:
             if self._nodes.is_open:
-                return group, str(error)  # only this link was closed
+                return group, str(error)  # only this link is closed
             raise
         except StoreError as error:
             return self._route_to_owner(group), str(error)
@@ -180,7 +180,7 @@ class ClusterStore(Store):
                 piece.reply = None
                 again.append(piece)
             elif is_transient(reply):
-                failure = f"{address} cannot serve now: {reply}"
+                failure = f"{address} is unavailable: {reply}"
                 piece.reply = None
                 again.append(piece)
             else:
@@ -254,7 +254,7 @@ class ClusterStore(Store):
         if len(slots) > 1:
             named = " and ".join(repr(key.decode("utf-8", "replace")) for key in list(slots.values())[:2])
             raise CrossSlot(
-                f"{named} live in different slots, which a cluster cannot change together;"
+                f"{named} are in different slots, which a cluster cannot change atomically;"
                 " give keys that belong together one hash tag, as in {user:42}:a and {user:42}:b",
                 "atomically",
             )
@@ -277,7 +277,7 @@ class ClusterStore(Store):
                     continue
                 if not is_transient(reply):
                     raise _error(piece.call, reply, piece.address)
-                failure = f"{piece.address} cannot serve now: {reply}"
+                failure = f"{piece.address} is unavailable: {reply}"
             if self._loop.time() + PAUSE_S >= deadline:
                 raise StoreUnavailable(failure)
             self._route_to_owner([piece])
@@ -328,7 +328,7 @@ class ClusterStore(Store):
                 if cursor == b"0":
                     break
         if owners != self._nodes.owners:
-            raise StoreUnavailable(f"slots of {self.url} moved meanwhile, and keys with them; scan again")
+            raise StoreUnavailable(f"slots of {self.url} moved during the scan; scan again")
 
     @asynccontextmanager
     async def _subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
@@ -348,7 +348,7 @@ class ClusterStore(Store):
             finally:
                 await entered.__aexit__(None, None, None)
             return
-        raise problem or StoreUnavailable(f"no node of {self.url} answers")
+        raise problem or StoreUnavailable(f"no node of {self.url} responds")
 
 
 def _unsent(group: list[SlotCommand], lost: ConnectionLost) -> list[SlotCommand]:
@@ -374,7 +374,7 @@ def _in_order(group: list[SlotCommand], again: list[SlotCommand]) -> list[SlotCo
             if piece.call.spec.writes and not isinstance(piece.reply, StoreError):
                 written.update(piece.call.keys)
         elif not written.isdisjoint(piece.call.keys):
-            piece.reply = StoreUnavailable(f"{piece.address} could not serve it before a later command on its key ran")
+            piece.reply = StoreUnavailable(f"{piece.address} was unavailable until a later command on its key had run")
             waiting.discard(id(piece))
     pending: set[bytes] = set()
     for piece in group:

@@ -66,7 +66,7 @@ class ClusterNodes:
     def link_to(self, address: RedisAddress) -> RedisLink:
         link = self.links.get(address)
         if link is None:
-            if not self.is_open:  # it would never be closed
+            if not self.is_open:  # a new link would never be closed
                 raise StoreClosed(f"{self._settings.url} was closed")
 
             async def locate() -> RedisAddress:
@@ -76,9 +76,9 @@ class ClusterNodes:
         return link
 
     async def _refresh(self) -> None:
-        """Learn the owners of all slots from the first node that answers.
+        """Fetch the owners of all slots from the first node that replies.
 
-        One is asked, and one more whenever that takes too long: a node that hangs must not block this.
+        One node is asked, and another whenever that takes too long: a node that hangs must not block this.
         """
         problems: list[str] = []
         left = self._candidates()
@@ -101,10 +101,10 @@ class ClusterNodes:
         finally:
             for task in asked:
                 task.cancel()
-        raise StoreUnavailable(f"no node of {self._settings.url} answers: {'; '.join(dict.fromkeys(problems))}")
+        raise StoreUnavailable(f"no node of {self._settings.url} responds: {'; '.join(dict.fromkeys(problems))}")
 
     def _candidates(self) -> list[RedisAddress]:
-        """The nodes to ask: responsive ones first, else in random order, since one may know less than the others."""
+        """The nodes to ask: responsive ones first, otherwise in random order: some may have old data."""
         known = list(dict.fromkeys([*self.masters(), *self.links, *self._settings.addresses]))
         random.shuffle(known)
         return sorted(known, key=lambda address: not self._is_connected(address) or self._hangs(address))
@@ -133,12 +133,12 @@ class ClusterNodes:
             raise refusal(address, ranges)
         owners: list[RedisAddress | None] = [None] * SLOTS
         for first, end, (host, port, *_), *_ in ranges:
-            # A node that does not know its own address sends none: it is the one that was asked.
+            # A node that does not know its own address omits it: it is the one that was asked.
             owner = RedisAddress((host or b"").decode() or address.host, port)
             owners[first : end + 1] = [owner] * (end + 1 - first)
         whole = [owner for owner in owners if owner is not None]
         if len(whole) < SLOTS:
-            raise StoreUnavailable(f"{address} knows of slots that no node owns")
+            raise StoreUnavailable(f"{address} reports slots without an owner")
         return whole
 
     async def _watch(self) -> None:
@@ -168,7 +168,7 @@ class ClusterNodes:
             self._refreshing.exception()  # avoids "never retrieved"; callers retry, and report it at their deadline
 
     def moved(self, slot: int, address: RedisAddress) -> None:
-        """A node has said that this slot has another owner. Others have probably moved, too: refresh all."""
+        """Record the new owner of a slot. Other slots have probably moved, too: refresh all."""
         self.owners[slot] = address
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh_quietly())

@@ -89,7 +89,7 @@ class RedisConnection(asyncio.Protocol):
         """
         now = self._loop.time()
         if now >= deadline:
-            raise ConnectionLost(f"there was no time left to ask {self.address}", False)
+            raise ConnectionLost(f"the deadline passed before {self.address} was asked", False)
         if deadline - now > self._timeout - SPARED_S:
             return await self.send(payload, count, now)  # the timer of the connection suffices
         try:
@@ -111,7 +111,7 @@ class RedisConnection(asyncio.Protocol):
     # --- for a subscription, which has the connection to itself ---------------------------------------------
 
     def listen(self, hear: Callable[[Any], None], lose: Callable[[str], None]) -> None:
-        """From now on everything that comes goes to `hear`, and the end of the connection to `lose`."""
+        """From now on, pass everything received to `hear`, and the end of the connection to `lose`."""
         self._hear, self._lose = hear, lose
         if self.lost is not None:
             lose(self.lost)

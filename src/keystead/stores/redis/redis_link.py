@@ -1,4 +1,4 @@
-"""The link to a Redis server: where it is, signing in, and why it refuses."""
+"""The link to a Redis server: its address, authentication, and errors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Greet = Callable[[RedisConnection], Awaitable[None]]
 
 
 class RedisLink(ReconnectingLink[RedisConnection]):
-    """`locate` returns the current address of the server; `greet` signs in and raises if the server is unusable."""
+    """`locate` returns the current address of the server; `greet` authenticates, or raises for an unusable server."""
 
     def __init__(self, settings: RedisSettings, locate: Locate, greet: Greet) -> None:
         super().__init__(settings.url, settings.connect_timeout)
@@ -36,7 +36,9 @@ class RedisLink(ReconnectingLink[RedisConnection]):
             if remaining > 0:
                 await asyncio.wait({asyncio.ensure_future(asyncio.shield(writable))}, timeout=remaining)
             if connection.congested is writable:
-                raise StoreUnavailable(f"{connection.address} takes nothing more within {self._settings.timeout:g} s")
+                raise StoreUnavailable(
+                    f"{connection.address} accepted no more data within {self._settings.timeout:g} s"
+                )
 
     def drop(self, connection: RedisConnection, reason: str) -> None:
         """Drop a connection to the wrong server, or to one that does not work."""
@@ -108,13 +110,11 @@ def refusal(address: RedisAddress, error: ReplyError) -> StoreError:
         "TRYAGAIN",
         "UNKILLABLE",
     ):
-        return StoreUnavailable(f"{address} cannot serve now: {text}")
+        return StoreUnavailable(f"{address} is unavailable: {text}")
     if word == "READONLY":
-        return StoreReadOnly(
-            f"{address} is a replica, which cannot be written; give the address of its master, or redis+sentinel://"
-        )
+        return StoreReadOnly(f"{address} is a read-only replica; use the address of its master, or redis+sentinel://")
     if word in ("WRONGPASS", "NOAUTH"):
-        return StoreRefused(f"{address} does not let this user in; check user and password of the URL")
+        return StoreRefused(f"{address} denies access; check user and password of the URL")
     if word == "NOPERM":
-        return StoreRefused(f"{address} does not let this user do that: {text}")
-    return StoreRefused(f"{address} refused: {text}")
+        return StoreRefused(f"{address} denies this to the user: {text}")
+    return StoreRefused(f"{address} refused the command: {text}")

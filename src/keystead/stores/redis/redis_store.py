@@ -39,8 +39,8 @@ from keystead.stores.store_contract import (
 )
 
 OLDEST_VERSION = 7
-MASTER_CHECK_S = 0.5  # how often the sentinels are asked for the master
-PAUSE_S = 0.02  # before retrying on a server that cannot serve now
+MASTER_CHECK_S = 0.5  # how often to ask the sentinels for the master
+PAUSE_S = 0.02  # before retrying on an unavailable server
 MAX_BYTES = 512 * 1024 * 1024  # proto-max-bulk-len
 
 
@@ -98,7 +98,7 @@ class RedisStore(Store):
             connection = link.connection
             if connection is None or connection.lost is not None:
                 continue
-            with suppress(StoreError):  # the next reconnect reports what is wrong with the sentinels
+            with suppress(StoreError):  # the next reconnect reports errors of the sentinels
                 master = await self._locate()
                 if master != connection.address:
                     link.drop(connection, f"{master} is the master now")
@@ -208,16 +208,14 @@ class RedisStore(Store):
             try:
                 replies = await connection.send_until(deadline, payload, len(calls))
             except ConnectionLost as again:
-                lost = again.with_traceback(
-                    None
-                )  # the traceback refers to this frame, and would keep the payload in memory
+                lost = again.with_traceback(None)  # its traceback would keep this frame and the payload in memory
                 continue
             return await self._finish(deadline, link, connection, calls, replies)
 
     async def _finish(
         self, deadline: float, link: RedisLink, connection: RedisConnection, calls: list[Call], replies: list[Any]
     ) -> list[Reply]:
-        """Convert the replies; retry the commands that the server could not serve now."""
+        """Convert the replies; retry the commands for which the server was unavailable."""
         while waiting := [i for i, reply in enumerate(replies) if is_transient(reply)]:
             demoted = "READONLY" in str(replies[waiting[0]])
             if demoted:
@@ -287,7 +285,7 @@ def _to_retry(calls: list[Call], replies: list[Any], first: int, demoted: bool) 
     """The places of the commands to send again, if the one at `first` did not run; none: retrying is not safe.
 
     The order of a batch holds: everything from that command on is sent again, and nothing if a later write did run.
-    A demoted master answers reads with data that may be stale, so its reads are repeated, too.
+    A demoted master may return stale data, so its reads are repeated, too.
     """
     if any(calls[i].spec.writes and type(replies[i]) is not ReplyError for i in range(first, len(calls))):
         return []
@@ -402,13 +400,13 @@ async def require_writable(connection: RedisConnection, key: bytes) -> None:
         if "access" in text and "key" in text.partition("access")[2] and isinstance(seen, ReplyError):
             return  # this user may write certain keys only, and the probe is not one of them
         raise StoreReadOnly(
-            f"the user of {connection.address} may not write ({text}); give it the rights of @write and its keys"
+            f"the user of {connection.address} may not write ({text}); grant it @write and access to its keys"
         )
     raise refusal(connection.address, reply)
 
 
 async def stated_guarantees(connection: RedisConnection, atomic: Literal["any keys", "one slot"]) -> Guarantees:
-    """The guarantees of this server by its own account; where it gives none, the weaker is assumed."""
+    """The guarantees that this server reports; if it reports none, the weaker one is assumed."""
     try:
         [info, sync] = await call(connection, ("INFO",), ("CONFIG", "GET", "appendfsync"))
     except ConnectionLost as lost:
@@ -455,7 +453,7 @@ async def master_of(settings: RedisSettings) -> RedisAddress:
             connection.close("it has answered")
         if isinstance(answer, list) and len(answer) == 2:
             return RedisAddress(answer[0].decode(), int(answer[1]))
-        problems.append(f"{sentinel} knows no master {settings.service!r}")
+        problems.append(f"{sentinel} does not know a master {settings.service!r}")
     raise StoreUnavailable(f"no sentinel names a master: {'; '.join(problems)}")
 
 

@@ -278,7 +278,7 @@ class GroupCommit:
             with suppress(sqlite3.Error):  # it was rolled back already
                 self._connection.execute("ROLLBACK")
         if len(group) > 1 and not (isinstance(error, sqlite3.Error) and is_locked(error)):
-            # Nothing took effect. One batch may be at fault: each gets a group of its own.
+            # Nothing took effect. One batch may be at fault: each gets a separate group.
             self._queue.extendleft(reversed(group))
             self._alone += len(group)
             return
@@ -305,17 +305,18 @@ class GroupCommit:
             _fail(
                 batch.future,
                 StoreUnavailable(
-                    f"{self._path} did not take a write within {self._timeout:g} s;"
-                    " its disk is slow or another process holds it",
+                    f"{self._path} did not complete a write within {self._timeout:g} s;"
+                    " its disk is slow, or another process holds its lock",
                     "unknown" if batch.started else "not-sent",
                 ),
             )
 
 
 class InlineCommit:
-    """The commits of a store in memory: they take no time, so work runs at once.
+    """The commits of a store in memory: they take no time, so work runs immediately.
 
-    Nothing here ever waits, so every few calls the reply comes one turn later: a loop that writes lets others run.
+    Nothing here ever waits, so every few calls the reply comes one turn later: a loop that writes must not block
+    others.
     """
 
     def __init__(

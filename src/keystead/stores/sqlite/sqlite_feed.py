@@ -73,7 +73,7 @@ class SqliteFeed:
             signed_off = self._write(lambda: self._sign_off(subscriber))
             signed_off.add_done_callback(_ignore_failure)
             with suppress(KeysteadError):  # its lease expires
-                # Shielded: a caller that is cancelled here leaves at once, and is still unsubscribed.
+                # Shielded: a caller that is cancelled here returns immediately, and is still unsubscribed.
                 await asyncio.shield(signed_off)
 
     def wake(self) -> None:

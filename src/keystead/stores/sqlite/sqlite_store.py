@@ -1,6 +1,6 @@
 """The embedded store: `sqlite:///path` and `memory://`.
 
-Reads run in the caller's thread, on a connection of their own: they see the last commit and never wait for writers.
+Reads run in the caller's thread, on a separate connection: they see the last commit and never wait for writers.
 Writes share commits (`group_commit`). Threads: one commits, one runs checkpoints, one runs large reads.
 """
 
@@ -291,7 +291,7 @@ class SqliteStore(Store):
         self._snapshot.release()
 
     def _after_commit(self) -> None:
-        """After each commit, before its callers go on."""
+        """After each commit, before its callers continue."""
         if not self._open:  # closed while the disk hung
             return
         self._snapshot.release()
