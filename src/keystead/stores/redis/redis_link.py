@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Awaitable, Callable
 
 from keystead.errors import StoreError, StoreReadOnly, StoreRefused, StoreUnavailable
-from keystead.stores.reconnecting_link import ConnectionLost, ReconnectingLink
+from keystead.stores.multiplexed_connection import connecting
+from keystead.stores.reconnecting_link import ReconnectingLink
 from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, call
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 
@@ -52,35 +52,20 @@ async def dial(settings: RedisSettings, address: RedisAddress, greet: Greet) -> 
     """Connect and greet, within `connect_timeout`. Raises StoreUnavailable, StoreRefused or StoreReadOnly."""
     loop = asyncio.get_running_loop()
     connection = RedisConnection(loop, address, settings.timeout)
-    try:
-        async with asyncio.timeout(settings.connect_timeout):
+    async with connecting(connection, settings.connect_timeout):
+        try:
             if address.path:
                 await loop.create_unix_connection(lambda: connection, address.path)
             else:
-                transport, _ = await loop.create_connection(
-                    lambda: connection,
-                    address.host,
-                    address.port,
-                    ssl=settings.tls,
-                    server_hostname=address.host if settings.tls else None,
+                hostname = address.host if settings.tls else None
+                await loop.create_connection(
+                    lambda: connection, address.host, address.port, ssl=settings.tls, server_hostname=hostname
                 )
-                sock = transport.get_extra_info("socket")
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            await greet(connection)
-    except TimeoutError:
-        connection.close("it did not answer")
-        raise StoreUnavailable(f"{address} did not answer within {settings.connect_timeout:g} s") from None
-    except ssl.SSLError as error:
-        connection.close("no TLS")
-        raise StoreRefused(
-            f"no TLS connection to {address}: {error.reason or error}; check rediss://, ca and verify"
-        ) from None
-    except (OSError, ConnectionLost, UnicodeError) as error:  # UnicodeError: an invalid host name
-        connection.close("it failed")
-        raise StoreUnavailable(f"cannot reach {address}: {error}; is the server running there?") from None
-    except BaseException:
-        connection.close("it was refused")
-        raise
+        except ssl.SSLError as error:
+            raise StoreRefused(
+                f"no TLS connection to {address}: {error.reason or error}; check rediss://, ca and verify"
+            ) from None
+        await greet(connection)
     return connection
 
 
