@@ -220,7 +220,7 @@ def test_a_module_that_fails_is_one_sentence_with_its_line(folder: Path, line: s
 
 def test_a_url_that_is_none_is_one_sentence(folder: Path) -> None:
     declare(folder, GOOD)
-    assert_asked_wrongly(check(folder, "myapp.keys", "--store", "rediss"), "a store URL has a scheme")
+    assert_asked_wrongly(check(folder, "myapp.keys", "--store", "rediss"), "a store URL needs a scheme")
 
 
 def test_a_store_that_cannot_be_reached_is_one_sentence_and_exit_code_1(folder: Path) -> None:

@@ -80,9 +80,9 @@ async def test_a_file_that_was_cut_anywhere_is_refused_and_says_so(store: Store,
         path.write_bytes(whole[:length])
         with pytest.raises(NoBackup if length == 0 else BackupDamaged) as caught:
             await restored(store, path)
-        assert length < len(file_module.MAGIC) or "was cut short: its end is missing" in str(caught.value)
+        assert length < len(file_module.MAGIC) or "is truncated: its end is missing" in str(caught.value)
     path.write_bytes(whole + b"\0")
-    with pytest.raises(BackupDamaged, match="something follows its end"):
+    with pytest.raises(BackupDamaged, match="there is data after its end"):
         await restored(store, path)
     assert await contents(store) == {}
 
@@ -144,25 +144,25 @@ RECORD = encode(Record(b"key", "string", None, [b"value"]))
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "is no backup of Keystead"),
-        (b"SQLite format 3\0" + b"\0" * 100, "is no backup of Keystead"),
-        (b"keystead backup 1\n" + b"\0" * 100, "another format; use the version of Keystead that made it"),
-        (b"keystead backup 3\n" + b"\0" * 100, "another format; use the version of Keystead that made it"),
-        (forged((b"H", b"[" * 50_000)), "its header is none"),
-        (forged((b"H", json.dumps({**HEADER, "more": 1}).encode())), "its header is none"),
-        (forged((b"H", json.dumps({**HEADER, "store": 1}).encode())), "its header is none"),
-        (forged((b"K", RECORD)), "its header is none"),
-        (forged(HEADER_BLOCK, HEADER_BLOCK, (b"F", footer())), "its blocks are not in order"),
+        (b"", "is not a Keystead backup"),
+        (b"SQLite format 3\0" + b"\0" * 100, "is not a Keystead backup"),
+        (b"keystead backup 1\n" + b"\0" * 100, "another format; use the version of Keystead that wrote it"),
+        (b"keystead backup 3\n" + b"\0" * 100, "another format; use the version of Keystead that wrote it"),
+        (forged((b"H", b"[" * 50_000)), "its header is invalid"),
+        (forged((b"H", json.dumps({**HEADER, "more": 1}).encode())), "its header is invalid"),
+        (forged((b"H", json.dumps({**HEADER, "store": 1}).encode())), "its header is invalid"),
+        (forged((b"K", RECORD)), "its header is invalid"),
+        (forged(HEADER_BLOCK, HEADER_BLOCK, (b"F", footer())), "its blocks are out of order"),
         (forged(HEADER_BLOCK, (b"Z", b""), (b"F", footer())), "was altered"),
-        (forged(HEADER_BLOCK, (b"L", RECORD + RECORD), (b"F", footer())), "a record in it is none"),
-        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", footer(1))), "is not what its end says"),
-        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", b"{}")), "is not what its end says"),
-        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", b"\xff")), "is not what its end says"),
-        (forged(HEADER_BLOCK, (b"K", b"x")), "a record in it is none"),
-        (forged(HEADER_BLOCK, (b"K", bytes(1 << 24))), "larger than any may be"),
-        (forged(HEADER_BLOCK, (b"K", RECORD), cut=1), "a block of it is none"),
-        (forged(HEADER_BLOCK, (b"K", RECORD), cut=20), "a block of it is none"),
-        (forged(HEADER_BLOCK, (b"F", b" " * (1 << 20))), "larger than any may be"),
+        (forged(HEADER_BLOCK, (b"L", RECORD + RECORD), (b"F", footer())), "it contains an invalid record"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", footer(1))), "its contents do not match its footer"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", b"{}")), "its contents do not match its footer"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", b"\xff")), "its contents do not match its footer"),
+        (forged(HEADER_BLOCK, (b"K", b"x")), "it contains an invalid record"),
+        (forged(HEADER_BLOCK, (b"K", bytes(1 << 24))), "a block is too large"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), cut=1), "a block is invalid"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), cut=20), "a block is invalid"),
+        (forged(HEADER_BLOCK, (b"F", b" " * (1 << 20))), "a block is too large"),
     ],
 )
 async def test_a_forged_file_is_one_sentence(store: Store, tmp_path: Path, data: bytes, said: str) -> None:
@@ -340,7 +340,7 @@ async def test_a_file_that_was_replaced_while_it_was_written_does_not_get_the_na
 async def test_what_others_may_hold_open_is_not_written_into(store: Store, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     part_of(tmp_path / "backup").hardlink_to(tmp_path / "precious")
-    with pytest.raises(BackupInTheWay, match="not a file of yours alone"):
+    with pytest.raises(BackupInTheWay, match="also accessible to other users"):
         await backup(store, tmp_path / "backup", overwrite=True)
     assert (tmp_path / "precious").read_text() == "mine"
 

@@ -133,7 +133,7 @@ async def test_a_key_that_comes_after_the_check_is_left_as_it_is(store: Store, t
     with BackupFile(path) as file:
         checked = await check(target, file)
         await target.run([("SET", "key:5", "new")])
-        with pytest.raises(KeysThere, match="key:5 came into the store"):
+        with pytest.raises(KeysThere, match="key:5 was created after the backup was verified"):
             await restore(target, file, checked=checked)
         done = await restore(target, file, resume=True, if_there=IfThere.SKIP)
     assert done.skipped == 1
@@ -205,7 +205,7 @@ async def test_no_reader_sees_a_key_without_its_deadline_or_in_part(url_of: UrlO
 @pytest.mark.parametrize(
     ("promised", "said"),
     [
-        (Guarantees(kinds=frozenset({"string"})), "is a .*, a kind that"),
+        (Guarantees(kinds=frozenset({"string"})), "is a .*, which"),
         (Guarantees(value_max_bytes=255), "at most 255"),
         (Guarantees(key_max_bytes=20), "at most 20"),
         (Guarantees(shortest_lifetime_ms=60_000), "would round"),
@@ -346,7 +346,7 @@ async def test_wherever_a_backup_is_interrupted_resume_saves_each_key_once(
                 Failing(store, after, patch)
                 with pytest.raises(StoreUnavailable):
                     await backup(store, path := tmp_path / f"{after}.backup")
-            with pytest.raises(NoBackup, match="begun and not finished"):
+            with pytest.raises(NoBackup, match="started but not finished"):
                 BackupFile(path)
             with pytest.raises(BackupInTheWay, match="--resume"):
                 await backup(store, path)
@@ -541,7 +541,7 @@ async def test_a_note_in_the_store_that_fits_another_backup_is_refused(store: St
         key = f"keystead:restore:{(await check(target, file)).digest[:32]}"
     said = {"blocks": 1, "keys": 5, "restored": 5, "if_there": "skip"}
     await target.run([("SET", key, json.dumps(said))])
-    with pytest.raises(BackupError, match=r"5 keys done, where it has 10\. Leave --resume out"):
+    with pytest.raises(BackupError, match=r"5 keys done, but the backup has 10 there\. Leave --resume out"):
         await restored(target, path, resume=True)
     assert (await restored(target, path, if_there=IfThere.SKIP)).restored == 10
 
@@ -556,7 +556,7 @@ async def test_a_file_that_is_replaced_after_the_check_is_not_restored(
     with BackupFile(path) as file:
         checked = await check(target, file)
         write(path, data_of(tmp_path / "other"))
-        with pytest.raises(BackupDamaged, match=r"was replaced since it was checked\. Nothing was restored"):
+        with pytest.raises(BackupDamaged, match=r"was replaced after it was verified\. Nothing was restored"):
             await restore(target, file, checked=checked)
     assert await contents(target) == {}
 

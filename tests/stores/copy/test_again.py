@@ -204,7 +204,7 @@ async def test_without_the_notes_of_an_earlier_run_it_refuses_and_says_where_the
     before = await contents(target)
     other = Path("other.progress")
     for refused in (copy(source, target, progress=other, overwrite=True), survey(source, target, progress=other)):
-        with pytest.raises(NoProgress, match=r"one\.progress on .* knows which keys. Name it with --progress"):
+        with pytest.raises(NoProgress, match=r"one\.progress on .* records which keys. Name it with --progress"):
             await refused
     assert await contents(target) == before
     assert files() == ["one.progress"]
@@ -291,7 +291,7 @@ async def test_a_target_that_was_emptied_since_is_not_taken_for_one_that_deleted
     await source.run([("SET", "sess:1", "1")])
     assert (await copy(source, target, progress=ONE)).is_whole
     async with connect("memory://") as emptied:
-        with pytest.raises(CopyLost, match="add --start-over to begin anew"):
+        with pytest.raises(CopyLost, match="add --start-over to start over"):
             await copy(source, emptied, progress=ONE)
         assert (await copy(source, emptied, progress=ONE, start_over=True)).written == 1
 

@@ -249,7 +249,7 @@ async def test_a_target_that_forgot_everything_is_not_taken_for_one_that_deleted
     await target.run([("SET", "extra", "theirs")])
     await copy(source, target, progress=ONE)
     async with connect("memory://") as emptied:
-        with pytest.raises(CopyLost, match="add --start-over to begin anew"):
+        with pytest.raises(CopyLost, match="add --start-over to start over"):
             await copy(source, emptied, progress=ONE)
         assert await contents(emptied) == {}
         begin_anew()
@@ -383,10 +383,10 @@ async def test_a_key_that_a_scan_missed_is_neither_forgotten_nor_deleted(
 async def test_a_progress_file_belongs_to_one_copy_and_to_one_process(source: Store, target: Store, here: Path) -> None:
     with Journal(ONE, source.url, target.url), pytest.raises(NoProgress, match="another process is copying with"):
         await copy(source, target, progress=ONE)
-    with pytest.raises(NoProgress, match="is the progress of another copy"):
+    with pytest.raises(NoProgress, match="is the progress file of another copy"):
         await copy(source, target, progress=another(here))
     (here / "link").symlink_to(ONE)
-    with pytest.raises(NoProgress, match="not a file of yours alone"):
+    with pytest.raises(NoProgress, match="also accessible to other users"):
         await copy(source, target, progress=Path("link"))
     write("text", "no database" * 100)
     with pytest.raises(NoProgress, match="is not a progress file of a copy, or is damaged"):

@@ -81,7 +81,7 @@ async def test_memcached_takes_strings_and_the_rest_is_named(url_of: UrlOf) -> N
         copied = await copy(store, other)
         assert (copied.written, copied.is_whole, copied.left_out.count) == (2, False, 1)
         [said] = copied.left_out.examples
-        assert said.startswith("h is a hash, a kind that memcached://")
+        assert said.startswith("h is a hash, which memcached://")
         assert await other.run([("GET", "a"), ("PEXPIRETIME", "a"), ("GET", "b")]) == [b"1", ends_ms, b"\x00\xff"]
         await store.run([("DEL", "h"), ("SET", "a", "2", "PXAT", ends_ms + 1), ("DEL", "b")])
         copied = await copy(store, other)
@@ -106,7 +106,7 @@ async def test_a_store_is_not_copied_into_itself_by_whatever_name(url_of: UrlOf,
     async with connect(url) as store, connect(url) as same, connect(other_name) as hidden:
         await store.run([("SET", "key", "1")])
         for work in (copy(store, same), survey(store, same)):
-            with pytest.raises(SameStore, match="name another store"):
+            with pytest.raises(SameStore, match="name another target"):
                 await work
         with pytest.raises(SameStore, match="are the same store; nothing was copied"):
             await copy(store, hidden, overwrite=True)

@@ -52,7 +52,7 @@ async def test_tables_of_an_older_version_are_upgraded_and_keep_what_is_in_them(
             assert await upgraded.run([("GET", "a"), ("HGETALL", "h")]) == [b"1", {b"f": b"1"}]
         assert server.query(f"SELECT max(version) FROM {version_table(server)}") == [(2,)]
         assert (await later.store.upgrade()).changes == ()
-        with pytest.raises(StoreDamaged, match=r"made by a later Keystead \(version 2, this one knows 1\)"):
+        with pytest.raises(StoreDamaged, match=r"created by a later Keystead \(version 2, this one knows 1\)"):
             await connect(server.url).open()
     finally:
         later.undo()

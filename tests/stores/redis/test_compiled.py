@@ -194,7 +194,7 @@ async def test_a_limit_that_is_not_a_number_is_refused_though_an_equal_one_was_c
 ) -> None:
     for _ in range(3):
         await store.atomically([at_most(("GET", "n"), 1.0), ("SET", "a", "1")])
-    with pytest.raises(BadArgument, match="a limit is an int or a float"):
+    with pytest.raises(BadArgument, match="a limit must be an int or a float"):
         await store.atomically([at_most(("GET", "n"), limit), ("SET", "a", "1")])
 
 

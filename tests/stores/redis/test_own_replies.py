@@ -207,7 +207,7 @@ async def test_a_write_whose_reply_was_lost_is_done_once_and_its_outcome_unknown
         with pytest.raises(StoreUnavailable) as error:
             await LOST_WRITES[name](store)
         assert error.value.outcome == "unknown"
-        assert "may or may not have been" in str(error.value)
+        assert "may or may not have taken effect" in str(error.value)
         await works_again(lambda: store.run([("GET", "n")]))
         assert await store.run([("GET", "n")]) == [b"1"]
 

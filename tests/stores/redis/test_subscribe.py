@@ -119,7 +119,7 @@ async def test_closing_the_store_ends_its_subscriptions(server: Server) -> None:
 async def test_a_user_that_may_not_listen_is_refused(server: Server) -> None:
     server.ask("ACL", "SETUSER", "deaf", "on", ">pw", "~*", "+@all", "resetchannels", "&own:*")
     async with keystead.connect(f"redis://deaf:pw@127.0.0.1:{server.port}/0{FAST}") as store:
-        with pytest.raises(StoreRefused, match="does not let this user"):
+        with pytest.raises(StoreRefused, match="denies this to the user"):
             async with store.subscribe("news"):
                 pass
         async with store.subscribe("own:news") as messages:
