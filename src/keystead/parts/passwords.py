@@ -20,7 +20,7 @@ _waiting = 0
 
 
 class PasswordsBusy(KeysteadError):
-    """Too many passwords wait to be hash_password in this process."""
+    """Too many passwords wait to be hashed in this process."""
 
     code = "passwords-busy"
 

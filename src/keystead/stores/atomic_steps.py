@@ -267,8 +267,8 @@ def _plan_still(step: Still) -> Planned:
 
 _PLANNERS: dict[type, Callable[[Any], Planned]] = {
     Required: _plan_required,
-    Holds: lambda step: Planned(read(("GET", step.key)), guard=True, expected=_encoded(step.value)),
-    FieldHolds: lambda step: Planned(read(("HGET", step.key, step.field)), guard=True, expected=_encoded(step.value)),
+    Holds: lambda step: Planned(read(("GET", step.key)), guard=True, expected=_encode(step.value)),
+    FieldHolds: lambda step: Planned(read(("HGET", step.key, step.field)), guard=True, expected=_encode(step.value)),
     Absent: lambda step: Planned(read(("EXISTS", step.key)), guard=True, expected=0),
     AtMost: _plan_limit,
     MoreThan: _plan_limit,
@@ -327,5 +327,5 @@ def _parse_still_guard(guard: Still) -> tuple[Call, tuple[tuple[int, StoreMs], .
     return call, times
 
 
-def _encoded(value: Argument | None) -> bytes | None:
+def _encode(value: Argument | None) -> bytes | None:
     return None if value is None else encode(value)

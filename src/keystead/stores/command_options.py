@@ -128,7 +128,7 @@ def _parse_deadline(word: bytes, text: bytes) -> Deadline:
     return Deadline(number * unit_ms, absolute)
 
 
-def cached(parse: Callable[[Sequence[bytes]], Any], first: int) -> Callable[[Sequence[bytes]], Any]:
+def with_cache(parse: Callable[[Sequence[bytes]], Any], first: int) -> Callable[[Sequence[bytes]], Any]:
     """The parser with a cache, keyed by the arguments from `first` on: most programs use the same few options."""
     known: dict[tuple[bytes, ...], Any] = {}
 

@@ -74,7 +74,7 @@ class ReconnectingLink(ABC, Generic[C]):
         if self._connecting is not None:
             await asyncio.wait({self._connecting})
 
-    async def connected(self, deadline: float) -> C:
+    async def wait_for_connection(self, deadline: float) -> C:
         """A working connection. Raises StoreUnavailable before the deadline, or StoreClosed."""
         while True:
             if self._closed:

@@ -22,7 +22,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
-from keystead.errors import BadArgument, CommandError, StoreError, WrongEventLoop
+from keystead.errors import BadArgument, CommandError, StoreClosed, StoreError, WrongEventLoop
 from keystead.stores.atomic_steps import (
     ATOMIC_ARGUMENTS,
     Absent,
@@ -192,6 +192,9 @@ class Store(ABC):
             f"{self.url} was opened in {other}, but a store only works in the loop it was opened in; open one for each "
             f"asyncio.run and each thread, with `async with keystead.connect(...)`{remedy}"
         )
+
+    def _closed_error(self) -> StoreClosed:
+        return StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
 
     async def __aenter__(self) -> Self:
         await self.open()

@@ -37,7 +37,7 @@ def _insert_if_new(connection: Connection, into: Table) -> Insert:
 
 
 def locked_row(connection: Connection, query: Select[Any], into: Table, fresh: Mapping[str, Any]) -> Row[Any]:
-    """Select one row and lock it until the end of the transaction; insert `fresh` if present is none.
+    """Select one row and lock it until the end of the transaction; insert `fresh` if there is none.
 
     It selects before it inserts: on MySQL an insert that finds its row takes a shared lock, and of several transactions
     with that lock none could get an exclusive one.

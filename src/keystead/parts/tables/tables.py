@@ -70,7 +70,7 @@ class Tables:
             raise
 
     async def close(self) -> None:
-        """Close the connections. Waits for begin_commit in progress, up to the timeout."""
+        """Close the connections. Waits for commits in progress, up to the timeout."""
         if not self._open:
             return
         self._open = False

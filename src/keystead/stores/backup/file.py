@@ -95,7 +95,7 @@ class PartFile:
             raise BackupError(f"cannot write {part}: there is no folder {part.parent}") from None
         made = cls(path, stream, header)
         try:
-            with made._reporting():
+            with made._explain_errors():
                 stream.truncate(0)
                 stream.write(MAGIC)
                 made._blocks.write(_HEADER, _to_json(header))
@@ -155,7 +155,7 @@ class PartFile:
         """Write what was added; may run in any thread. Raises BackupError if the disk refuses it."""
         pending, self._pending, self._pending_bytes = self._pending, [], 0
         small = b"".join([data for data in pending if len(data) <= BLOCK_BYTES])
-        with self._reporting():
+        with self._explain_errors():
             if small:
                 self._blocks.write(_KEYS, small)
             for data in pending:
@@ -165,7 +165,7 @@ class PartFile:
 
     def finish(self, *, overwrite: bool) -> int:
         """Write the footer, sync the file to disk and rename it; returns its size."""
-        with self._reporting():
+        with self._explain_errors():
             self._blocks.write(_FOOTER, _to_json(self.counts))
             self._stream.flush()
             os.fsync(self._stream.fileno())
@@ -182,7 +182,7 @@ class PartFile:
             self._stream.close()
 
     @contextmanager
-    def _reporting(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -304,7 +304,7 @@ class BackupFile:
                 counts.add(record)
             yield records
         if blocks.footer != asdict(counts):
-            raise blocks.damaged("its contents do not match its footer")
+            raise blocks.damage_error("its contents do not match its footer")
         self.digest = blocks.checksum.hex()
 
 
@@ -328,7 +328,7 @@ class _Blocks:
         magic = self._stream.read(len(MAGIC))
         if magic != MAGIC:
             if magic and MAGIC.startswith(magic):
-                raise self.damaged("it is cut off in its first line")
+                raise self.damage_error("it is cut off in its first line")
             if magic.startswith(MAGIC[:-2]):
                 raise NoBackup(f"{self._path} is a backup of another format; use the version of Keystead that wrote it")
             raise NoBackup(f"{self._path} is not a Keystead backup")
@@ -338,7 +338,7 @@ class _Blocks:
         except TypeError:
             header = None
         if header is None or not all(isinstance(text, str) for text in asdict(header).values()):
-            raise self.damaged("its header is invalid")
+            raise self.damage_error("its header is invalid")
         return header
 
     def records(self) -> Iterator[list[Record]]:
@@ -348,14 +348,14 @@ class _Blocks:
             if what == _FOOTER:
                 self.footer = _from_json(content)
                 if self._stream.read(1):
-                    raise self.damaged("there is data after its end")
+                    raise self.damage_error("there is data after its end")
                 return
             if what == _HEADER:
-                raise self.damaged("its blocks are out of order")
+                raise self.damage_error("its blocks are out of order")
             try:
                 records = decode(content, is_one=what == _LONG)
             except BackupDamaged as error:
-                raise self.damaged(str(error)) from None
+                raise self.damage_error(str(error)) from None
             yield records
 
     def _read(self) -> tuple[bytes, bytes]:
@@ -363,21 +363,21 @@ class _Blocks:
         left = os.fstat(self._stream.fileno()).st_size - self._stream.tell()
         what, length, checksum = _FRAME.unpack(frame) if len(frame) == _FRAME.size else (b"", left + 1, b"")
         if length > left:
-            raise self.damaged("it is truncated: its end is missing")
+            raise self.damage_error("it is truncated: its end is missing")
         stored = self._stream.read(length)
         self._update(what, stored)
         if self.checksum != checksum or what not in _LARGEST:
-            raise self.damaged("a block was altered")
+            raise self.damage_error("a block was altered")
         # Decompress at most as much as such a block may contain.
         stream = zlib.decompressobj()
         try:
             content = stream.decompress(stored, _LARGEST[what] + 1)
         except zlib.error:
-            raise self.damaged("a block is invalid") from None
+            raise self.damage_error("a block is invalid") from None
         if len(content) > _LARGEST[what]:
-            raise self.damaged("a block is too large")
+            raise self.damage_error("a block is too large")
         if not stream.eof or stream.unused_data:
-            raise self.damaged("a block is invalid")
+            raise self.damage_error("a block is invalid")
         return what, content
 
     def _update(self, what: bytes, stored: bytes) -> None:
@@ -385,7 +385,7 @@ class _Blocks:
         digest.update(stored)
         self.checksum = digest.digest()
 
-    def damaged(self, why: str) -> BackupDamaged:
+    def damage_error(self, why: str) -> BackupDamaged:
         return BackupDamaged(f"{self._path} is damaged: {why}")
 
 

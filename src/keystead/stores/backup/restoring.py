@@ -16,7 +16,7 @@ from keystead.stores.backup.file import BackupFile, Counts
 from keystead.stores.commands import Command
 from keystead.stores.store_contract import Store, holds
 from keystead.stores.transfer.comparison import Compared, difference
-from keystead.stores.transfer.reader import PIECE, Reader, clock_ms, overlapped
+from keystead.stores.transfer.reader import PIECE, Reader, clock_ms, run_overlapped
 from keystead.stores.transfer.records import Record
 from keystead.stores.transfer.transfer_errors import BackupDamaged, BackupError, KeysThere, RestoreLost
 from keystead.stores.transfer.transfer_progress import OnProgress, TransferProgress, ignore
@@ -288,7 +288,7 @@ class _Restore:
                     yield self._restore_batch(batch, mode, ends_block=left == 0)
 
         block = _Done()
-        async with aclosing(overlapped(steps(), BATCHES)) as batches:
+        async with aclosing(run_overlapped(steps(), BATCHES)) as batches:
             async for batch in batches:
                 block.add(batch)
                 if not batch.blocks:

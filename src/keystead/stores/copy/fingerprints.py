@@ -42,7 +42,7 @@ def _sort(kind: str, parts: Sequence[bytes]) -> Sequence[bytes]:
     return [part for pair in pairs for part in pair]
 
 
-def unchanged(record: Record) -> list[Step]:
+def unchanged_guards(record: Record) -> list[Step]:
     """Guards that hold only if value and deadline of the key are unchanged since they were read."""
     key, kind, at_ms, parts = record
     value = holds(key, parts[0]) if kind == "string" else still(read_command(kind, key), reply_of(record))

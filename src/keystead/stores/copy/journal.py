@@ -214,14 +214,14 @@ class Journal:
 
     def _select(self, what: str, where: str, *values: Any) -> list[Any]:
         """Select from matching keys. `what` and `where` are constants and question marks."""
-        with self._reporting():
+        with self._explain_errors():
             query = f"SELECT {what} FROM notes WHERE {self._matching} AND {where}"  # noqa: S608
             return self._connection.execute(query, values).fetchall()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is no entry, of any pattern."""
-        with self._reporting():
+        with self._explain_errors():
             return self._connection.execute("SELECT 1 FROM notes LIMIT 1").fetchone() is None
 
     # --- writing -------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ class Journal:
     def flush(self) -> None:
         """Write the pending records to the file, in one transaction."""
         pending, self._pending, self._pending_rows = self._pending, [], 0
-        with self._reporting():
+        with self._explain_errors():
             self._connection.execute("BEGIN")
             try:
                 for statement, rows in pending:
@@ -289,7 +289,7 @@ class Journal:
                 raise
 
     @contextmanager
-    def _reporting(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from keystead.errors import Contended, WrongKind, shown
-from keystead.stores.copy.fingerprints import fingerprint, unchanged
+from keystead.stores.copy.fingerprints import fingerprint, unchanged_guards
 from keystead.stores.copy.journal import Entry, Journal, SeenIds, State
 from keystead.stores.copy.marker import MARKER_PREFIX, Marker
 from keystead.stores.copy.ownership import Ownership, may_be_missing
 from keystead.stores.store_contract import Step, Store, absent
-from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, count_keys, overlapped, refuse_unlisted
+from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, count_keys, refuse_unlisted, run_overlapped
 from keystead.stores.transfer.records import LeftOut, Record
 from keystead.stores.transfer.transfer_errors import CopyLost, SameStore, SourceEmptied
 from keystead.stores.transfer.transfer_progress import OnProgress, TransferProgress, ignore
@@ -133,7 +133,7 @@ class Copier:
         try:
             async with (
                 aclosing(self._at_source.read_all(self._match, without=MARKER_PREFIX)) as pages,
-                aclosing(overlapped(self._steps(pages), BATCHES)) as steps,
+                aclosing(run_overlapped(self._steps(pages), BATCHES)) as steps,
             ):
                 async for _ in steps:
                     on_progress(TransferProgress("copying", self._passed.keys, total))
@@ -309,7 +309,7 @@ class Copier:
 
     async def _replace(self, record: Record, held: Record | None) -> bool:
         """Write the record if the target is unchanged since it was read."""
-        guards: list[Step] = [absent(record.key)] if held is None else [*unchanged(held), ("DEL", record.key)]
+        guards: list[Step] = [absent(record.key)] if held is None else [*unchanged_guards(held), ("DEL", record.key)]
         return await _succeeds(self._writer.write_after(guards, record))
 
     # --- what is gone at the source ------------------------------------------------------------------------
@@ -360,7 +360,8 @@ class Copier:
             held = await self._at_target.read_by_key([entry.key for entry in entries])
             ours = [entry for entry in entries if entry.key in held and entry.is_ours(fingerprint(held[entry.key]))]
             done = await gather_all(
-                _succeeds(self._target.atomically([*unchanged(held[entry.key]), ("DEL", entry.key)])) for entry in ours
+                _succeeds(self._target.atomically([*unchanged_guards(held[entry.key]), ("DEL", entry.key)]))
+                for entry in ours
             )
             self._passed.deleted += sum(done)
             entries = [entry for entry, deleted in zip(ours, done, strict=True) if not deleted]

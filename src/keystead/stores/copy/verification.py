@@ -11,7 +11,7 @@ from keystead.stores.copy.fingerprints import fingerprint
 from keystead.stores.copy.journal import Entry, Journal, State
 from keystead.stores.store_contract import Store
 from keystead.stores.transfer.comparison import Compared, difference
-from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, overlapped
+from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, run_overlapped
 from keystead.stores.transfer.records import Record
 from keystead.stores.transfer.transfer_progress import OnProgress, TransferProgress, ignore
 from keystead.stores.transfer.writer import BATCHES, gather_all
@@ -78,7 +78,7 @@ async def verify(source: Store, target: Store, journal: Journal, *, on_progress:
                 yield _compare(verified, some[:size], at_source, at_target, target)
                 some = some[size:]
 
-    async with aclosing(overlapped(steps(), BATCHES)) as done:
+    async with aclosing(run_overlapped(steps(), BATCHES)) as done:
         async for _ in done:
             count = verified.compared.keys + verified.changed_since + verified.deleted_since
             on_progress(TransferProgress("comparing", count, total))

@@ -57,7 +57,7 @@ class DatabaseFeed(ABC):
             subscriber.leased_until = self._loop.time() + LEASE_MS / 1000
             subscriber.after = await self._write(lambda interpreter: _sign_up(interpreter, subscriber))
             self._subscribers.add(subscriber)
-            self.signed_up(subscriber)
+            self.on_subscribed(subscriber)
             if self._renewal is None:
                 self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
             yield subscriber.mailbox
@@ -70,7 +70,7 @@ class DatabaseFeed(ABC):
 
     async def _sign_off(self, subscriber: DatabaseSubscriber) -> None:
         with suppress(KeysteadError):
-            await self.leave(subscriber)
+            await self.on_unsubscribed(subscriber)
             await self._write(
                 lambda interpreter: (
                     interpreter.tables.execute("DELETE FROM subscribers WHERE id = ?", (subscriber.name,)).rowcount
@@ -123,11 +123,11 @@ class DatabaseFeed(ABC):
         """Before it subscribes: from here on its messages arrive, or are stored."""
 
     @abstractmethod
-    def signed_up(self, subscriber: DatabaseSubscriber) -> None:
+    def on_subscribed(self, subscriber: DatabaseSubscriber) -> None:
         """After it has subscribed."""
 
     @abstractmethod
-    async def leave(self, subscriber: DatabaseSubscriber) -> None:
+    async def on_unsubscribed(self, subscriber: DatabaseSubscriber) -> None:
         """After it has unsubscribed."""
 
     @abstractmethod

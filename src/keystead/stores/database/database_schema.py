@@ -53,7 +53,7 @@ class Schema:
 
     def plan(self, session: Session, url: str) -> SchemaUpgrade:
         """The upgrade that is due. Raises StoreDamaged if a later Keystead created the tables."""
-        return self._make_plan(self._found(session), url)
+        return self._make_plan(self._read_version(session), url)
 
     def upgrade(self, session: Session, url: str) -> SchemaUpgrade:
         """Upgrade the tables to the version of this Keystead; returns what was done."""
@@ -64,7 +64,7 @@ class Schema:
             raise StoreUnavailable(f"another process is still upgrading {url}; try again")
         try:
             # Checked again: another process may have upgraded meanwhile.
-            plan = self._make_plan(self._found(session, inside=self.transactional), url)
+            plan = self._make_plan(self._read_version(session, inside=self.transactional), url)
             for change in plan.changes:
                 session.ask(change.statements)
                 session.ask([Statement(self.note, (change.version,))])
@@ -77,7 +77,7 @@ class Schema:
         session.ask(self.end)
         return plan
 
-    def _found(self, session: Session, *, inside: bool = False) -> int:
+    def _read_version(self, session: Session, *, inside: bool = False) -> int:
         """The version of the tables; 0: none. `inside` a transaction, which a failed query would abort."""
         if inside:
             session.ask([Statement("SAVEPOINT look")])

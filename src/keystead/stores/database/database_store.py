@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
-from keystead.errors import KeysteadError, StoreClosed, StoreUnavailable
+from keystead.errors import KeysteadError, StoreUnavailable
 from keystead.stores.commands import Call, Reply
 from keystead.stores.database import database_sweep
 from keystead.stores.database.cached_tables import CachedTables
@@ -186,7 +186,7 @@ class DatabaseStore(Store):
     @asynccontextmanager
     async def _subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
         if not self._open:
-            raise self._not_open()
+            raise self._closed_error()
         async with self._feed.subscribe(channels) as mailbox:
             yield mailbox
 
@@ -205,19 +205,16 @@ class DatabaseStore(Store):
     ) -> Awaitable[Any]:
         if not self._open:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            future.set_exception(self._not_open())
+            future.set_exception(self._closed_error())
             return future
         done = self._pool.submit(calls, job, writes=writes, keys=keys or (), snapshot=snapshot)
         if writes and any(call.spec.name == "PUBLISH" for call in calls):
-            done.add_done_callback(self._published)
+            done.add_done_callback(self._wake_if_done)
         return done
 
-    def _published(self, done: asyncio.Future[Any]) -> None:
+    def _wake_if_done(self, done: asyncio.Future[Any]) -> None:
         if self._open and not done.cancelled() and done.exception() is None:
             self._feed.wake()
-
-    def _not_open(self) -> StoreClosed:
-        return StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
 
     # --- housekeeping --------------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ class BatchGroup:
                 self.stage = "running"
 
 
-class _GivenUp(Exception):
+class _Abandoned(Exception):
     """The group was cancelled or timed out."""
 
 
@@ -174,7 +174,7 @@ class ConnectionPool:
             batch.snapshot = snapshot
             self._queue.append(batch)
             if self._timer is None:
-                self._timer = self._loop.call_at(now + self._timeout, self._overdue)
+                self._timer = self._loop.call_at(now + self._timeout, self._fail_overdue)
             self._schedule_dispatch()
         return future
 
@@ -210,14 +210,14 @@ class ConnectionPool:
         """Wait until the connections are closed, but not for one that hangs."""
         left, all_gone = len(self._connections), self._loop.create_future()
 
-        def dropped(result: None, error: BaseException | None) -> None:
+        def on_dropped(result: None, error: BaseException | None) -> None:
             nonlocal left
             left -= 1
             if not left and not all_gone.done():
                 all_gone.set_result(None)
 
         for connection in self._connections:
-            connection.worker.submit(connection.drop, dropped)
+            connection.worker.submit(connection.drop, on_dropped)
             connection.worker.stop()
         if left:
             await asyncio.wait({all_gone}, timeout=1.0)
@@ -290,7 +290,7 @@ class ConnectionPool:
         """The result of each batch of the group. Raises StatementFailed if the outcome is unknown."""
         for attempt in range(TRIES):
             if group.stage == "given up":
-                raise _GivenUp
+                raise _Abandoned
             if connection.session is None:
                 connection.session = self._connect()
             session = connection.session
@@ -335,7 +335,7 @@ class ConnectionPool:
             session.roll_back()  # of a snapshot that is still open
         elif not group.start_commit():
             session.roll_back()
-            raise _GivenUp
+            raise _Abandoned
         else:
             tables.commit()
         return results
@@ -353,7 +353,7 @@ class ConnectionPool:
                     _fail(batch.future, result)
                 elif not batch.future.done():
                     batch.future.set_result(result)
-        elif isinstance(error, _GivenUp):
+        elif isinstance(error, _Abandoned):
             self._requeue(group)
         elif isinstance(error, StoreError) and connection.session is None:
             self._mark_down(error)
@@ -440,7 +440,7 @@ class ConnectionPool:
 
     # --- deadlines -----------------------------------------------------------------------------------------
 
-    def _overdue(self) -> None:
+    def _fail_overdue(self) -> None:
         """Fail the batches whose deadline has passed, and set the timer for the next."""
         now = self._loop.time()
         self._timer = None
@@ -461,7 +461,7 @@ class ConnectionPool:
             if not batch.future.done()
         ]
         if waiting and not self._closed:
-            self._timer = self._loop.call_at(min(waiting), self._overdue)
+            self._timer = self._loop.call_at(min(waiting), self._fail_overdue)
 
     def _time_out(self, connection: PooledConnection, group: BatchGroup, now: float) -> None:
         """Fail the batches whose deadline has passed. A group that will not commit is retried with the others."""

@@ -109,7 +109,7 @@ class CompareAndSetQueue:
             try:
                 slot, _ = self._slot(answer)
             except StoreError as error:
-                part.end(_all_failed(part, error))
+                part.end(_fail_calls(part, error))
             else:
                 part.end(part.run(self._interpreter(slot)))
 
@@ -172,7 +172,7 @@ class CompareAndSetQueue:
             slot, cas = (Slot(None, self._link.value_max_bytes), None) if answer is None else self._slot(answer)
         except StoreError as error:
             for part in parts:
-                part.end(_all_failed(part, error))
+                part.end(_fail_calls(part, error))
             return None
         interpreter = self._interpreter(slot)
         before = _unexpired(slot.item, self._clock())
@@ -220,14 +220,14 @@ def _settle(change: _Change, answer: MetaReply) -> list[Part]:
         return []
     if answer.code not in (b"EX", b"NS", b"NF"):
         for part in change.parts:
-            part.end(_all_failed(part, _refusal(answer)))
+            part.end(_fail_calls(part, _refusal(answer)))
         return []
     for part in change.parts:
         part.sent = False  # lost the race: nothing was written
     return change.parts
 
 
-def _all_failed(part: Part, error: StoreError) -> Replies | CommandError:
+def _fail_calls(part: Part, error: StoreError) -> Replies | CommandError:
     """The replies of a part that could not run."""
     if isinstance(part.work[0], Planned):
         part.fail(error)

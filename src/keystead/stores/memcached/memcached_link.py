@@ -30,7 +30,7 @@ class MemcachedLink(ReconnectingLink[MemcachedConnection]):
         """
         payload = b"".join(requests)
         while True:
-            connection = await self.connected(deadline)
+            connection = await self.wait_for_connection(deadline)
             try:
                 async with asyncio.timeout_at(deadline):
                     return await connection.request(payload, len(requests))

@@ -128,7 +128,7 @@ class MemcachedStore(Store):
 
     def _deadline(self) -> float:
         if not self._servers:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         return self._loop.time() + self.settings.timeout
 
     def _part(self, key: bytes, work: list[Call] | list[Planned], deadline: float) -> Part:

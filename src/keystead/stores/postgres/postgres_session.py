@@ -29,7 +29,7 @@ from keystead.stores.database.database_session import (
     StatementFailed,
 )
 from keystead.stores.database.database_settings import DatabaseSettings
-from keystead.stores.postgres.binary_values import receiver, sent
+from keystead.stores.postgres.binary_values import decoder_of, encode_parameter
 
 PREPARED = 200  # prepared statements; further ones are rare
 # Keys are joined in the written order, by their index, whatever the statistics say: while a new database is filled, the
@@ -148,7 +148,9 @@ class PostgresSession(Session):
             else:
                 prepared = self._prepared[words] = _Prepared(b"k%d" % len(self._prepared))
             self._libpq.send_prepare(prepared.name, words.encode())
-        self._libpq.send_query_prepared(prepared.name, [sent(value) for value in parameters], [1] * len(parameters), 1)
+        self._libpq.send_query_prepared(
+            prepared.name, [encode_parameter(value) for value in parameters], [1] * len(parameters), 1
+        )
         return prepared, new
 
     def _flush(self) -> None:
@@ -245,7 +247,7 @@ class PostgresSession(Session):
 def _read(prepared: _Prepared, found: pq.abc.PGresult) -> Result:
     receivers = prepared.receivers
     if receivers is None or not prepared.name:
-        receivers = prepared.receivers = [receiver(found.ftype(column)) for column in range(found.nfields)]
+        receivers = prepared.receivers = [decoder_of(found.ftype(column)) for column in range(found.nfields)]
     get = found.get_value
     columns = list(enumerate(receivers))
     rows = [

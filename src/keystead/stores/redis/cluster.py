@@ -71,7 +71,7 @@ class ClusterStore(Store):
             await self._nodes.open()
             probe = b"keystead:probe:" + secrets.token_hex(8).encode()
             link = self._nodes.link_to(self._nodes.owners[slot_of(probe)])
-            connection = await link.connected(self._loop.time() + self._settings.timeout)
+            connection = await link.wait_for_connection(self._loop.time() + self._settings.timeout)
             await require_writable(connection, probe)
             self.guarantees = await stated_guarantees(connection, "one slot")
             self._nodes.watch()
@@ -95,7 +95,7 @@ class ClusterStore(Store):
 
     async def _exchange(self, calls: list[Call]) -> list[Reply]:
         if not self._nodes.is_open:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         parts = [self._split(call) for call in calls]
         pieces = [piece for part in parts for piece in part]
         await self._deliver(pieces)
@@ -163,7 +163,7 @@ class ClusterStore(Store):
             link = self._nodes.link_to(address)
             connection = link.connection
             if connection is None or connection.lost is not None or connection.congested is not None:
-                connection = await link.connected(self._patience(deadline))
+                connection = await link.wait_for_connection(self._patience(deadline))
             replies = await self._round_trip(deadline, connection, group)
         except StoreClosed as error:
             if self._nodes.is_open:
@@ -210,7 +210,7 @@ class ClusterStore(Store):
         host, _, port = rest.partition(" ")[2].rpartition(":")
         address = RedisAddress(host or piece.address.host, int(port))
         if word == "MOVED":
-            self._nodes.moved(piece.slot, address)
+            self._nodes.record_move(piece.slot, address)
             piece.node, piece.asking = None, False
         else:
             piece.node, piece.asking = address, True
@@ -248,7 +248,7 @@ class ClusterStore(Store):
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         if not self._nodes.is_open:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         script = Script(steps)
         slots = {slot_of(key): key for key in script.keys}
         if len(slots) > 1:
@@ -291,7 +291,7 @@ class ClusterStore(Store):
         while True:
             address = self._destination(piece)
             try:
-                connection = await self._nodes.link_to(address).connected(self._patience(deadline))
+                connection = await self._nodes.link_to(address).wait_for_connection(self._patience(deadline))
                 request = _ASKING + payload if piece.asking else payload
                 replies = await connection.send_until(deadline, request, 1 + piece.asking)
             except StoreClosed:
@@ -310,14 +310,14 @@ class ClusterStore(Store):
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         """Node by node. Raises StoreUnavailable if a node fails meanwhile: scan again from the start."""
         if not self._nodes.is_open:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         owners = list(self._nodes.owners)
         for address in self._nodes.masters():
             cursor = b"0"
             while True:
                 deadline = self._loop.time() + self._settings.timeout
                 try:
-                    connection = await self._nodes.link_to(address).connected(deadline)
+                    connection = await self._nodes.link_to(address).wait_for_connection(deadline)
                     [reply] = await call(connection, scan_command(cursor, pattern, kind, page))
                 except ConnectionLost as lost:
                     raise StoreUnavailable(f"{lost}; scan again from the beginning") from None
@@ -334,7 +334,7 @@ class ClusterStore(Store):
     async def _subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
         """From any node: a cluster broadcasts messages to all of them."""
         if not self._nodes.is_open:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         problem: StoreError | None = None
         for address in self._nodes.masters():
             try:

@@ -120,7 +120,9 @@ class ClusterNodes:
     async def _ask_owners(self, address: RedisAddress) -> list[RedisAddress]:
         """The owner of each slot according to this node. Raises StoreUnavailable if one is missing."""
         try:
-            connection = await self.link_to(address).connected(self._loop.time() + self._settings.connect_timeout)
+            connection = await self.link_to(address).wait_for_connection(
+                self._loop.time() + self._settings.connect_timeout
+            )
             async with asyncio.timeout(self._settings.connect_timeout):
                 [ranges] = await call(connection, ("CLUSTER", "SLOTS"))
         except StoreClosed:
@@ -167,7 +169,7 @@ class ClusterNodes:
         if self._refreshing.done() and not self._refreshing.cancelled():
             self._refreshing.exception()  # avoids "never retrieved"; callers retry, and report it at their deadline
 
-    def moved(self, slot: int, address: RedisAddress) -> None:
+    def record_move(self, slot: int, address: RedisAddress) -> None:
         """Record the new owner of a slot. Other slots have probably moved, too: refresh all."""
         self.owners[slot] = address
         if self._refreshing is None or self._refreshing.done():

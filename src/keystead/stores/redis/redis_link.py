@@ -25,10 +25,10 @@ class RedisLink(ReconnectingLink[RedisConnection]):
         self._locate = locate
         self._greet = greet
 
-    async def connected(self, deadline: float) -> RedisConnection:
+    async def wait_for_connection(self, deadline: float) -> RedisConnection:
         """A working connection whose send buffer has room. Raises StoreUnavailable before the deadline."""
         while True:
-            connection = await super().connected(deadline)
+            connection = await super().wait_for_connection(deadline)
             writable = connection.congested
             if writable is None:
                 return connection

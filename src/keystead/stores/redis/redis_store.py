@@ -63,7 +63,7 @@ class RedisStore(Store):
         link = RedisLink(self._settings, self._locate, self._greet)
         await link.open()
         try:
-            connection = await link.connected(self._loop.time() + self._settings.timeout)
+            connection = await link.wait_for_connection(self._loop.time() + self._settings.timeout)
             self.guarantees = await stated_guarantees(connection, "any keys")
         except BaseException:
             await link.close()
@@ -140,7 +140,7 @@ class RedisStore(Store):
 
     async def _replies(self, calls: list[Call]) -> list[Reply]:
         if self._link is None:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         return await self._exchange_until(self._loop.time() + self._settings.timeout, self._link, calls, pack(calls))
 
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
@@ -171,7 +171,7 @@ class RedisStore(Store):
     ) -> Outcome:
         link = self._link
         if link is None:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         now, connection = self._loop.time(), link.connection
         answer: _Answer | None = None
         if connection is not None and connection.lost is None and connection.congested is None:
@@ -204,7 +204,7 @@ class RedisStore(Store):
                 refuse_unsafe(lost, calls)
                 if self._loop.time() >= deadline:
                     raise StoreUnavailable(str(lost))
-            connection = await link.connected(deadline)
+            connection = await link.wait_for_connection(deadline)
             try:
                 replies = await connection.send_until(deadline, payload, len(calls))
             except ConnectionLost as again:
@@ -225,7 +225,7 @@ class RedisStore(Store):
                 break
             await asyncio.sleep(PAUSE_S)
             try:
-                connection = await link.connected(deadline)
+                connection = await link.wait_for_connection(deadline)
                 retried = await connection.send_until(deadline, pack([calls[i] for i in again]), len(again))
             except (ConnectionLost, StoreUnavailable) as error:
                 may_have_run = isinstance(error, ConnectionLost) and error.sent
@@ -239,7 +239,7 @@ class RedisStore(Store):
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         if self._link is None:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         return await run_script(self._link, Script(steps), self._loop.time() + self._settings.timeout)
 
     async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
@@ -260,7 +260,7 @@ class RedisStore(Store):
 
     async def _run_copy_script(self, script: redis_full_copy.WholeKeys) -> list[Any]:
         if self._link is None:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         return await run_script(self._link, script, self._loop.time() + self._settings.timeout)
 
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
@@ -274,7 +274,7 @@ class RedisStore(Store):
     @asynccontextmanager
     async def _subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
         if self._link is None:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         async with subscription(self._settings, await self._locate(), channels, self._listeners) as mailbox:
             if self._link is None:
                 raise StoreClosed(f"{self.url} was closed")
@@ -381,7 +381,7 @@ def _refuse_retry(lost: ConnectionLost, script: Runnable[Any], is_overdue: bool)
 
 
 async def _send_script(link: RedisLink, payload: bytes, deadline: float) -> _Answer:
-    connection = await link.connected(deadline)
+    connection = await link.wait_for_connection(deadline)
     try:
         [reply] = await connection.send_until(deadline, payload, 1)
     except ConnectionLost as lost:

@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, suppress
 from itertools import chain
 from typing import Any
 
-from keystead.errors import StoreClosed, StoreUnavailable
+from keystead.errors import StoreUnavailable
 from keystead.stores import durations
 from keystead.stores.commands import Call, Reply
 from keystead.stores.globs import compile_glob, literal_prefix
@@ -235,7 +235,7 @@ class SqliteStore(Store):
     @asynccontextmanager
     async def _subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
         if not self._open:
-            raise self._not_open()
+            raise self._closed_error()
         async with self._feed.subscribe(channels) as mailbox:
             yield mailbox
 
@@ -253,7 +253,7 @@ class SqliteStore(Store):
     async def _read(self, job: Callable[[SqliteInterpreter], Any]) -> Any:
         """A read that may take long: in its own thread, on its own connection, in one snapshot."""
         if not self._open:
-            raise self._not_open()
+            raise self._closed_error()
         if self._memory:
             await asyncio.sleep(0)
             return job(self._reading)
@@ -283,7 +283,7 @@ class SqliteStore(Store):
         if self._open:
             return self._commits.submit(work, heavy=heavy)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        future.set_exception(self._not_open())
+        future.set_exception(self._closed_error())
         return future
 
     def _before_group(self) -> None:
@@ -304,9 +304,6 @@ class SqliteStore(Store):
         ):
             self._checkpoint()
 
-    def _not_open(self) -> StoreClosed:
-        return StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
-
     # --- housekeeping --------------------------------------------------------------------------------------
 
     def _sweep(self) -> None:
@@ -323,7 +320,7 @@ class SqliteStore(Store):
                 self._checkpoint()
             self._sweep_timer = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
         else:
-            self._commits.between(self._sweep_step).add_done_callback(
+            self._commits.run_between_groups(self._sweep_step).add_done_callback(
                 lambda future: self._after_sweep(
                     not future.cancelled() and future.exception() is None and future.result()
                 )
@@ -380,7 +377,7 @@ class SqliteStore(Store):
         self._checkpointing = False
         if error is None and log is not None and log[0] > CHECKPOINT_FRAMES and self._open:
             # Writers never paused, so the log could not restart: make a pause.
-            self._commits.between(lambda: _run_checkpoint(self._writer)).add_done_callback(self._restart_log)
+            self._commits.run_between_groups(lambda: _run_checkpoint(self._writer)).add_done_callback(self._restart_log)
 
     def _restart_log(self, moved: asyncio.Future[tuple[int, int]]) -> None:
         """Between two groups, after a complete checkpoint, while this process does not read from the log."""

@@ -33,7 +33,7 @@ class Compared:
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "differences": self.differences}
 
-    def named(self) -> list[str]:
+    def describe_examples(self) -> list[str]:
         """The examples, for people: `other value: sess:1`"""
         return [f"{what.replace('_', ' ')}: {key}" for what, keys in self.examples.items() for key in keys]
 

@@ -91,7 +91,7 @@ class Reader:
                     some, keys = keys[: self.page], keys[self.page :]
                     yield self.read(some)
 
-        async with aclosing(overlapped(reads(), _PAGES_AT_ONCE)) as found:
+        async with aclosing(run_overlapped(reads(), _PAGES_AT_ONCE)) as found:
             async for records in found:
                 yield records
 
@@ -272,7 +272,7 @@ class Reader:
         return (await self._store.atomically(commands)).replies
 
 
-async def overlapped(steps: AsyncIterator[Coroutine[Any, Any, T]], most: int) -> AsyncGenerator[T, None]:
+async def run_overlapped(steps: AsyncIterator[Coroutine[Any, Any, T]], most: int) -> AsyncGenerator[T, None]:
     """The result of each step, in order, with at most `most` steps running concurrently.
 
     Use it with `aclosing`: if it ends early, running steps are cancelled and awaited.
