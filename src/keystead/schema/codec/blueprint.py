@@ -33,7 +33,7 @@ class Blueprint:
     """A type as Pydantic understands it, checked for whether it can be stored and read back."""
 
     def __init__(self, type_: Any, place: str) -> None:
-        """`place` stands before the sentence of each error. Raises `BadDeclaration`."""
+        """`place` is prepended to each error message. Raises `BadDeclaration`."""
         self.type = type_
         self._place = place
         try:
@@ -66,10 +66,10 @@ class Blueprint:
         """Why a value cannot be written."""
         if isinstance(error, ValidationError):
             return self.reason(problems_of(error))
-        # Pydantic's own sentence quotes the value. So each field is asked alone, and only names are taken.
+        # Pydantic's message quotes the value. So each field is checked separately, and only names are used.
         wrong = [name for name, _ in fields_of(self._root_fields) if not self._is_writable(value, name, sealing)]
         fields = f" in {', '.join(wrong)}" if wrong else ""
-        return f"holds something{fields} that does not fit its declaration, or that JSON cannot say"
+        return f"contains a value{fields} that does not fit its declaration, or that JSON cannot represent"
 
     def place_of(self, path: Iterable[str | int]) -> str:
         """A path in a value, with declared names only: other names are data."""

@@ -10,7 +10,7 @@ _JSON_TYPES: dict[type, str] = {str: "string", int: "integer", float: "number", 
 
 
 def resolved(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema that a reference leads to; any other schema itself."""
+    """Resolve a reference; any other schema is returned unchanged."""
     while "$ref" in schema:
         schema = definitions[schema["$ref"].removeprefix("#/$defs/")]
     return schema
@@ -26,7 +26,7 @@ def choices_of(schema: dict[str, Any], definitions: Mapping[str, Any]) -> list[d
 
 
 def kinds_of(schema: dict[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
-    """The JSON type of each choice, or `binary` for bytes, or `anything` if the schema does not say."""
+    """The JSON type of each choice, or `binary` for bytes, or `anything` if the schema does not state one."""
     for choice in choices_of(schema, definitions):
         if choice.get("format") == "binary":
             yield "binary"

@@ -114,7 +114,7 @@ class RecordCodec(Json[T]):
             raise VersionRefused("is not a JSON object")
         version = version_in(tree, versions)
         if version is None or version < versions.oldest:
-            raise VersionRefused(f"has no version that is known: {versions.field} is not {versions.oldest} or more")
+            raise VersionRefused(f"has no known version: {versions.field} is not {versions.oldest} or more")
         if version > versions.current:
             raise VersionRefused(
                 f"is of version {version}, which a newer program wrote; this one reads up to version {versions.current}"

@@ -1,4 +1,4 @@
-"""The key document as data: what Markdown, HTML and `--json` show alike."""
+"""The key document as data, the source of Markdown, HTML and `--json`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from keystead.schema.keyspace import Keyspace, with_parts
 from keystead.schema.kinds import Channel
 from keystead.schema.placeholder_types import TYPES
 
-_LONGEST_SHAPE = 90  # in a cell of the table; what is longer stands in the family's own section only
+_LONGEST_SHAPE = 90  # in a table cell; longer values are only in the family's section
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,9 @@ class Placeholder:
 
 @dataclass(frozen=True)
 class FamilyEntry:
-    """One family: a row of the table, and a section of its own.
+    """One family: a row of the table, and a section.
 
-    `doc`, `value`, `lifetime`, `changed`, `naming_exempt` and `relations` are prose, in which code stands between
-    backticks.
+    `doc`, `value`, `lifetime`, `changed`, `naming_exempt` and `relations` are prose, with code between backticks.
     """
 
     name: str
@@ -84,7 +83,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class PartKey:
-    """A key of a part that the keyspace's program uses. Its own document says more."""
+    """A key of a part that the keyspace's program uses. See the document of the part."""
 
     keyspace: str
     key: str
@@ -171,7 +170,7 @@ def _entry(family: Family[Any], keyspace: type[Keyspace]) -> FamilyEntry:
 
 
 def _lifetime(family: Family[Any]) -> str:
-    return "messages are not kept" if isinstance(family, Channel) else family.lifetime.describe()
+    return "messages are not stored" if isinstance(family, Channel) else family.lifetime.describe()
 
 
 def _kinds(keyspace: type[Keyspace]) -> dict[str, type[Any]]:

@@ -1,4 +1,4 @@
-"""The key document as one HTML page that loads nothing: no script, no font, no picture from elsewhere."""
+"""The key document as one self-contained HTML page: no script, font or picture from elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keystead.schema.docs.verbs import OF_EVERY_KEY
 
 
 class RelationStyle(NamedTuple):
-    """How a relation is drawn: the class of its style, and what the legend says."""
+    """How a relation is drawn: its style class, and its text in the legend."""
 
     style: str
     meaning: str

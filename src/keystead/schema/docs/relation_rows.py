@@ -11,7 +11,7 @@ from keystead.schema.relation import Origin, Relation
 
 Families = Mapping[str, Family[Any]]
 
-# What an edge says, read from its start to its end.
+# The label of an edge, from its start to its end.
 OWNS: Final = "owns"
 LISTS: Final = "lists"
 LEADS_TO: Final = "leads to"
@@ -36,7 +36,7 @@ def edges(families: Families) -> tuple[Edge, ...]:
 
 
 def sentences(family: Family[Any], families: Families) -> tuple[str, ...]:
-    """What to know before writing or deleting such a key, as prose."""
+    """The relations of a family, as prose."""
     return tuple(_sentences(family, families))
 
 
@@ -67,7 +67,7 @@ def _from(relations: tuple[Relation, ...], families: Families) -> Iterator[Relat
 def _listing_sentence(relation: Relation) -> str:
     said = f"Listed in {_key(relation.target)} by {code(relation.member)}{_where(relation)}"
     if relation.admits:
-        return f"{said}, when it is made and never again: it counts only while it is listed."
+        return f"{said}, only when it is created: it is valid only while it is listed."
     if relation.target.kind != "zset":
         return f"{said}."
     score = (

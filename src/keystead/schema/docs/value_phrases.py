@@ -1,4 +1,4 @@
-"""What a value is made of, in words: from the JSON Schema of what is stored."""
+"""Describe a value in words, from the JSON Schema of its stored form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAID_BY_FORMAT = ("milliseconds since 1970", "seconds since 1970")
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a model, as it is stored. `required`: it is always there."""
+    """One stored field of a model. `required`: it is always present."""
 
     name: str
     type: str
@@ -39,7 +39,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Model:
-    """A model that a family stores, or that stands within one."""
+    """A model that a family stores, directly or nested."""
 
     name: str
     doc: str

@@ -68,8 +68,8 @@ class WrongDeadline(Suspicion):
     def sentence(self) -> str:
         says = self.family.lifetime.describe()
         if self.code == "no-deadline":
-            return f"it has no deadline, and the family says: {says}"
-        return f"it has {roughly(self.look.left_ms)} left, and the family says: {says}"
+            return f"it has no deadline, but the family states: {says}"
+        return f"it has {roughly(self.look.left_ms)} left, but the family states: {says}"
 
     async def confirm(self) -> bool:
         again = await look_again(self.look)

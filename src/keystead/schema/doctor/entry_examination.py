@@ -62,7 +62,7 @@ class EntryExamination:
                 removed = await self._examine_page(look, facts, entries, index_entries)
                 pages.removed = removed + await self._remove_dead(index_entries)
         except WrongKind:
-            return  # it was replaced meanwhile; what is there now is not what was looked at
+            return  # it was replaced meanwhile
 
     async def _examine_page(
         self, look: KeyState, facts: Facts, entries: list[Any], index_entries: list[_IndexEntry]
@@ -118,7 +118,7 @@ class EntryExamination:
         return removed
 
     async def _without_record(self, entries: Sequence[_IndexEntry]) -> list[_IndexEntry]:
-        """Those of these entries, all of one store, that name no existing key."""
+        """The entries, all of one store, that do not name an existing key."""
         store = entries[0].look.store
         names = [name.encode() for one in entries for name in one.named.names]
         if all(len(one.named.names) == 1 for one in entries) and await all_exist(self._pace, store, names):

@@ -24,14 +24,14 @@ _PLAIN: Final = (After, Spread, Sliding)
 
 
 class Owner(NamedTuple):
-    """A family that owns this one: its key is made of these placeholders of the owned key, in this order."""
+    """A family that owns this one: its key consists of these placeholders of the owned key, in this order."""
 
     bound: Bound[Any]
     names: tuple[str, ...]
 
 
 class ListingIndex(NamedTuple):
-    """An index that lists a family, and where the placeholders of the index come from, in their order."""
+    """An index that lists a family, and the origins of the index's placeholders, in order."""
 
     relation: Relation
     index: Bound[Any]
@@ -91,7 +91,7 @@ class Facts:
         self.intact = {"orphan": 0, "leads-nowhere": 0}  # relations that hold, by the code of those that do not
 
     def read(self, look: KeyState) -> None:
-        """Decode the value of a record: what `look.read` does, with less to find out for each key."""
+        """Decode the value of a record, as `look.read` does, but faster for each key."""
         if self.decode is None:
             look.read()
             return
@@ -100,7 +100,7 @@ class Facts:
             if self.is_counter:
                 integer(look.raw)
         except (Unreadable, NotANumber):
-            look.read()  # which finds the reason
+            look.read()  # finds the reason
 
     def named_by(self, look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
         """What an index entry names; None if that cannot be determined."""

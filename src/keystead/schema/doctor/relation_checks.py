@@ -101,12 +101,12 @@ class LeadsNowhere(Suspicion):
 
 
 def asks(entry: listing.ListedEntry) -> Command:
-    """Whether the entry is there: nil or 0 if not."""
+    """The command that tells whether the entry exists: nil or 0 if not."""
     return ("SISMEMBER" if entry.index.family.kind == "set" else "ZSCORE", entry.key, entry.member)
 
 
 def score_of(look: KeyState, entry: listing.ListedEntry) -> float | None:
-    """The score that an entry should have; None: the record does not tell."""
+    """The score that an entry should have; None: the record does not determine it."""
     value = None if look.value is UNKNOWN else look.value
     try:
         put = listing.put(entry, look.values, value, look.now_ms, look.now_ms)[0]
@@ -116,7 +116,7 @@ def score_of(look: KeyState, entry: listing.ListedEntry) -> float | None:
 
 
 class WrongScore(Suspicion):
-    """An entry of an index that is sorted by another number than its record says."""
+    """An index entry whose score differs from its record."""
 
     code = "wrong-score"
 
@@ -133,7 +133,7 @@ class WrongScore(Suspicion):
     @property
     def sentence(self) -> str:
         wanted = score_of(self.look, self._entry)
-        return f"its score in {shown(self._entry.key)} is {self._score:.17g}, and the record says {wanted:.17g}"
+        return f"its score in {shown(self._entry.key)} is {self._score:.17g}, but the record has {wanted:.17g}"
 
     async def confirm(self) -> bool:
         replies = await guarded_changes.holds_now(self.look.store, self._guards, asks(self._entry))
@@ -205,7 +205,7 @@ class DeadEntry(Suspicion):
     def sentence(self) -> str:
         member = shown(self._data)
         if not self._names:
-            return f"its entry {member} names nothing that could be a key"
+            return f"its entry {member} cannot be the name of a key"
         return f"its entry {member} names {' or '.join(map(shown, self._names))}, which is gone"
 
     async def confirm(self) -> bool:
@@ -226,7 +226,7 @@ class NamedEntry(NamedTuple):
 
 
 def named_by(look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
-    """What an entry names; None if that cannot be determined."""
+    """The keys that an entry names; None if that cannot be determined."""
     try:
         names = listing.sources(look.bound, look.values, member)
     except BadKey:
@@ -235,9 +235,9 @@ def named_by(look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
 
 
 def has_expired(look: KeyState, score: float) -> bool:
-    """Whether the score of an entry is the deadline of its record, and is over: the next reader prunes it.
+    """Whether the score of an entry is the deadline of its record, and has passed: the next reader prunes it.
 
-    The record has expired as declared, so nothing is wrong.
+    The record expired as declared, so this is not a finding.
     """
     return score <= look.now_ms + CLOCKS_MS and all(
         relation.score is None and relation.source.lifetime.ends for relation in look.bound.family.lists
@@ -254,7 +254,7 @@ def fields_of(relation: Relation) -> list[str]:
 
 
 async def all_exist(pace: Pace, store: Store, names: list[bytes]) -> bool:
-    """Whether all of these keys exist: one command, and the usual answer in a healthy store is yes."""
+    """Whether all of these keys exist: one command, and usually true in a healthy store."""
     [count] = await pace.run(store, [Call(_EXISTS, names, None)], len(names))  # type: ignore[list-item]
     return bool(count == len(names))
 

@@ -32,7 +32,7 @@ class Definitions:
         self._found: dict[str, _Definition] = {}
 
     def add(self, schema: Schema, keyspace: str, family: str) -> Schema:
-        """The schema with its definitions taken out of it. The names of the family are for those that need them."""
+        """The schema without its definitions, which are collected. The names may become a prefix."""
         own = dict(schema)
         definitions: dict[str, Schema] = own.pop("$defs", {})
         identities = {name: _identity(name, one, definitions) for name, one in definitions.items()}

@@ -57,7 +57,7 @@ class ChannelOptions(TypedDict, total=False):
 
 
 class Channel(Family[ChannelKey[T]], Generic[T]):
-    """A family of channels: `Channel("notifications:user:{userId}", Notice)`. Nothing is kept: no lifetime."""
+    """A family of channels: `Channel("notifications:user:{userId}", Notice)`. Nothing is stored: no lifetime."""
 
     kind: ClassVar[str] = "channel"
     kind_name: ClassVar[str] = "Channel"
@@ -69,8 +69,8 @@ class Channel(Family[ChannelKey[T]], Generic[T]):
     def __init__(self: Channel[Any], pattern: str, message: object, **options: Unpack[ChannelOptions]) -> None: ...
     def __init__(self, pattern: str, message: Any, **options: Unpack[ChannelOptions]) -> None:
         if "lifetime" in options:
-            raise BadDeclaration(f"{pattern}: a Channel keeps nothing, so it has no lifetime; leave it out")
-        super().__init__(pattern, lifetime=never("messages are not kept"), **options)
+            raise BadDeclaration(f"{pattern}: a Channel stores nothing, so it has no lifetime; leave it out")
+        super().__init__(pattern, lifetime=never("messages are not stored"), **options)
         self.message: Codec[T] = codec_for(message, where=pattern)
 
     @property
