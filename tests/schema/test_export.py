@@ -40,7 +40,7 @@ from keystead.schema import (
     until,
 )
 from keystead.schema.export import json_schema, typescript
-from keystead.schema.export.type_names import capitalised, distinct
+from keystead.schema.export.type_names import capitalize, choose_names
 
 
 class Level(Enum):
@@ -451,11 +451,11 @@ def test_a_model_that_is_called_as_another_type_of_the_module_gets_another_name(
 
 
 def test_names_are_as_short_as_they_can_be_and_distinct() -> None:
-    assert distinct({1: ("a", "xa"), 2: ("b", "xb"), 3: ("a", "ya")}) == {1: "xa", 2: "b", 3: "ya"}
-    assert distinct({1: ("a", "xa"), 2: ("a", "xa")}) == {1: "xa", 2: "xa2"}
-    assert distinct({1: ("a", "xa")}, reserved=["a"]) == {1: "xa"}
-    assert distinct({1: ("a",)}, reserved=["a", "a2"]) == {1: "a3"}
-    assert [capitalised(name) for name in ("user_sessions", "Page[int]", "2fa")] == ["UserSessions", "PageInt", "T2fa"]
+    assert choose_names({1: ("a", "xa"), 2: ("b", "xb"), 3: ("a", "ya")}) == {1: "xa", 2: "b", 3: "ya"}
+    assert choose_names({1: ("a", "xa"), 2: ("a", "xa")}) == {1: "xa", 2: "xa2"}
+    assert choose_names({1: ("a", "xa")}, reserved=["a"]) == {1: "xa"}
+    assert choose_names({1: ("a",)}, reserved=["a", "a2"]) == {1: "a3"}
+    assert [capitalize(name) for name in ("user_sessions", "Page[int]", "2fa")] == ["UserSessions", "PageInt", "T2fa"]
 
 
 # --- TypeScript ----------------------------------------------------------------------------------------

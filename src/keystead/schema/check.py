@@ -84,14 +84,14 @@ def _overlaps(families: Sequence[Family[Any]], stores: _Stores) -> Iterator[Find
         # Channels have their own namespace: a message to `user:1` does not touch the key `user:1`.
         if (one.kind == "channel") is not (other.kind == "channel") or not stores.may_be_one(one, other):
             continue
-        key = one.pattern.overlap(other.pattern) if _begin_alike(one, other) else None
+        key = one.pattern.overlap(other.pattern) if _may_overlap(one, other) else None
         if key is not None:
             what = "channel" if one.kind == "channel" else "key"
             both = f"{one.place} and {other.place} can both produce the {what} {shown(key)}"
             yield _finding("overlap", one, both, key)
 
 
-def _begin_alike(one: Family[Any], other: Family[Any]) -> bool:
+def _may_overlap(one: Family[Any], other: Family[Any]) -> bool:
     """A fast check before the exact one: most pairs differ in their first literals."""
     first, second = (re.split(r"[{\[]", family.pattern.text, maxsplit=1)[0] for family in (one, other))
     return first.startswith(second) or second.startswith(first)
@@ -100,7 +100,7 @@ def _begin_alike(one: Family[Any], other: Family[Any]) -> bool:
 def _naming(keyspaces: Sequence[type[Keyspace]]) -> Iterator[Finding]:
     held_to = {family: one for one in keyspaces if one.naming for family in one.families.values()}
     for family in dict.fromkeys(family for one in keyspaces for family in one.families.values()):
-        wrong = _breaks_the_rule(family.pattern.display)
+        wrong = _naming_violation(family.pattern.display)
         keyspace = held_to.get(family)
         if keyspace is not None and wrong and not family.naming_exempt:
             yield _finding("naming", family, f"{keyspace.__name__} requires {keyspace.naming}, but {wrong}")
@@ -109,7 +109,7 @@ def _naming(keyspaces: Sequence[type[Keyspace]]) -> Iterator[Finding]:
             yield _finding("naming-exemption", family, f"its exemption from the naming rule is not needed: {why}")
 
 
-def _breaks_the_rule(pattern: str) -> str | None:
+def _naming_violation(pattern: str) -> str | None:
     """What violates `domain:entity:scope`: two literals, then segments that are a literal or one placeholder."""
     segments = pattern.split(":")
     for name, segment in zip_longest(("domain", "entity"), segments[:2], fillvalue=""):
@@ -169,15 +169,15 @@ def _procedures(keyspace: type[Keyspace], stores: _Stores) -> Iterator[Finding]:
     for one in keyspace.procedures.values():
         known = traced(keyspace, one)
         if known.problem:
-            yield _of_procedure("procedure-unknown", one, f"its steps cannot be determined: {known.problem}")
+            yield _procedure_finding("procedure-unknown", one, f"its steps cannot be determined: {known.problem}")
         elif one.ordered is None and not known.one_slot and any(map(stores.has_slots, known.families)):
             names = " and ".join(family.name for family in known.families)
-            yield _of_procedure(
+            yield _procedure_finding(
                 "procedure-cross-slot", one, f"it changes {names}, whose keys may be in different slots"
             )
 
 
-def _of_procedure(code: str, procedure: Procedure[Any, Any, Any], sentence: str) -> Finding:
+def _procedure_finding(code: str, procedure: Procedure[Any, Any, Any], sentence: str) -> Finding:
     return Finding(code, procedure.place, sentence, CODES[code].remedy, procedure.place)
 
 

@@ -76,7 +76,7 @@ class _Related:
     def entry(self, entry: listing.ListedEntry, of: str) -> None:
         member = entry.member.decode("utf-8", "backslashreplace")
         step = PlannedStep("take out", entry.key, entry.index.family.name, f"it names {of}", member)
-        self.commands.append((entry.index.store, listing.take_out(entry), step))
+        self.commands.append((entry.index.store, listing.removal_command(entry), step))
 
 
 class _SeenSince(set[tuple[int, str]]):

@@ -19,7 +19,7 @@ from keystead.schema.family_lookup import Belonging, by_store, name_of
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace
 from keystead.schema.pattern import Pattern
-from keystead.schema.relation import taken
+from keystead.schema.relation import read_origin
 
 SHOWN: Final = 1_000
 _PAGE: Final = 200
@@ -197,7 +197,7 @@ class _Search:
                 found = self._by_placeholder(bound) if subject.origin.kind == "placeholder" else self._by_field(bound)
                 async for key in found:
                     self._found += 1
-                    self._say()
+                    self._report_progress()
                     yield bound, key
 
     async def set_aside(self) -> AsyncIterator[str]:
@@ -256,7 +256,7 @@ class _Search:
                 if values is not None and pattern.render_one(name, values[name]) == pattern.render_one(name, value):
                     yield raw.decode()
             self._examined += len(page)
-            self._say()
+            self._report_progress()
             await self._pace.turn()
 
     async def _by_field(self, bound: Bound[Any]) -> AsyncIterator[str]:
@@ -269,7 +269,7 @@ class _Search:
                     yield key
                 await self._pace.turn()
             self._examined += len(page)
-            self._say()
+            self._report_progress()
 
     def _belongs(self, bound: Bound[Any], key: str, reply: Any) -> bool:
         """Whether the field of this value names the subject."""
@@ -283,7 +283,7 @@ class _Search:
             )  # fmt: skip
         else:
             value, problem = read(family.codec, reply, bound, key)
-            value = value if value is UNKNOWN else taken(origin, {}, value)
+            value = value if value is UNKNOWN else read_origin(origin, {}, value)
         if problem is not None:
             self.note(f"unreadable values of {name_of(family)} may belong to the subject")
         elif value is UNKNOWN:
@@ -296,7 +296,7 @@ class _Search:
     def note(self, sentence: str) -> None:
         self._notes[sentence] = self._notes.get(sentence, 0) + 1
 
-    def _say(self) -> None:
+    def _report_progress(self) -> None:
         if self._on_progress is not None:
             self._on_progress(ErasureProgress(self._examined, self._found))
 

@@ -29,8 +29,8 @@ def duration_ms(duration: str | timedelta, what: str = "a lifetime") -> int:
         parts = re.findall(r"(\d+)\s*([a-z]+)", duration)
         if not parts or re.sub(r"(\d+)\s*([a-z]+)|\s", "", duration) or any(unit not in _UNITS_MS for _, unit in parts):
             raise _bad(
-                f'{what} must be a number with a unit ({", ".join(_UNITS_MS)}), such as "15m" or "30d", not
-                {duration!r}'
+                f'{what} must be a number with a unit ({", ".join(_UNITS_MS)}), such as "15m" or "30d", '
+                f"not {duration!r}"
             )
         ms = sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
     else:

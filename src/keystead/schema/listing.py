@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from keystead.errors import BadCall, BadKey, BadValue, CommandError, StoreError, Unreadable
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound
-from keystead.schema.relation import Relation, taken
+from keystead.schema.relation import Relation, read_origin
 from keystead.schema.slots import one_step
 from keystead.schema.unreadable import log_unreadable, logging_unreadable
 from keystead.stores import Command, Reply, Required, Step, Store, absent, holds
@@ -78,7 +78,7 @@ def put(
     return [("ZADD", entry.key, *flags, score, entry.member), *renewal, ("ZCARD", entry.key)]
 
 
-def take_out(entry: ListedEntry) -> Command:
+def removal_command(entry: ListedEntry) -> Command:
     return ("SREM" if entry.index.family.kind == "set" else "ZREM", entry.key, entry.member)
 
 
@@ -133,7 +133,7 @@ async def live(index: Bound[Any], key: str) -> list[Any]:
         found = await index.store.run([("EXISTS", *keys) for _, _, keys in page])
         there = [entry for entry, count in zip(page, found, strict=True) if count]
         dead = [entry for entry, count in zip(page, found, strict=True) if not count]
-        await asyncio.gather(*(take_dead(index, key, data, keys) for data, _, keys in dead))
+        await asyncio.gather(*(remove_dead(index, key, data, keys) for data, _, keys in dead))
         moved = await _remove_moved(index, key, where, [(data, keys) for data, _, keys in there])
         alive += [member for data, member, _ in there if data not in moved]
     return alive
@@ -199,17 +199,17 @@ def sources(index: Bound[Any], where: dict[str, Any], member: Any) -> list[str]:
     return keys
 
 
-async def take_dead(index: Bound[Any], key: str, data: bytes, names: list[str]) -> bool:
+async def remove_dead(index: Bound[Any], key: str, data: bytes, names: list[str]) -> bool:
     """Remove one entry if its record is still gone: a record created since then keeps its entry."""
     store, by_name = index.store, index.family.kind == "set"
-    take_out: Command = ("SREM" if by_name else "ZREM", key, data)
+    remove: Command = ("SREM" if by_name else "ZREM", key, data)
     if one_step(store, key, *names):
         guards: list[Step] = [absent(name) for name in names]
-        outcome = await store.atomically([*guards, take_out])
+        outcome = await store.atomically([*guards, remove])
         return bool(outcome) and bool(outcome.replies[-1])
     # Across slots of a cluster no guard is possible. A writer there writes the entry before and after the record. So a
     # record created between the check and this step is found by a second check, or its entry is still to come.
-    score, gone = await store.run([("EXISTS", key) if by_name else ("ZSCORE", key, data), take_out])
+    score, gone = await store.run([("EXISTS", key) if by_name else ("ZSCORE", key, data), remove])
     if (await store.run([("EXISTS", *names)]))[0]:
         if any(relation.admits for relation in index.family.lists):
             return False  # a concurrent removal may have ended it; a record that is created is listed once more
@@ -224,7 +224,7 @@ async def take_dead(index: Bound[Any], key: str, data: bytes, names: list[str]) 
 def _score(entry: ListedEntry, values: dict[str, Any], value: Any, otherwise: int) -> float | int:
     if entry.relation.score is None:
         return otherwise
-    score = taken(entry.relation.score, values, value)
+    score = read_origin(entry.relation.score, values, value)
     if isinstance(score, datetime):
         return round(score.timestamp() * 1000)
     if isinstance(score, bool) or not isinstance(score, int | float):

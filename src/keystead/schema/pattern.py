@@ -138,7 +138,7 @@ class Pattern:
             places = places[:-1]
         pieces = [escape(place.write(given[place.name])) if place.name in given else "*" for place in places]
         ends_with_anything = not layout.end and pieces[-1:] == ["*"]
-        return layout.spelled(pieces, escape) + ("*" if any_tail and not ends_with_anything else "")
+        return layout.join(pieces, escape) + ("*" if any_tail and not ends_with_anything else "")
 
     def overlap(self, other: Pattern) -> str | None:
         """A shortest key that both can produce, or None if there is none.
@@ -150,7 +150,7 @@ class Pattern:
 
     def example(self) -> str:
         """An example key. With custom types `parse` may refuse it."""
-        return self._layout.spelled([place.example() for place in self._places])
+        return self._layout.join([place.example() for place in self._places])
 
     @cached_property
     def max_bytes(self) -> int | None:
@@ -163,8 +163,8 @@ class Pattern:
         """The pattern as documents show it: without types and bounds."""
         names = [f"{{{name}}}" for name in self.names]
         if not self._layout.has_tail:
-            return self._layout.spelled(names)
-        return f"{self._layout.spelled(names[:-1])}[{self._layout.literals[-1]}{names[-1]}]"
+            return self._layout.join(names)
+        return f"{self._layout.join(names[:-1])}[{self._layout.literals[-1]}{names[-1]}]"
 
     @cached_property
     def _language(self) -> Language:
@@ -187,7 +187,7 @@ class Pattern:
         if tagged not in self._expressions:
             layout = self._layout_of(tagged)
             groups = [f"({place.expression})" for place in self._places]
-            body = layout.spelled(groups[: layout.body], re.escape)
+            body = layout.join(groups[: layout.body], re.escape)
             tail = f"(?:{re.escape(layout.literals[-1])}{groups[-1]})?" if layout.has_tail else ""
             self._expressions[tagged] = re.compile(body + tail)
         return self._expressions[tagged]
@@ -287,11 +287,11 @@ class _Layout(NamedTuple):
         """The number of required placeholders."""
         return len(self.literals) - self.has_tail
 
-    def spelled(self, pieces: Sequence[str], literal: Callable[[str], str] = str) -> str:
+    def join(self, pieces: Sequence[str], literal: Callable[[str], str] = str) -> str:
         """Join the pieces with the literals; the tail is omitted if there is no piece for it."""
-        spelled = [literal(before) + piece for before, piece in zip(self.literals, pieces, strict=False)]
-        spelled.insert(self.body, literal(self.end))
-        return "".join(spelled)
+        join = [literal(before) + piece for before, piece in zip(self.literals, pieces, strict=False)]
+        join.insert(self.body, literal(self.end))
+        return "".join(join)
 
     def behind(self, place: int) -> str:
         """The literal between a placeholder and the next, or the end."""

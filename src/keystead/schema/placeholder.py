@@ -19,7 +19,7 @@ from urllib.parse import unquote_to_bytes
 from uuid import UUID
 
 from keystead.errors import BadKey, shown
-from keystead.schema.key_escapes import escaped, percent
+from keystead.schema.key_escapes import escape_language, percent
 from keystead.schema.overlap import ANY, Bounded, Characters, Language, Repeat, choice, longest, regex, repeat, sequence
 from keystead.schema.placeholder_types import ALNUM, TYPES, PlaceholderType, Unfit
 
@@ -106,7 +106,7 @@ class PlaceholderPosition:
     @cached_property
     def language(self) -> Language:
         """What `write` makes."""
-        written = escaped(self.type.language, self._escapes)
+        written = escape_language(self.type.language, self._escapes)
         if self.bound is None:
             return written
         return choice(Bounded(written, self.bound), sequence(_HASH_MARK, _DIGESTS))
@@ -118,7 +118,7 @@ class PlaceholderPosition:
         """Whether a value can be longer than the bound; otherwise nothing is ever hashed."""
         if longest(self.type.language) is None:
             return True
-        most = longest(escaped(self.type.language, self._escapes))
+        most = longest(escape_language(self.type.language, self._escapes))
         return most is None or most > bound
 
     def _writer(self) -> Callable[[object], str]:

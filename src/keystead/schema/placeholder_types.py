@@ -101,7 +101,7 @@ def unknown_type(name: str) -> str:
 def _verify_render(render: Callable[[T], str], parse: Callable[[str], T], alphabet: Characters) -> Callable[[T], str]:
     """The user's render, checked by parsing its text back."""
 
-    def verified(value: T) -> str:
+    def render_verified(value: T) -> str:
         try:
             text: object = render(value)
         except Exception as error:
@@ -119,7 +119,7 @@ def _verify_render(render: Callable[[T], str], parse: Callable[[str], T], alphab
             raise Unfit("its parse does not return the value that was rendered")
         return str.__str__(text)
 
-    return verified
+    return render_verified
 
 
 def _identity(thing: object) -> object:

@@ -111,7 +111,7 @@ class Relation:
                 continue
             if origin.kind != "placeholder" and value is None:
                 return None
-            one = taken(origin, values, value)
+            one = read_origin(origin, values, value)
             if one is None:
                 return None
             found[name] = one
@@ -129,7 +129,7 @@ class Relation:
         return found if set(found) == set(self.source.pattern.names) else None
 
 
-def taken(origin: Origin, values: Mapping[str, Any], value: Any) -> Any:
+def read_origin(origin: Origin, values: Mapping[str, Any], value: Any) -> Any:
     """The value at an origin, for a key with these placeholder values and this value."""
     match origin.kind:
         case "placeholder":

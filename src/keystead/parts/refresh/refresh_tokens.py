@@ -23,7 +23,7 @@ from keystead.parts.refresh.refresh_token_format import PURPOSE, SECRET_BYTES, G
 from keystead.schema import Bound, Operation, Steps, attempts, procedure
 from keystead.schema.kinds import Seen, Value, ValueKey
 from keystead.schema.lifetime import After, duration_ms, in_words
-from keystead.schema.relation import taken
+from keystead.schema.relation import read_origin
 from keystead.schema.slots import spans_keys
 from keystead.schema.times import deadline_ms, moment
 
@@ -260,7 +260,7 @@ class RefreshTokens(Generic[R]):
         if self._tell is None:
             return
         subject = self._family.family.subject
-        user = None if subject is None else str(taken(subject.origin, key.values, record))
+        user = None if subject is None else str(read_origin(subject.origin, key.values, record))
         chain = str(next(iter(key.values.values())))
         try:
             await self._tell(RefreshEvent(event, refused.why, user, chain, client))

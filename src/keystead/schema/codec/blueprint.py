@@ -20,10 +20,10 @@ from keystead.schema.codec.core_schemas import (
     may_hold_floats,
     stored_name,
 )
-from keystead.schema.codec.json_schemas import resolved
+from keystead.schema.codec.json_schemas import resolve_reference
 from keystead.schema.codec.sentences import STORABLE, Problem, bad_type, bad_version, problems_of
 from keystead.schema.codec.shapes import shape_of_value
-from keystead.schema.codec.storable import look_over, storable_kinds
+from keystead.schema.codec.storable import check_storable, storable_kinds
 from keystead.schema.codec.stored_schema import StoredSchema
 from keystead.schema.codec.versions import Versions
 from keystead.schema.seal import NoSealing, Sealing
@@ -54,7 +54,7 @@ class Blueprint:
         self.stored_names = {name: stored_name(name, field) for name, field in fields_of(self._root_fields)}
         self.field_names = frozenset(self.stored_names)
         self.name = self.class_.__name__ if self.class_ else shape_of_value(self.schema)
-        look_over(core, self._bad)
+        check_storable(core, self._bad)
 
     def reason(self, problems: list[Problem]) -> str:
         """Why a value does not fit, with declared names, and without the value."""
@@ -97,7 +97,7 @@ class Blueprint:
         return True
 
     def _resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
-        return resolved(schema, self.schema.get("$defs", {}))
+        return resolve_reference(schema, self.schema.get("$defs", {}))
 
     def _bad(self, what: str, advice: str) -> BadDeclaration:
         return bad_type(self._place, self.type, what, advice)

@@ -27,7 +27,7 @@ class CoreSchemas:
             node = self._definitions[node["schema_ref"]] if node["type"] == "definition-ref" else node.get("schema")
         return node
 
-    def referred(self, node: dict[str, Any]) -> dict[str, Any]:
+    def resolve(self, node: dict[str, Any]) -> dict[str, Any]:
         """Resolve a reference; any other schema is returned unchanged."""
         while node["type"] == "definition-ref":
             node = self._definitions[node["schema_ref"]]

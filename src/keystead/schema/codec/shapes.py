@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from keystead.schema.codec.json_schemas import choices_of, resolved
+from keystead.schema.codec.json_schemas import choices_of, resolve_reference
 
 
 def shape_of_value(schema: dict[str, Any]) -> str:
@@ -17,7 +17,7 @@ def shape_of_value(schema: dict[str, Any]) -> str:
 
 
 def _shape_of(schema: dict[str, Any], definitions: Mapping[str, Any], depth: int) -> str:
-    schema = resolved(schema, definitions)
+    schema = resolve_reference(schema, definitions)
     if "const" in schema or "enum" in schema:
         return " | ".join(json.dumps(value, ensure_ascii=False) for value in schema.get("enum", [schema.get("const")]))
     if "anyOf" in schema or "oneOf" in schema:
@@ -58,4 +58,4 @@ def _field_shape(schema: dict[str, Any], definitions: Mapping[str, Any], depth: 
 
 
 def _is_nested(schema: dict[str, Any], definitions: Mapping[str, Any]) -> bool:
-    return any("properties" in resolved(item, definitions) for item in (schema, schema.get("items") or {}))
+    return any("properties" in resolve_reference(item, definitions) for item in (schema, schema.get("items") or {}))

@@ -29,18 +29,18 @@ def storable_kinds(schema: dict[str, Any], bad: Refusal) -> frozenset[str]:
     return kinds
 
 
-def look_over(core: CoreSchemas, bad: Refusal) -> None:
+def check_storable(core: CoreSchemas, bad: Refusal) -> None:
     """Check everything that a type consists of, and hide sealed fields from the `repr` of its classes.
 
     Raises the error that `bad` returns.
     """
     for node in core.nodes:
-        _look_over_node(core, node, bad)
+        _check_node(core, node, bad)
 
 
-def _look_over_node(core: CoreSchemas, node: Mapping[str, Any], bad: Refusal) -> None:
+def _check_node(core: CoreSchemas, node: Mapping[str, Any], bad: Refusal) -> None:
     for name, field in fields_of(node):
-        _look_over_field(name, field, node.get("total", True), bad)
+        _check_field(name, field, node.get("total", True), bad)
     if node["type"] in CLASSES:
         hide_sealed(core, node, bad)
     if node["type"] == "dict" and any(map(is_sealed, core.below(node.get("keys_schema")))):
@@ -51,7 +51,7 @@ def _look_over_node(core: CoreSchemas, node: Mapping[str, Any], bad: Refusal) ->
         raise bad("a sealed value contains a sealed field", "seal either the field or the whole")
 
 
-def _look_over_field(name: str, field: Mapping[str, Any], total: bool, bad: Refusal) -> None:
+def _check_field(name: str, field: Mapping[str, Any], total: bool, bad: Refusal) -> None:
     stored, alias = stored_name(name, field), field.get("validation_alias", name)
     read = {alias} if isinstance(alias, str) else {path[0] for path in _alias_paths(alias) if len(path) == 1}
     if stored not in read:
@@ -70,4 +70,4 @@ def _alias_paths(alias: list[Any]) -> list[list[Any]]:
 
 
 def _is_sealed_choice(core: CoreSchemas, choice: Any) -> bool:
-    return is_sealed(core.referred(choice[0] if isinstance(choice, tuple) else choice))
+    return is_sealed(core.resolve(choice[0] if isinstance(choice, tuple) else choice))

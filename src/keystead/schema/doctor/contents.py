@@ -63,7 +63,7 @@ class UnreadableValue(Suspicion):
 
     @property
     def _left_alone(self) -> str:
-        return left_alone(self.look.problem or "", self.family.codecs.get("value"), self.look.raw)
+        return reason_to_leave(self.look.problem or "", self.family.codecs.get("value"), self.look.raw)
 
     @property
     def sentence(self) -> str:
@@ -135,7 +135,7 @@ class ClosedEntries(UnreadableEntries):
         return False
 
 
-def left_alone(problem: str, codec: Codec[Any] | None, data: bytes) -> str:
+def reason_to_leave(problem: str, codec: Codec[Any] | None, data: bytes) -> str:
     """Why an unreadable value is not quarantined: a program with another schema or key ring may read it."""
     if "not on the key ring" in problem:
         return "it may be valid: add the key it is sealed with to the key ring"
@@ -184,7 +184,7 @@ class TooLong(Suspicion):
 # --- old forms ---------------------------------------------------------------------------------------------
 
 
-def old_form(look: KeyState) -> Suspicion | None:
+def find_old_form(look: KeyState) -> Suspicion | None:
     """A readable record that is stored in an old schema version or sealed with an old key."""
     if look.value is UNKNOWN:
         return None

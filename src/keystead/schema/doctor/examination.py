@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from keystead.errors import WrongKind as WrongKindError
 from keystead.errors import WrongSealKey
 from keystead.schema.chunked_reading import SMALL, UNKNOWN, can_be_read
-from keystead.schema.doctor.contents import KindSuspicion, TooLong, UnreadableValue, old_form
+from keystead.schema.doctor.contents import KindSuspicion, TooLong, UnreadableValue, find_old_form
 from keystead.schema.doctor.deadlines import WrongDeadline
 from keystead.schema.doctor.entry_examination import EntryExamination
 from keystead.schema.doctor.family_facts import Facts
@@ -212,7 +212,7 @@ class _Walk:
             return []
         if facts.is_sealed and b"sealed." in (look.raw or b"".join(look.fields.values())):
             add_count(self.report.opened, facts.name)
-        old = old_form(look)
+        old = find_old_form(look)
         return [] if old is None else [old]
 
     async def _large_record(self, look: KeyState) -> list[Suspicion] | None:

@@ -9,13 +9,13 @@ from keystead.errors import BadKey, BadValue, NotANumber, Unreadable
 from keystead.schema.chunked_reading import UNKNOWN
 from keystead.schema.doctor.deadlines import CLOCKS_MS, wrong_deadline
 from keystead.schema.doctor.key_state import KeyState, is_model
-from keystead.schema.doctor.relation_checks import NamedEntry, named_by
+from keystead.schema.doctor.relation_checks import NamedEntry, keys_named_by
 from keystead.schema.family import Bound
 from keystead.schema.family_lookup import name_of
 from keystead.schema.kinds import Counter
 from keystead.schema.lifetime import After, Sliding, Spread
 from keystead.schema.listing import ListedEntry
-from keystead.schema.relation import Origin, Relation, taken
+from keystead.schema.relation import Origin, Relation, read_origin
 from keystead.stores import TABLE, Call, Store
 from keystead.stores.commands import integer
 
@@ -102,11 +102,11 @@ class Facts:
         except (Unreadable, NotANumber):
             look.read()  # finds the reason
 
-    def named_by(self, look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
+    def keys_named_by(self, look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
         """What an index entry names; None if that cannot be determined."""
         source = self.source
         if source is None:
-            return named_by(look, data, member)
+            return keys_named_by(look, data, member)
         values = look.values
         try:
             key = source.bound.render(*[values[name] if name else member for name in source.names])
@@ -139,7 +139,7 @@ def entry_of(look: KeyState, listed: ListingIndex) -> ListedEntry | None:
         if origin.kind == "placeholder":
             one = values[origin.name]
         else:
-            one = None if value is None else taken(origin, values, value)
+            one = None if value is None else read_origin(origin, values, value)
         if one is None:
             return None
         where.append(one)

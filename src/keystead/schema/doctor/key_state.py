@@ -45,7 +45,7 @@ class KeyState:
         """Whether it holds one value, which may determine relations and deadlines."""
         return self.bound.family.kind == "string" or is_model(self.bound)
 
-    def unchanged(self, names: Iterable[str] = ()) -> list[StoreGuard]:
+    def unchanged_guards(self, names: Iterable[str] = ()) -> list[StoreGuard]:
         """Guards that hold while its value is unchanged; for a hash, while these fields are."""
         if self.bound.family.kind == "string":
             return [StoreGuard(self.store, holds(self.key, self.raw))]

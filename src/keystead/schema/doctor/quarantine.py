@@ -67,7 +67,7 @@ def with_quarantine(places: Sequence[Belonging]) -> list[Belonging]:
     return [Belonging(place.store, [*place.bounds, *QuarantineKeys(place.store).bounds()]) for place in places]
 
 
-def name_aside(key: str) -> str:
+def quarantine_name(key: str) -> str:
     """The quarantine key for this key."""
     return FAMILY.pattern.render({"key": key})
 

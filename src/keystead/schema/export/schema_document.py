@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 from keystead.schema.docs.procedures import procedure_entries
 from keystead.schema.export.definitions import Definitions
-from keystead.schema.export.type_names import capitalised, distinct, short
+from keystead.schema.export.type_names import capitalize, choose_names, short
 from keystead.schema.family import Family
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.kinds import SortedSet
@@ -51,7 +51,7 @@ def document(keyspaces: Sequence[type[Keyspace]]) -> Schema:
                     description=cleandoc(vars(cls).get("__doc__") or ""), source=" ".join(cls.source.split())
                 ),
                 "families": {
-                    name: _family(family) | definitions.named(held[label, name])
+                    name: _family(family) | definitions.with_final_names(held[label, name])
                     for name, family in cls.families.items()
                 },
                 **_without_empty(procedures=_procedures(cls) or None),
@@ -65,17 +65,17 @@ def document(keyspaces: Sequence[type[Keyspace]]) -> Schema:
 def keyspace_names(keyspaces: Sequence[type[Keyspace]]) -> dict[str, type[Keyspace]]:
     """Keyspaces by the names of their classes; with their modules if two have the same."""
     places = {cls: (cls.__name__, f"{cls.__module__}:{cls.__qualname__}") for cls in keyspaces}
-    return {name: cls for cls, name in distinct(places).items()}
+    return {name: cls for cls, name in choose_names(places).items()}
 
 
 def key_types(labels: Mapping[str, type[Keyspace]]) -> dict[FamilyId, str]:
     """The TypeScript name of the type of a family's keys: `UserSessionsKey`."""
     wanted = {
-        (label, name): (f"{capitalised(name)}Key", f"{short(label)}{capitalised(name)}Key")
+        (label, name): (f"{capitalize(name)}Key", f"{short(label)}{capitalize(name)}Key")
         for label, cls in labels.items()
         for name in cls.families
     }
-    return distinct(wanted, _OTHERS)
+    return choose_names(wanted, _OTHERS)
 
 
 def _family(family: Family[Any]) -> Schema:

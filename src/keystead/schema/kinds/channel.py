@@ -38,11 +38,11 @@ class ChannelKey(Named, Generic[T]):
         """
         async with self.bound.store.subscribe(self.key) as messages:
 
-            async def decoded() -> AsyncIterator[T]:
+            async def decode_messages() -> AsyncIterator[T]:
                 async for message in messages:
                     yield self.bound.family.message.decode(message.data, self.key, self.bound.ring)
 
-            yield decoded()
+            yield decode_messages()
 
 
 class ChannelOptions(TypedDict, total=False):

@@ -199,7 +199,7 @@ class CleanUp:
             # In a cluster another run may be just between the record and its place: it counts this upload.
             await self._pause(_PAUSE_S)
             member = id.encode()
-            gone = await listing.take_dead(keys.index, keys.index().key, member, [keys.meta(id).key])
+            gone = await listing.remove_dead(keys.index, keys.index().key, member, [keys.meta(id).key])
             return "missing meta" if gone else "done by another"
         if deadline_ms(meta.expires_at) > self._now_ms():  # the index was wrong: it is put right
             await keys.meta(id).change(lambda one: one)
