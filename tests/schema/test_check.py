@@ -221,9 +221,9 @@ def test_an_exemption_of_a_family_that_a_stricter_keyspace_inherits_is_needed() 
 
 @pytest.mark.parametrize("reason", ["", "   ", "-", True, 42])
 def test_an_exemption_without_a_reason_in_words_is_refused(reason: Any) -> None:
-    with pytest.raises(BadDeclaration, match="gives its reason in words"):
+    with pytest.raises(BadDeclaration, match="needs a reason in words"):
         value("{uid}", naming_exempt=reason)
-    with pytest.raises(BadDeclaration, match="gives its reason in words"):
+    with pytest.raises(BadDeclaration, match="needs a reason in words"):
         Channel("{uid}", str, naming_exempt=reason)
 
 
@@ -320,15 +320,15 @@ TOO_SHORT: list[tuple[Lifetime, Lifetime, str]] = [
     (SLIDING_DAY, after("30d"), "after 1 day, the record after 30 days"),
     (SLIDING_DAY, sliding("30d", touch_every="1h"), "after 1 day, the record after 30 days"),
     (SLIDING_DAY, until("ends_at", at_most="2d"), "after 1 day, the record after 2 days"),
-    (SLIDING_DAY, until("ends_at"), "the record has no latest end"),
+    (SLIDING_DAY, until("ends_at"), "the record has no maximum lifetime"),
     (SLIDING_DAY, end_of_day("UTC"), "after 1 day, the record after 1 day 1 hour"),
-    (SLIDING_DAY, FOR_EVER, "the record never ends"),
-    (until("ends_at"), FOR_EVER, "the record never ends"),
-    (until("ends_at"), SLIDING_DAY, "the record lives on when it is touched"),
+    (SLIDING_DAY, FOR_EVER, "the record never expires"),
+    (until("ends_at"), FOR_EVER, "the record never expires"),
+    (until("ends_at"), SLIDING_DAY, "a touch extends the record"),
     (until("ends_at", at_most="1h"), after("2h"), "after 1 hour, the record after 2 hours"),
-    (after("1h"), after("1d"), "not moved by entries that come later"),
-    (after("30d"), after("1d"), "not moved by entries that come later"),
-    (end_of_day("UTC"), end_of_day("Asia/Tokyo"), "not moved by entries that come later"),
+    (after("1h"), after("1d"), "later entries do not extend its deadline"),
+    (after("30d"), after("1d"), "later entries do not extend its deadline"),
+    (end_of_day("UTC"), end_of_day("Asia/Tokyo"), "later entries do not extend its deadline"),
 ]
 LONG_ENOUGH: list[tuple[Lifetime, Lifetime]] = [
     (FOR_EVER, FOR_EVER),

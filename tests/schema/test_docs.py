@@ -231,7 +231,7 @@ def test_the_table_says_what_a_key_holds(family: str, value: str) -> None:
 
 
 def test_a_channel_keeps_nothing_and_says_so() -> None:
-    assert tables(markdown(ShopKeys))[0][-1][4] == "messages are not kept"
+    assert tables(markdown(ShopKeys))[0][-1][4] == "messages are not stored"
 
 
 def test_the_document_begins_with_what_the_keyspace_says_of_itself() -> None:
@@ -239,7 +239,7 @@ def test_the_document_begins_with_what_the_keyspace_says_of_itself() -> None:
     assert "# Shop keys\n\nA shop: customers, what they want to buy, and what they bought.\n" in top
     assert "\n- customers are `gold` or plain\n- baskets end by themselves\n" in top
     assert "\nSource: the shop's own table\n" in top
-    assert "\nWhat was changed in it, and why:\n\n- Baskets end; before, nobody removed them.\n" in top
+    assert "\nChanges, and why:\n\n- Baskets end; before, nobody removed them.\n" in top
 
 
 def test_a_family_has_a_section_with_pattern_example_relations_and_changes() -> None:
@@ -353,7 +353,7 @@ def test_the_fields_of_a_model_are_shown_as_stored() -> None:
 def test_a_model_in_two_families_is_shown_once_and_linked_from_the_other() -> None:
     text = section(markdown(ShopKeys), "seen")
     assert tables(text) == []
-    assert "The fields of `Address` stand under [customer](#customer)." in text
+    assert "See the fields of `Address` under [customer](#customer)." in text
 
 
 def test_a_version_that_is_stamped_on_a_value_is_one_of_its_fields() -> None:
@@ -414,16 +414,16 @@ def test_the_picture_in_markdown_shows_every_relation() -> None:
 def test_without_relations_there_is_no_diagram() -> None:
     assert "mermaid" not in markdown(PlainKeys)
     assert '<svg width="44"' not in html(PlainKeys)
-    assert "How they belong together" not in html(PlainKeys)
+    assert "Relation diagram" not in html(PlainKeys)
 
 
 def test_a_keyspace_that_says_nothing_of_itself_has_a_document() -> None:
     assert headings(markdown(PlainKeys)) == [
         "Plain keys",
         "All keys at a glance",
-        "One by one",
+        "All families",
         "lonely",
-        "What can be done with each kind",
+        "Operations by kind",
     ]
 
 
@@ -456,8 +456,8 @@ def test_odd_texts_stay_as_they_were_written_in_markdown() -> None:
     assert not [child for child in inline if child.type in ("em_open", "s_open")]
     assert {child.attrGet("href") for child in inline if child.type == "link_open"} == {"#index", "#record"}
     assert headings(text)[1:] == [
-        *("All keys at a glance", "How they belong together", "One by one"),
-        *("index", "record", "What can be done with each kind"),
+        *("All keys at a glance", "Relation diagram", "All families"),
+        *("index", "record", "Operations by kind"),
     ]
     seen = ODD.replace("`c|d`", "c|d")
     [_, index, record] = tables(text)[0]

@@ -944,10 +944,10 @@ async def test_entries_under_a_key_that_is_not_there_are_never_set_aside(memory:
     before = await contents(memory)
     report = await repair([keys], set_aside="all")
     assert sorted((one.finding.key, one.fixed, one.note.partition(":")[0]) for one in report.found) == [
-        ("fields", False, "it may be good"),
-        ("items", False, "it may be good"),
+        ("fields", False, "it may be valid"),
+        ("items", False, "it may be valid"),
         ("items", True, ""),
-        ("log", False, "it may be good"),
+        ("log", False, "it may be valid"),
     ]
     after_it = await contents(memory)
     assert all(after_it[name] == before[name] for name in (b"fields", b"log"))

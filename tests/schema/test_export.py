@@ -123,7 +123,7 @@ export interface Customer {
   home: Address;
   nick?: string;
   mail: string | null;
-  /** for the bank. Sealed: the text that stands in the store. */
+  /** for the bank. Sealed: the encrypted text in the store. */
   token: string;
   /** milliseconds since 1970-01-01T00:00:00Z */
   seen_at: number;

@@ -143,7 +143,7 @@ async def test_a_deadline_has_one_source(keys: Keys, store: Store) -> None:
     await key.set(Record(name="x", endsAt=now_ms + 600_000))
     await key.update(MappingProxyType({"endsAt": now_ms + 300_000}))
     assert (await store.run([("PTTL", "lasting:1")]))[0] <= 300_000
-    with pytest.raises(BadValue, match="not passed beside"):
+    with pytest.raises(BadValue, match="do not pass it separately"):
         key.set(Record(name="x", endsAt=now_ms + 600_000), ends_at=now_ms + 900_000)
 
 
@@ -183,7 +183,7 @@ def value(pattern: str, **options: Any) -> Value[str]:
             lambda: declare(
                 a=value("a:{x}", listed_in="i"), b=value("b:{x}", listed_in="i"), i=Set("i", str, lifetime=FOREVER)
             ),
-            "an index of its own",
+            "a separate index",
         ),
         (lambda: Set("a", list[str], lifetime=FOREVER), "plain value"),
         (lambda: SortedSet("a", Meta, lifetime=FOREVER), "plain value"),

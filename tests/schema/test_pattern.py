@@ -343,7 +343,7 @@ def test_a_digest_may_have_the_character_that_separates() -> None:
         (
             "x:{a<=64}",
             Hashed("A" * 42),
-            "x:{a<=64}: a is Hashed with an invalid digest; a digest is 43 characters, SHA-256 in base64url",
+            "x:{a<=64}: a is Hashed with an invalid digest; a digest has 43 characters, SHA-256 in base64url",
         ),
     ],
 )
@@ -438,9 +438,9 @@ DAY = datetime(2026, 2, 23, 10, 5)
         ("x:{a:uri}", "\udfff", "a takes a str; the str given has a lone surrogate, which has no UTF-8"),
         ("x:{a:int}", "42", "a takes an int, not str; pass int(a)"),
         ("x:{a:int}", 1.5, "a takes an int, not the float 1.5"),
-        ("x:{a:int}", True, "a takes an int; a bool was given; pass int() of it if that is meant"),
+        ("x:{a:int}", True, "a takes an int; a bool was given; pass int(...) if you mean a number"),
         pytest.param(
-            "x:{a:int}", 10**5000, "a takes an int; the int given has more digits than Python writes out", id="huge int"
+            "x:{a:int}", 10**5000, "a takes an int; the int given has more digits than Python can write", id="huge int"
         ),
         ("x:{a:token}", "a b", "a takes a str of A-Z, a-z, 0-9, '_' and '-'; the str given has white space"),
         ("x:{a:token}", "a/b", "a takes a str of A-Z, a-z, 0-9, '_' and '-'; the str given has punctuation"),
@@ -457,14 +457,14 @@ DAY = datetime(2026, 2, 23, 10, 5)
         (
             "x:{a:uuid}",
             "{3f2a9c1e-8b4d-4f6a-9e2b-7c5d1a0b8e4f}",
-            "a takes a UUID or its text; the str given is not 32 hex digits in five groups with '-' between them",
+            "a takes a UUID or its text; the str given is not 32 hex digits in five groups separated by '-'",
         ),
         ("x:{a:date}", 20260223, "a takes a datetime.date, not the int 20260223"),
         pytest.param("x:{a:date}", 10**5000, "a takes a datetime.date, not int", id="huge int for a date"),
         (
             "x:{a:date}",
             DAY,
-            "a takes a datetime.date; a datetime was given; pass its .date(), in the time zone that you mean",
+            "a takes a datetime.date; a datetime was given; pass its .date(), in the intended time zone",
         ),
         (
             "x:{a:month}",
@@ -508,14 +508,14 @@ def test_a_secret_is_in_no_error(type_name: str) -> None:
         ("user:{uid", "bad-pattern", "the { at character 6 is not closed; write {uid}"),
         ("user:{uid:{x}", "bad-pattern", "the { at character 6 is not closed; write {uid}"),
         ("user:uid}", "bad-pattern", "the } at character 9 closes nothing; write { before the name"),
-        ("user:{}", "bad-pattern", "{} at character 6 has no name that an argument can have; write {name}"),
-        ("{user-id}", "bad-pattern", "{user-id} at character 1 has no name that an argument can have; write {user_id}"),
-        ("{ id }", "bad-pattern", "{ id } at character 1 has no name that an argument can have; write {id}"),
-        ("{2nd}", "bad-pattern", "{2nd} at character 1 has no name that an argument can have; write {n2nd}"),
-        ("{from}", "bad-pattern", "{from} at character 1 has no name that an argument can have; write {from_}"),
-        ("{a}:{a}", "bad-pattern", "{a} at character 5 stands there again; write {a2} or the like"),
-        ("x:{a<64}", "bad-pattern", "{a<64} at character 3 has no bound in bytes; write {a<=64}"),
-        ("x:{a:int<=}", "bad-pattern", "{a:int<=} at character 3 has no bound in bytes; write {a:int<=64}"),
+        ("user:{}", "bad-pattern", "{} at character 6 has no valid argument name; write {name}"),
+        ("{user-id}", "bad-pattern", "{user-id} at character 1 has no valid argument name; write {user_id}"),
+        ("{ id }", "bad-pattern", "{ id } at character 1 has no valid argument name; write {id}"),
+        ("{2nd}", "bad-pattern", "{2nd} at character 1 has no valid argument name; write {n2nd}"),
+        ("{from}", "bad-pattern", "{from} at character 1 has no valid argument name; write {from_}"),
+        ("{a}:{a}", "bad-pattern", "{a} at character 5 is a duplicate; write {a2} or similar"),
+        ("x:{a<64}", "bad-pattern", "{a<64} at character 3 has no valid bound in bytes; write {a<=64}"),
+        ("x:{a:int<=}", "bad-pattern", "{a:int<=} at character 3 has no valid bound in bytes; write {a:int<=64}"),
         (
             "x:{a<=44}",
             "bad-pattern",
@@ -524,43 +524,43 @@ def test_a_secret_is_in_no_error(type_name: str) -> None:
         (
             "{a}{b}",
             "ambiguous-pattern",
-            "nothing stands between {a} and {b} at character 4, so a key has two readings; write {a}:{b} or the like",
+            "there is nothing between {a} and {b} at character 4, so keys are ambiguous; write {a}:{b} or similar",
         ),
         (
             "{a}[{b}]",
             "ambiguous-pattern",
-            "nothing stands between {a} and {b} at character 5, so a key has two readings; write {a}:{b} or the like",
+            "there is nothing between {a} and {b} at character 5, so keys are ambiguous; write {a}:{b} or similar",
         ),
         (
             "{a}%{b}",
             "ambiguous-pattern",
-            "the % between {a} and {b} at character 5 reads like an escape; write {a}:{b} or the like",
+            "the % between {a} and {b} at character 5 looks like an escape; write {a}:{b} or similar",
         ),
         ("x]", "bad-pattern", "the ] at character 2 closes nothing; leave it out"),
         ("x[_{a}", "bad-pattern", "the [ at character 2 is not closed; write ] at the end of the tail"),
         (
             "x[_{a}]y",
             "bad-pattern",
-            "the tail that ends at character 7 is not the end; move what is behind it before the [",
+            "the tail that ends at character 7 is not at the end; move the rest before the [",
         ),
         (
             "x[_[{a}]",
             "bad-pattern",
-            "the [ at character 4 stands in the tail; leave it out, a pattern has one tail at most",
+            "the [ at character 4 is in the tail; leave it out, a pattern has at most one tail",
         ),
         (
             "x[_{a}:{b}]",
             "bad-pattern",
-            "the tail at character 2 is not a literal and one placeholder; write it as in [_{page}]",
+            "the tail at character 2 must be a literal and one placeholder, as in [_{page}]",
         ),
         (
             "x[_]",
             "bad-pattern",
-            "the tail at character 2 is not a literal and one placeholder; write it as in [_{page}]",
+            "the tail at character 2 must be a literal and one placeholder, as in [_{page}]",
         ),
-        ("x[{a}]", "bad-pattern", "the tail at character 2 begins with no literal; write it as in [_{page}]"),
-        ("[_{a}]", "bad-pattern", "nothing stands before the tail; write _{a}"),
-        ("x:\ud800", "bad-pattern", "the lone surrogate at character 3 has no UTF-8; leave it out"),
+        ("x[{a}]", "bad-pattern", "the tail at character 2 must start with a literal, as in [_{page}]"),
+        ("[_{a}]", "bad-pattern", "there is nothing before the tail; write _{a}"),
+        ("x:\ud800", "bad-pattern", "the lone surrogate at character 3 has no UTF-8 encoding; leave it out"),
     ],
 )
 def test_a_malformed_pattern_is_refused_with_what_to_write(text: str, finding: str, reason: str) -> None:
@@ -591,7 +591,7 @@ def test_an_unknown_type_that_is_near_none_can_be_registered() -> None:
     ("text", "sentence"),
     [
         ("", "a pattern is empty; write at least one character, such as 'user:{uid}'"),
-        (b"x", "a pattern is a str, such as 'user:{uid}', not bytes"),
+        (b"x", "a pattern must be a str, such as 'user:{uid}', not bytes"),
     ],
 )
 def test_an_argument_that_is_not_a_pattern_is_refused(text: Any, sentence: str) -> None:
@@ -774,7 +774,7 @@ def refuse(_: object) -> Any:
 @pytest.mark.parametrize(
     ("render", "parse", "reason"),
     [
-        (str.lower, str, "its parse does not give back the value that its render was given"),
+        (str.lower, str, "its parse does not return the value that was rendered"),
         (str, refuse, "its parse raised LookupError for what its render returned"),
         (refuse, str, "its render raised LookupError"),
         (len, str, "its render returned int, not str"),
@@ -794,7 +794,7 @@ def test_a_type_of_ones_own_that_gives_no_text_is_refused() -> None:
     placeholder("nothing", int, render=lambda _: "", parse=lambda _: 1)
     with pytest.raises(BadKey) as raised:
         Pattern("x:{a:nothing}").render({"a": 1})
-    assert str(raised.value) == "x:{a:nothing}: a is empty: the type nothing gave no text for it"
+    assert str(raised.value) == "x:{a:nothing}: a is empty: the type nothing returned an empty text"
 
 
 @pytest.mark.usefixtures("own_types")

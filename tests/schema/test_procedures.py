@@ -202,7 +202,7 @@ async def test_wrong_declarations_and_calls_say_what_to_do(memory: Store) -> Non
             procedure(wrong)  # type: ignore[arg-type]
         with pytest.raises(BadDeclaration, match="is a plain `def` that returns Steps"):
             procedure(ordered="somebody")(wrong)  # type: ignore[arg-type]
-    with pytest.raises(BadDeclaration, match="every keyspace has something of this name"):
+    with pytest.raises(BadDeclaration, match="every keyspace has an attribute of this name"):
 
         class Taken(Keyspace):
             @procedure
@@ -288,7 +288,7 @@ async def test_attempts_wait_longer_each_time_and_give_up_in_the_end() -> None:
     async def go_on() -> list[int]:
         return [number async for number in attempts("the cart", most=9, wait=wait)]
 
-    with pytest.raises(Contended, match="the cart was changed by others 9 times in a row"):
+    with pytest.raises(Contended, match="the cart was changed by other callers 9 times in a row"):
         await go_on()
     assert len(waits) == 8
     assert all(0 <= one <= 0.0005 * 2**number for number, one in enumerate(waits, 1))

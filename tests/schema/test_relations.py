@@ -453,7 +453,7 @@ async def test_a_listed_hash_is_changed_without_losing_its_entry(store: Store) -
     await store.run([("PEXPIRE", "team:red", 60_000)])
     assert await key.update({"created_at": 5}) is True
     assert (await store.run([("PTTL", "team:red")]))[0] > 3_000_000
-    with pytest.raises(BadValue, match="no index names"):
+    with pytest.raises(BadValue, match="no index lists"):
         keys.member(team="red", sid="s2").put({"uid": "bob"})
 
 

@@ -592,7 +592,7 @@ async def test_a_write_may_end_earlier_than_its_family(keys: Keys, store: Store)
     assert await short.note("a").shorten(1_000)
     assert not await short.note("a").shorten(60_000)
     for wrong in (0, -1, True, 1.5, 86_400_001):
-        with pytest.raises(BadCall, match="a lifetime is a number of ms"):
+        with pytest.raises(BadCall, match="a lifetime must be a number of ms"):
             short.note("a").lasting(wrong)  # type: ignore[arg-type]
 
 
@@ -774,9 +774,9 @@ async def test_a_hash_is_copied_as_it_is_stored_while_it_is_still_so(keys: Keys,
     await some.fields("a").remove("z")
     assert not await some.fields("a").holds(seen)
     assert not await some.fields("a").holds({})
-    with pytest.raises(BadCall, match="no fields, or sealed ones"):
+    with pytest.raises(BadCall, match="the fields are empty, or sealed"):
         some.other("a").copy({}, ends_at=ends_at)
-    with pytest.raises(BadCall, match="no fields, or sealed ones"):
+    with pytest.raises(BadCall, match="the fields are empty, or sealed"):
         some.sealed("a").copy(seen)
 
 
@@ -949,5 +949,5 @@ async def test_prepared_steps_do_the_same_on_whatever_key(store: Store) -> None:
     with pytest.raises(BadDeclaration, match="one command each"):
         Prepared([keys.total], lambda total: ([total.increment(), combine("two", [total.get(), total.get()], max)], []))
     linked = Keys(store, seal=RING).link
-    with pytest.raises(BadDeclaration, match="not the same each time"):
+    with pytest.raises(BadDeclaration, match="its lifetime varies"):
         Prepared([linked], lambda link: ([], [link.delete()]))

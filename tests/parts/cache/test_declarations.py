@@ -123,7 +123,7 @@ class _OnlyCached(Keyspace):
     [
         (Guarantees(atomic="nothing"), "could write it again"),
         (Guarantees(consistency="eventual"), "could write it again"),
-        (Guarantees(shortest_lifetime_ms=60_000), "shortest marker lives 5 seconds"),
+        (Guarantees(shortest_lifetime_ms=60_000), "it lives 5 seconds or more"),
     ],
 )
 async def test_a_store_that_cannot_keep_it_is_refused_with_the_reason(
@@ -167,9 +167,7 @@ def test_marks_say_how_long_each_stands() -> None:
         "20 seconds during a load, 5 seconds to 1 minute after a failure, 2 minutes if there is nothing"
     )
     assert marks.lifetime.longest_ms == 120_000
-    assert (
-        LoadMarkers("plan:{id}:mark").lifetime.describe() == "10 seconds during a load, 5 seconds after a failure"
-    )
+    assert LoadMarkers("plan:{id}:mark").lifetime.describe() == "10 seconds during a load, 5 seconds after a failure"
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class Slots(SqliteStore):
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         keys = {key for step in steps for key in step.call.keys}
-        assert len({slot_of(key) for key in keys}) <= 1, f"{keys} live in different slots"
+        assert len({slot_of(key) for key in keys}) <= 1, f"{keys} are in different slots"
         return await super()._atomically(steps)
 
 

@@ -293,7 +293,7 @@ async def test_successors_in_another_store_are_refused() -> None:
 
     async with connect("memory://") as store, connect("memory://") as other:
         keys = Split(store, cache=other, seal=RING)
-        with pytest.raises(BadDeclaration, match="need one role"):
+        with pytest.raises(BadDeclaration, match="need the same role"):
             Sessions(keys.session, successors=keys.elsewhere)
 
 
@@ -323,7 +323,7 @@ async def test_a_store_in_which_a_logout_may_be_missed_is_refused() -> None:
         ({"cap": True}, "cap must be a whole number from 1, or None"),
         ({"at_cap": "drop"}, "at_cap must be evict or refuse"),
         ({"idle": 30}, "idle needs a unit"),
-        ({"grace": "0s"}, "grace of '0s' is not a time to live"),
+        ({"grace": "0s"}, "grace of '0s' is not valid"),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(rules: dict[str, Any], sentence: str) -> None:
@@ -332,5 +332,5 @@ def test_a_policy_that_makes_no_sense_is_refused(rules: dict[str, Any], sentence
 
 
 def test_an_index_that_is_no_set_cannot_admit() -> None:
-    with pytest.raises(BadDeclaration, match="an index that admits is a Set"):
+    with pytest.raises(BadDeclaration, match="an index that admits must be a Set"):
         declared(user_sessions=SortedSet("user:{uid}:sessions", str, lifetime=MONTH))

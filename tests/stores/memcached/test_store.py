@@ -36,7 +36,7 @@ async def test_a_cache_is_welcome(server: MemcachedServer) -> None:
 
 @pytest.mark.parametrize(
     ("keyspace", "why"),
-    [(SessionKeys, "may forget a key before its time"), (ProfileKeys, "keeps no")],
+    [(SessionKeys, "may evict keys"), (ProfileKeys, "keeps no")],
     ids=["sessions", "hashes"],
 )
 async def test_what_needs_more_is_refused_at_the_start(

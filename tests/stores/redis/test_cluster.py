@@ -98,9 +98,9 @@ async def test_an_atomic_step_works_within_each_hash_tag(cluster: Cluster, store
 
 
 async def test_an_atomic_step_across_slots_is_refused_with_both_keys_named(store: Store) -> None:
-    with pytest.raises(CrossSlot, match=r"'key:1' and 'key:2' live in different slots.*hash tag") as error:
+    with pytest.raises(CrossSlot, match=r"'key:1' and 'key:2' are in different slots.*hash tag") as error:
         await store.atomically([("SET", "key:1", "v"), ("SET", "key:2", "v")])
-    with pytest.raises(CrossSlot, match=r"'key:1' and 'key:2' live in different slots"):
+    with pytest.raises(CrossSlot, match=r"'key:1' and 'key:2' are in different slots"):
         await store.atomically([at_most(("SCARD", "key:1"), 4), ("SET", "key:2", "v")])
     assert error.value.code == "cross-slot"
     assert await store.run([("EXISTS", "key:1", "key:2")]) == [0]

@@ -115,6 +115,6 @@ class LoadMarkers(Value[LoadMarker]):
         shortest_ms = self.marked.shortest_ms
         if shortest_ms < guarantees.shortest_lifetime_ms:
             yield (
-                f"its shortest marker lives {in_words(shortest_ms)}, and the shortest lifetime of the store is "
+                f"it lives {in_words(shortest_ms)} or more, but the shortest lifetime of the store is "
                 f"{in_words(guarantees.shortest_lifetime_ms)}"
             )
