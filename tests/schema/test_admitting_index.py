@@ -199,7 +199,8 @@ async def test_beside_records_that_come_and_go_the_doctor_harms_none_that_is_ali
 
 
 def test_an_index_that_admits_is_a_set() -> None:
-    with pytest.raises(BadDeclaration, match="must be a Set, but by_age is a SortedSet") as refused:
+    sentence = "an index that admits must be a Set, but by_age is a SortedSet"
+    with pytest.raises(BadDeclaration, match=sentence) as refused:
 
         class Sorted(Keyspace):
             by_age = SortedSet("user:{uid}:by-age", str, lifetime=WEEK)
