@@ -1,4 +1,4 @@
-"""Mistakes of callers, which every store reports alike."""
+"""Errors of callers, which every store reports alike."""
 
 from __future__ import annotations
 
