@@ -134,7 +134,7 @@ async def _expect_refusal(promises: Promises, store: Store, power: str) -> None:
 
 
 async def expect(store: Store, *exchanges: tuple[Command, Any]) -> None:
-    """Send the commands as one batch, and compare each reply by value and type. A class means an error of that class."""
+    """Send the commands as one batch, and compare each reply by value and type. A class means such an error."""
     replies = await replies_of(store, [command for command, _ in exchanges])
     got = [(command, shown(reply)) for (command, _), reply in zip(exchanges, replies, strict=True)]
     assert got == [(command, _comparable(reply)) for command, reply in exchanges]
