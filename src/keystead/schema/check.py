@@ -11,6 +11,7 @@ from typing import Any
 
 from keystead.errors import shown
 from keystead.schema.family import Family
+from keystead.schema.family_lookup import name_of
 from keystead.schema.finding import CODES, Finding
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.lifetime import EndOfDay, Lifetime, Sliding, Until, in_words
@@ -72,11 +73,7 @@ class _Stores:
 
 
 def _finding(code: str, family: Family[Any], sentence: str, key: str | None = None) -> Finding:
-    return Finding(code, family.place, sentence, CODES[code].remedy, _name(family), key)
-
-
-def _name(family: Family[Any]) -> str:
-    return f"{family.keyspace.__name__}.{family.name}" if family.keyspace else family.name
+    return Finding(code, family.place, sentence, CODES[code].remedy, name_of(family), key)
 
 
 def _overlaps(families: Sequence[Family[Any]], stores: _Stores) -> Iterator[Finding]:

@@ -36,7 +36,6 @@ UNOPENED_ERROR = "keystead_unopened"  # validation error type: a sealed text tha
 
 _KEY_BYTES = 32
 _IV_BYTES = 12
-_TAG_BYTES = 16
 _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TEXT = re.compile(r"sealed\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]{16})\.([A-Za-z0-9_-]{22,})")
 

@@ -28,6 +28,12 @@ def literal_prefix(pattern: bytes) -> bytes:
     return bytes(prefix)
 
 
+def key_after_prefix(prefix: bytes) -> bytes | None:
+    """The smallest key greater than all keys with the prefix; None: there is none."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
 def compile_glob(pattern: bytes) -> re.Pattern[bytes]:
     """`*` any bytes, `?` one byte, `[abc]` `[a-z]` `[^a]` one of them, `\\x` the byte x itself.
 

@@ -98,9 +98,9 @@ class SigningKeys:
     def __init__(self, keys: Mapping[str, tuple[Algorithm, bytes]]) -> None:
         """Keys by their ids: 32 bytes for EdDSA, 32 or more for HS256, PKCS #8 in DER for RS256. The last one signs."""
         if not keys:
-            raise _bad('no signing key; write SigningKeys({"2026a": ("EdDSA", key)})')
+            raise BadDeclaration('no signing key; write SigningKeys({"2026a": ("EdDSA", key)})')
         if len({key for _, key in keys.values()}) < len(keys):
-            raise _bad("two ids have the same key; create another one with SigningKeys.new_key()")
+            raise BadDeclaration("two ids have the same key; create another one with SigningKeys.new_key()")
         self._keys = {key_id: _make_key(key_id, algorithm, key) for key_id, (algorithm, key) in keys.items()}
         self.current: Final = next(reversed(self._keys.values()))
 
@@ -112,9 +112,11 @@ class SigningKeys:
             key_id, _, rest = entry.strip().partition(":")
             algorithm, colon, encoded = rest.partition(":")
             if not colon:
-                raise _bad(f"key {number} must have the form {{id}}:{{algorithm}}:{{key}}, as in 2026a:EdDSA:{{key}}")
+                raise BadDeclaration(
+                    f"key {number} must have the form {{id}}:{{algorithm}}:{{key}}, as in 2026a:EdDSA:{{key}}"
+                )
             if key_id in keys:
-                raise _bad(f"duplicate key id {key_id!r}; each key needs its own id")
+                raise BadDeclaration(f"duplicate key id {key_id!r}; each key needs its own id")
             keys[key_id] = (cast("Algorithm", algorithm), _decode_key(key_id, encoded))
         return cls(keys)
 
@@ -132,7 +134,7 @@ class SigningKeys:
         """
         data = secret.encode()
         if len(data) < _SECRET_BYTES:
-            raise _bad(
+            raise BadDeclaration(
                 f"a signing secret needs at least {_SECRET_BYTES} bytes, not {len(data)}; create one with "
                 "`openssl rand -base64 32`"
             )
@@ -165,10 +167,12 @@ class SigningKeys:
 
 def _make_key(key_id: object, algorithm: str, data: object) -> SigningKey:
     if not isinstance(key_id, str) or not _KEY_ID.fullmatch(key_id):
-        raise _bad("the id of a signing key must be 1 to 32 letters, digits, - or _, such as 2026a")
+        raise BadDeclaration("the id of a signing key must be 1 to 32 letters, digits, - or _, such as 2026a")
     _check_algorithm(f"signing key {key_id!r}", algorithm)
     if not isinstance(data, bytes) or not _has_length(algorithm, len(data)):
-        raise _bad(f"signing key {key_id!r} must be {_SECRET_BYTES} bytes; create one with SigningKeys.new_key()")
+        raise BadDeclaration(
+            f"signing key {key_id!r} must be {_SECRET_BYTES} bytes; create one with SigningKeys.new_key()"
+        )
     return SigningKey(key_id, cast("Algorithm", algorithm), _import_key(key_id, algorithm, data))
 
 
@@ -193,7 +197,7 @@ def _import_key(key_id: str, algorithm: str, data: bytes) -> Key:
     except (ValueError, TypeError):
         rsa = None
     if not isinstance(rsa, RSAPrivateKey) or rsa.key_size < _RSA_BITS:
-        raise _bad(
+        raise BadDeclaration(
             f"signing key {key_id!r} must be an RSA key of {_RSA_BITS} bits or more, as PKCS #8 in DER; create one "
             'with SigningKeys.new_key("RS256")'
         )
@@ -202,7 +206,7 @@ def _import_key(key_id: str, algorithm: str, data: bytes) -> Key:
 
 def _check_algorithm(what: str, algorithm: str) -> None:
     if algorithm not in ALGORITHMS:
-        raise _bad(f"the algorithm of {what} must be one of {', '.join(ALGORITHMS)}, not {algorithm!r:.40}")
+        raise BadDeclaration(f"the algorithm of {what} must be one of {', '.join(ALGORITHMS)}, not {algorithm!r:.40}")
 
 
 def _decode_key(key_id: str, encoded: str) -> bytes:
@@ -210,8 +214,4 @@ def _decode_key(key_id: str, encoded: str) -> bytes:
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
-        raise _bad(f"the key of {key_id!r} is not base64url; create one with SigningKeys.new_key()") from None
-
-
-def _bad(sentence: str) -> BadDeclaration:
-    return BadDeclaration(sentence)
+        raise BadDeclaration(f"the key of {key_id!r} is not base64url; create one with SigningKeys.new_key()") from None

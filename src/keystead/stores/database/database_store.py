@@ -25,7 +25,7 @@ from keystead.stores.database.database_settings import DatabaseSettings
 from keystead.stores.database.dialect import Dialect
 from keystead.stores.database.hashed_names import KEPT, text_of
 from keystead.stores.database.pool import ConnectionPool, Job
-from keystead.stores.globs import compile_glob, literal_prefix
+from keystead.stores.globs import compile_glob, key_after_prefix, literal_prefix
 from keystead.stores.sql import Interpreter
 from keystead.stores.sql.key_tables import KIND_NUMBERS
 from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store
@@ -174,7 +174,7 @@ class DatabaseStore(Store):
     def _page(
         self, interpreter: Interpreter[CachedTables], after: bytes, inclusive: bool, prefix: bytes, page: int
     ) -> tuple[list[tuple[bytes, bytes | None, int, int | None]], int]:
-        key, beyond = self._dialect.key, _beyond(prefix)
+        key, beyond = self._dialect.key, key_after_prefix(prefix)
         upper, bounds = ("", (after, page)) if beyond is None else (f"AND {key} < ?", (after, beyond, page))
         rows = interpreter.tables.execute(
             f"SELECT {key}, rest, kind, expires_at FROM keys WHERE {key} {'>=' if inclusive else '>'} ? {upper}"  # noqa: S608
@@ -265,9 +265,3 @@ class _Opening:
     def drop(self) -> None:
         if self._session is not None:
             self._session.close()
-
-
-def _beyond(prefix: bytes) -> bytes | None:
-    """The smallest key greater than all keys with the prefix."""
-    stripped = prefix.rstrip(b"\xff")
-    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

@@ -17,7 +17,7 @@ from typing import Any
 from keystead.errors import StoreUnavailable
 from keystead.stores import durations
 from keystead.stores.commands import Call, Reply
-from keystead.stores.globs import compile_glob, literal_prefix
+from keystead.stores.globs import compile_glob, key_after_prefix, literal_prefix
 from keystead.stores.sql.key_tables import KIND_NUMBERS
 from keystead.stores.sqlite import sqlite_full_copy, sqlite_sweep
 from keystead.stores.sqlite.database_file import connect, explain, is_locked, prepare
@@ -399,15 +399,9 @@ def _run_checkpoint(connection: sqlite3.Connection) -> tuple[int, int]:
 def _page(
     reading: SqliteInterpreter, after: bytes, inclusive: bool, prefix: bytes, page: int
 ) -> list[tuple[bytes, int, int | None]]:
-    beyond = _beyond(prefix)
+    beyond = key_after_prefix(prefix)
     upper, bounds = ("", (after, page)) if beyond is None else ("AND key < ?", (after, beyond, page))
     return reading.tables.execute(
         f"SELECT key, kind, expires_at FROM keys WHERE key {'>=' if inclusive else '>'} ? {upper} ORDER BY key LIMIT ?",  # noqa: S608
         bounds,
     ).fetchall()
-
-
-def _beyond(prefix: bytes) -> bytes | None:
-    """The least key that is greater than all that begin with the prefix."""
-    stripped = prefix.rstrip(b"\xff")
-    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
