@@ -83,7 +83,7 @@ def test_a_browser_keeps_it_sends_it_back_and_forgets_it(secure: bool, value: st
     assert cookie.read(browser.sends) is None
 
 
-def test_on_plain_http_only_the_cookie_for_development_is_kept() -> None:
+def test_on_plain_http_only_the_development_cookie_is_accepted() -> None:
     browser = Browser(secure=False)
     assert not browser.takes(Cookie("sid").set("v"))
     assert browser.takes(Cookie("sid", secure=False).set("v"))
@@ -165,6 +165,6 @@ def test_without_the_prefix_the_first_of_several_counts_which_is_the_most_specif
 
 
 @given(header=st.text())
-def test_whatever_a_client_sends_is_no_error(header: str) -> None:
+def test_no_client_input_is_an_unhandled_error(header: str) -> None:
     found = Cookie("sid").read(header)
     assert found is None or isinstance(found, str)

@@ -161,7 +161,7 @@ def test_secrets_are_long_and_not_used_twice() -> None:
     assert all(one.startswith("whsec_") and len(one) == 50 for one in made)
 
 
-def test_a_receiver_can_tell_what_is_genuine() -> None:
+def test_a_receiver_can_verify_signatures() -> None:
     second = NOW_MS // 1000
     good = signature(SECRET, "msg_1", second, BODY)
 
@@ -182,7 +182,7 @@ def test_a_receiver_can_tell_what_is_genuine() -> None:
         assert not is_good(at=at)
 
 
-def test_what_is_older_or_newer_than_five_minutes_is_not_genuine_any_more() -> None:
+def test_timestamps_beyond_five_minutes_are_refused() -> None:
     second = NOW_MS // 1000
     for off_s, expected in ((0, True), (300, True), (-300, True), (301, False), (-301, False)):
         at = second + off_s
@@ -376,7 +376,7 @@ async def test_the_name_servers_of_this_machine_know_this_machine() -> None:
 # --- sending --------------------------------------------------------------------------------------------------
 
 
-async def test_what_is_sent_is_signed_and_says_what_it_is(receiver: Receiver) -> None:
+async def test_sent_webhooks_are_signed_json(receiver: Receiver) -> None:
     await sender(HERE).send(hook(receiver, "/hook/a%20b?c=d#e"), "msg_1", BODY)
     [(line, headers, body)] = receiver.requests
     assert line == "POST /hook/a%20b?c=d HTTP/1.1"
@@ -390,7 +390,7 @@ async def test_what_is_sent_is_signed_and_says_what_it_is(receiver: Receiver) ->
     assert "authorization" not in headers
 
 
-async def test_by_tls_the_connection_goes_to_the_address_that_was_looked_at_and_the_name_is_what_is_checked(
+async def test_tls_connects_to_the_checked_address_and_verifies_the_name(
     tmp_path: Path,
 ) -> None:
     files = certificate(tmp_path)
@@ -411,14 +411,14 @@ async def test_by_tls_the_connection_goes_to_the_address_that_was_looked_at_and_
         assert len(receiver.requests) == 1
 
 
-async def test_a_name_that_leads_elsewhere_a_moment_later_is_asked_once(receiver: Receiver) -> None:
+async def test_a_host_name_is_resolved_once_against_dns_rebinding(receiver: Receiver) -> None:
     names = Names(HERE, ["192.0.2.1"])
     await sender(resolve=names).send(hook(receiver), "msg_1", BODY)
     assert names.answers == [["192.0.2.1"]]
     assert len(receiver.requests) == 1
 
 
-async def test_of_several_addresses_the_next_is_tried_where_nobody_listens(receiver: Receiver) -> None:
+async def test_an_unreachable_address_falls_back_to_the_next(receiver: Receiver) -> None:
     await sender(["127.0.0.2", "127.0.0.1"]).send(hook(receiver), "msg_1", BODY)
     assert len(receiver.requests) == 1
 
@@ -437,7 +437,7 @@ async def test_an_address_of_ipv6_is_called_by_name_and_by_itself() -> None:
         assert hosts == [f"{NAME}:{receiver.port}", f"[::1]:{receiver.port}"]
 
 
-async def test_each_message_has_a_connection_of_its_own(receiver: Receiver) -> None:
+async def test_each_message_has_a_separate_connection(receiver: Receiver) -> None:
     one = sender(HERE, HERE)
     await one.send(hook(receiver), "msg_1", BODY)
     await one.send(hook(receiver, host="other.example.com"), "msg_2", BODY)
@@ -460,7 +460,7 @@ async def test_a_status_of_failure_is_tried_again(receiver: Receiver, status: st
     assert caught.value.retry_after_ms is None
 
 
-async def test_a_receiver_that_is_gone_is_told_apart(receiver: Receiver) -> None:
+async def test_a_gone_receiver_is_undeliverable(receiver: Receiver) -> None:
     receiver.answer = answering("410 Gone")
     with pytest.raises(Undeliverable, match="the receiver is gone"):
         await sender(HERE).send(hook(receiver), "msg_1", BODY)
@@ -587,7 +587,7 @@ async def test_a_name_that_is_not_found_or_not_answered_has_failed_in_time(recei
     assert receiver.connections == 0
 
 
-async def test_where_nobody_listens_it_has_failed(receiver: Receiver) -> None:
+async def test_an_unreachable_receiver_is_a_failure(receiver: Receiver) -> None:
     with pytest.raises(DeliveryFailed, match=r"cannot be reached \(ConnectError\)"):
         await sender(["127.0.0.2"]).send(hook(receiver), "msg_1", BODY)
 

@@ -178,7 +178,7 @@ def test_roles_may_share_a_store_until_stores_are_given() -> None:
         ("app:profile::{uid}", "'' in the scope"),
     ],
 )
-def test_naming_says_which_segment_breaks_the_rule(pattern: str, said: str) -> None:
+def test_naming_reports_the_offending_segment(pattern: str, said: str) -> None:
     [finding] = check([keyspace(naming="domain:entity:scope", one=value(pattern))])
     assert finding.code == "naming"
     assert said in finding.sentence
@@ -227,12 +227,12 @@ def test_an_exemption_without_a_reason_in_words_is_refused(reason: Any) -> None:
         Channel("{uid}", str, naming_exempt=reason)
 
 
-def test_a_keyspace_asks_for_the_one_rule_that_there_is() -> None:
+def test_a_keyspace_can_only_require_the_known_naming_rule() -> None:
     with pytest.raises(BadDeclaration, match="naming is 'domain:entity:scope'"):
         keyspace(naming="domain:entity", one=value("app:profile:{uid}"))
 
 
-def test_role_unfit_says_why_the_store_cannot_keep_the_family() -> None:
+def test_role_unfit_gives_the_reason() -> None:
     stores = {"default": ("sqlite:///a.db", Guarantees()), "cache": ("evicting://", EVICTING)}
     [finding] = check([keyspace(cart=value("cart:{uid}"))], {"default": stores["cache"]})
     assert finding.code == "role-unfit"
@@ -259,7 +259,7 @@ def test_role_unfit_is_an_index_in_another_store_than_its_records() -> None:
     assert check([keys], {"default": here}) == []
 
 
-def test_role_weak_is_a_warning_that_the_store_promises_less_than_the_role_asks() -> None:
+def test_role_weak_warns_of_weaker_guarantees_than_the_role() -> None:
     keys = keyspace(order=value("order:{id}", role="durable"))
     [finding] = check([keys], {"default": ("memory://", Guarantees(durability="memory"))})
     assert (finding.code, finding.severity) == ("role-weak", "warning")
@@ -276,7 +276,7 @@ def sessions(**tags: str) -> type[Keyspace]:
     return keyspace(index=index, lock=lock, session=session)
 
 
-def test_cross_slot_names_both_sides_of_a_relation_and_says_what_happens() -> None:
+def test_cross_slot_names_both_families_and_the_consequence() -> None:
     listed, owned = check([sessions()], cluster=True)
     assert codes([listed, owned]) == ["cross-slot", "cross-slot"]
     assert listed.family == owned.family == "AppKeys.session"

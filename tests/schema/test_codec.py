@@ -283,7 +283,7 @@ def test_each_type_is_stored_in_its_plainest_form_and_read_back(type_: Any, valu
 
 
 @given(TEXT)
-def test_any_text_comes_back(text: str) -> None:
+def test_any_text_round_trips(text: str) -> None:
     codec = codec_for(str)
     assert codec.decode(codec.encode(text, "k"), "k") == text
 
@@ -295,13 +295,13 @@ def test_any_bytes_come_back(data: bytes) -> None:
 
 
 @given(st.integers())
-def test_any_integer_comes_back(number: int) -> None:
+def test_any_integer_round_trips(number: int) -> None:
     codec = codec_for(int)
     assert codec.decode(codec.encode(number, "k"), "k") == number
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_any_finite_float_comes_back(number: float) -> None:
+def test_any_finite_float_round_trips(number: float) -> None:
     codec = codec_for(float)
     assert codec.decode(codec.encode(number, "k"), "k") == number
 
@@ -333,7 +333,7 @@ class Everything(BaseModel):
         counts=st.dictionaries(TEXT, st.integers()),
     )
 )
-def test_any_model_comes_back(value: Everything) -> None:
+def test_any_model_round_trips(value: Everything) -> None:
     codec = codec_for(Everything)
     assert codec.decode(codec.encode(value, "k"), "k") == value
 
@@ -420,7 +420,7 @@ def test_a_computed_field_is_not_stored() -> None:
     assert "area" not in codec.json_schema()["properties"]
 
 
-def test_a_type_checker_knows_what_a_codec_reads() -> None:
+def test_a_type_checker_knows_the_type_of_a_codec() -> None:
     assert_type(codec_for(Point).decode(b'{"x":1}', "k"), Point)
     assert_type(codec_for(list[str]), Codec[list[str]])
 
@@ -809,7 +809,7 @@ class Plain:
     ],
     ids=str,
 )
-def test_a_type_that_cannot_be_stored_is_refused_with_what_to_write_instead(type_: Any, advice: str) -> None:
+def test_an_unstorable_type_is_refused_with_advice(type_: Any, advice: str) -> None:
     assert advice in refused(type_)
 
 
@@ -908,7 +908,7 @@ def test_old_shapes_are_upgraded_step_by_step_when_they_are_read(data: bytes) ->
     assert codec_for(Unversioned, versions=VERSIONS).decode(data, "k") == Unversioned(name="Kim Dev")
 
 
-def test_a_declared_version_is_written_in_its_place_whatever_the_value_says() -> None:
+def test_the_declared_version_is_written_whatever_the_value_has() -> None:
     old = Profile(name="Kim Dev", ver=1)
     assert PROFILE.encode(old, "k") == b'{"name":"Kim Dev","ver":3}'
     assert old.ver == 1

@@ -225,16 +225,16 @@ def test_the_table_has_the_columns_of_a_key_document_and_a_row_for_each_family()
         ("bell", "message: string"),
     ],
 )
-def test_the_table_says_what_a_key_holds(family: str, value: str) -> None:
+def test_the_table_shows_the_value_of_a_key(family: str, value: str) -> None:
     row = next(row for row in tables(markdown(ShopKeys))[0] if row[0].startswith(f"shop:{family}"))
     assert row[3] == value
 
 
-def test_a_channel_keeps_nothing_and_says_so() -> None:
+def test_a_channel_stores_nothing_and_is_documented_so() -> None:
     assert tables(markdown(ShopKeys))[0][-1][4] == "messages are not stored"
 
 
-def test_the_document_begins_with_what_the_keyspace_says_of_itself() -> None:
+def test_the_document_starts_with_the_docstring_of_the_keyspace() -> None:
     top = markdown(ShopKeys).partition("## All keys")[0]
     assert "# Shop keys\n\nA shop: customers, what they want to buy, and what they bought.\n" in top
     assert "\n- customers are `gold` or plain\n- baskets end by themselves\n" in top
@@ -250,7 +250,7 @@ def test_a_family_has_a_section_with_pattern_example_relations_and_changes() -> 
     assert "\n**Changed:** The token is sealed; before, it was `plain`.\n" in text
 
 
-def test_a_pattern_that_says_no_more_than_the_key_is_not_repeated() -> None:
+def test_a_pattern_equal_to_the_key_is_not_repeated() -> None:
     text = section(markdown(ShopKeys), "mail")
     assert "Pattern:" not in text
     assert "- Example: `shop:mail:a1b2c3`\n- Holds: string\n" in text
@@ -278,7 +278,7 @@ def test_relations_are_described_at_both_ends() -> None:
     assert told["bell"] == ()
 
 
-def test_a_relation_that_takes_its_key_from_a_field_says_so() -> None:
+def test_a_relation_from_a_field_is_documented() -> None:
     class LinkKeys(Keyspace):
         target = Value("target:{id}", str, lifetime=after("1h"))
         scored = SortedSet("scored", str, lifetime=never("x"))
@@ -417,7 +417,7 @@ def test_without_relations_there_is_no_diagram() -> None:
     assert "Relation diagram" not in html(PlainKeys)
 
 
-def test_a_keyspace_that_says_nothing_of_itself_has_a_document() -> None:
+def test_a_keyspace_without_a_docstring_has_a_document() -> None:
     assert headings(markdown(PlainKeys)) == [
         "Plain keys",
         "All keys at a glance",
@@ -548,7 +548,7 @@ def test_the_page_is_whole_and_loads_nothing(keyspace: type[Keyspace]) -> None:
     assert "url(http" not in html(keyspace)
 
 
-def test_the_page_says_what_the_markdown_says() -> None:
+def test_the_html_page_equals_the_markdown() -> None:
     said = " ".join("".join(page_of(html(ShopKeys)).said).split())
     for entry in document(ShopKeys).families:
         for prose in (entry.key, entry.example, entry.doc, entry.short_value, entry.lifetime, *entry.relations):
@@ -660,7 +660,7 @@ def test_in_the_picture_no_box_lies_on_another_and_all_is_inside(edges: list[Edg
     assert all(box.y >= 0 and box.y + box.height <= picture.height for box in boxes)
 
 
-def test_an_arrow_goes_from_source_to_target() -> None:
+def test_an_arrow_points_from_source_to_target() -> None:
     picture = diagram(drawn([Edge("f0", OWNS, "f1"), Edge("f1", OWNS, "f2"), Edge("f2", LISTS, "f0")], NAMES[:3]))
     assert picture is not None
     box = {one.name: one for one in picture.boxes}
@@ -673,7 +673,7 @@ def test_an_arrow_goes_from_source_to_target() -> None:
         assert end.y < numbers[-1] < end.y + end.height
 
 
-def test_a_relation_across_a_layer_goes_around_the_box_in_it() -> None:
+def test_a_relation_across_a_layer_is_routed_around_boxes() -> None:
     picture = diagram(drawn([Edge("f0", OWNS, "f1"), Edge("f1", OWNS, "f2"), Edge("f0", LISTS, "f2")], NAMES[:3]))
     assert picture is not None
     middle = next(box for box in picture.boxes if box.name == "f1")

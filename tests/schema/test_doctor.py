@@ -569,7 +569,7 @@ async def test_a_key_of_no_family_is_reported_and_left_alone(keys: Keys, store: 
 
 
 @everywhere
-async def test_keys_of_no_family_are_set_aside_where_that_is_asked_for(keys: Keys, store: Store) -> None:
+async def test_keys_of_no_family_are_set_aside_on_request(keys: Keys, store: Store) -> None:
     await store.run([("SET", "tmp:1", "x"), ("SET", b"\xff\xfe", "y"), ("RPUSH", "tmp:2", "a", "b")])
     report = await repair([keys], set_aside="all", unknown="set-aside")
     assert (report.count("unknown-key"), report.repaired) == (3, 3)
@@ -601,7 +601,7 @@ async def test_all_findings_are_counted_and_the_first_are_shown(memory: Store) -
     assert [progress.examined for progress in seen] == sorted(progress.examined for progress in seen)
 
 
-async def test_a_family_of_two_keyspaces_and_several_stores_is_looked_at_once(memory: Store) -> None:
+async def test_a_family_of_two_keyspaces_is_examined_once(memory: Store) -> None:
     class Cached(Keyspace):
         lock = Value("other:{id}", str, lifetime=after("1h"))
         board = Value("cached:{id}", str, lifetime=after("1h"), role="cache", leads_to=link("lock", id=VALUE))
@@ -710,7 +710,7 @@ async def test_long_lists_and_logs_are_read_to_their_end(keys: Keys, store: Stor
     assert await keys.messages(id="b1").count() == await keys.log(id="e1").count() == 1_200
 
 
-async def test_a_set_too_large_to_be_read_at_once_is_reported_and_not_read(
+async def test_a_set_too_large_for_one_read_is_reported_and_not_read(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = Keys(memory, seal=RING)
@@ -882,7 +882,7 @@ async def test_to_delete_more_than_one_in_a_hundred_of_a_family_must_be_confirme
     assert await raw(memory, "EXISTS", "email:b") == 0
 
 
-async def test_a_key_that_two_findings_delete_is_one_key_that_would_be_deleted(memory: Store) -> None:
+async def test_a_key_that_two_findings_delete_is_counted_once(memory: Store) -> None:
     class Both(Keyspace):
         user = Value("user:{uid}", str, lifetime=FOREVER, owns="friend")
         friend = Value("friend:{uid}", str, lifetime=FOREVER, leads_to=link("user", uid=VALUE))
@@ -1072,7 +1072,7 @@ async def test_a_second_copy_does_not_write_over_the_first(keys: Keys, store: St
 
 
 @everywhere
-async def test_what_belongs_to_a_quarantined_key_is_not_deleted(keys: Keys, store: Store) -> None:
+async def test_keys_of_a_quarantined_owner_are_not_deleted(keys: Keys, store: Store) -> None:
     await fill(keys)
     await store.run([("SET", "board:b1", "{")])
     report = await repair([keys], set_aside="all")
@@ -1085,7 +1085,7 @@ async def test_what_belongs_to_a_quarantined_key_is_not_deleted(keys: Keys, stor
 
 
 @everywhere
-async def test_an_index_of_another_kind_is_made_anew(keys: Keys, store: Store) -> None:
+async def test_an_index_of_another_kind_is_recreated(keys: Keys, store: Store) -> None:
     await fill(keys)
     await store.run([("DEL", "user:u1:sessions"), ("SET", "user:u1:sessions", "x")])
     report = await repair([keys], set_aside="all")

@@ -86,7 +86,7 @@ async def keys_of(store: Store) -> set[str]:
 
 
 @everywhere
-async def test_all_that_belongs_to_a_subject_goes_and_nothing_else(store: Store) -> None:
+async def test_erasing_a_subject_deletes_its_rows_and_no_others(store: Store) -> None:
     users, texts = Users(store, seal=RING), Texts(store)
     await fill(users, texts, 4)
     others = await keys_of(store)

@@ -300,7 +300,7 @@ def test_a_family_has_its_pattern_kind_role_lifetime_and_value() -> None:
         ("orders", {"type": "until", "field": "paid_by", "at_most_ms": 1_209_600_000, "unit": "ms"}),
     ],
 )
-def test_a_lifetime_is_told_to_programs_and_in_words(name: str, lifetime: dict[str, Any]) -> None:
+def test_a_lifetime_is_exported_as_data_and_in_words(name: str, lifetime: dict[str, Any]) -> None:
     told = family(name)["lifetime"]
     assert told == lifetime | {"text": ShopKeys.families[name].lifetime.describe()}
 
@@ -428,7 +428,7 @@ def test_a_model_in_several_keyspaces_is_defined_once() -> None:
     assert [name for name in document["$defs"] if "Address" in name] == ["Address"]
 
 
-def test_two_keyspaces_of_the_same_name_are_told_apart() -> None:
+def test_two_keyspaces_of_the_same_name_are_distinguished() -> None:
     first, second = one_value(str), one_value(int)
     second.__module__ = "another.module"
     document = json_schema([first, second])

@@ -110,7 +110,7 @@ async def test_a_delete_wins_beside_busy_writers(keys: Keys, store: Store) -> No
 
 
 @on_a_server
-async def test_many_who_change_one_value_all_succeed(keys: Keys) -> None:
+async def test_concurrent_changes_of_one_value_all_succeed(keys: Keys) -> None:
     await keys.meta("1").set(Meta(short="s"))
     await asyncio.gather(
         *(keys.meta("1").change(lambda old: old.model_copy(update={"count": old.count + 1})) for _ in range(60))
@@ -231,7 +231,7 @@ async def test_a_wrong_call_is_a_sentence_and_sends_nothing(what: str, memory: S
     assert await memory.run([("DBSIZE",)]) == [0]
 
 
-async def test_a_family_used_without_its_values_says_how(memory: Store) -> None:
+async def test_using_a_family_without_its_values_explains_the_call(memory: Store) -> None:
     with pytest.raises(AttributeError, match=r"keys.text\(...\).get"):
         _ = Keys(memory, seal=RING).text.get  # type: ignore[attr-defined]
     with pytest.raises(BadValue, match="function"):

@@ -99,7 +99,7 @@ def test_a_moment_later_than_allowed_is_refused_and_not_cut() -> None:
         lifetime.on_create(NOW_MS, latest + 1)
 
 
-def test_a_moment_that_is_missing_is_asked_for_by_its_name() -> None:
+def test_a_missing_deadline_argument_is_named() -> None:
     with pytest.raises(BadValue, match="pass expires_at"):
         until("expires_at").on_create(NOW_MS, None)
 

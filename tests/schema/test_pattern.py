@@ -192,7 +192,7 @@ def test_a_key_is_read_only_if_it_is_written_exactly_so(data: st.DataObject) -> 
         ("{a}[_{b}]", "a_"),
     ],
 )
-def test_parse_refuses_what_render_never_makes(pattern: str, key: str) -> None:
+def test_parse_refuses_keys_that_render_never_produces(pattern: str, key: str) -> None:
     assert Pattern(pattern).parse(key) is None
 
 
@@ -403,7 +403,7 @@ def test_values_are_given_by_position_or_by_name() -> None:
         ("index", ("1",), {}, "index: it takes 0 at most, not 1; write ()"),
     ],
 )
-def test_a_wrong_call_says_how_to_call(
+def test_a_wrong_call_explains_the_arguments(
     pattern: str, args: tuple[str, ...], kwargs: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(BadKey) as raised:
@@ -411,7 +411,7 @@ def test_a_wrong_call_says_how_to_call(
     assert str(raised.value) == sentence
 
 
-def test_one_placeholder_is_written_as_it_stands_in_a_key() -> None:
+def test_one_placeholder_is_rendered_as_in_a_key() -> None:
     pattern = Pattern("{key}[_{page}]")
     assert pattern.render_one("key", "User_Theme") == "User%5FTheme"
     assert pattern.render_one("page", "User_Theme") == "User_Theme"
@@ -483,7 +483,7 @@ DAY = datetime(2026, 2, 23, 10, 5)
         ),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_with_what_to_pass(pattern: str, value: object, reason: str) -> None:
+def test_an_unfit_value_is_refused_with_advice(pattern: str, value: object, reason: str) -> None:
     with pytest.raises(BadKey) as raised:
         Pattern(pattern).render({"a": value})
     assert str(raised.value) == f"{pattern}: {reason}"
@@ -563,7 +563,7 @@ def test_a_secret_is_in_no_error(type_name: str) -> None:
         ("x:\ud800", "bad-pattern", "the lone surrogate at character 3 has no UTF-8 encoding; leave it out"),
     ],
 )
-def test_a_malformed_pattern_is_refused_with_what_to_write(text: str, finding: str, reason: str) -> None:
+def test_a_malformed_pattern_is_refused_with_advice(text: str, finding: str, reason: str) -> None:
     with pytest.raises(BadDeclaration) as raised:
         Pattern(text)
     quoted = text.replace("\ud800", "\\ud800")
@@ -603,7 +603,7 @@ def test_an_argument_that_is_not_a_pattern_is_refused(text: Any, sentence: str) 
 # Tags
 
 
-def test_the_value_of_a_tag_stands_in_braces() -> None:
+def test_the_value_of_a_tag_is_in_braces() -> None:
     pattern = Pattern("counter:{id:slug}:total", tag="id")
     assert pattern.render({"id": "example-a1b2c3d4"}, tagged=True) == "counter:{example-a1b2c3d4}:total"
     assert pattern.render({"id": "example-a1b2c3d4"}) == "counter:example-a1b2c3d4:total"
@@ -693,7 +693,7 @@ def test_documents_show_neither_types_nor_bounds(text: str, display: str) -> Non
     assert Pattern(text).text == text
 
 
-def test_a_pattern_says_what_it_is_made_of() -> None:
+def test_a_pattern_exposes_its_parts() -> None:
     pattern = Pattern("counter:{id:slug}:daily:{day:date}", tag="id")
     assert pattern.names == ("id", "day")
     assert dict(pattern.types) == {"id": TYPES["slug"], "day": TYPES["date"]}

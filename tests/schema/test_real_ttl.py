@@ -109,7 +109,7 @@ def about(left: int, ms: int) -> bool:
 
 
 @pytest.mark.parametrize("store_url", STORES, indirect=True)
-async def test_a_key_that_is_made_lives_as_long_as_its_family_says(store: Store) -> None:
+async def test_a_created_key_has_the_lifetime_of_its_family(store: Store) -> None:
     now = (await store.run([("TIME",)]))[0]
     now_ms = int(now[0]) * 1000
     moment = now_ms + 3 * MINUTE_MS + 1000

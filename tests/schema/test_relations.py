@@ -133,7 +133,7 @@ async def test_a_record_made_while_the_index_is_pruned_keeps_its_entry(memory: S
 
 
 @everywhere
-async def test_deleting_a_record_deletes_its_entry_and_what_it_owns(keys: Keys, store: Store) -> None:
+async def test_deleting_a_record_deletes_its_entry_and_owned_keys(keys: Keys, store: Store) -> None:
     await keys.session("s1").set(Session(uid="ann"))
     await keys.session("s2").set(Session(uid="ann"))
     await keys.lock("s1").set("1")
@@ -158,7 +158,7 @@ async def fill_site(keys: Keys, site: str, url: str, backup: str | None = None) 
 
 
 @everywhere
-async def test_everything_that_belongs_to_a_site_goes_with_it_and_nothing_else(keys: Keys, store: Store) -> None:
+async def test_deleting_a_site_deletes_its_keys_and_no_others(keys: Keys, store: Store) -> None:
     await fill_site(keys, "a", "https://a.example", backup="b-a")
     before = await everything(store)
     await fill_site(keys, "a*", "https://b.example", backup="b-b")
@@ -176,7 +176,7 @@ async def test_everything_that_belongs_to_a_site_goes_with_it_and_nothing_else(k
 
 
 @everywhere
-async def test_deleting_an_unreadable_record_cascades_as_far_as_its_key_tells(keys: Keys, store: Store) -> None:
+async def test_deleting_an_unreadable_record_cascades_as_far_as_its_key_determines(keys: Keys, store: Store) -> None:
     await fill_site(keys, "a", "https://a.example")
     await store.run([("SET", "site:a", "{")])
     plan = await keys.site("a").plan_delete()
@@ -217,7 +217,7 @@ class Grouped(Keyspace):
 
 
 @everywhere
-async def test_a_delete_that_the_key_tells_can_be_part_of_an_atomic_group(store: Store) -> None:
+async def test_a_delete_determined_by_the_key_can_be_part_of_an_atomic_step(store: Store) -> None:
     keys = Grouped(store)
     await keys.thing(id="a", n="1").set("x")
     await keys.part(id="a", n="1").increment()
@@ -318,7 +318,7 @@ INDEX: Any = {"lifetime": FOREVER}
         (lambda: declare(run=Value("a:{x}", str, lifetime=FOREVER)), "bad-declaration", "choose another"),
     ],
 )
-def test_a_declaration_that_is_wrong_fails_with_a_sentence_that_says_where(make: Any, finding: str, words: str) -> None:
+def test_an_invalid_declaration_names_its_location(make: Any, finding: str, words: str) -> None:
     with pytest.raises(BadDeclaration) as raised:
         make()
     assert raised.value.finding == finding

@@ -118,7 +118,7 @@ async def test_a_counter_holds_exactly_its_number(keys: Keys) -> None:
 
 
 @everywhere
-async def test_of_many_who_count_on_from_the_number_that_they_read_one_succeeds(keys: Keys) -> None:
+async def test_of_many_increments_guarded_by_a_read_one_succeeds(keys: Keys) -> None:
     total = keys.total("a")
     await total.set(7)
     done = await asyncio.gather(*(keys.atomically(total.holds(7), total.increment()) for _ in range(20)))

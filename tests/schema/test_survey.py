@@ -91,7 +91,7 @@ async def test_samples_show_values_and_hide_sealed_fields(keys: Keys, store: Sto
     assert "sealed.2026" not in said
 
 
-async def test_beyond_the_values_that_are_read_the_size_is_an_estimate_and_says_so(
+async def test_sizes_beyond_the_read_values_are_marked_as_estimates(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READ", 10)

@@ -118,7 +118,7 @@ async def test_a_value_is_typed_and_stored_as_its_json(keys: Keys, store: Store)
 
 
 @everywhere
-async def test_of_many_who_add_one_succeeds(keys: Keys) -> None:
+async def test_of_many_concurrent_adds_one_succeeds(keys: Keys) -> None:
     won = await asyncio.gather(*(keys.code("x").add(str(n)) for n in range(20)))
     assert sorted(won) == [False] * 19 + [True]
     assert await keys.code("x").get() == str(won.index(True))
@@ -136,7 +136,7 @@ async def test_replace_never_recreates_a_deleted_record(keys: Keys) -> None:
 
 
 @everywhere
-async def test_of_many_who_compare_and_set_one_succeeds(keys: Keys) -> None:
+async def test_of_many_concurrent_compare_and_sets_one_succeeds(keys: Keys) -> None:
     key = keys.profile("7")
     assert await key.compare_and_set(ANN, BOB) is False
     await key.set(ANN)
@@ -147,7 +147,7 @@ async def test_of_many_who_compare_and_set_one_succeeds(keys: Keys) -> None:
 
 
 @everywhere
-async def test_changes_by_many_are_all_kept(keys: Keys) -> None:
+async def test_concurrent_changes_are_all_kept(keys: Keys) -> None:
     key = keys.profile("7")
     assert await key.change(lambda old: old) is None
     await key.set(ANN)
@@ -156,14 +156,14 @@ async def test_changes_by_many_are_all_kept(keys: Keys) -> None:
 
 
 @everywhere
-async def test_of_many_who_consume_one_gets_the_value(keys: Keys) -> None:
+async def test_of_many_concurrent_consumers_one_gets_the_value(keys: Keys) -> None:
     await keys.code("x").set("once")
     got = await asyncio.gather(*(keys.code("x").consume() for _ in range(20)))
     assert sorted(one or "" for one in got) == [""] * 19 + ["once"]
 
 
 @everywhere
-async def test_how_long_a_key_will_live_can_be_asked(keys: Keys) -> None:
+async def test_the_remaining_lifetime_of_a_key_can_be_read(keys: Keys) -> None:
     assert await keys.code("x").remaining() is None
     await keys.code("x").set("1")
     left = await keys.code("x").remaining()
@@ -429,7 +429,7 @@ async def test_an_atomic_group_is_all_or_nothing(store: Store) -> None:
 
 
 @everywhere
-async def test_of_many_who_fill_a_cap_no_more_than_fit_get_in(store: Store) -> None:
+async def test_a_cap_is_never_exceeded_by_concurrent_callers(store: Store) -> None:
     keys = Group(store)
     total, guests, waiting = keys.total("a"), keys.guests("a"), keys.waiting("a")
 
@@ -597,7 +597,7 @@ async def test_a_write_may_end_earlier_than_its_family(keys: Keys, store: Store)
 
 
 @everywhere
-async def test_verbs_that_write_only_what_is_or_is_not_there(keys: Keys, store: Store) -> None:
+async def test_conditional_writes_depend_on_existence(keys: Keys, store: Store) -> None:
     class Some(Keyspace):
         count = Counter("count:{id}", lifetime=after("1d"), doc="a count")
         scores = SortedSet("scores:{id}", str, lifetime=after("1d"), doc="scores")
@@ -694,7 +694,7 @@ async def test_run_each_returns_an_error_in_place_of_a_result(
     assert caplog.text == ""  # whoever gets the error says it
 
 
-async def test_in_such_a_batch_a_store_that_is_away_is_raised(memory: Store) -> None:
+async def test_in_such_a_batch_an_outage_is_raised(memory: Store) -> None:
     class Away(Relay):
         async def run(self, commands: Any) -> Any:
             raise StoreUnavailable("the store does not answer")
@@ -793,7 +793,7 @@ async def test_members_that_cannot_be_read_are_seen_beside_the_others_and_taken_
 
 
 @everywhere
-async def test_a_walk_through_a_sorted_set_misses_nobody_when_members_are_taken_out(keys: Keys, store: Store) -> None:
+async def test_paging_through_a_sorted_set_misses_no_member_during_removals(keys: Keys, store: Store) -> None:
     class Some(Keyspace):
         scores = SortedSet("scores:{id}", int, lifetime=after("1d"), doc="scores")
 

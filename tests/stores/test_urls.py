@@ -35,7 +35,7 @@ from keystead.stores.store_urls import SCHEMES
         ("redis+unix://socket", "with three slashes"),
     ],
 )
-def test_a_url_that_is_wrong_is_answered_with_what_to_write(url: str, sentence: str) -> None:
+def test_an_invalid_url_is_refused_with_advice(url: str, sentence: str) -> None:
     with pytest.raises(BadUrl) as caught:
         keystead.connect(url)
     assert sentence in str(caught.value)
@@ -44,7 +44,7 @@ def test_a_url_that_is_wrong_is_answered_with_what_to_write(url: str, sentence: 
 @pytest.mark.parametrize(
     "url", ["redis://user:hunter2@host/x", "redis://:hunter2@host:99999", "redis://u:hunter2@h?x=1"]
 )
-def test_no_password_is_said_in_an_error(url: str) -> None:
+def test_no_error_contains_a_password(url: str) -> None:
     with pytest.raises(BadUrl) as caught:
         keystead.connect(url)
     assert "hunter2" not in str(caught.value)
@@ -68,7 +68,7 @@ def test_every_documented_scheme_is_there() -> None:
     ("scheme", "driver", "extra"),
     [("redis", "hiredis", "redis"), ("postgresql", "psycopg", "postgres"), ("mysql", "pymysql", "mysql")],
 )
-def test_a_missing_driver_is_said_with_the_command_that_installs_it(
+def test_a_missing_driver_is_reported_with_its_install_command(
     scheme: str, driver: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = builtins.__import__

@@ -32,7 +32,7 @@ async def test_a_good_token_is_let_in_however_the_header_is_written(store: Store
 
 @here
 @pytest.mark.parametrize("given", [[], [""], ["Basic YTpi"], ["Bearerx a.b.c"], ["Digest username=a"]])
-async def test_who_sends_no_token_is_told_to_send_one_and_of_no_error(store: Store, given: list[str]) -> None:
+async def test_a_missing_token_gets_a_challenge_without_error(store: Store, given: list[str]) -> None:
     found = await asked(App({"default": store}), *given)
     assert isinstance(found, Challenge)
     assert (found.status, found.code, found.came) == (401, "NO_TOKEN", False)
@@ -40,7 +40,7 @@ async def test_who_sends_no_token_is_told_to_send_one_and_of_no_error(store: Sto
 
 
 @here
-async def test_whatever_is_wrong_with_a_token_the_same_is_said(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_all_token_failures_look_the_same(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     app = App({"default": store})
     good = app.token()
@@ -81,7 +81,7 @@ async def test_two_headers_are_a_request_that_is_wrong_in_itself(store: Store) -
 
 
 @here
-async def test_while_nobody_can_say_it_is_a_503_with_when_to_come_again(store: Store) -> None:
+async def test_an_unavailable_check_is_a_503_with_retry_after(store: Store) -> None:
     app = App({"default": Down(store)})
     away = await asked(app, f"Bearer {app.token()}")
     assert isinstance(away, Challenge)

@@ -161,7 +161,7 @@ def test_check_finds_nothing_wrong_with_the_families_of_a_cache() -> None:
     assert check([OddKeys], cluster=True) == []
 
 
-def test_marks_say_how_long_each_stands() -> None:
+def test_load_markers_describe_their_lifetimes() -> None:
     marks = LoadMarkers("plan:{id}:mark", loading="20s", retry="5s", retry_at_most="1m", nothing="2m", tag="id")
     assert marks.lifetime.describe() == (
         "20 seconds during a load, 5 seconds to 1 minute after a failure, 2 minutes if there is nothing"

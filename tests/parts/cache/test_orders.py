@@ -189,7 +189,7 @@ class Stops(Relay):
 
 @in_every_store
 @pytest.mark.parametrize("at", range(5))
-async def test_who_asks_after_a_drop_never_gets_what_was_read_before_it(keys: CacheKeys, at: int) -> None:
+async def test_reads_after_an_invalidation_never_get_an_older_value(keys: CacheKeys, at: int) -> None:
     await keys.truth("7").set(PRO)
     stops = Stops(keys.membership("7").bound.store, at)
     theirs = same_keys(keys, stops)

@@ -105,7 +105,7 @@ async def test_a_change_is_never_hidden_for_longer_than_the_lifetime(timed: Stal
 
 
 @everywhere
-async def test_what_took_long_to_load_ends_as_if_it_had_been_written_when_the_load_began(store: Store) -> None:
+async def test_a_slow_load_expires_as_if_written_at_its_start(store: Store) -> None:
     time = Time()
     keys = StaleKeys(store, now_ms=time)
 
@@ -136,7 +136,7 @@ async def test_a_stale_copy_is_answered_until_its_own_end_and_no_longer(timed: S
 
 
 @given(st.integers(1, 10**12), st.integers(1, 99))
-def test_jitter_only_shortens_and_never_by_more_than_it_says(ms: int, percent: int) -> None:
+def test_jitter_only_shortens_within_its_bound(ms: int, percent: int) -> None:
     lifetime = after(timedelta(milliseconds=ms), jitter=f"{percent}%")
     for _ in range(5):
         px, drawn_ms = lifetime.on_create(0, None)
@@ -162,7 +162,7 @@ def test_jitter_is_a_part_in_whole_percent(jitter: str) -> None:
 
 
 @everywhere
-async def test_the_real_lifetime_of_an_entry_is_within_what_its_family_says(store: Store) -> None:
+async def test_the_real_lifetime_of_an_entry_is_within_its_declared_bounds(store: Store) -> None:
     keys = CacheKeys(store)
     cache = cache_of(keys)
     for number in range(30):

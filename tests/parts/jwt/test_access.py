@@ -39,7 +39,7 @@ def good(found: Access | Denied) -> Access:
 
 
 @each_algorithm
-def test_a_token_says_who_what_and_until_when(algorithm: Algorithm, clock: Clock) -> None:
+def test_a_token_has_subject_claims_and_expiry(algorithm: Algorithm, clock: Clock) -> None:
     access = access_of(keys_of(algorithm), clock)
     clock.pass_ms(789)
     new = access.issue("42", plan="Pro", hasBonusTokens=False, ver=1)
@@ -63,7 +63,7 @@ def test_a_token_says_who_what_and_until_when(algorithm: Algorithm, clock: Clock
 
 
 @each_algorithm
-def test_others_can_check_a_token_with_what_is_published(algorithm: Algorithm, clock: Clock) -> None:
+def test_tokens_can_be_verified_with_the_published_keys(algorithm: Algorithm, clock: Clock) -> None:
     keys = keys_of(algorithm)
     token = access_of(keys, clock).issue("42", plan="Pro").token
     published = keys.jwks()
@@ -83,7 +83,7 @@ class _nothing:  # noqa: N801 - stands beside pytest.warns
     def __exit__(self, *_: object) -> None: ...
 
 
-def test_what_is_published_has_no_private_part() -> None:
+def test_published_keys_have_no_private_part() -> None:
     keys = keys_of("HS256", "RS256", "EdDSA")
     published = keys.jwks()["keys"]
     assert [one["kid"] for one in published] == ["k2", "k3"]
@@ -124,7 +124,7 @@ def test_a_token_is_not_good_before_its_time(clock: Clock, name: str) -> None:
     assert access.check(token)
 
 
-def test_the_leeway_is_as_long_as_it_is_said_to_be(clock: Clock) -> None:
+def test_the_leeway_ends_exactly_as_declared(clock: Clock) -> None:
     access = access_of(keys_of("HS256"), clock, lifetime="10m", leeway="1s")
     new = access.issue("42")
     assert new.expires_in_s == 600
@@ -144,7 +144,7 @@ def test_without_a_clock_it_is_the_time_of_the_machine() -> None:
 
 @each_algorithm
 @pytest.mark.parametrize("name", ["none", "None", "NONE", "", None, 0, ["HS256"]])
-def test_a_token_that_nobody_signed_is_refused(algorithm: Algorithm, name: Any, clock: Clock) -> None:
+def test_an_unsigned_token_is_refused(algorithm: Algorithm, name: Any, clock: Clock) -> None:
     access = access_of(keys_of(algorithm), clock)
     header = {"alg": name, "kid": "k1", "typ": "at+jwt"}
     unsigned = parts(header, claims_at(clock))
@@ -259,16 +259,14 @@ def test_a_token_of_another_type_is_refused(typ: str, clock: Clock) -> None:
     ],
     ids=str,
 )
-def test_a_token_that_is_signed_but_says_something_else_is_refused(
-    changed: dict[str, Any], reason: Any, clock: Clock
-) -> None:
+def test_a_signed_token_with_other_claims_is_refused(changed: dict[str, Any], reason: Any, clock: Clock) -> None:
     keys = keys_of("EdDSA")
     access = access_of(keys, clock)
     assert access.check(by_hand(keys, claims_at(clock)))
     assert access.check(by_hand(keys, claims_at(clock, **changed))) == Denied(reason)
 
 
-def test_a_claim_that_stands_twice_is_refused(clock: Clock) -> None:
+def test_a_duplicate_claim_is_refused(clock: Clock) -> None:
     keys = keys_of("EdDSA")
     access = access_of(keys, clock)
     once = json.dumps(claims_at(clock)).encode()
@@ -279,7 +277,7 @@ def test_a_claim_that_stands_twice_is_refused(clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("payload", [b"[]", b"null", b"", b"\xff", b'{"exp":NaN}', b"[" * 4_000, b"{}"])
-def test_a_payload_that_is_no_object_of_claims_is_refused(payload: bytes, clock: Clock) -> None:
+def test_a_payload_that_is_not_a_claims_object_is_refused(payload: bytes, clock: Clock) -> None:
     keys = keys_of("EdDSA")
     assert not access_of(keys, clock).check(by_hand(keys, payload))
 
@@ -329,7 +327,7 @@ def test_a_token_that_was_changed_anywhere_is_refused(data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize("name", ["iss", "aud", "jti", "iat", "exp", "nbf", "sub"])
-def test_a_claim_that_is_kept_here_cannot_be_given(name: str, clock: Clock) -> None:
+def test_a_reserved_claim_cannot_be_passed(name: str, clock: Clock) -> None:
     with pytest.raises(BadValue, match=f"{name!r} is set by"):
         access_of(keys_of("HS256"), clock).issue("42", **{name: 1})
 

@@ -22,7 +22,7 @@ def keys(*ids: str, algorithm: Algorithm = "EdDSA") -> SigningKeys:
 
 
 @each_algorithm
-def test_a_rotation_refuses_nobody_and_a_retired_key_everybody(algorithm: Algorithm, clock: Clock) -> None:
+def test_key_rotation_refuses_no_token_and_a_removed_key_refuses_all(algorithm: Algorithm, clock: Clock) -> None:
     def process(*ids: str) -> tuple[SigningKeys, str]:
         found = keys(*ids, algorithm=algorithm)
         return found, access_of(found, clock).issue("42").token

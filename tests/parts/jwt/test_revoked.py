@@ -60,7 +60,7 @@ async def test_a_revoked_token_is_refused_and_the_others_are_not(store: Store, c
 
 
 @everywhere
-async def test_it_is_kept_for_exactly_as_long_as_somebody_would_take_the_token(store: Store, clock: Clock) -> None:
+async def test_a_revocation_lives_exactly_as_long_as_the_token_is_accepted(store: Store, clock: Clock) -> None:
     """Until it expires and the leeway beyond, to the millisecond. The clock is the real one: the store has its own."""
     keys = RevokedKeys(store)
     access = AccessTokens(
@@ -79,7 +79,7 @@ async def test_it_is_kept_for_exactly_as_long_as_somebody_would_take_the_token(s
 
 
 @here
-async def test_a_token_that_nobody_takes_any_more_is_not_written_down(store: Store, clock: Clock) -> None:
+async def test_revoking_an_expired_token_writes_nothing(store: Store, clock: Clock) -> None:
     access, keys = tokens_on(store, clock)
     one, other = access.issue("ann"), access.issue("ann")
     found, late = await admitted(access, one), await admitted(access, other)
@@ -95,7 +95,7 @@ async def test_a_token_that_nobody_takes_any_more_is_not_written_down(store: Sto
 
 
 @on("sqlite", "redis", "postgres", "mariadb")
-async def test_what_has_expired_leaves_no_trace(
+async def test_expired_keys_leave_no_rows(
     store: Store, request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
 ) -> None:
     """Neither an entry nor an index of them: what the file or the server really holds, when their time is over."""
@@ -123,9 +123,7 @@ async def test_what_has_expired_leaves_no_trace(
 
 
 @everywhere
-async def test_all_tokens_of_a_user_end_at_once_and_those_of_the_next_login_are_good(
-    store: Store, clock: Clock
-) -> None:
+async def test_revoke_all_ends_all_tokens_and_admits_those_of_the_next_login(store: Store, clock: Clock) -> None:
     access, keys = tokens_on(store, clock)
     old, others = access.issue("ann"), access.issue("bob")
     await access.revoke_all("ann")  # in the very millisecond in which the token was issued
@@ -185,7 +183,7 @@ async def test_a_token_of_the_same_moment_is_over_and_one_issued_after_the_call_
 
 @here
 @pytest.mark.parametrize(("issued_s", "is_good"), [(-1, False), (0, False), (1, True)])
-async def test_where_an_id_tells_no_time_the_whole_second_of_the_end_is_over(
+async def test_without_a_time_in_the_jti_the_whole_second_is_revoked(
     store: Store, clock: Clock, issued_s: int, is_good: bool
 ) -> None:
     """A token of before the end is never good; one of the same second after it is refused, too."""
@@ -199,7 +197,7 @@ async def test_where_an_id_tells_no_time_the_whole_second_of_the_end_is_over(
 
 
 @here
-async def test_an_id_that_tells_another_second_than_the_token_is_not_believed(store: Store, clock: Clock) -> None:
+async def test_a_jti_whose_time_contradicts_iat_is_ignored(store: Store, clock: Clock) -> None:
     access, _ = tokens_on(store, clock)
     later = access.issue("42").jti  # tells this second
     token = by_hand(keys_of("EdDSA"), claims_at(clock, jti=later, iat=clock() // 1000 - 10))
@@ -230,9 +228,7 @@ async def test_the_question_and_the_user_are_one_round_trip(store: Store, clock:
 
 
 @here
-async def test_what_goes_wrong_beside_the_question_lets_nobody_in_and_keeps_nobody_out(
-    store: Store, clock: Clock
-) -> None:
+async def test_a_failing_extra_read_neither_admits_nor_denies(store: Store, clock: Clock) -> None:
     async with connect("memory://") as other:
         keys = RevokedKeys(Down(store), durable=other, now_ms=clock)
         revoked = RevokedTokens(keys.revoked, keys.since, may_forget=True)
@@ -251,7 +247,7 @@ async def test_what_goes_wrong_beside_the_question_lets_nobody_in_and_keeps_nobo
 
 
 @here
-async def test_without_a_place_for_revoked_tokens_the_user_is_read_all_the_same(store: Store, clock: Clock) -> None:
+async def test_without_a_denylist_the_user_is_still_read(store: Store, clock: Clock) -> None:
     keys = RevokedKeys(store, now_ms=clock)
     access = access_of(keys_of("EdDSA"), clock)
     await keys.user("ann").set("Ann")
@@ -314,7 +310,7 @@ class Down(Relay):
 
 
 @here
-async def test_while_the_store_is_away_nobody_is_let_in(store: Store, clock: Clock) -> None:
+async def test_an_outage_denies_all_tokens(store: Store, clock: Clock) -> None:
     access, _ = tokens_on(Down(store), clock)
     new = access.issue("ann")
     assert await access.admitted(new.token) == Denied("unavailable")
@@ -326,7 +322,7 @@ async def test_while_the_store_is_away_nobody_is_let_in(store: Store, clock: Clo
 
 
 @here
-async def test_who_chooses_to_let_tokens_pass_hears_of_each(
+async def test_when_down_allow_reports_each_unchecked_token(
     store: Store, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[UncheckedToken] = []
@@ -346,7 +342,7 @@ async def test_who_chooses_to_let_tokens_pass_hears_of_each(
 
 
 @here
-async def test_what_cannot_be_read_lets_nobody_in_whatever_was_chosen(store: Store, clock: Clock) -> None:
+async def test_unreadable_revocations_deny_whatever_the_policy(store: Store, clock: Clock) -> None:
     async def tell(event: UncheckedToken) -> None:
         raise AssertionError("the store is not away")
 
@@ -359,9 +355,7 @@ async def test_what_cannot_be_read_lets_nobody_in_whatever_was_chosen(store: Sto
 
 @everywhere
 @pytest.mark.parametrize("stored", [("SET", "never"), ("SADD", "of another kind")])
-async def test_what_cannot_be_read_is_over_with_the_next_end(
-    store: Store, clock: Clock, stored: tuple[str, str]
-) -> None:
+async def test_revoke_all_replaces_an_unreadable_record(store: Store, clock: Clock, stored: tuple[str, str]) -> None:
     access, keys = tokens_on(store, clock)
     await store.run([(stored[0], keys.since("ann").key, stored[1])])
     old = access.issue("ann")
@@ -394,7 +388,7 @@ async def test_a_store_that_forgets_is_refused_unless_that_was_chosen(store: Sto
         tokens_on(store, clock, may_forget=False)
 
 
-def test_check_says_where_a_restart_would_make_revoked_tokens_good_again() -> None:
+def test_check_warns_if_a_restart_would_lose_revocations() -> None:
     class TokenKeys(Keyspace):
         revoked = Value("jwt:blacklist:{jti}", str, lifetime=until("expires_at"), role="durable", doc="a token")
         since = Value("jwt:since:{sub}", int, lifetime=after("2h"), role="durable", doc="a moment")

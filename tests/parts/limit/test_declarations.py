@@ -54,7 +54,7 @@ def test_a_rate_is_read_from_text(text: str, amount: int, window_ms: int) -> Non
         *("10/minute/hour", "10//minute", "10/0s", "10 per", "per minute", "10/1x", None, 10, b"10/minute"),
     ],
 )
-def test_what_is_no_rate_is_refused_with_an_example(text: object) -> None:
+def test_an_invalid_rate_is_refused_with_an_example(text: object) -> None:
     with pytest.raises(BadDeclaration, match=re.escape('such as "10/minute" or "100 per 60s", not ')):
         Rate.of(text)  # type: ignore[arg-type]
 

@@ -32,7 +32,7 @@ async def passed(limit: Limits, client: str, hits: int = 200) -> int:
 
 @everywhere
 @each_kind
-async def test_of_200_at_once_ten_are_let_through_on_both_sides_of_a_window_edge(keys: LimitKeys, kind: Kind) -> None:
+async def test_ten_of_200_concurrent_hits_pass_on_both_sides_of_a_window_edge(keys: LimitKeys, kind: Kind) -> None:
     limit = kind.make(keys)
     for _ in range(3):
         assert await passed(limit, "ann") == 10
@@ -78,7 +78,7 @@ async def test_hits_that_were_sent_for_a_window_that_is_over_count_in_the_curren
 
 @everywhere
 @each_kind
-async def test_a_refusal_says_when_to_come_again_and_does_not_prolong_anything(keys: LimitKeys, kind: Kind) -> None:
+async def test_a_refusal_has_retry_after_and_does_not_extend_the_window(keys: LimitKeys, kind: Kind) -> None:
     limit = kind.make(keys)
     first = await limit.hit("ann", by=10)
     assert (first.allowed, first.limit, first.remaining, first.retry_after) == (True, 10, 0, 0)
@@ -164,7 +164,7 @@ async def test_a_request_counts_as_one_or_more(keys: LimitKeys, kind: Kind) -> N
 
 @here
 @each_kind
-async def test_who_requires_it_is_told_by_an_error(keys: LimitKeys, kind: Kind) -> None:
+async def test_require_raises_limit_reached(keys: LimitKeys, kind: Kind) -> None:
     limit = kind.make(keys)
     assert (await limit.require("ann", by=10)).remaining == 0
     with pytest.raises(LimitReached, match=r"too many requests; wait \d+ s") as reached:
@@ -180,7 +180,7 @@ async def test_who_requires_it_is_told_by_an_error(keys: LimitKeys, kind: Kind) 
 
 @everywhere
 @each_kind
-async def test_a_hit_and_what_it_is_for_are_one_step(keys: LimitKeys, kind: Kind) -> None:
+async def test_a_hit_and_its_work_are_one_step(keys: LimitKeys, kind: Kind) -> None:
     limit = kind.make(keys)
 
     async def order() -> bool:
@@ -222,7 +222,7 @@ async def test_several_limits_count_in_all_of_them_or_in_none(keys: LimitKeys) -
 # --- the clock of the store ----------------------------------------------------------------------------------
 
 
-async def test_an_aligned_window_goes_by_the_clock_of_the_store(timed: LimitKeys, clock: Clock) -> None:
+async def test_an_aligned_window_uses_the_clock_of_the_store(timed: LimitKeys, clock: Clock) -> None:
     class Keys(Keyspace):
         hits = Counter("ratelimit:{identifier}:{windowStart:int}", lifetime=after("120s"))
 

@@ -78,7 +78,7 @@ def _at(clock: Clock, play: Callable[[], None]) -> None:
         play()
 
 
-async def test_where_costs_differ_ours_does_not_count_what_it_refuses(timed: LimitKeys) -> None:
+async def test_refused_hits_are_not_counted_unlike_in_limits(timed: LimitKeys) -> None:
     theirs, item = FixedWindowRateLimiter(storage()), RateLimitItemPerSecond(10, 60)
     ours = FixedWindow(timed.fixed, "10/minute")
     assert [theirs.hit(item, "ann", cost=cost) for cost in (8, 5, 1)] == [True, False, False]

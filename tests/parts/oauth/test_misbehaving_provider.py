@@ -101,7 +101,7 @@ async def test_a_connection_that_breaks_is_unavailable(server: StandIn, client: 
         pytest.param(answer({**GOOD, "token_type": "mac"}), id="another type"),
     ],
 )
-async def test_what_is_no_answer_of_a_token_endpoint_is_refused(server: StandIn, client: Client, said: bytes) -> None:
+async def test_invalid_token_responses_are_refused(server: StandIn, client: Client, said: bytes) -> None:
     server.answers["/token"] = said
     with pytest.raises(BadAnswer) as refused:
         await exchanged(client)
@@ -110,7 +110,7 @@ async def test_what_is_no_answer_of_a_token_endpoint_is_refused(server: StandIn,
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503])
-async def test_a_provider_that_says_later_is_unavailable(server: StandIn, client: Client, status: int) -> None:
+async def test_a_retry_later_response_means_unavailable(server: StandIn, client: Client, status: int) -> None:
     server.answers["/token"] = answer({"error": "server_error"}, status)
     with pytest.raises(ProviderUnavailable, match=str(status)):
         await exchanged(client)
@@ -136,7 +136,7 @@ async def test_a_refusal_repeats_only_a_plain_word(server: StandIn, client: Clie
     ("expires_in", "seconds"),
     [(100, 100), ("100", 100), (99.9, 99), (None, 3600), (0, 3600), (-5, 3600), ("soon", 3600), ([], 3600)],
 )
-async def test_a_token_lives_as_long_as_is_said_or_an_hour(
+async def test_a_token_lives_for_expires_in_or_an_hour(
     server: StandIn, client: Client, clock: Clock, expires_in: object, seconds: int
 ) -> None:
     server.answers["/token"] = answer({**GOOD, "expires_in": expires_in})
@@ -164,7 +164,7 @@ async def test_a_lifetime_without_bound_is_bounded(server: StandIn, client: Clie
         (["identify"], "identify"),
     ],
 )
-async def test_what_is_no_scope_is_taken_for_the_one_that_was_asked_for(
+async def test_an_invalid_scope_counts_as_the_requested_one(
     server: StandIn, client: Client, given: object, kept: str
 ) -> None:
     """The tokens that came with it are good, and a refresh token that is thrown away cannot be had again."""
@@ -190,7 +190,7 @@ async def test_nothing_secret_is_in_a_url(server: StandIn, http: httpx2.AsyncCli
     assert [path for path, _ in server.asked] == ["/token", "/me", "/token", "/revoke"]
 
 
-async def test_a_provider_without_revocation_is_not_asked(server: StandIn, client: Client) -> None:
+async def test_a_provider_without_revocation_endpoint_is_not_called(server: StandIn, client: Client) -> None:
     assert not await client.revoke("rt")
     assert server.asked == []
 
@@ -218,7 +218,7 @@ async def test_a_client_without_secret_gives_its_name(server: StandIn, client: C
         ({"id": "1", "username": ["ada"], "avatar": 7}, Identity("1", "1", None)),
     ],
 )
-async def test_who_it_is_comes_from_the_fields_of_the_provider(
+async def test_the_identity_comes_from_the_fields_of_the_provider(
     server: StandIn, client: Client, told: dict[str, Any], who: Identity
 ) -> None:
     server.answers |= {"/token": answer(GOOD), "/me": answer(told)}
@@ -226,7 +226,7 @@ async def test_who_it_is_comes_from_the_fields_of_the_provider(
 
 
 @pytest.mark.parametrize("id_", [None, "", True, 1.5, {"a": 1}, "x" * 256, "a\nb"])
-async def test_somebody_without_id_is_nobody(server: StandIn, client: Client, id_: object) -> None:
+async def test_a_user_without_id_is_refused(server: StandIn, client: Client, id_: object) -> None:
     server.answers |= {"/token": answer(GOOD), "/me": answer({"id": id_, "username": "ada"})}
     with pytest.raises(BadAnswer, match="does not say who this is"):
         await client.identity(await exchanged(client), "")
@@ -318,7 +318,7 @@ async def test_a_claim_that_is_wrong_is_refused_although_the_signature_is_right(
         await verifying.identity(server.signed({**verifying.claims, **spoilt}))
 
 
-async def test_half_a_character_is_no_nonce(verifying: Verifying, server: StandIn) -> None:
+async def test_a_lone_surrogate_is_not_a_nonce(verifying: Verifying, server: StandIn) -> None:
     claims = json.dumps({**verifying.claims, "nonce": "\ud800"}).encode()  # which joserfc itself would not write
     token = jws.serialize_compact({"alg": "RS256", "kid": "first"}, claims, server.key)
     with pytest.raises(BadIdToken, match="belongs to another login"):
@@ -369,7 +369,7 @@ async def test_an_extension_that_must_be_understood_and_is_not_is_refused(
 
 
 @pytest.mark.parametrize("text", ["", "a", "a.b", "a.b.c", "..", "é.é.é", "a.b.c.d.e", "." * 100_000])
-async def test_what_is_no_token_is_refused(verifying: Verifying, text: str) -> None:
+async def test_malformed_tokens_are_refused(verifying: Verifying, text: str) -> None:
     with pytest.raises(BadIdToken):
         await verifying.identity(text)
 
@@ -423,9 +423,7 @@ async def test_logins_that_need_a_key_set_that_hangs_share_one_wait(
     assert (await verifying.identity(token)).id == "ada"
 
 
-async def test_nobody_whose_key_is_at_hand_waits_for_one_that_is_looked_for(
-    verifying: Verifying, server: StandIn
-) -> None:
+async def test_logins_with_a_known_key_do_not_wait_for_a_key_fetch(verifying: Verifying, server: StandIn) -> None:
     known = server.signed(verifying.claims)
     await verifying.identity(known)
     del server.answers["/jwks"]
@@ -489,7 +487,7 @@ async def test_an_issuer_cannot_send_us_to_an_endpoint_in_the_clear(
         await client.authorize_url(REDIRECT_URI, "s", "c", "n")
 
 
-async def test_the_issuer_is_asked_once_an_hour(server: StandIn, http: httpx2.AsyncClient, clock: Clock) -> None:
+async def test_discovery_is_cached_for_an_hour(server: StandIn, http: httpx2.AsyncClient, clock: Clock) -> None:
     path = "/.well-known/openid-configuration"
     server.answers[path] = answer(
         {

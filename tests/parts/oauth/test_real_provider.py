@@ -37,7 +37,7 @@ async def test_a_login_ends_with_who_logged_in(client: Client, clock: Clock, pro
     assert await client.identity(tokens, login.nonce) == Identity("ada", "Ada Lovelace", PICTURE)
 
 
-async def test_somebody_without_picture_has_none(client: Client) -> None:
+async def test_a_user_may_have_no_picture(client: Client) -> None:
     login = Login(client)
     assert await client.identity(await login.tokens("grace"), login.nonce) == Identity("grace", "grace", None)
 
@@ -60,7 +60,7 @@ async def test_other_signatures_and_another_place_for_the_secret_work_as_well(
             await Client(only_rsa, http, clock, development=True).identity(tokens, login.nonce)
 
 
-async def test_somebody_who_turns_back_is_no_login(client: Client, provider: OidcProvider) -> None:
+async def test_cancelling_at_the_provider_is_not_a_login(client: Client, provider: OidcProvider) -> None:
     back = parameters(await cancel_login(await Login(client).url()))
     assert back["error"] == "access_denied"
     assert back["iss"] == provider.issuer
@@ -83,7 +83,7 @@ async def test_a_wrong_verifier_is_refused(client: Client) -> None:
     assert refused.value.error == "invalid_grant"
 
 
-async def test_a_code_works_once_and_its_second_use_ends_what_the_first_gave(client: Client) -> None:
+async def test_reusing_a_code_revokes_the_tokens_of_its_first_use(client: Client) -> None:
     login = Login(client)
     back = await login.callback()
     tokens = await client.exchange(back["code"], login.verifier, REDIRECT_URI)
@@ -125,7 +125,7 @@ async def test_an_old_refresh_token_ends_the_whole_family(client: Client) -> Non
         await client.refresh(second.refresh_token or "")
 
 
-async def test_a_revoked_token_is_dead_and_revoking_it_again_is_no_error(client: Client) -> None:
+async def test_revoking_a_token_is_final_and_idempotent(client: Client) -> None:
     login = Login(client)
     tokens = await login.tokens()
     assert await client.revoke(tokens.refresh_token or "")
@@ -188,7 +188,7 @@ async def test_an_id_token_without_a_signature_of_the_issuer_is_refused(client: 
         await client.identity(replace(tokens, id_token=f"{header}.{claims}."), login.nonce)
 
 
-async def test_an_id_token_of_somebody_else_does_not_go_with_an_access_token(client: Client) -> None:
+async def test_an_id_token_of_another_user_is_refused(client: Client) -> None:
     login = Login(client)
     ada = await login.tokens("ada")
     grace = await Login(client).tokens("grace")
@@ -266,7 +266,7 @@ async def test_a_callback_without_issuer_is_refused_where_the_provider_promised_
 # --- what happens to providers --------------------------------------------------------------------------------
 
 
-async def test_a_provider_that_changes_its_keys_is_understood_at_once(http: httpx2.AsyncClient, clock: Clock) -> None:
+async def test_a_key_rotation_of_the_provider_is_followed(http: httpx2.AsyncClient, clock: Clock) -> None:
     with oidc_provider([REDIRECT_URI]) as provider:
         client = Client(registered(provider), http, clock, development=True)
         before = Login(client)
@@ -279,7 +279,7 @@ async def test_a_provider_that_changes_its_keys_is_understood_at_once(http: http
             await client.identity(tokens, before.nonce)
 
 
-async def test_a_provider_that_is_down_is_said_and_comes_back(http: httpx2.AsyncClient, clock: Clock) -> None:
+async def test_a_provider_outage_is_reported_and_recovers(http: httpx2.AsyncClient, clock: Clock) -> None:
     with oidc_provider([REDIRECT_URI]) as provider:
         client = Client(registered(provider), http, clock, development=True)
         provider.kill()
@@ -293,7 +293,7 @@ async def test_a_provider_that_is_down_is_said_and_comes_back(http: httpx2.Async
             await client.refresh(tokens.refresh_token or "")
 
 
-async def test_a_provider_that_stands_still_is_not_waited_for(http: httpx2.AsyncClient, clock: Clock) -> None:
+async def test_a_hanging_provider_times_out(http: httpx2.AsyncClient, clock: Clock) -> None:
     with oidc_provider([REDIRECT_URI]) as provider:
         provider.pause()
         hasty = Client(registered(provider), http, clock, development=True, timeout="200ms")
@@ -304,7 +304,7 @@ async def test_a_provider_that_stands_still_is_not_waited_for(http: httpx2.Async
         assert (await Login(patient).url()).startswith(f"{provider.issuer}/auth?")
 
 
-async def test_an_access_token_has_the_lifetime_that_the_provider_says(http: httpx2.AsyncClient, clock: Clock) -> None:
+async def test_an_access_token_has_the_lifetime_of_the_provider(http: httpx2.AsyncClient, clock: Clock) -> None:
     with oidc_provider([REDIRECT_URI], access_token_lifetime="2m") as provider:
         tokens = await Login(Client(registered(provider), http, clock, development=True)).tokens()
         assert tokens.expires_at_ms == clock() + 120_000

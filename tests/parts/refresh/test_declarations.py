@@ -142,7 +142,7 @@ class IndexedKeys(Keyspace):
 
 
 @everywhere
-async def test_whether_a_session_is_alive_can_be_asked_in_another_way(store: Store, clock: Clock) -> None:
+async def test_the_session_check_can_be_replaced(store: Store, clock: Clock) -> None:
     keys = IndexedKeys(store, seal=RING, now_ms=clock)
     tokens = RefreshTokens(keys.refresh, alive=lambda record: keys.user_sessions(record.uid).has(record.sid))
     await keys.session("s1").set(RefreshToken(uid="ann", sid="s1"))
@@ -171,7 +171,7 @@ async def test_a_token_that_belongs_to_no_session_is_not_begun(store: Store) -> 
 
 
 @here
-async def test_what_the_part_keeps_is_not_taken_from_the_caller(app: App) -> None:
+async def test_fields_set_by_the_part_ignore_caller_values(app: App) -> None:
     odd = RefreshToken(uid="ann", sid="the-session", generation=7, is_used=True)
     begun = await app.tokens.begin(odd)
     assert (begun.record.generation, begun.record.is_used) == (0, False)

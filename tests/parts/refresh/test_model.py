@@ -121,7 +121,7 @@ class Clients(RuleBasedStateMachine):
         assert len(set(self.minted)) == len(self.minted)
 
 
-def test_whatever_clients_and_thieves_do_comes_out_as_the_model_says() -> None:
+def test_clients_and_attackers_match_the_model() -> None:
     with asyncio.Runner() as Clients.runner:
         Clients.store = connect("memory://")
         Clients.runner.run(Clients.store.open())

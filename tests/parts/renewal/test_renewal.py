@@ -49,7 +49,7 @@ async def test_tokens_are_renewed_five_minutes_before_they_expire_and_not_earlie
 
 
 @everywhere
-async def test_twenty_requests_in_two_processes_ask_once_and_all_get_what_came(
+async def test_twenty_requests_in_two_processes_share_one_load(
     store: Store, app: App, client: Client, provider: Provider, clock: Clock
 ) -> None:
     other = App(store, client, clock)
@@ -101,7 +101,7 @@ async def test_a_renewal_does_not_make_a_session_live_longer(app: App, clock: Cl
 
 
 @everywhere
-async def test_a_provider_that_refuses_is_not_asked_again_where_the_record_notes_it(
+async def test_a_refusal_recorded_in_the_record_is_not_retried(
     store: Store, client: Client, provider: Provider, clock: Clock
 ) -> None:
     """As after a renewal whose answer was lost: the old refresh token is spent, and stays so."""
@@ -143,7 +143,7 @@ async def test_a_refresh_token_that_the_provider_refuses_is_over(app: App, provi
     ],
     ids=lambda given: given if isinstance(given, str) else given[:60].decode().split("\r")[0],
 )
-async def test_a_provider_that_fails_ends_nothing_and_is_not_asked_by_everybody(
+async def test_a_failing_provider_ends_no_session_and_is_called_once(
     app: App, provider: Provider, clock: Clock, given: bytes, reason: Any
 ) -> None:
     works = provider.server.answers["/token"]
@@ -189,7 +189,7 @@ async def test_a_session_that_ends_meanwhile_stays_ended_and_its_new_tokens_are_
 
 
 @everywhere
-async def test_what_others_write_meanwhile_is_not_lost(store: Store, app: App, late: Late, clock: Clock) -> None:
+async def test_concurrent_writes_are_not_lost(store: Store, app: App, late: Late, clock: Clock) -> None:
     clock.pass_ms(LIFETIME_MS)
 
     async def change() -> None:
@@ -204,7 +204,7 @@ async def test_what_others_write_meanwhile_is_not_lost(store: Store, app: App, l
 
 @here
 @pytest.mark.parametrize("refuses", [False, True])
-async def test_a_new_login_meanwhile_counts_whatever_the_provider_says_of_the_old_one(
+async def test_a_concurrent_login_wins_over_the_renewal_of_the_old_tokens(
     store: Store, app: App, late: Late, provider: Provider, clock: Clock, refuses: bool
 ) -> None:
     if refuses:
@@ -232,7 +232,7 @@ async def _interrupted(store: Store, late: Late, clock: Clock, meanwhile: Callab
 
 
 @here
-async def test_a_caller_that_goes_away_does_not_lose_the_new_tokens(app: App, provider: Provider, clock: Clock) -> None:
+async def test_cancelling_the_caller_does_not_lose_the_new_tokens(app: App, provider: Provider, clock: Clock) -> None:
     clock.pass_ms(LIFETIME_MS)
     asking = asyncio.ensure_future(app.fresh())
     await provider.server.until_asked("/token", 1)
@@ -263,7 +263,7 @@ class Flaky(Relay):
 
 @here
 @pytest.mark.parametrize("takes_effect", [True, False])
-async def test_a_store_that_is_away_for_a_moment_does_not_cost_the_new_tokens(
+async def test_a_short_outage_does_not_lose_the_new_tokens(
     store: Store, app: App, client: Client, provider: Provider, clock: Clock, takes_effect: bool
 ) -> None:
     waits: list[float] = []
@@ -280,7 +280,7 @@ async def test_a_store_that_is_away_for_a_moment_does_not_cost_the_new_tokens(
 
 
 @here
-async def test_a_store_that_stays_away_is_said(store: Store, app: App, client: Client, clock: Clock) -> None:
+async def test_a_lasting_outage_is_reported(store: Store, app: App, client: Client, clock: Clock) -> None:
     async def pause(seconds: float) -> None: ...
 
     clock.pass_ms(LIFETIME_MS)
@@ -289,7 +289,7 @@ async def test_a_store_that_stays_away_is_said(store: Store, app: App, client: C
 
 
 @here
-async def test_a_process_that_is_killed_leaves_a_claim_that_ends_by_itself(
+async def test_the_claim_of_a_killed_process_expires(
     store: Store, app: App, client: Client, provider: Provider, clock: Clock
 ) -> None:
     clock.pass_ms(LIFETIME_MS)

@@ -42,7 +42,7 @@ def test_another_name_is_refused(name: Any) -> None:
         (None, "five fields"),
     ],
 )
-def test_cron_text_that_is_none_is_refused_with_what_is_wrong(cron: Any, sentence: str) -> None:
+def test_an_invalid_cron_expression_is_refused_with_the_reason(cron: Any, sentence: str) -> None:
     with pytest.raises(BadDeclaration, match=sentence):
         Job("a.job", cron, Work())
 
@@ -63,7 +63,7 @@ def test_a_time_zone_that_does_not_exist_is_refused(zone: Any) -> None:
         ({"run": None}, "an async function"),
     ],
 )
-def test_whatever_else_is_wrong_is_said_with_the_name_of_the_job(wrong: dict[str, Any], sentence: str) -> None:
+def test_declaration_errors_name_the_job(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadDeclaration, match=rf"a\.job: .*{sentence}"):
         Job(**{"name": "a.job", "cron": "0 15 * * *", "run": Work(), **wrong})
 
@@ -84,7 +84,7 @@ async def test_two_jobs_of_one_name_are_refused(store: Store, time: Time) -> Non
 
 
 @here
-async def test_a_job_that_is_not_there_is_said_with_those_that_are(store: Store, time: Time) -> None:
+async def test_an_unknown_job_is_reported_with_the_known_ones(store: Store, time: Time) -> None:
     schedule = schedule_of(store, time, Job("a", "0 15 * * *", Work()), Job("b", "0 16 * * *", Work()))
     with pytest.raises(BadValue, match="no job 'c'; there are: a, b"):
         await schedule.run_now("c")
@@ -92,7 +92,7 @@ async def test_a_job_that_is_not_there_is_said_with_those_that_are(store: Store,
         await schedule.history("c")
 
 
-def test_of_each_procedure_it_is_known_what_it_does_and_all_are_atomic_everywhere() -> None:
+def test_all_procedures_are_traceable_and_atomic_on_every_store() -> None:
     found = [traced(ScheduleKeys, one) for one in ScheduleKeys.procedures.values()]
     assert [(one.problem, one.groups) for one in found] == [("", 1)] * 5
 

@@ -25,7 +25,7 @@ class Ticking(Clock):
 
 
 @everywhere
-async def test_of_fifty_logins_at_once_the_three_latest_are_alive(store: Store) -> None:
+async def test_of_fifty_concurrent_logins_the_three_latest_are_alive(store: Store) -> None:
     sessions = sessions_of(store, Ticking(), Policy(cap=3))
     made = await asyncio.gather(*(sessions.create(AppSession(uid="ann")) for _ in range(50)))
     alive = [one for one in made if await sessions.read(one.token)]
@@ -40,7 +40,7 @@ async def test_of_fifty_logins_at_once_the_three_latest_are_alive(store: Store) 
 
 
 @everywhere
-async def test_of_fifty_logins_at_once_three_are_let_in_and_the_others_told_why_not(store: Store) -> None:
+async def test_of_fifty_concurrent_logins_three_succeed_and_the_others_get_the_reason(store: Store) -> None:
     sessions = sessions_of(store, Ticking(), Policy(cap=3, at_cap="refuse"))
     made = await asyncio.gather(*(sessions.create(AppSession(uid="ann")) for _ in range(50)), return_exceptions=True)
     let_in = [one for one in made if isinstance(one, New)]
@@ -78,7 +78,7 @@ async def test_without_a_cap_there_may_be_as_many_as_a_user_likes(store: Store) 
 
 
 @everywhere
-async def test_what_has_expired_takes_no_place_and_is_not_called_evicted(store: Store, clock: Clock) -> None:
+async def test_expired_sessions_do_not_count_toward_the_cap(store: Store, clock: Clock) -> None:
     sessions = sessions_of(store, clock, Policy(idle="1h", absolute="24h", cap=2))
     old = [await sessions.create(AppSession(uid="ann")) for _ in range(2)]
     clock.pass_ms(3_600_000)
@@ -91,7 +91,7 @@ async def test_what_has_expired_takes_no_place_and_is_not_called_evicted(store: 
 
 
 @everywhere
-async def test_who_was_evicted_is_told_so_for_a_day(store: Store, clock: Clock, keys: AppKeys) -> None:
+async def test_an_evicted_session_reports_the_reason_for_a_day(store: Store, clock: Clock, keys: AppKeys) -> None:
     sessions = sessions_of(store, clock, Policy(cap=1))
     old = await sessions.create(AppSession(uid="ann"))
     clock.pass_ms(1)

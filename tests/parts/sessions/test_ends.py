@@ -107,7 +107,7 @@ class Interrupted(Relay):
 
 @everywhere
 @pytest.mark.parametrize("work", [save, touch, rotate, refresh], ids=lambda verb: verb.__name__)
-async def test_who_is_under_way_when_a_session_ends_is_told_so_and_writes_nothing(
+async def test_requests_in_progress_when_a_session_ends_write_nothing(
     store: Store, clock: Clock, keys: AppKeys, work: Verb
 ) -> None:
     interrupted = Interrupted(store)

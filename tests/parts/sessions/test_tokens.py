@@ -42,7 +42,7 @@ async def everything(store: Store) -> bytes:
 
 @given(secret=some_bytes, user=users)
 @example(secret=bytes(32), user="\U0010ffff" * 128)
-def test_a_token_tells_its_user_whatever_their_name(secret: bytes, user: str) -> None:
+def test_a_token_contains_its_user_for_any_user_id(secret: bytes, user: str) -> None:
     token = new_token(secret, user)
     assert parse_token(token) == (id_of(token), user)
     assert secret_part(token) == secret
@@ -55,7 +55,7 @@ def test_no_two_secrets_or_users_have_one_token(one: tuple[bytes, str], other: t
 
 
 @given(text=st.text() | st.from_regex(r"\A[A-Za-z0-9_-]{43}\.[A-Za-z0-9_-]{0,20}\Z"))
-def test_what_is_no_token_is_told_and_never_an_error(text: str) -> None:
+def test_a_malformed_token_is_gone_and_never_an_error(text: str) -> None:
     named = parse_token(text)
     assert named is None or named[1]
 
@@ -165,7 +165,7 @@ async def test_a_token_that_a_client_made_up_is_never_adopted(store: Store, sess
 
 
 @pytest.mark.parametrize("store_url", ["memory"], indirect=True)
-async def test_what_was_never_a_token_is_not_looked_for(store: Store, clock: Clock) -> None:
+async def test_malformed_tokens_cost_no_round_trip(store: Store, clock: Clock) -> None:
     relay = Relay(store)
     sessions = sessions_of(relay, clock)
     for token in HOSTILE[:11]:
@@ -174,7 +174,7 @@ async def test_what_was_never_a_token_is_not_looked_for(store: Store, clock: Clo
 
 
 @everywhere
-async def test_what_stands_in_the_store_opens_nothing(store: Store, sessions: Sessions[AppSession]) -> None:
+async def test_stored_values_are_not_credentials(store: Store, sessions: Sessions[AppSession]) -> None:
     made = await sessions.create(AppSession(uid="ann"))
     user = made.token.partition(".")[2]
     for forged in (made.id, f"{made.id}.{user}", f"sess:{made.id}"):
@@ -212,7 +212,7 @@ async def happy_path(sessions: Sessions[AppSession], clock: Clock) -> list[str]:
 
 
 @everywhere
-async def test_no_issued_secret_stands_in_the_store(store: Store, sessions: Sessions[AppSession], clock: Clock) -> None:
+async def test_no_issued_secret_is_stored(store: Store, sessions: Sessions[AppSession], clock: Clock) -> None:
     tokens = await happy_path(sessions, clock)
     held = await everything(store)
     assert b"dark" in held

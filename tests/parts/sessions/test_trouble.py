@@ -24,7 +24,7 @@ MONTH = sliding("30d", touch_every="1m")
 
 @everywhere
 @pytest.mark.parametrize("data", [b"not JSON", b"{}", b"\x80\x04K\x01.", b'{"uid":"ann","provider_token":"sealed.x"}'])
-async def test_a_record_that_cannot_be_read_is_told_and_left_for_the_doctor(
+async def test_an_unreadable_record_is_refused_and_left_for_the_doctor(
     store: Store, sessions: Sessions[AppSession], keys: AppKeys, data: bytes
 ) -> None:
     made = await sessions.create(AppSession(uid="ann"))
@@ -65,9 +65,7 @@ async def test_a_key_of_another_kind_is_unreadable_and_not_an_error(
 
 
 @everywhere
-async def test_a_successor_that_cannot_be_read_is_told_too(
-    store: Store, sessions: Sessions[AppSession], keys: AppKeys
-) -> None:
+async def test_an_unreadable_successor_is_reported(store: Store, sessions: Sessions[AppSession], keys: AppKeys) -> None:
     made = await sessions.create(AppSession(uid="ann"))
     rotated = is_new(await sessions.rotate(made.token))
     await store.run([("SET", keys.successor(made.id).key, b"not JSON", "KEEPTTL")])
@@ -78,9 +76,7 @@ async def test_a_successor_that_cannot_be_read_is_told_too(
 
 @everywhere
 @pytest.mark.parametrize("at_cap", ["evict", "refuse"])
-async def test_entries_that_are_no_id_end_nothing_and_keep_nobody_out(
-    store: Store, clock: Clock, keys: AppKeys, at_cap: Any
-) -> None:
+async def test_entries_that_are_not_ids_are_ignored(store: Store, clock: Clock, keys: AppKeys, at_cap: Any) -> None:
     sessions = sessions_of(store, clock, Policy(cap=2, at_cap=at_cap))
     made = await sessions.create(AppSession(uid="ann"))
     name = keys.user_sessions("ann").key
@@ -108,7 +104,7 @@ async def test_a_clock_that_is_behind_those_of_the_others_can_change_a_session(s
 # --- a store that is away ------------------------------------------------------------------------------------
 
 
-async def test_a_store_that_is_down_is_said_and_nobody_is_called_logged_out(clock: Clock) -> None:
+async def test_an_outage_is_an_error_and_not_a_logout(clock: Clock) -> None:
     with servers.redis() as server:
         async with connect(f"{server.url}?timeout=1s") as store:
             sessions = sessions_of(store, clock)
@@ -160,7 +156,7 @@ class RealClock(Clock):
 
 
 @everywhere
-async def test_what_a_crash_left_of_a_session_is_deleted_by_the_doctor_and_never_listed_again(store: Store) -> None:
+async def test_the_doctor_deletes_session_leftovers_of_a_crash(store: Store) -> None:
     clock = RealClock()
     keys = AppKeys(store, seal=RING, now_ms=clock)
     sessions = sessions_of(store, clock)
@@ -225,7 +221,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("wrong", BAD)
-async def test_a_keyspace_that_cannot_hold_sessions_is_told_what_to_write(wrong: str) -> None:
+async def test_a_keyspace_unfit_for_sessions_is_refused_with_advice(wrong: str) -> None:
     families, sentence = BAD[wrong]
     async with connect("memory://") as store:
         keys: Any = declared(**families)(store)
@@ -331,6 +327,6 @@ def test_a_policy_that_makes_no_sense_is_refused(rules: dict[str, Any], sentence
         Policy(**rules)
 
 
-def test_an_index_that_is_no_set_cannot_admit() -> None:
+def test_only_a_set_can_admit() -> None:
     with pytest.raises(BadDeclaration, match="an index that admits must be a Set"):
         declared(user_sessions=SortedSet("user:{uid}:sessions", str, lifetime=MONTH))

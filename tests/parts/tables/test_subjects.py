@@ -58,7 +58,7 @@ async def test_all_rows_of_one_user_are_counted_and_go_and_those_of_others_stay(
 
 
 @on_databases("memory")
-async def test_what_cannot_be_a_user_has_nothing_and_is_no_error(tables: Tables) -> None:
+async def test_an_impossible_user_id_has_no_sessions_and_is_not_an_error(tables: Tables) -> None:
     await write_all(tables, "123")
     wrong = ("", "x" * 1000, "a\0b", "é" * 40, "12", "%")
     for subject in ("membership", "user:123", *(f"membership:{id}" for id in wrong)):
@@ -68,9 +68,7 @@ async def test_what_cannot_be_a_user_has_nothing_and_is_no_error(tables: Tables)
 
 
 @on_databases("postgres", "mariadb")
-async def test_an_erasure_that_finds_nobody_leaves_who_comes_a_moment_later_whole(
-    tables: Tables, database_url: str
-) -> None:
+async def test_an_erasure_without_rows_does_not_affect_later_rows(tables: Tables, database_url: str) -> None:
     """They come when it has looked for their uses, and not yet for themselves. On SQLite nobody can come between."""
     loop = asyncio.get_running_loop()
     async with open_tables(database_url, MEMBERSHIP_TABLES) as others:

@@ -70,7 +70,7 @@ async def test_any_flipped_byte_is_refused_and_nothing_is_written(store: Store, 
     await restored(store, path)  # and as it was it is taken
 
 
-async def test_a_file_that_was_cut_anywhere_is_refused_and_says_so(store: Store, tmp_path: Path) -> None:
+async def test_a_truncated_file_is_refused(store: Store, tmp_path: Path) -> None:
     async with connect("memory://") as source:
         await source.run(some_of_everything(await now_ms(source) + 10_000_000))
         await backup(source, tmp_path / "whole")
@@ -165,7 +165,7 @@ RECORD = encode(Record(b"key", "string", None, [b"value"]))
         (forged(HEADER_BLOCK, (b"F", b" " * (1 << 20))), "a block is too large"),
     ],
 )
-async def test_a_forged_file_is_one_sentence(store: Store, tmp_path: Path, data: bytes, said: str) -> None:
+async def test_a_forged_file_is_a_one_line_error(store: Store, tmp_path: Path, data: bytes, said: str) -> None:
     path = tmp_path / "forged"
     path.write_bytes(data)
     with pytest.raises(BackupError) as caught:
@@ -272,7 +272,7 @@ async def test_only_its_owner_can_read_it_all_the_time(store: Store, tmp_path: P
     assert modes_in(tmp_path) == {"backup": 0o600}
 
 
-async def test_a_file_that_is_there_is_not_written_over_unless_told(store: Store, tmp_path: Path) -> None:
+async def test_an_existing_file_is_not_overwritten_without_overwrite(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "backup"
     path.write_text("something else")
     with pytest.raises(BackupInTheWay, match="--overwrite"):
@@ -283,7 +283,7 @@ async def test_a_file_that_is_there_is_not_written_over_unless_told(store: Store
         assert (await compare(store, file)).keys == 0
 
 
-async def test_two_backups_into_one_file_at_once_are_kept_apart(store: Store, tmp_path: Path) -> None:
+async def test_two_concurrent_backups_into_one_file_are_refused(store: Store, tmp_path: Path) -> None:
     await store.run([("SET", f"key:{number}", "x") for number in range(5000)])
     refused: list[str] = []
 
@@ -307,7 +307,7 @@ async def test_two_backups_into_one_file_at_once_are_kept_apart(store: Store, tm
     assert ["--resume" in refused[0], "another process" in refused[1]] == [True, True]
 
 
-async def test_of_two_that_overwrite_one_file_at_once_the_second_is_refused(store: Store, tmp_path: Path) -> None:
+async def test_of_two_concurrent_overwrites_of_one_file_the_second_is_refused(store: Store, tmp_path: Path) -> None:
     await store.run([("SET", f"key:{number}", os.urandom(500)) for number in range(3000)])
     path = tmp_path / "backup"
     await backup(store, path)
@@ -337,7 +337,7 @@ async def test_a_file_that_was_replaced_while_it_was_written_does_not_get_the_na
     assert modes_in(tmp_path).keys() == {"backup.part"}
 
 
-async def test_what_others_may_hold_open_is_not_written_into(store: Store, tmp_path: Path) -> None:
+async def test_a_file_that_others_may_have_open_is_refused(store: Store, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     part_of(tmp_path / "backup").hardlink_to(tmp_path / "precious")
     with pytest.raises(BackupInTheWay, match="also accessible to other users"):
@@ -345,7 +345,7 @@ async def test_what_others_may_hold_open_is_not_written_into(store: Store, tmp_p
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-async def test_what_an_interrupted_backup_left_is_written_over_and_private(store: Store, tmp_path: Path) -> None:
+async def test_a_part_file_is_overwritten_and_stays_private(store: Store, tmp_path: Path) -> None:
     part = part_of(tmp_path / "backup")
     part.write_bytes(b"x" * 10_000)
     part.chmod(0o644)
@@ -364,7 +364,7 @@ async def test_a_key_that_is_too_large_is_left_out_and_named(
     assert "many small holds" in saved.left_out.examples[0]
 
 
-async def test_a_full_disk_for_what_was_met_is_one_sentence() -> None:
+async def test_a_full_disk_for_the_set_of_seen_keys_is_a_one_line_error() -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with SeenKeys(cache_kib=64) as seen:
@@ -377,7 +377,7 @@ async def test_a_full_disk_for_what_was_met_is_one_sentence() -> None:
             signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_what_can_be_read_once_only_is_one_sentence() -> None:
+def test_a_pipe_is_refused_as_a_backup_with_a_one_line_error() -> None:
     reader, writer = os.pipe()
     try:
         with pytest.raises(NoBackup, match="save it as a file first"):
@@ -388,7 +388,9 @@ def test_what_can_be_read_once_only_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize("name", ["folder", "begun"])
-async def test_a_folder_in_the_way_is_said_before_anything_is_read(store: Store, tmp_path: Path, name: str) -> None:
+async def test_a_folder_of_the_same_name_is_reported_before_anything_is_read(
+    store: Store, tmp_path: Path, name: str
+) -> None:
     (tmp_path / "folder").mkdir()
     part_of(tmp_path / "begun").mkdir()
 
@@ -401,13 +403,13 @@ async def test_a_folder_in_the_way_is_said_before_anything_is_read(store: Store,
 
 
 @pytest.mark.parametrize("name", ["no/such/folder/backup", "folder"])
-async def test_a_place_that_cannot_be_written_is_one_sentence(store: Store, tmp_path: Path, name: str) -> None:
+async def test_an_unwritable_location_is_a_one_line_error(store: Store, tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(BackupError, match=name):
         await backup(store, tmp_path / name)
 
 
-async def test_a_full_disk_is_said_and_leaves_no_file_that_looks_whole(store: Store, tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_and_leaves_no_file_that_looks_complete(store: Store, tmp_path: Path) -> None:
     await store.run([("SET", f"key:{number}", os.urandom(1000)) for number in range(5000)])
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, before[1]))

@@ -102,9 +102,7 @@ async def test_one_key_that_is_there_and_nothing_is_restored(name: str, url_of: 
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_skip_leaves_what_is_there_and_replace_puts_the_backup_in_its_place(
-    name: str, url_of: UrlOf, path: Path
-) -> None:
+async def test_skip_keeps_existing_keys_and_replace_overwrites_them(name: str, url_of: UrlOf, path: Path) -> None:
     async with connect("memory://") as source, connect(url_of(name)) as target:
         await source.run(some_of_everything(await now_ms(source) + DAY_MS))
         saved = await contents(source)
@@ -212,7 +210,7 @@ async def test_no_reader_sees_a_key_without_its_deadline_or_in_part(url_of: UrlO
         (Guarantees(atomic="nothing"), "in one step"),
     ],
 )
-async def test_what_the_store_cannot_hold_is_said_before_anything_is_written(
+async def test_keys_that_do_not_fit_are_refused_before_anything_is_written(
     store: Store, target: Store, clock: Clock, path: Path, promised: Guarantees, said: str
 ) -> None:
     await store.run(some_of_everything(clock.now_ms + DAY_MS + 1))
@@ -302,7 +300,7 @@ async def test_wherever_a_restore_is_interrupted_resume_ends_as_if_it_was_not(
     assert interrupted > 20
 
 
-async def test_what_was_deleted_after_it_was_restored_stays_deleted(
+async def test_keys_deleted_after_their_restore_stay_deleted(
     store: Store, target: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_module, "BLOCK_BYTES", 512)
@@ -413,7 +411,7 @@ async def test_a_part_file_cut_at_any_byte_is_gone_on_with(
     assert kept[-1] == 11
 
 
-async def test_resume_goes_on_with_the_same_store_and_pattern_only(
+async def test_resume_needs_the_same_store_and_pattern(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(NoBackup, match="leave --resume out"):
@@ -460,7 +458,7 @@ def of_another_node(cluster: Cluster) -> Server:
     return next(node for node in cluster.masters() if not node.ask("KEYS", "keystead:restore:*"))
 
 
-async def test_what_one_node_of_a_cluster_forgot_is_counted_in_the_end(
+async def test_keys_that_one_cluster_node_lost_are_counted_as_missing(
     url_of: UrlOf, valkey_cluster: Cluster, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = await many(path, monkeypatch)
@@ -479,7 +477,7 @@ async def test_what_one_node_of_a_cluster_forgot_is_counted_in_the_end(
 
 
 @pytest.mark.parametrize("mode", [IfThere.REFUSE, IfThere.REPLACE])
-async def test_what_one_node_of_a_cluster_forgot_comes_back_with_resume(
+async def test_resume_restores_keys_that_one_cluster_node_lost(
     url_of: UrlOf, valkey_cluster: Cluster, path: Path, monkeypatch: pytest.MonkeyPatch, mode: IfThere
 ) -> None:
     expected = await many(path, monkeypatch)
@@ -500,7 +498,7 @@ async def test_what_one_node_of_a_cluster_forgot_comes_back_with_resume(
         assert await contents(target) == {**expected, kept: (b"string", -1, b"changed since")}
 
 
-async def test_two_restores_of_one_backup_at_once_are_kept_apart(
+async def test_a_concurrent_restore_of_the_same_backup_is_detected(
     target: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await many(path, monkeypatch)
@@ -561,7 +559,7 @@ async def test_a_file_that_is_replaced_after_the_check_is_not_restored(
     assert await contents(target) == {}
 
 
-async def test_a_file_that_is_replaced_while_it_is_restored_is_said(
+async def test_replacing_the_file_during_a_restore_is_detected(
     store: Store, target: Store, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_module, "BLOCK_BYTES", 20_000)
@@ -615,7 +613,7 @@ async def test_resume_gets_past_a_key_that_takes_longer_than_the_store_is_waited
 # --- comparing ----------------------------------------------------------------------------------------------
 
 
-async def test_each_difference_is_told_apart(store: Store, target: Store, clock: Clock, path: Path) -> None:
+async def test_each_kind_of_difference_is_counted(store: Store, target: Store, clock: Clock, path: Path) -> None:
     await store.run([("SET", key, "x") for key in ("same", "gone", "value", "kind", "expiry")])
     await store.run([("SET", "over", "x", "PX", 1000), ("ZADD", "score", 1, "m")])
     await backup(store, path)

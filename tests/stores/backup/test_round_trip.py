@@ -44,7 +44,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-async def test_every_kind_goes_from_every_store_into_every_other_with_its_deadline_to_the_millisecond(
+async def test_every_kind_is_copied_between_all_stores_with_its_exact_deadline(
     source: str, target: str, url_of: UrlOf, tmp_path: Path
 ) -> None:
     async with connect(url_of(source)) as store:
@@ -106,7 +106,7 @@ def written(stored: dict[bytes, tuple[tuple[str, Any], int | None]], begins_ms: 
 @settings(max_examples=30)
 @given(stored=STORED)
 @example(stored={})
-def test_whatever_a_store_holds_comes_back(
+def test_every_kind_of_key_round_trips(
     stored: dict[bytes, tuple[tuple[str, Any], int | None]], valkey_server: Server
 ) -> None:
     async def play(folder: Path) -> None:
@@ -158,7 +158,7 @@ async def test_values_longer_than_a_block_are_whole(name: str, url_of: UrlOf, tm
         assert await contents(store) == before
 
 
-async def test_a_stream_goes_on_after_its_last_id(url_of: UrlOf, tmp_path: Path) -> None:
+async def test_new_stream_ids_follow_the_last_id(url_of: UrlOf, tmp_path: Path) -> None:
     async with connect("memory://") as store, connect(url_of("valkey")) as target:
         await store.run([("XADD", "log", "99999999999999-7", "n", "1")])
         await carried(store, target, tmp_path / "backup")
@@ -302,9 +302,7 @@ async def test_large_values_are_held_a_few_at_a_time(tmp_path: Path) -> None:
     assert peak < 60 << 20
 
 
-async def test_what_could_never_be_restored_is_left_out_and_named(
-    url_of: UrlOf, valkey_server: Server, tmp_path: Path
-) -> None:
+async def test_unrestorable_keys_are_left_out_and_named(url_of: UrlOf, valkey_server: Server, tmp_path: Path) -> None:
     async with connect(url_of("valkey")) as store, connect("memory://") as target:
         await store.run([("SET", "good", "x"), ("XADD", "wide", "1-1", *range(8_000)), ("SET", "document", "x")])
         valkey_server.ask("SET", "far", "x", "PXAT", 300_000_000_000_000)

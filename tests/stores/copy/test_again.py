@@ -53,7 +53,7 @@ async def pair(one: str, other: str, url_of: UrlOf) -> AsyncIterator[tuple[Store
 
 @pytest.mark.parametrize("overwrite", [False, True], ids=["", "overwrite"])
 @pytest.mark.parametrize(("one", "other"), [("redis", "sqlite"), ("sqlite", "postgres"), ("redis", "redis")])
-async def test_a_second_copy_deletes_what_an_earlier_one_copied_and_nothing_else(
+async def test_a_second_copy_deletes_only_keys_of_an_earlier_copy(
     one: str, other: str, overwrite: bool, url_of: UrlOf
 ) -> None:
     async with pair(one, other, url_of) as (source, target):
@@ -118,7 +118,7 @@ async def test_overwrite_takes_back_changes_at_the_target_but_no_deletions(sourc
     assert (await copy(source, target, progress=ONE)).deleted == 1
 
 
-async def test_what_expired_is_not_counted_as_deleted_by_anybody(source: Store, target: Store) -> None:
+async def test_expired_keys_do_not_count_as_deleted(source: Store, target: Store) -> None:
     soon_ms = await now_ms(source) + 300
     await source.run([("SET", "gone", "1", "PXAT", soon_ms), ("SET", "stays", "1")])
     await copy(source, target, progress=ONE)
@@ -175,9 +175,7 @@ async def test_a_second_copy_keeps_few_notes_in_memory_and_notes_nothing_twice(
     assert max(noted) < 5_000
 
 
-async def test_the_comparison_tells_of_keys_that_were_copied_and_are_gone_at_the_source(
-    source: Store, target: Store
-) -> None:
+async def test_the_comparison_counts_copied_keys_that_are_gone_at_the_source(source: Store, target: Store) -> None:
     await source.run([("SET", f"sess:{n}", n) for n in range(10)])
     with Journal(ONE, source.url, target.url) as notes:
         copier = Copier(source, target, notes)
@@ -195,7 +193,7 @@ async def test_the_comparison_tells_of_keys_that_were_copied_and_are_gone_at_the
 # --- where it is not known what was copied ------------------------------------------------------------------
 
 
-async def test_without_the_notes_of_an_earlier_run_it_refuses_and_says_where_they_are(
+async def test_without_the_progress_file_of_an_earlier_run_it_refuses_and_names_it(
     source: Store, target: Store, here: Path
 ) -> None:
     await source.run([("SET", "sess:1", "1"), ("SET", "sess:2", "1")])
@@ -214,9 +212,7 @@ async def test_without_the_notes_of_an_earlier_run_it_refuses_and_says_where_the
     assert (copied.deleted, copied.is_whole) == (1, True)
 
 
-async def test_starting_over_leaves_what_was_deleted_since_and_knows_its_own_keys_again(
-    source: Store, target: Store
-) -> None:
+async def test_starting_over_keeps_deleted_keys_and_recognizes_its_own(source: Store, target: Store) -> None:
     await source.run([("SET", f"sess:{n}", n) for n in range(5)])
     await copy(source, target, progress=ONE)
     await source.run([("DEL", "sess:1"), ("SET", "new", "1")])
@@ -228,7 +224,7 @@ async def test_starting_over_leaves_what_was_deleted_since_and_knows_its_own_key
     assert (await copy(source, target, progress=ONE)).deleted == 1  # not sess:3, which was there before
 
 
-async def test_each_pattern_knows_what_all_of_them_copied(source: Store, target: Store) -> None:
+async def test_all_patterns_share_the_progress(source: Store, target: Store) -> None:
     await source.run([("SET", f"{kind}:{n}", n) for kind in ("sess", "user") for n in range(5)])
     await copy(source, target, progress=ONE)
     await source.run([("DEL", "sess:1"), ("DEL", "user:1")])
@@ -255,7 +251,7 @@ async def test_a_source_that_lost_its_data_empties_no_target(left: int, source: 
     assert files() == ([str(ONE)] if left else [])
 
 
-async def test_a_tenth_of_all_keys_is_deleted_and_what_expired_does_not_count(source: Store, target: Store) -> None:
+async def test_up_to_a_tenth_of_the_keys_is_deleted_and_expired_ones_do_not_count(source: Store, target: Store) -> None:
     soon_ms = await now_ms(source) + 300
     await source.run([("SET", f"gone:{n}", n, "PXAT", soon_ms) for n in range(500)])
     await source.run([("SET", f"sess:{n}", n) for n in range(10 * LOST_KEYS)])
@@ -371,7 +367,7 @@ async def replaces_nothing(*_: object) -> bool:
     return True  # as if the step was on its way when the process was killed
 
 
-async def test_a_move_that_is_taken_up_again_deletes_what_was_deleted_meanwhile(source: Store, target: Store) -> None:
+async def test_a_resumed_follow_propagates_deletions(source: Store, target: Store) -> None:
     await source.run([("SET", "sess:1", "1"), ("SET", "sess:2", "1")])
     stop = asyncio.Event()
     stop.set()

@@ -123,7 +123,7 @@ async def test_the_application_that_has_moved_has_the_last_word() -> None:
         assert copied.examples == {"deleted_there": ["sess:3"]}
 
 
-async def test_a_logout_at_the_target_is_not_undone_by_a_session_that_nobody_touched() -> None:
+async def test_a_logout_at_the_target_is_not_undone_by_an_unchanged_session() -> None:
     async with connect("memory://") as source, connect("memory://") as target:
         await source.run([("SET", "sess:1", "1"), ("SET", "sess:2", "1")])
         async with following(source, target) as moving:
@@ -168,7 +168,7 @@ async def test_a_target_that_is_restarted_is_waited_for(tmp_path: Path) -> None:
             assert await own(target) == await contents(source)
 
 
-async def test_a_store_that_is_away_in_the_first_pass_ends_it_and_it_goes_on_later() -> None:
+async def test_an_outage_in_the_first_pass_ends_the_copy_which_resumes_later() -> None:
     async with connect("memory://") as source, connect("memory://") as target:
         await source.run([("SET", f"sess:{n}", n) for n in range(900)])
         run = target.run

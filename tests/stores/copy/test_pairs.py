@@ -114,9 +114,7 @@ async def test_a_store_is_not_copied_into_itself_by_whatever_name(url_of: UrlOf,
         assert files() == []
 
 
-async def test_what_other_programs_wrote_and_no_store_can_be_given_is_named(
-    valkey_server: Server, url_of: UrlOf
-) -> None:
+async def test_unwritable_keys_of_other_programs_are_named(valkey_server: Server, url_of: UrlOf) -> None:
     async with connect(url_of("valkey")) as store, connect("memory://") as other:
         valkey_server.ask("SET", "far", "x", "PXAT", 300_000_000_000_000)
         await store.run([("SET", "good", "x")])

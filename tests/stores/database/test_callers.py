@@ -75,9 +75,7 @@ async def test_a_read_sees_all_of_an_atomic_step_or_nothing(server: DatabaseServ
         await asyncio.gather(write(), read(), read())
 
 
-async def test_a_deadlock_with_somebody_else_is_tried_again_and_shows_nowhere(
-    server: DatabaseServer, store: Store
-) -> None:
+async def test_a_deadlock_with_another_program_is_retried_transparently(server: DatabaseServer, store: Store) -> None:
     await store.run([("SET", "a", 1), ("HSET", "h", "f", 1)])
     before = deadlocks(server)
     with other(server) as somebody:
@@ -123,7 +121,7 @@ async def test_a_serialization_failure_is_tried_again_and_shows_nowhere(
         assert await store.run([("GET", "a")]) == [b"15"]
 
 
-async def test_who_waits_for_a_key_in_vain_is_told_that_nothing_was_done(server: DatabaseServer) -> None:
+async def test_a_timeout_waiting_for_a_key_has_the_outcome_not_sent(server: DatabaseServer) -> None:
     async with connect(f"{server.url}?timeout=300ms") as store:
         await store.run([("SET", "a", 1), ("SET", "free", 1)])
         with other(server) as somebody:
@@ -138,7 +136,7 @@ async def test_who_waits_for_a_key_in_vain_is_told_that_nothing_was_done(server:
         assert await store.run([("GET", "a"), ("SET", "a", 3)]) == [b"1", b"OK"]
 
 
-async def test_what_one_process_writes_to_a_key_happens_in_the_order_in_which_it_was_asked(store: Store) -> None:
+async def test_writes_of_one_process_to_a_key_are_ordered(store: Store) -> None:
     writes = [asyncio.ensure_future(store.run([("SET", "a", n), ("RPUSH", "seen", n)])) for n in range(50)]
     await asyncio.gather(*writes)
     assert await store.run([("GET", "a"), ("LRANGE", "seen", 0, -1)]) == [b"49", [b"%d" % n for n in range(50)]]

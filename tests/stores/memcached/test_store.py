@@ -39,7 +39,7 @@ async def test_a_cache_is_welcome(server: MemcachedServer) -> None:
     [(SessionKeys, "may evict keys"), (ProfileKeys, "keeps no")],
     ids=["sessions", "hashes"],
 )
-async def test_what_needs_more_is_refused_at_the_start(
+async def test_families_beyond_the_guarantees_are_refused_on_bind(
     server: MemcachedServer, keyspace: type[Keyspace], why: str
 ) -> None:
     async with connect(server.url) as store:
@@ -47,7 +47,7 @@ async def test_what_needs_more_is_refused_at_the_start(
             keyspace(store, cache=store)
 
 
-async def test_what_it_has_not_is_refused_by_name(server: MemcachedServer) -> None:
+async def test_unsupported_commands_are_refused_by_name(server: MemcachedServer) -> None:
     async with connect(server.url) as store:
         with pytest.raises(UnknownCommand, match="cannot list its keys"):
             store.scan()
@@ -89,7 +89,7 @@ async def test_a_server_without_compare_and_set_is_refused() -> None:
     [b"-ERR unknown command\r\n", b"VERSION 1.5.22\r\n", b"VERSION\r\n", b"VERSION 1.6.18\r\nSTAT odd\r\nEND\r\n"],
     ids=["redis", "too old", "no version", "odd settings"],
 )
-async def test_what_is_no_memcached_or_too_old_is_refused(answers: bytes) -> None:
+async def test_a_server_that_is_not_memcached_or_too_old_is_refused(answers: bytes) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for line in answers.splitlines(keepends=True):
             if line != b"END\r\n":  # which ends an answer that has begun
@@ -102,7 +102,7 @@ async def test_what_is_no_memcached_or_too_old_is_refused(answers: bytes) -> Non
             await connect(f"memcached://127.0.0.1:{port_of(server)}").open()
 
 
-async def test_the_largest_value_is_what_the_server_says() -> None:
+async def test_the_largest_value_follows_the_server_configuration() -> None:
     with servers.memcached("-I", "2m") as server:
         async with connect(server.url) as store:
             limit = store.guarantees.value_max_bytes
@@ -125,6 +125,6 @@ async def test_the_largest_value_is_what_the_server_says() -> None:
         ("memcached://user:a@b@host", "write / \\? # and @ within a user or password"),
     ],
 )
-def test_a_url_that_is_wrong_is_answered_with_what_to_write(url: str, sentence: str) -> None:
+def test_an_invalid_url_is_refused_with_advice(url: str, sentence: str) -> None:
     with pytest.raises(BadUrl, match=sentence):
         connect(url)

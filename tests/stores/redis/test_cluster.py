@@ -131,7 +131,7 @@ async def test_a_cluster_has_one_database() -> None:
         keystead.connect("redis+cluster://127.0.0.1:1/1")
 
 
-async def test_nodes_that_name_no_host_are_found_where_they_were_asked(cluster: Cluster) -> None:
+async def test_nodes_without_a_host_name_are_found_at_the_asked_address(cluster: Cluster) -> None:
     for node in cluster.nodes:
         node.ask("CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint")
     try:

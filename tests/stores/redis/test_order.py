@@ -65,7 +65,7 @@ SCHEMES = pytest.mark.parametrize(("scheme", "error"), [("redis", LOADING), ("re
 
 
 @SCHEMES
-async def test_what_a_later_write_has_overtaken_is_not_run_any_more(scheme: str, error: bytes) -> None:
+async def test_a_command_overtaken_by_a_later_write_is_not_retried(scheme: str, error: bytes) -> None:
     async with telling() as told, keystead.connect(f"{scheme}://127.0.0.1:{told.port}{FAST}") as store:
         told.errors = [error, None]
         [first, second] = await replies_of(store, [("SET", "k", "1"), ("SET", "k", "2")])

@@ -214,7 +214,7 @@ async def test_a_write_whose_reply_was_lost_is_done_once_and_its_outcome_unknown
 
 @pytest.mark.parametrize("partly", [0, 2], ids=["wholly", "partly"])
 @pytest.mark.parametrize("name", LOST_READS)
-async def test_a_read_whose_reply_was_lost_is_asked_again(server: Server, proxy: Proxy, name: str, partly: int) -> None:
+async def test_a_read_whose_reply_was_lost_is_retried(server: Server, proxy: Proxy, name: str, partly: int) -> None:
     server.ask("SET", "r", "value")
     async with keystead.connect(proxy.url + FAST) as store:
         await LOST_READS[name](store)
@@ -256,7 +256,7 @@ async def test_a_write_that_never_left_is_done_once_when_the_server_is_back_in_t
 
 
 @pytest.mark.parametrize("name", LOST_WRITES)
-async def test_a_write_that_never_left_says_so(server: Server, proxy: Proxy, name: str) -> None:
+async def test_an_unsent_write_has_the_outcome_not_sent(server: Server, proxy: Proxy, name: str) -> None:
     async with keystead.connect(proxy.url + FAST) as store:
         await store.run([("SET", "n", 0)])
         await proxy.refuse()
@@ -274,7 +274,7 @@ async def until_lost(store: Store) -> None:
         await store.run([("GET", "n")])
 
 
-async def test_many_writers_over_a_cut_each_know_what_became_of_their_write(server: Server, proxy: Proxy) -> None:
+async def test_each_writer_knows_the_outcome_of_its_write_after_a_cut(server: Server, proxy: Proxy) -> None:
     """32 tasks count unique amounts; afterwards the server holds all that was acknowledged, and no "not-sent"."""
     acknowledged: set[bytes] = set()
     unknown: set[bytes] = set()

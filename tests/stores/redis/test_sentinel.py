@@ -50,7 +50,7 @@ def promoted(watched: Sentinels, old: Server) -> bool:
     return False
 
 
-async def test_a_planned_fail_over_is_followed_before_the_old_master_is_told(watched: Sentinels) -> None:
+async def test_a_planned_failover_is_followed_before_the_old_master_is_demoted(watched: Sentinels) -> None:
     """The old master lives on, with its connections, and for some ten seconds takes writes that will be lost."""
     async with keystead.connect(watched.url + FAST) as store:
         await store.run([("SET", "k", "v")])
@@ -146,7 +146,7 @@ async def killed_under_load(watched: Sentinels) -> None:
 
 
 @pytest.mark.matrix
-async def test_a_master_that_hangs_and_comes_back_gets_no_write_after_it_was_replaced() -> None:
+async def test_a_replaced_master_gets_no_more_writes() -> None:
     """Woken up, it believes to be the master still, for the ten seconds until the sentinels tell it otherwise."""
     with servers.sentinel(replicas=1) as watched:
         async with keystead.connect(watched.url + FAST) as store:

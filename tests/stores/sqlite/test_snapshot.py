@@ -78,7 +78,7 @@ async def test_reads_of_one_turn_share_a_transaction_that_ends_with_the_turn(
         assert not store._reader.in_transaction
 
 
-async def test_the_log_starts_over_although_somebody_always_reads(path: str) -> None:
+async def test_the_log_restarts_despite_permanent_readers(path: str) -> None:
     async with SqliteStore(path) as store:
 
         async def read() -> None:
