@@ -71,8 +71,8 @@ class Patreon(Client):
 
     async def _granted(self, form: Mapping[str, str]) -> dict[str, Any]:
         """Raises TryLater where the provider asks for a pause, and other errors of OAuth."""
-        places = await self._discovery.places()
-        headers, sent = self._authenticated(dict(form))
+        places = await self._discovery.urls()
+        headers, sent = self._authenticate(dict(form))
         return await self._members.post("token endpoint", places.token_url, headers, sent)
 
     async def membership(self, access_token: str, campaign: str | None) -> ParsedMembership:
@@ -80,7 +80,7 @@ class Patreon(Client):
 
         Raises TokenRejected, TryLater where the provider asks for a pause, and other errors of OAuth.
         """
-        places = await self._discovery.places()
+        places = await self._discovery.urls()
         if places.userinfo_url is None:
             raise BadAnswer(self.provider.name, "there is no address that tells what a user pays for")
         headers = {"authorization": f"Bearer {access_token}"}

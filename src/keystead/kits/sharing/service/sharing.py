@@ -40,7 +40,7 @@ from keystead.kits.sharing.service.tickets import USED_UP, Range, Tickets
 from keystead.kits.sharing.service.uploads import Uploads, ended_meanwhile
 from keystead.parts.audit import Audit
 from keystead.parts.blobs import Blobs, BlobTooLarge, BlobUnavailable
-from keystead.parts.blobs.blob_paths import checked
+from keystead.parts.blobs.blob_paths import check_path
 from keystead.parts.limit import NamedLimits
 from keystead.parts.passwords import PasswordsBusy
 from keystead.parts.schedule import Job, Run
@@ -144,7 +144,7 @@ class Sharing:
         """A link to a file that somebody uploaded to the place of our files: it is deleted when the link expires."""
         async with self._record_outcome("issue", who, where):
             leads_to = checked_url(url, self.settings.allowed_hosts)
-            checked(path)
+            check_path(path)
             if path.partition("/")[0].casefold() in (UPLOADS, MARKER):
                 raise SharingRefused("PATH_TAKEN", f"what is under {UPLOADS}/ was uploaded here, and has its link")
             shown = display_name(name or path.rpartition("/")[2])
