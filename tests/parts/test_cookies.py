@@ -23,7 +23,7 @@ class Browser:
     session_only: set[str] = field(default_factory=set)
 
     def takes(self, header: str) -> bool:
-        """Store what a Set-Cookie header says, or take it away. False: it is ignored."""
+        """Apply a Set-Cookie header. False: it is ignored."""
         pair, *parts = header.split(";")
         name, _, value = pair.strip().partition("=")
         attributes = {key.strip().lower(): given.strip() for key, _, given in (part.partition("=") for part in parts)}
@@ -153,7 +153,7 @@ def test_it_is_found_in_what_a_browser_sends_and_nothing_else_is_taken_for_it(he
 
 @pytest.mark.parametrize("byte", [*range(1, 9), *range(10, 32), *range(127, 256)])
 def test_a_name_that_only_looks_like_ours_is_another_name_which_any_host_of_the_domain_can_set(byte: int) -> None:
-    """A browser sees no prefix in it, and so lets a sibling host set it, also for a longer path than ours."""
+    """Without the prefix, a sibling host can set it, also for a longer path than ours."""
     odd = bytes([byte]).decode("latin-1")
     for planted in (f"{odd}__Host-sid=planted", f"__Host-sid{odd}=planted"):
         assert Cookie("sid").read(planted) is None

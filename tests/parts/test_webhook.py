@@ -45,7 +45,7 @@ BODY = b'{"event":"counter.increment"}'
 
 
 class Receiver:
-    """A server that notes each request, and answers as it is told."""
+    """A server that records requests, with scripted responses."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, dict[str, str], bytes]] = []
@@ -118,7 +118,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 
 class Names:
-    """A name server: what it answers each time, one after the other."""
+    """A scripted name server."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self.answers = list(answers)
@@ -196,7 +196,7 @@ def test_a_secret_that_is_none_is_refused_and_not_shown(secret: str) -> None:
     assert not secret or secret == "whsec_" or secret not in str(caught.value)
 
 
-# --- where they may lead --------------------------------------------------------------------------------------
+# --- allowed URLs ---------------------------------------------------------------------------------------------
 
 NOT_PUBLIC = [
     *("127.0.0.1", "127.255.255.254", "0.0.0.0", "0.1.2.3", "10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1"),
@@ -369,7 +369,7 @@ async def test_numbers_that_name_an_address_in_another_way_are_not_called(receiv
 
 async def test_the_name_servers_of_this_machine_know_this_machine() -> None:
     assert "127.0.0.1" in await resolve("localhost", 443) or "::1" in await resolve("localhost", 443)
-    # What a library reads as an address is looked at as the address that it is.
+    # A name that libraries parse as an address is checked as that address.
     assert not any(map(is_public, await resolve("2130706433", 443)))
 
 
@@ -401,7 +401,7 @@ async def test_tls_connects_to_the_checked_address_and_verifies_the_name(
         assert names.asked == [NAME]  # once
         assert receiver.asked_for == [NAME]
         assert receiver.requests[0][1]["host"] == f"{NAME}:{receiver.port}"
-        # The certificate of another name, and one that nobody trusts, are refused before anything is sent.
+        # A certificate for another name, and an untrusted one, are refused before anything is sent.
         with pytest.raises(DeliveryFailed, match="cannot be reached"):
             await sender(HERE, tls=trusted).send(hook(receiver, scheme="https", host="example.org"), "m", BODY)
         with pytest.raises(DeliveryFailed, match="cannot be reached"):
@@ -517,7 +517,7 @@ async def silent(writer: asyncio.StreamWriter) -> None:
 
 
 async def dripping(writer: asyncio.StreamWriter) -> None:
-    """A byte now and then: each wait is short, and all of them are not."""
+    """A slow trickle: each wait is short, but not the total."""
     writer.write(b"HTTP/1.1 200 OK\r\n")
     while True:
         writer.write(b"x: y\r\n")
@@ -600,7 +600,7 @@ async def test_a_url_or_a_secret_that_is_none_is_never_sent_to(receiver: Receive
     assert receiver.connections == 0
 
 
-# --- what must not be seen ------------------------------------------------------------------------------------
+# --- secrets --------------------------------------------------------------------------------------------------
 
 
 async def test_neither_url_nor_secret_nor_answer_is_in_a_log_an_error_or_a_text(
@@ -630,7 +630,7 @@ async def test_neither_url_nor_secret_nor_answer_is_in_a_log_an_error_or_a_text(
 
 
 async def test_name_servers_that_do_not_answer_keep_only_webhooks_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not files, nor whatever else needs a thread; and beyond some names at once, the next is told so."""
+    """DNS lookups do not block other thread work; too many concurrent lookups are refused."""
     answered = threading.Event()
 
     def silent(*asked: Any, **more: Any) -> list[Any]:

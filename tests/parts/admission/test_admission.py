@@ -49,7 +49,7 @@ async def test_the_token_and_its_user_are_one_round_trip_to_each_store(stores: d
     assert [len(relay.log) for relay in relays] == [1] * len(relays)
     commands = sorted(str(command[0]) for relay in relays for command in relay.log[0] if isinstance(command, tuple))
     assert commands[-2:] == ["HGETALL", "PTTL"]
-    assert sum(len(relay.log[0]) for relay in relays) == 4  # the token, its user's end, the user, how long
+    assert sum(len(relay.log[0]) for relay in relays) == 4  # the token, its user's revocation, the user, the TTL
 
 
 class Counting(Proxy):
@@ -110,7 +110,7 @@ async def test_a_deleted_user_is_denied(stores: dict[str, Store]) -> None:
     await app.users.invalidate(app.keys.user(42))
     assert await app.admission.admitted(token) == Denied("user")
     assert await app.admission.admitted(token) == Denied("user")
-    assert app.people.asked == 2  # that there is nobody is remembered
+    assert app.people.asked == 2  # the negative result is cached
     assert await app.admission.admitted(app.token("nobody's number")) == Denied("claims")
 
 
@@ -138,7 +138,7 @@ async def test_a_changed_user_is_seen_by_the_next_request_of_any_process(
 async def test_in_every_order_requests_after_a_logout_are_refused(
     stores: dict[str, Store],
 ) -> None:
-    """Also where the request finds no user in the cache, and loads and writes while the logout drops."""
+    """Also if the request misses the cache, and loads and writes while the logout invalidates."""
 
     async def once(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
         gated = {role: Gated(one) for role, one in stores.items()}
@@ -163,7 +163,7 @@ async def test_in_every_order_requests_after_a_logout_are_refused(
     assert await every_order(once, switches=2) >= 3
 
 
-# --- while the store is away ---------------------------------------------------------------------------------------
+# --- store outages -------------------------------------------------------------------------------------------------
 
 
 @here
@@ -222,7 +222,7 @@ def test_check_finds_nothing_wrong_with_its_families() -> None:
     assert check([AppKeys]) == check([AppKeys], cluster=True) == []
 
 
-# --- how it is made ------------------------------------------------------------------------------------------------
+# --- declarations --------------------------------------------------------------------------------------------------
 
 
 @here

@@ -59,7 +59,7 @@ async def test_nothing_that_is_stored_or_nearly_right_opens_anything(api_keys: A
 
 async def test_a_key_has_a_name_and_lives_in_a_family_of_keys() -> None:
     class Other(Keyspace):
-        """What no API keys can be kept in."""
+        """Families that cannot hold API keys."""
 
         index = SortedSet("index", str, lifetime=never("a test"), doc="ids")
         text = Value("text:{id}", str, lifetime=never("a test"), doc="no key")

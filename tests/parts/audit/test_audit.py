@@ -16,7 +16,7 @@ NOW_MS = 4_000_000_000_000
 
 
 class AppKeys(Keyspace):
-    """Links, and what was done with them."""
+    """Links, and their audit log."""
 
     link = Value("link:{id}", str, lifetime=never("a test"), doc="a link")
     count = Counter("links", lifetime=never("a test"), doc="how many there are")

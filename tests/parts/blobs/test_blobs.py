@@ -1,4 +1,4 @@
-"""What holds for blobs in every kind of storage."""
+"""Blobs in every kind of storage."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -59,7 +59,7 @@ async def test_a_process_that_is_killed_leaves_nothing_visible_and_delete_remove
     blobs = open_blobs(folder)
     interrupt_a_put(folder, "2026/a.zip")
     interrupt_a_put(folder, "2026/a.zip")
-    # Of each, what it had written, and the empty file that kept the folder for it.
+    # For each: its partial data, and the empty file that pinned its folder.
     assert on_disk(folder) == {"2026", *(f"2026/a.zip#{number}" for number in range(1, 5))}
     assert await blobs.size("2026/a.zip") is None
     with pytest.raises(BlobGone):
@@ -225,7 +225,7 @@ async def test_a_put_that_is_cancelled_leaves_no_file(folder: Path) -> None:
 
 
 def test_a_full_disk_is_reported_and_leaves_nothing(folder: Path) -> None:
-    # A limit on the size of files stands for a disk that is full: both end a write in its middle.
+    # A file size limit simulates a full disk: both stop a write in the middle.
     program = (
         "import asyncio, resource, sys\n"
         "from keystead.parts.blobs import BlobUnavailable, open_blobs\n"

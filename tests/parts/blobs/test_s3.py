@@ -135,7 +135,7 @@ async def test_a_slow_reader_outlives_the_time_limit_of_an_answer(s3_server: S3S
     await put(on_server(s3_server, "/slow"), "a", *many(LARGE))
     pieces = blobs.read("a")
     size, began = len(await anext(pieces)), time.monotonic()
-    # The clock of the HTTP client cannot be set, so its limit is waited for.
+    # The clock of the HTTP client cannot be set, so the test waits for its timeout.
     await asyncio.to_thread(servers.wait_until, lambda: time.monotonic() > began + 1.2, "the time limit is over")
     async for piece in pieces:
         size += len(piece)

@@ -30,7 +30,7 @@ HOUR = after("1h")
 
 
 class OddKeys(Keyspace):
-    """Families of which no cache can be made."""
+    """Families that do not fit a cache."""
 
     plan = Value("plan:{id}", Membership, lifetime=HOUR, role="cache", tag="id", doc="x")
     mark = LoadMarkers("plan:{id}:mark", tag="id")
@@ -147,7 +147,7 @@ async def test_the_doctor_finds_nothing_wrong_with_a_cache_in_use(keys: StaleKey
     await cache.get(keys.membership("3"), provider)
     provider.raises = OSError("down")
     await cache.put(keys.membership("4"), Membership(plan="Pro"))
-    await let_it_run_out(keys.membership("4"))  # its stale copy and the mark of the failure stay
+    await let_it_run_out(keys.membership("4"))  # its stale copy and the failure marker stay
     await cache.get(keys.membership("4"), provider)
     report = await examine([keys])
     assert report.examined >= 6

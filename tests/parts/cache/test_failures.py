@@ -1,4 +1,4 @@
-"""A provider that is down, slow or talks nonsense, cancelled callers, and store outages."""
+"""A provider that is down, slow or returns nonsense, cancelled callers, and store outages."""
 
 import asyncio
 import logging
@@ -73,7 +73,7 @@ async def test_without_a_stale_copy_all_callers_get_load_failed_until_the_pause_
     for failure in failures:
         assert isinstance(failure, LoadFailed)
         assert (failure.why, failure.retry_after) == ("OSError", timedelta(seconds=5))
-        # A caller whose first look came back after the load had failed learns of it from the marker.
+        # A caller whose first lookup arrives after the failure reads it from the marker.
         assert failure.__cause__ in (provider.raises, None)
         assert "7" not in str(failure).replace("CacheKeys", "")  # keys may be secrets
     assert any(getattr(failure, "__cause__", None) is provider.raises for failure in failures)
@@ -156,7 +156,7 @@ async def test_a_provider_that_never_answers_is_given_up_within_the_time_of_its_
     async with asyncio.timeout(60):
         found = await asyncio.gather(*(cache.answer(keys.membership("7"), provider) for _ in range(100)))
     assert found == [CacheResult(PRO, "stale")] * 100
-    assert provider.calls <= 4  # on a busy machine a mark may end before the failure is written down
+    assert provider.calls <= 4  # on a busy machine a marker may expire before the failure is recorded
 
 
 @everywhere
@@ -318,7 +318,7 @@ async def test_closing_a_cache_lets_other_processes_load_immediately(keys: Cache
 
 
 class Away(Relay):
-    """A store that is away from one of its calls on."""
+    """A store that is down from one of its calls on."""
 
     def __init__(self, inner: Store, after_calls: int = 0) -> None:
         super().__init__(inner)

@@ -19,7 +19,7 @@ from tests.parts.sessions.relays import Actor, Gated, Relay, every_order, in_ord
 
 
 class User(BaseModel):
-    """Who a user is, for each request."""
+    """The user of a request."""
 
     name: str
     role: str
@@ -30,7 +30,7 @@ ANN = User(name="Ann", role="DEVELOPER", team="3")
 
 
 class UserKeys(Keyspace):
-    """Users in a cache, and where they come from."""
+    """Cached users, and their source."""
 
     user = Hash("session:user:{id:int}", User, lifetime=sliding("30m", touch_every="1m"), tag="id", doc="who")
     mark = LoadMarkers("session:user:{id:int}:mark", role="default", nothing="1m", tag="id")
@@ -57,13 +57,13 @@ def keys(store: Store) -> UserKeys:
 
 @pytest.fixture
 async def standing(time: Time) -> AsyncIterator[tuple[UserKeys, Relay]]:
-    """Keys in a store whose time stands, and what is sent to it."""
+    """Keys in a store with a frozen clock, and the commands sent to it."""
     async with SqliteStore(MEMORY, clock=time) as opened:
         watched = Relay(opened)
         yield UserKeys(watched, now_ms=time), watched
 
 
-# --- lives as long as it is used -----------------------------------------------------------------------------------
+# --- sliding expiration --------------------------------------------------------------------------------------------
 
 
 async def test_an_entry_lives_on_while_it_is_used_and_ends_half_an_hour_after(

@@ -47,7 +47,7 @@ STEP = st.tuples(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=25))
 def test_no_answer_is_ever_older_than_is_declared(steps: list[tuple[int, bool, int, str]]) -> None:
-    """The time goes on at random, also while it is loaded; each value says when the provider was asked."""
+    """Time advances randomly, also during loads; each value contains the time of its load."""
 
     async def play() -> None:
         time = Time()
@@ -77,7 +77,7 @@ def test_no_answer_is_ever_older_than_is_declared(steps: list[tuple[int, bool, i
                 except LoadFailed:
                     continue
                 assert found is not None
-                # What was just loaded took as long as the provider took.
+                # A value that was just loaded is as old as its load.
                 age_ms = time.ms - found.cachedAt - (takes_ms if how == "loaded" else 0)
                 assert age_ms <= (stalest if how == "stale" else freshest)
 
@@ -85,7 +85,7 @@ def test_no_answer_is_ever_older_than_is_declared(steps: list[tuple[int, bool, i
 
 
 async def test_a_change_is_never_hidden_for_longer_than_the_lifetime(timed: StaleKeys, time: Time) -> None:
-    """Nobody drops the entry: a page that counts is wrong for 300 s at most, however long the counting took."""
+    """Without invalidation a counter page is wrong for at most 300 s, however long the load took."""
     cache = Cache(timed.summary, timed.summary_mark)
     truth, changed_ms = Summary(open=1, done=0), time.ms
 

@@ -48,7 +48,7 @@ async def put(feed: Feed[str], log: LogKey[str], *places: int) -> None:
 
 
 async def followed(feed: Feed[str], log: LogKey[str], count: int, **where: Any) -> list[Any]:
-    """The next messages, one by one, and what else is said, until there are so many."""
+    """The next messages and other events, until there are this many."""
     found: list[Any] = []
     async with asyncio.timeout(60):
         async for one in feed.follow(log, **where):
@@ -125,7 +125,7 @@ async def test_messages_that_are_put_together_are_all_put_or_none_and_in_order(f
     batch = {place: f"message {place}" for place in range(start + 9, start - 1, -1)}
     done = await asyncio.gather(*(feed.put(log, batch, keys.sent("ann").increment()) for _ in range(10)))
     assert (sum(done), await keys.sent("ann").get()) == (1, 1)
-    # Another has come further: nothing of it is put, also of what is new.
+    # Another process is ahead: nothing is put, not even the new messages.
     assert not await feed.put(log, {start + 9: "another", start + 10: "another"}, keys.sent("ann").increment())
     assert await keys.sent("ann").get() == 1
     assert await followed(feed, log, 10, after=start - 1) == items(*range(start, start + 10))
@@ -303,7 +303,7 @@ def test_a_place_is_what_a_client_may_name(text: str | None, place: int | None) 
 
 
 async def _read_by(feed: Feed[str], log: LogKey[str], count: int) -> None:
-    """So many follow it now, and have looked once."""
+    """This many readers follow it now, and have read once."""
     await until(lambda: feed.readers_of(log) >= count, "they follow")
     for _ in range(3):
-        await log.count()  # a round trip: whoever began before has been answered
+        await log.count()  # a round trip: earlier reads have been answered

@@ -205,7 +205,7 @@ def test_a_key_that_is_not_known_is_refused(kid: Any, clock: Clock) -> None:
     ids=lambda more: next(iter(more)),
 )
 def test_a_header_with_anything_more_in_it_is_refused(more: dict[str, Any], clock: Clock) -> None:
-    """No key comes from a token, and what we do not know may not be left out of account."""
+    """No key comes from a token, and unknown header fields are refused."""
     header = {"alg": "EdDSA", "kid": "k1", "typ": "at+jwt", **more}
     assert access_of(keys_of("EdDSA"), clock).check(parts(header, claims_at(clock), b"x")) == Denied("header")
 
@@ -319,7 +319,7 @@ def test_a_token_that_was_changed_anywhere_is_refused(data: st.DataObject) -> No
     access = access_of(keys_of("EdDSA"), clock)
     token = access.issue("42", plan="Free").token
     at = data.draw(st.integers(0, len(token) - 1))
-    letter = data.draw(st.sampled_from("ABab01-_."))  # whatever the token is: what is drawn must not go by it
+    letter = data.draw(st.sampled_from("ABab01-_."))  # drawn independently of the token
     assert not access.check(token[:at] + ("C" if letter == token[at] else letter) + token[at + 1 :])
 
 

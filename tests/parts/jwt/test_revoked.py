@@ -21,7 +21,7 @@ from tests.parts.sessions.relays import Actor, Gated, Relay, every_order, in_ord
 
 
 class RevokedKeys(Keyspace):
-    """Tokens that count no more, and what is known of their users."""
+    """Revoked tokens, and the users."""
 
     revoked = Value("jwt:blacklist:{jti}", str, lifetime=until("expires_at"), role="durable")
     since = Value("jwt:since:{sub}", int, lifetime=after("2h"), role="durable")
@@ -61,7 +61,7 @@ async def test_a_revoked_token_is_refused_and_the_others_are_not(store: Store, c
 
 @everywhere
 async def test_a_revocation_lives_exactly_as_long_as_the_token_is_accepted(store: Store, clock: Clock) -> None:
-    """Until it expires and the leeway beyond, to the millisecond. The clock is the real one: the store has its own."""
+    """Until the expiry plus the leeway, to the millisecond. With the real clock, because the store has its own."""
     keys = RevokedKeys(store)
     access = AccessTokens(
         keys_of("EdDSA"),
@@ -98,7 +98,7 @@ async def test_revoking_an_expired_token_writes_nothing(store: Store, clock: Clo
 async def test_expired_keys_leave_no_rows(
     store: Store, request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
 ) -> None:
-    """Neither an entry nor an index of them: what the file or the server really holds, when their time is over."""
+    """Checks the actual contents of the file or server after the expiry: no entry and no index."""
     keys = RevokedKeys(store)
     access = AccessTokens(
         keys_of("EdDSA"),
@@ -169,7 +169,7 @@ async def test_two_ends_at_the_same_moment_leave_the_later_one(store: Store, clo
 
 @here
 async def test_a_token_of_the_same_moment_is_over_and_one_issued_after_the_call_is_good(store: Store) -> None:
-    """With the real clock, again and again: whatever is issued before the call ends, whatever after it counts."""
+    """With the real clock, repeatedly: tokens issued before the call are revoked, later ones are valid."""
     keys = RevokedKeys(store)
     revoked = RevokedTokens(keys.revoked, keys.since, may_forget=True)
     access = AccessTokens(keys_of("EdDSA"), issuer="i", audience="a", revoked=revoked)
@@ -186,7 +186,7 @@ async def test_a_token_of_the_same_moment_is_over_and_one_issued_after_the_call_
 async def test_without_a_time_in_the_jti_the_whole_second_is_revoked(
     store: Store, clock: Clock, issued_s: int, is_good: bool
 ) -> None:
-    """A token of before the end is never good; one of the same second after it is refused, too."""
+    """An earlier token is never valid; a later one of the same second is refused, too."""
     access, _ = tokens_on(store, clock)
     clock.now_ms += 400
     await access.revoke_all("42")
@@ -261,7 +261,7 @@ async def test_without_a_denylist_the_user_is_still_read(store: Store, clock: Cl
 async def test_in_every_order_of_a_logout_and_a_request_the_next_request_is_refused(
     store: Store, clock: Clock, ends: str
 ) -> None:
-    """A request that is under way is let in or not; whatever comes after the logout is not."""
+    """A concurrent request may be admitted; requests after the logout are not."""
     outcomes: set[bool] = set()
 
     async def once(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
@@ -300,7 +300,7 @@ async def test_both_questions_are_one_round_trip_and_a_bad_token_costs_none(stor
 
 
 class Down(Relay):
-    """A store that is away."""
+    """A store that is down."""
 
     async def run(self, commands: Sequence[Command]) -> list[Reply]:
         raise StoreUnavailable("the store is away")

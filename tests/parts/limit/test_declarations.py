@@ -69,7 +69,7 @@ def test_a_rate_lets_something_through() -> None:
 
 
 class OtherKeys(Keyspace):
-    """What no limit can be made of, and what one can."""
+    """Families that do not fit a limit, and some that do."""
 
     fixed = Counter("fixed:{client}", lifetime=after("1m"))
     again = Counter("again:{client}", lifetime=after("1m"))

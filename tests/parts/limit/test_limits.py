@@ -26,7 +26,7 @@ ODD = (" ", "*", "a:b", "{tag}", "ü ñ\n\x00", "x" * 300, "%2F", "../..", "limi
 
 
 async def passed(limit: Limits, client: str, hits: int = 200) -> int:
-    """How many of so many hits at once are let through."""
+    """How many of this many concurrent hits are allowed."""
     return sum(map(bool, await asyncio.gather(*(limit.hit(client) for _ in range(hits)))))
 
 
@@ -192,7 +192,7 @@ async def test_a_hit_and_its_work_are_one_step(keys: LimitKeys, kind: Kind) -> N
 
     assert sum(await asyncio.gather(*(order() for _ in range(50)))) == 10
     assert await keys.orders("ann").get() == 10
-    # Where what it is for stops, nothing is counted either.
+    # If the work stops, nothing is counted either.
     look, count = limit.in_steps("bob")
     assert not await keys.atomically(look, count, keys.orders("bob").at_most(-1))
     assert (await limit.peek("bob")).remaining == 10

@@ -23,7 +23,7 @@ def server() -> Iterator[servers.Server]:
 
 @pytest.fixture
 async def away(server: servers.Server, clock: Clock) -> AsyncIterator[LimitKeys]:
-    """Keys in a store that was there and is gone."""
+    """Keys in a store that went down."""
     server.restart()
     async with connect(f"{server.url}?timeout=500ms&connect_timeout=1s") as store:
         keys = LimitKeys(store, now_ms=clock)
@@ -70,7 +70,7 @@ async def test_where_it_allows_each_process_still_lets_no_more_than_the_limit_th
     assert (await limit.hit("eve", by=11)).retry_after is None
     clock.ms += 60_000
     assert await limit.hit("ann")
-    clock.ms -= 600_000  # a clock that was set back makes nobody wait for ever
+    clock.ms -= 600_000  # a clock that was set back makes no client wait forever
     assert await limit.hit("ann", by=10)
 
 

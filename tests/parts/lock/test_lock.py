@@ -107,7 +107,7 @@ async def test_locks_of_different_names_do_not_wait_for_each_other(keys: LockKey
 
 @everywhere
 async def test_it_is_never_held_twice(keys: LockKeys) -> None:
-    """Ten tasks take it, work and release it, again and again; some lose it. Nobody sees another inside."""
+    """Ten tasks repeatedly acquire, work and release; some lose the lock. No two are inside at once."""
     inside: set[str] = set()
     seen: list[int] = []
 
@@ -285,11 +285,11 @@ async def test_during_an_outage_a_block_runs_until_the_lock_expires(
     assert tries == 4
 
 
-# --- what a lock is made of ----------------------------------------------------------------------------------
+# --- declarations --------------------------------------------------------------------------------------------
 
 
 class OtherKeys(Keyspace):
-    """What no lock can be made of."""
+    """Families that do not fit a lock."""
 
     lock = Value("lock:{n:int}", Holder, lifetime=sliding("120s", touch_every="30s"), doc="good")
     fence = Counter("fence:{n:int}", lifetime=never("a test"), doc="good")

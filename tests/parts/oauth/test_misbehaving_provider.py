@@ -167,7 +167,7 @@ async def test_a_lifetime_without_bound_is_bounded(server: StandIn, client: Clie
 async def test_an_invalid_scope_counts_as_the_requested_one(
     server: StandIn, client: Client, given: object, kept: str
 ) -> None:
-    """The tokens that came with it are good, and a refresh token that is thrown away cannot be had again."""
+    """The tokens are valid, and a discarded refresh token could not be obtained again."""
     server.answers["/token"] = answer({**GOOD, "refresh_token": "new", "scope": given})
     tokens = await client.refresh("old")
     assert (tokens.scope, tokens.refresh_token) == (kept, "new")
@@ -203,7 +203,7 @@ async def test_a_client_without_secret_gives_its_name(server: StandIn, client: C
     assert "authorization:" not in sent.lower()
 
 
-# --- who it is ------------------------------------------------------------------------------------------------
+# --- identity -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

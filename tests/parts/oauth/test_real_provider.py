@@ -1,4 +1,4 @@
-"""The client against a strict provider, in a process of its own."""
+"""The client against a strict provider in a separate process."""
 
 import logging
 from base64 import urlsafe_b64encode
@@ -263,7 +263,7 @@ async def test_a_callback_without_issuer_is_refused_where_the_provider_promised_
     await Client(no_promise, http, clock, development=True).check_issuer(None)
 
 
-# --- what happens to providers --------------------------------------------------------------------------------
+# --- outages of providers -------------------------------------------------------------------------------------
 
 
 async def test_a_key_rotation_of_the_provider_is_followed(http: httpx2.AsyncClient, clock: Clock) -> None:

@@ -290,7 +290,7 @@ async def test_in_a_cluster_a_mark_that_was_announced_again_is_not_taken_out(
     outbox = outbox_of(store, time, receiver)
 
     class Slow(Relay):
-        """Lets a message be announced after the look at its queue, just before its mark is taken out."""
+        """Announces a message after the poll of its queue, just before its mark is removed."""
 
         announced = False
 
@@ -315,7 +315,7 @@ async def test_in_a_cluster_a_message_that_comes_just_after_an_empty_queue_was_c
     store: Store, time: Time, receiver: Receiver
 ) -> None:
     class Slow(Relay):
-        """Lets a message be added after the lease of the empty queue has ended, before its mark is moved."""
+        """Adds a message after the lease of the empty queue was released, before its mark is moved."""
 
         closed = added = False
 
@@ -407,7 +407,7 @@ def test_a_policy_that_makes_no_sense_is_refused() -> None:
 async def test_two_outboxes_of_one_store_deliver_only_their_own_topics(
     store: Store, time: Time, receiver: Receiver
 ) -> None:
-    """Two kits of one server: what one cannot send, it must not take for undeliverable either."""
+    """Two kits of one server: neither may treat messages of the other as undeliverable."""
     other = Receiver()
     mine = Outbox(OutboxKeys(store, now_ms=time), receiver, topics=("counter",), policy=OutboxPolicy(at_once=3))
     theirs = Outbox(OutboxKeys(store, now_ms=time), other, topics=("slack",), policy=OutboxPolicy(at_once=3))

@@ -189,7 +189,7 @@ async def test_losing_the_lease_while_sending_leaves_the_message_to_the_new_hold
 
 
 class _Mortal(Relay):
-    """Passes everything on until its program is dead."""
+    """Forwards everything until its program is dead."""
 
     is_dead = False
 
@@ -199,7 +199,7 @@ class _Mortal(Relay):
 
 
 class _Slowing(Receiver):
-    """Takes one message, and then no other."""
+    """Accepts one message, and then no other."""
 
     async def __call__(self, message: OutboxMessage) -> None:
         if self.got:
@@ -235,7 +235,7 @@ async def test_another_process_takes_over_the_queue_of_a_killed_one_within_ten_s
 
 
 class Closing(Relay):
-    """Lets another process add a message just before an empty queue is closed."""
+    """Another process adds a message just before an empty queue is closed."""
 
     def __init__(self, inner: Store, time: Time) -> None:
         super().__init__(inner)
@@ -260,11 +260,11 @@ async def test_a_message_that_comes_while_an_empty_queue_is_closed_is_not_lost(
     assert receiver.numbers() == [1, 2]
 
 
-# --- a store that is away -----------------------------------------------------------------------------------
+# --- store outages ------------------------------------------------------------------------------------------
 
 
 class Away(Relay):
-    """A store that can be away, or full."""
+    """A store that can be down, or full."""
 
     away = False
     full = False

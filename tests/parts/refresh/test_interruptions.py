@@ -1,4 +1,4 @@
-"""Two programs in every interleaving, killed programs, and store outages: dead stays dead."""
+"""Two programs in every interleaving, killed programs, and store outages: ended chains stay ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Look = Callable[[App, NewChain[RefreshToken], dict[Actor, Any]], Awaitable[None]
 
 
 async def in_all_orders(store: Store, clock: Clock, setting: Setting, look: Look) -> int:
-    """Two processes on one store: `setting` says what each does, and `look` what must be so whoever came first."""
+    """Two processes on one store: `setting` defines their actions, and `look` checks what must hold in any order."""
 
     async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
         gated = Gated(store)
@@ -212,7 +212,7 @@ async def test_killing_a_process_during_revocation_admits_no_token(store: Store,
 
 
 class Deaf(Relay):
-    """Passes everything on, and the answer of the n-th call is lost."""
+    """Forwards everything, but loses the reply of the n-th call."""
 
     def __init__(self, inner: Store, lost: int) -> None:
         super().__init__(inner)

@@ -95,7 +95,7 @@ async def test_a_token_from_before_the_last_ends_the_chain_also_inside_the_grace
 
 @everywhere
 async def test_the_grace_never_yields_two_chains(app: App) -> None:
-    """Thief and owner come with one token, both are answered, and of what they go on with only one chain lives."""
+    """Attacker and owner use one token, both get a successor, and reuse detection ends the chain."""
     begun = await app.begin()
     owner, thief = await asyncio.gather(app.tokens.rotate(begun.token), app.tokens.rotate(begun.token))
     assert owner

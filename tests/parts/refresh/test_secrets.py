@@ -17,7 +17,7 @@ from tests.parts.refresh.conftest import GRACE_MS, RING, App, Clock, TokenKeys, 
 
 
 async def dump(store: Store) -> str:
-    """All that the store holds, as text."""
+    """The whole content of the store, as text."""
     found: list[bytes] = []
     async for page in store.scan("*"):
         for key in page:

@@ -223,7 +223,7 @@ async def test_a_concurrent_login_wins_over_the_renewal_of_the_old_tokens(
 
 
 async def _interrupted(store: Store, late: Late, clock: Clock, meanwhile: Callable[[], Awaitable[Any]]) -> Any:
-    """Do something between the answer of the provider and its arrival."""
+    """Do something between the provider's response and its arrival."""
     task = asyncio.ensure_future(App(store, late, clock).fresh())
     await late.answered.wait()
     await meanwhile()
@@ -245,7 +245,7 @@ async def test_cancelling_the_caller_does_not_lose_the_new_tokens(app: App, prov
 
 
 class Flaky(Relay):
-    """A store whose answers to some atomic steps are lost, before or after they took effect."""
+    """A store that loses replies of some atomic steps, before or after they took effect."""
 
     def __init__(self, inner: Store, lost: int, *, takes_effect: bool) -> None:
         super().__init__(inner)

@@ -61,7 +61,7 @@ async def test_of_concurrent_manual_runs_one_starts_and_the_others_are_busy(stor
 
 
 class _LookOnce:
-    """A schedule that looks once, makes what it began, and ends."""
+    """A schedule that polls once, finishes its runs, and ends."""
 
     def __init__(self, store: Store, time: Time, job: Job) -> None:
         self._looked = asyncio.Event()
@@ -107,7 +107,7 @@ async def test_a_run_is_claimed_and_ended_in_one_atomic_step_each(store: Store, 
 
 
 class _LosesAnAnswer(Relay):
-    """The claim takes effect, and its answer is lost."""
+    """The claim takes effect, and its reply is lost."""
 
     lost = 0
 
@@ -136,7 +136,7 @@ async def test_a_claim_whose_reply_was_lost_is_run_by_its_process(store: Store, 
 
 
 class _HeldUp(Relay):
-    """While it is asked to, it keeps each reply to a read until it is let go."""
+    """On request, delays replies to reads until they are released."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Workers:
-    """Processes on one store, and what they wrote down."""
+    """Processes on one store, and their logs."""
 
     def __init__(self, url: str, file: Path) -> None:
         self._url, self._file = url, file

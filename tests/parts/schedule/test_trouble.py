@@ -1,4 +1,4 @@
-"""Trouble: the schedule waits during a store outage; an unreadable state stops one job and no other."""
+"""Outages pause the schedule; an unreadable state stops one job and no other."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ from tests.parts.sessions.relays import Relay
 
 
 class Away(Relay):
-    """A store that can be away."""
+    """A store that can be down."""
 
     away = False
     full = False

@@ -118,7 +118,7 @@ async def test_fifty_concurrent_ends_of_one_session_are_audited_once(store: Stor
 
 @in_one_step
 async def test_a_sign_out_its_note_and_its_farewell_are_one_atomic_step(store: Store, clock: Clock) -> None:
-    """So no crash leaves a session that has ended and is noted nowhere."""
+    """So no crash leaves an ended session without an audit entry."""
     relay = Relay(store)
     sessions, _keys = audited(relay, clock)
     made = await sessions.create(AppSession(uid="ann"))

@@ -1,4 +1,4 @@
-"""Dead stays dead: nothing under way resurrects a session that was logged out, was revoked or has expired."""
+"""Ended sessions stay ended: no concurrent request resurrects one that was logged out, revoked or expired."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -96,7 +96,7 @@ async def test_in_every_order_of_their_steps_an_end_is_final_whatever_is_under_w
 
 
 class Interrupted(Relay):
-    """Takes the entry of a session off its list just before the second call: it ends, and nobody has cleaned up yet."""
+    """Removes a session from its list just before the second call: it has ended, without clean-up."""
 
     entry: tuple[str, str] | None = None
 
@@ -124,7 +124,7 @@ async def test_requests_in_progress_when_a_session_ends_write_nothing(
 
 
 class JustOver(Clock):
-    """A clock by which the time is over between the first look at it and the second."""
+    """A clock that passes the deadline between its first and second read."""
 
     over_ms: int | None = None
 

@@ -173,7 +173,7 @@ VERBS: dict[str, Verb] = {
 async def test_after_each_verb_every_key_has_the_lifetime_of_its_family(
     store: Store, clock: Clock, keys: AppKeys, verb: str
 ) -> None:
-    """A key that a verb writes gets its whole lifetime; one that it leaves alone keeps what it had left."""
+    """A key that a verb writes gets its whole lifetime; other keys keep their TTL."""
     sessions = sessions_of(store, clock, Policy(cap=2))
     await sessions.create(AppSession(uid="ann"))
     clock.pass_ms(1)
@@ -216,7 +216,7 @@ async def test_a_list_lives_at_least_as_long_as_each_session_that_it_names(
 async def test_keys_live_as_long_as_the_policy_and_not_as_long_as_their_family_could(
     store: Store, clock: Clock, keys: AppKeys
 ) -> None:
-    """So what a session held is gone from the store when the session is, and not weeks later."""
+    """So the data of a session is gone when the session ends, not weeks later."""
     sessions = sessions_of(store, clock, Policy(idle="1h", absolute="90m"))
 
     async def left_ms(made: New[AppSession]) -> tuple[int, int]:

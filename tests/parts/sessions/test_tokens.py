@@ -27,7 +27,7 @@ def secret_part(token: str) -> bytes:
 
 
 async def everything(store: Store) -> bytes:
-    """All keys of a store and all that they hold."""
+    """All keys of a store and their contents."""
     held = []
     async for page in store.scan():
         for key in page:
@@ -37,7 +37,7 @@ async def everything(store: Store) -> bytes:
     return b"\n".join(held)
 
 
-# --- what a token is -----------------------------------------------------------------------------------------
+# --- format --------------------------------------------------------------------------------------------------
 
 
 @given(secret=some_bytes, user=users)
@@ -75,7 +75,7 @@ def test_a_secret_that_is_too_short_is_refused() -> None:
         new_token(bytes(31), "ann")
 
 
-# --- where it comes from -------------------------------------------------------------------------------------
+# --- origin --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("store_url", ["memory"], indirect=True)
@@ -129,7 +129,7 @@ async def test_a_rotation_never_takes_the_place_of_another_session(store: Store,
     assert found.session.theme == "of the first"
 
 
-# --- what a client sends -------------------------------------------------------------------------------------
+# --- client input --------------------------------------------------------------------------------------------
 
 HOSTILE = [
     "",
@@ -190,7 +190,7 @@ async def test_the_token_of_one_user_is_not_another_users(sessions: Sessions[App
     assert await sessions.read(forged) == Gone("unknown")
 
 
-# --- what is kept --------------------------------------------------------------------------------------------
+# --- storage -------------------------------------------------------------------------------------------------
 
 
 async def happy_path(sessions: Sessions[AppSession], clock: Clock) -> list[str]:

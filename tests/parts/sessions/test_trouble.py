@@ -1,4 +1,4 @@
-"""Trouble: unreadable records, store outages, leftovers of a crash, and declarations that do not fit."""
+"""Unreadable records, store outages, leftovers of a crash, and declarations that do not fit."""
 
 from dataclasses import replace
 from time import time_ns
@@ -19,7 +19,7 @@ from tests.parts.sessions.relays import Relay
 MONTH = sliding("30d", touch_every="1m")
 
 
-# --- what cannot be read -------------------------------------------------------------------------------------
+# --- unreadable records --------------------------------------------------------------------------------------
 
 
 @everywhere
@@ -94,14 +94,14 @@ async def test_entries_that_are_not_ids_are_ignored(store: Store, clock: Clock, 
 
 @everywhere
 async def test_a_clock_that_is_behind_those_of_the_others_can_change_a_session(store: Store, clock: Clock) -> None:
-    """Its record would live longer from now on than its family says."""
+    """The TTL of its record would exceed that of its family."""
     made = await sessions_of(store, clock).create(AppSession(uid="ann"))
     behind = sessions_of(store, Clock(clock.now_ms - 2000))
     assert await behind.update(made.token, theme="dark")
     assert await behind.rotate(made.token)
 
 
-# --- a store that is away ------------------------------------------------------------------------------------
+# --- store outages -------------------------------------------------------------------------------------------
 
 
 async def test_an_outage_is_an_error_and_not_a_logout(clock: Clock) -> None:
