@@ -1,4 +1,4 @@
-"""An index that admits: a record counts only while it is listed, and nothing but its making lists it."""
+"""An admitting index: a record is valid only while it is listed, and is listed only on creation."""
 
 import asyncio
 import time

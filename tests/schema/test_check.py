@@ -1,4 +1,4 @@
-"""What `check` finds: for each code a declaration that is wrong, and beside it a good one in which nothing is found."""
+"""`check`: for each code an invalid declaration, and a valid one without findings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -64,7 +64,7 @@ def upgrade(old: dict[str, Any]) -> dict[str, Any]:
     return old
 
 
-# What is raised where a module is imported: the code, what is wrong, and the good one beside it.
+# Errors on import: the code, the invalid declaration, and a valid one.
 AT_IMPORT: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
     (
         "bad-declaration",
@@ -315,7 +315,7 @@ def test_a_relation_that_no_tag_can_fix_is_not_a_finding() -> None:
 SLIDING_DAY = sliding("1d", touch_every="1h")
 FOR_EVER = never("removed by hand")
 
-# The lifetime of an index, that of its records, and why the index can end first.
+# The lifetime of an index, that of its records, and why the index can expire first.
 TOO_SHORT: list[tuple[Lifetime, Lifetime, str]] = [
     (SLIDING_DAY, after("30d"), "after 1 day, the record after 30 days"),
     (SLIDING_DAY, sliding("30d", touch_every="1h"), "after 1 day, the record after 30 days"),
@@ -385,7 +385,7 @@ def test_until_field_is_a_moment_that_is_misspelt() -> None:
         [finding] = lives_until(misspelt)
         assert (finding.code, finding.family) == ("until-field", "AppKeys.share")
         assert "'expires_at'" in finding.sentence
-    # A moment that is given with each write is no field, and a value without fields cannot have it.
+    # A moment passed with each write is not a field, and a value without fields cannot have it.
     assert lives_until("expires_at") == lives_until("lease_ends") == lives_until("expires_at", str) == []
 
 
@@ -439,7 +439,7 @@ def test_no_two_families_that_pass_the_check_render_one_key(data: st.DataObject,
     one, other = value(first), value(second)
     found = check([keyspace(one=one, other=other)])
     if found:
-        # What is found is there: both sides know the example as a key of their own.
+        # The example is real: both patterns parse it.
         [finding] = found
         assert finding.key is not None
         assert one.pattern.parse(finding.key) is not None

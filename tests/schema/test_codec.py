@@ -1,4 +1,4 @@
-"""What is stored is what the key documents show, byte for byte; what is read is only what could have been written."""
+"""Values are stored as the key documents show, byte for byte; only data that could have been written is read."""
 
 import contextlib
 import dataclasses
@@ -108,7 +108,7 @@ class Place(NamedTuple):
 
 
 def unread(codec: Codec[Any], data: bytes, name: str = "") -> str:
-    """The sentence of the error that reading raises. Neither it nor what led to it holds the secret."""
+    """The message of a read error. Neither it nor its cause contains the secret."""
     with pytest.raises(Unreadable) as caught:
         codec.decode(data, "some:key", name=name)
     assert caught.value.raw == data
@@ -118,7 +118,7 @@ def unread(codec: Codec[Any], data: bytes, name: str = "") -> str:
 
 
 def unwritten(codec: Codec[Any], value: Any, name: str = "") -> str:
-    """The sentence of the error that writing raises. Neither it nor what led to it holds the secret."""
+    """The message of a write error. Neither it nor its cause contains the secret."""
     with pytest.raises(BadValue) as caught:
         codec.encode(value, "some:key", name=name)
     assert SECRET not in "".join(traceback.format_exception(caught.value)) + repr(caught.value)
@@ -239,7 +239,7 @@ def test_the_state_of_a_like_is_true_or_false() -> None:
     assert (codec.decode(b"true", "k"), codec.decode(b"false", "k")) == (True, False)
 
 
-# What comes back is what was written.
+# Round trips.
 
 
 @pytest.mark.parametrize(
@@ -425,7 +425,7 @@ def test_a_type_checker_knows_the_type_of_a_codec() -> None:
     assert_type(codec_for(list[str]), Codec[list[str]])
 
 
-# Writing: what does not fit is refused, and its sentence names the key and the field but not the value.
+# Writing: unfit values are refused; the message names the key and the field but not the value.
 
 
 @pytest.mark.parametrize(

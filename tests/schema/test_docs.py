@@ -1,4 +1,4 @@
-"""The key document: complete, the same each time, and nothing that people write into a declaration breaks it."""
+"""The key document: complete, deterministic, and safe for any text in a declaration."""
 
 import dataclasses
 import os
@@ -161,7 +161,7 @@ def parsed(text: str) -> list[Token]:
 
 
 def text_of(token: Token) -> str:
-    """What a reader sees of a line."""
+    """The visible text of a line."""
     return "".join(
         "\n" if child.type == "html_inline" and child.content == "<br>" else child.content
         for child in token.children or ()

@@ -1,4 +1,4 @@
-"""The doctor: every defect found once, none invented, all repaired, and nothing alive is harmed."""
+"""The doctor: every defect is found once, none is invented, all are repaired, and healthy data is unharmed."""
 
 import asyncio
 import base64
@@ -41,7 +41,7 @@ from keystead.stores.sqlite import SqliteStore
 from tests.schema.conftest import STORES
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
-# Where one atomic step spans any keys, so that nothing can come between a look and what is done.
+# Stores on which one atomic step spans any keys, so that nothing can interleave with a repair.
 atomic_anywhere = pytest.mark.parametrize("store_url", ["memory", "valkey"], indirect=True)
 
 FOREVER = never("a test")
@@ -132,7 +132,7 @@ def in_days(days: float) -> datetime:
 
 
 async def fill(keys: Keys) -> None:
-    """Something of everything, written as a program writes it."""
+    """Data of every family, as written by a program."""
     for number in range(3):
         await keys.session(sid=f"s{number}").add(Session(uid="u1"))
         await keys.board(id=f"b{number}").add(Profile(full_name="a board"))
@@ -556,7 +556,7 @@ async def test_a_key_that_a_scan_names_twice_counts_once(
     }  # fmt: skip
 
 
-# --- what is found of what ---------------------------------------------------------------------------------
+# --- scope -------------------------------------------------------------------------------------------------
 
 
 @everywhere
@@ -612,7 +612,7 @@ async def test_a_family_of_two_keyspaces_is_examined_once(memory: Store) -> None
         await cached.lock(id="here").add("x")
         await other.run([("SET", "tmp:1", "x"), ("SET", "other:1", "x", "PX", 1000)])
         report = await examine([keys, cached, Keys(memory, seal=RING)])
-        # A family belongs into the store of its role: elsewhere its keys belong to nobody.
+        # A family belongs to the store of its role: elsewhere its keys are unknown.
         assert said(report) == {("unknown-key", None, "tmp:1"), ("unknown-key", None, "other:1")}
         assert report.examined == 4
         await other.run([("DEL", "tmp:1", "other:1")])
@@ -1095,11 +1095,11 @@ async def test_an_index_of_another_kind_is_recreated(keys: Keys, store: Store) -
     assert (await examine([keys])).found == []
 
 
-# --- beside a program --------------------------------------------------------------------------------------
+# --- concurrent program ------------------------------------------------------------------------------------
 
 
 async def keep_busy(keys: Keys, stop: asyncio.Event, seed: int, alive: set[str]) -> None:
-    """A program that makes, uses and deletes listed records with what they own. `alive` is what must be there."""
+    """A program that creates, uses and deletes listed records with owned keys. `alive` has the keys that must exist."""
     chance = random.Random(seed)
     number = 0
     while not stop.is_set():
@@ -1159,7 +1159,7 @@ async def test_beside_a_busy_program_nothing_is_invented_and_nothing_alive_is_de
 
 @atomic_anywhere
 async def test_a_fix_beside_a_program_that_recreates_keys_never_deletes_live_ones(keys: Keys, store: Store) -> None:
-    """Defects come and are mended by the program itself while the doctor is about to repair them."""
+    """The program creates and repairs defects while the doctor is about to repair them."""
     stop = asyncio.Event()
 
     async def revive(seed: int) -> None:

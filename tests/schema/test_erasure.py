@@ -1,4 +1,4 @@
-"""Erasure: everything of one subject is found and deleted, and nothing of anybody else."""
+"""Erasure: all data of one subject is found and deleted, and no other data."""
 
 from enum import StrEnum
 from typing import Any

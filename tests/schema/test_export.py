@@ -1,4 +1,4 @@
-"""The export: what other programs are told of the keys is what is stored."""
+"""The export matches the stored data."""
 
 import json
 import os

@@ -40,7 +40,7 @@ def texts_of(path: Path) -> frozenset[str]:
 
 
 def makers(tree: ast.AST) -> set[str]:
-    """What is called to make a finding or an error that becomes one: their classes, and functions that return one."""
+    """The callables that create a finding or such an error: their classes, and functions that return one."""
     own = {
         node.name
         for node in ast.walk(tree)

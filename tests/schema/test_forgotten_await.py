@@ -1,4 +1,4 @@
-"""An operation that nobody awaits is noticed: it warns as a coroutine does. One that was used never warns."""
+"""An operation that is never awaited warns like a coroutine. A used one never warns."""
 
 import asyncio
 import gc
@@ -86,7 +86,7 @@ async def keys() -> AsyncIterator[AppKeys]:
 
 @contextmanager
 def warned() -> Iterator[list[str]]:
-    """What is warned of within the block: file, line and sentence."""
+    """The warnings of the block: file, line and message."""
     said: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

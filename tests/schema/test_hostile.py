@@ -1,4 +1,4 @@
-"""What a hostile reader tried: wrong calls, wrong declarations, crowds, and data that cannot be read."""
+"""Hostile use: wrong calls, wrong declarations, concurrency, and unreadable data."""
 
 import asyncio
 from types import MappingProxyType

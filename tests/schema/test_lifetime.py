@@ -1,4 +1,4 @@
-"""Lifetimes: always stated, with units, and exactly what the store keeps."""
+"""Lifetimes: always stated, with units, and exact in the store."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

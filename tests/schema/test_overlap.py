@@ -1,4 +1,4 @@
-"""Two patterns that can make the same key are found, with that key; two that cannot are left in peace."""
+"""Overlapping patterns are found, with a common key; others are not reported."""
 
 from collections.abc import Iterator
 from datetime import date

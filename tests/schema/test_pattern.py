@@ -1,4 +1,4 @@
-"""A pattern makes one key of each value, and one value of each key."""
+"""Patterns are injective and reversible."""
 
 import uuid
 from base64 import urlsafe_b64decode
@@ -20,7 +20,7 @@ from keystead.schema.placeholder import Hashed
 from keystead.schema.placeholder_types import TYPES, PlaceholderType, placeholder
 from keystead.stores.globs import compile_glob
 
-# What a key is likely to be taken apart wrongly at, so that examples meet it often.
+# Characters that are likely to break parsing, so that examples contain them often.
 TRICKY = st.text(alphabet="%:{}_-~25As é\n*[]", min_size=1, max_size=5)
 ANY_TEXT = st.one_of(TRICKY, st.text(min_size=1), st.text(min_size=50, max_size=70))
 
@@ -711,7 +711,7 @@ class Suit(Enum):
 
 @pytest.fixture
 def own_types() -> Iterator[None]:
-    """What a test registers is forgotten after it."""
+    """Unregister the types of a test after it."""
     before = dict(TYPES)
     yield
     for name in set(TYPES) - set(before):

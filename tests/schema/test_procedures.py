@@ -1,4 +1,4 @@
-"""Procedures: several operations that are declared once, run as one, and say what stopped them."""
+"""Procedures: declared once, atomic, and with a reason if they are stopped."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""After every verb, on every store, the real TTL is what the family says."""
+"""After every verb, on every store, the real TTL is that of the family."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -100,7 +100,7 @@ async def left_ms(store: Store, verb: str) -> int:
 
 
 async def shorten(store: Store, verb: str) -> None:
-    """Time that passes: a minute is left of whatever was left."""
+    """Simulate passing time: a minute of the TTL is left."""
     assert (await store.run([("PEXPIRE", KEY_OF[verb.partition(".")[0]], MINUTE_MS)])) == [1]
 
 

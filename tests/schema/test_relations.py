@@ -1,4 +1,4 @@
-"""Relations: indexes that do not lie, deletes that take everything along, plans that say it beforehand."""
+"""Relations: consistent indexes, cascading deletes, and delete plans."""
 
 import asyncio
 from typing import Any
@@ -208,7 +208,7 @@ async def test_a_delete_is_not_fooled_by_a_change_between_its_look_and_its_step(
 
 
 class Grouped(Keyspace):
-    """What a key alone tells can be deleted in one step with other things."""
+    """Deletes that the key determines can be part of one atomic step."""
 
     index = Set("all:{id}", str, lifetime=FOREVER, tag="id")
     part = Counter("thing:{id}:{n}:parts", lifetime=FOREVER, tag="id")

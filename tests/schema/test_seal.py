@@ -62,7 +62,7 @@ def base64url(text: str) -> bytes:
 def unread(
     codec: Codec[Any], tree: Any, key: str = "sess:1", ring: KeyRing | None = RING, name: str = ""
 ) -> Unreadable:
-    """The error that reading raises. Nothing of it, nor of what led to it, holds a secret."""
+    """The error of a read. Neither it nor its cause contains a secret."""
     with pytest.raises(Unreadable) as caught:
         codec.decode(json.dumps(tree).encode(), key, ring, name)
     told = "".join(traceback.format_exception(caught.value)) + repr(caught.value)

@@ -1,4 +1,4 @@
-"""Survey: what is in the stores, by family."""
+"""Survey of the stores, by family."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Times and large integers stand in JSON as other programs write them."""
+"""Times and large integers in JSON, as other programs write them."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, assert_type

@@ -1,4 +1,4 @@
-"""The verbs of each kind: what they return, what they refuse, and that dead stays dead."""
+"""The verbs of each kind: results, refusals, and that deleted keys are not resurrected."""
 
 import asyncio
 import time
@@ -691,7 +691,7 @@ async def test_run_each_returns_an_error_in_place_of_a_result(
         keys.profile("1").get(), keys.profile("2").get(), keys.hits("a").get(), keys.code("c").get().if_readable()
     )
     assert (type(bad), type(odd), count, none) == (Unreadable, WrongKind, 1, None)
-    assert caplog.text == ""  # whoever gets the error says it
+    assert caplog.text == ""  # the caller reports the error
 
 
 async def test_in_such_a_batch_an_outage_is_raised(memory: Store) -> None:

@@ -1,4 +1,4 @@
-"""The command table: what it says of each command is true."""
+"""The command table is correct for each command."""
 
 import re
 
@@ -24,7 +24,7 @@ from tests.servers import Server
 
 
 def arguments(spec: Spec) -> list[str]:
-    """The words that a usage cannot do without, as arguments that fit."""
+    """The required words of a usage, as valid arguments."""
     fits = {"seconds": "10", "ms": "10000", "amount": "1", "score": "1", "id": "1-1", "cursor": "0", "length": "1"}
     fits |= {"min": "0", "max": "1", "start": "0", "stop": "1", "end": "1", "index": "0", "count": "1", "[=": ""}
     usage = spec.usage

@@ -1,4 +1,4 @@
-"""A program that does not close its store, on every store: it ends, and nothing but its own error is on stderr."""
+"""A program that does not close its store ends, with nothing but its own error on stderr, on every store."""
 
 import json
 import os

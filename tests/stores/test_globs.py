@@ -1,4 +1,4 @@
-"""A pattern matches here what it matches on a real server."""
+"""Patterns match like a real server."""
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""A URL is understood, or a sentence says what to write instead."""
+"""Store URLs, and errors with the correct form."""
 
 import builtins
 import subprocess

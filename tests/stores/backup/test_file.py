@@ -1,4 +1,4 @@
-"""A backup file that was cut or altered is refused before anything is written, and a hostile one does no harm."""
+"""A truncated or altered backup file is refused before anything is written, and a hostile one does no harm."""
 
 import asyncio
 import errno
@@ -67,7 +67,7 @@ async def test_any_flipped_byte_is_refused_and_nothing_is_written(store: Store, 
         assert str(path) in str(caught.value)
     assert await contents(store) == {}
     path.write_bytes(whole)
-    await restored(store, path)  # and as it was it is taken
+    await restored(store, path)  # the original is accepted
 
 
 async def test_a_truncated_file_is_refused(store: Store, tmp_path: Path) -> None:
@@ -119,11 +119,11 @@ def split(data: bytes) -> list[bytes]:
     return parts
 
 
-# --- files of an attacker, whose checksums are right --------------------------------------------------------
+# --- hostile files with valid checksums ---------------------------------------------------------------------
 
 
 def forged(*blocks: tuple[bytes, bytes], cut: int = 0) -> bytes:
-    """A file with right checksums; `cut` bytes are missing of what is compressed in the last block."""
+    """A file with valid checksums; `cut` bytes are missing from the compressed content of the last block."""
     data = checksum = file_module.MAGIC
     for what, content in blocks:
         stored = zlib.compress(content)
@@ -183,11 +183,11 @@ def record_of(kind: int, at_ms: int, lengths: list[int], data: bytes, count: int
 @pytest.mark.parametrize(
     "data",
     [
-        record_of(0, -1, [3, 5], b"keyvalu"),  # shorter than it says
+        record_of(0, -1, [3, 5], b"keyvalu"),  # shorter than declared
         record_of(0, -1, [3, 2**32 - 1], b"keyv"),
-        record_of(0, -2, [1, 1], b"kv"),  # a deadline that is none
+        record_of(0, -2, [1, 1], b"kv"),  # an invalid deadline
         record_of(0, -1, [1, 1], b"kv", count=2),
-        record_of(1, -1, [1], b"k", count=2**32 - 1),  # more parts than there can be
+        record_of(1, -1, [1], b"k", count=2**32 - 1),  # too many parts
         record_of(1, -1, [1, 2**32 - 1, 2**32 - 1], b"kf"),
         record_of(1, -1, [1, 1], b"kf"),  # a field without a value
         record_of(2, -1, [1], b"k"),  # a set without members
@@ -223,7 +223,7 @@ def test_random_bytes_are_records_or_refused(data: bytes) -> None:
 
 
 def test_a_bomb_takes_no_more_memory_than_a_block(tmp_path: Path) -> None:
-    """Zeros that compress well, as a block and as a long key: read by a process that has no room for them."""
+    """A decompression bomb, as a block and as a long key, read by a process with little memory."""
     path = tmp_path / "bomb"
     huge = (b"K", bytes(512 << 20))
     many_parts = (b"L", record_of(2, -1, [1], b"", count=20_000_000) + bytes(80 << 20))

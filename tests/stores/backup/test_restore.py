@@ -1,4 +1,4 @@
-"""What a restore does with what is there, with what is over, and when it is interrupted."""
+"""Restore: existing keys, expired keys, and interruptions."""
 
 import asyncio
 import json
@@ -86,7 +86,7 @@ async def restored(store: Store, path: Path, **options: Any) -> Restored:
         return await restore(store, file, **options)
 
 
-# --- keys that are there ------------------------------------------------------------------------------------
+# --- existing keys ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -197,7 +197,7 @@ async def test_no_reader_sees_a_key_without_its_deadline_or_in_part(url_of: UrlO
         assert seen == {(0, -2), (100, ends_ms)}
 
 
-# --- what fits ----------------------------------------------------------------------------------------------
+# --- store limits --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ async def test_a_store_without_atomic_steps_is_not_saved(store: Store, path: Pat
 
 
 class Failing:
-    """A store that goes away after so many calls that write, or that read whole keys."""
+    """A store that goes down after this many calls that write, or that read whole keys."""
 
     def __init__(self, store: Store, after: int, patch: pytest.MonkeyPatch) -> None:
         self._run, self._atomically = store.run, store.atomically
@@ -256,7 +256,7 @@ class Failing:
 
     async def add_whole_keys(self, keys: Any) -> Any:
         if self.left == 0:
-            await self._add_whole_keys(keys[: len(keys) // 2])  # it is not one step as a whole
+            await self._add_whole_keys(keys[: len(keys) // 2])  # the restore as a whole is not atomic
         self._count(True)
         return await self._add_whole_keys(keys)
 
@@ -357,7 +357,7 @@ async def test_wherever_a_backup_is_interrupted_resume_saves_each_key_once(
 
 
 async def test_keys_that_were_saved_are_not_read_again(store: Store, path: Path) -> None:
-    """What changed since does not show, and what was deleted since is still there: that is said in the docs."""
+    """Later changes and deletions of saved keys are not in the backup, as documented."""
     await store.run([("SET", f"key:{number:04d}", "old") for number in range(3000)])
     seen: list[int] = []
 
@@ -424,11 +424,11 @@ async def test_resume_needs_the_same_store_and_pattern(
         await backup(store, path, resume=True)
 
 
-# --- stores that forget, and files that are replaced -------------------------------------------------------
+# --- stores that lose data, and replaced files -------------------------------------------------------------
 
 
 async def many(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[bytes, Any]:
-    """A backup of several blocks; returns what it holds."""
+    """A backup of several blocks; returns its contents."""
     monkeypatch.setattr(file_module, "BLOCK_BYTES", 10_000)
     async with connect("memory://") as source:
         await source.run([("SET", f"key:{number:03d}", f"{number}" * 50) for number in range(600)])
@@ -439,7 +439,7 @@ async def many(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[bytes, Any]:
 async def test_a_store_that_forgets_on_the_way_is_noticed_and_resume_brings_all_back(
     url_of: UrlOf, valkey_server: Server, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a server without persistence that is restarted between two steps, which no call notices."""
+    """Like a server without persistence that restarts between two steps, unnoticed by any call."""
     expected = await many(path, monkeypatch)
 
     def forget(now: TransferProgress) -> None:
@@ -454,7 +454,7 @@ async def test_a_store_that_forgets_on_the_way_is_noticed_and_resume_brings_all_
 
 
 def of_another_node(cluster: Cluster) -> Server:
-    """A node that does not hold the journal."""
+    """A node without the checkpoint."""
     return next(node for node in cluster.masters() if not node.ask("KEYS", "keystead:restore:*"))
 
 
@@ -576,11 +576,11 @@ async def test_replacing_the_file_during_a_restore_is_detected(
         await restored(target, path, on_progress=replace_it)
 
 
-# --- keys that take long ------------------------------------------------------------------------------------
+# --- slow keys ----------------------------------------------------------------------------------------------
 
 
 class Late:
-    """A store that does what it is asked, and answers too late where that was a large key."""
+    """A store that executes steps with large keys, but replies too late."""
 
     def __init__(self, store: Store) -> None:
         self._atomically = store.atomically

@@ -1,4 +1,4 @@
-"""The shortcut for whole keys does what commands do, key by key."""
+"""The fast path for whole keys equals the commands, key by key."""
 
 from collections.abc import AsyncIterator
 
@@ -24,7 +24,7 @@ async def store(request: pytest.FixtureRequest, url_of: UrlOf) -> AsyncIterator[
 
 
 async def by_commands(store: Store, keys: list[bytes]) -> list[Record]:
-    """What is read without the shortcut."""
+    """The keys as read without the fast path."""
     found: list[Record] = []
     assert await Reader(store)._read_by_commands(keys, found) == []
     return found
@@ -69,7 +69,7 @@ async def test_whole_keys_are_added_where_there_are_none_and_work_as_any_other(s
     assert {record.key for record, written in zip(records, done, strict=True) if not written} == {b"hash", b"string"}
     theirs = {b"hash": (b"string", -1, b"theirs"), b"string": (b"set", -1, {b"theirs"})}
     assert await contents(store) == {**before, **theirs}
-    # What was written so is what the commands go on with.
+    # Commands continue with what the fast path wrote.
     changed = await store.run(
         [
             *(("HSET", "hash with a deadline", "new", "1"), ("HLEN", "hash with a deadline"), ("SADD", "set", "new")),

@@ -1,4 +1,4 @@
-"""A second copy brings the target to the state of the source, deletions included, and deletes nothing else."""
+"""A second copy updates the target, including deletions, and deletes nothing else."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -100,7 +100,7 @@ async def test_a_key_that_the_application_made_again_at_the_target_is_not_delete
 
 async def test_overwrite_takes_back_changes_at_the_target_but_no_deletions(source: Store, target: Store) -> None:
     await source.run([("SET", f"sess:{n}", n) for n in range(5)])
-    await target.run([("SET", "sess:4", "4")])  # there before, the same
+    await target.run([("SET", "sess:4", "4")])  # equal before the copy
     await copy(source, target, progress=ONE)
     await target.run([("SET", "sess:1", "theirs"), ("DEL", "sess:2"), ("SET", "sess:4", "theirs")])
     theirs = await own(target)
@@ -114,7 +114,7 @@ async def test_overwrite_takes_back_changes_at_the_target_but_no_deletions(sourc
     del expected[b"sess:2"]
     assert await own(target) == expected
 
-    await source.run([("DEL", "sess:1")])  # which is a copy's own by now
+    await source.run([("DEL", "sess:1")])  # which now belongs to a copy
     assert (await copy(source, target, progress=ONE)).deleted == 1
 
 
@@ -190,7 +190,7 @@ async def test_the_comparison_counts_copied_keys_that_are_gone_at_the_source(sou
     assert copied.verified.deleted_since == 0
 
 
-# --- where it is not known what was copied ------------------------------------------------------------------
+# --- without the progress of earlier copies -----------------------------------------------------------------
 
 
 async def test_without_the_progress_file_of_an_earlier_run_it_refuses_and_names_it(
@@ -315,7 +315,7 @@ async def test_a_target_that_lost_a_part_is_not_taken_for_one_that_deleted_it(so
 async def test_a_key_that_was_in_doubt_at_a_kill_is_like_any_other_when_it_was_looked_at(
     source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A logout at the target stays one, also of a key that was being written when the first run was killed."""
+    """A logout at the target is final, also for a key that was being written when the first run was killed."""
     await source.run([("SET", "sess:1", "1"), ("SET", "sess:2", "1")])
 
     def killed(self: Journal, *_: Any) -> None:
@@ -336,7 +336,7 @@ async def test_a_key_that_was_in_doubt_at_a_kill_is_like_any_other_when_it_was_l
 async def test_a_kill_makes_no_key_a_copys_own_that_was_there_before(
     moment: str, nth: int, source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed right after an intent is noted, or right before its end is: of keys that are new, or to be replaced."""
+    """Killed right after an intent is recorded, or right before its end: for new keys, and keys to be replaced."""
     await source.run([("SET", "same", "1"), ("SET", "differs", "1"), ("SET", "stays", "1")])
     await target.run([("SET", "same", "1"), ("SET", "differs", "theirs"), ("SET", "stays", "theirs")])
     theirs = await own(target)
@@ -380,7 +380,7 @@ async def test_a_resumed_follow_propagates_deletions(source: Store, target: Stor
 
 async def test_the_doctor_knows_the_key_that_a_copy_leaves(source: Store, target: Store) -> None:
     class Others(Keyspace):
-        """Whatever there is besides."""
+        """Any other store."""
 
         other = Value("other:{id}", str, lifetime=never("it is only a test"), doc="another key")
 

@@ -1,4 +1,4 @@
-"""A copy never harms what it writes to, goes on where it was, and says what is not as it should be."""
+"""A copy never harms the target, resumes after an interruption, and reports problems."""
 
 import stat
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -59,7 +59,7 @@ def write(name: str, text: str) -> None:
 
 
 class Killed(Exception):
-    """In the place of a kill: nothing after it is done."""
+    """Simulates a kill: nothing after it is executed."""
 
 
 def after(keys: int) -> Callable[[TransferProgress], None]:
@@ -70,7 +70,7 @@ def after(keys: int) -> Callable[[TransferProgress], None]:
     return on_progress
 
 
-# --- what is in the way -------------------------------------------------------------------------------------
+# --- existing keys ------------------------------------------------------------------------------------------
 
 
 async def test_a_key_that_is_there_is_left_alone_and_named(source: Store, target: Store) -> None:
@@ -105,7 +105,7 @@ async def test_a_key_that_comes_to_be_at_the_last_moment_is_not_written_over(
     assert await own(target) == {b"key": HELD}
 
 
-# --- going on -----------------------------------------------------------------------------------------------
+# --- resuming -----------------------------------------------------------------------------------------------
 
 
 async def test_an_interrupted_copy_resumes_and_writes_nothing_twice(source: Store, target: Store, here: Path) -> None:
@@ -256,7 +256,7 @@ async def test_a_target_that_forgot_everything_is_not_taken_for_one_that_deleted
         assert (await copy(source, emptied, progress=ONE)).written == 101
 
 
-# --- who is faster ------------------------------------------------------------------------------------------
+# --- races --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("url", ["sqlite", "valkey"])
@@ -276,7 +276,7 @@ async def test_a_change_between_check_and_write_wins(
                 copied = await copy(source, target, progress=ONE)
             expected = {"key": await seen(target)}
             begin_anew()
-            if interference[1] == "key2":  # nobody touched the key itself
+            if interference[1] == "key2":  # the key itself was not touched
                 assert ([bool(one) for one in outcomes], copied.written) == ([True], 1)
                 assert expected["key"] == await seen(source)
                 continue
@@ -310,7 +310,7 @@ async def seen(store: Store) -> Any:
     return (await contents(store)).get(b"key")
 
 
-# --- what is told -------------------------------------------------------------------------------------------
+# --- reports ------------------------------------------------------------------------------------------------
 
 
 async def test_verification_finds_differences_but_not_later_changes_at_the_source(source: Store, target: Store) -> None:

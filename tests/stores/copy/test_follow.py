@@ -1,4 +1,4 @@
-"""A move that logs nobody out: one application writes to the source, and later the same one to the target."""
+"""Migration without logouts: an application writes to the source, and later to the target."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ class Following:
         )
 
     async def in_step(self) -> Passed:
-        """Wait for a pass that began after this was called, or longer ago, and for the one after it."""
+        """Wait for the current pass, and for the one after it."""
         while not self._passes.empty():
             self._passes.get_nowait()
         changed = [await self._next(), await self._next()]

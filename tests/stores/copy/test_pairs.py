@@ -69,7 +69,7 @@ async def test_changes_of_large_collections_and_values_follow(source: str, targe
 
 
 async def marks(store: object) -> dict[bytes, object]:
-    """What a copy that is not whole leaves: the mark by which it knows the store again."""
+    """What an incomplete copy leaves: the marker by which it recognizes the store."""
     held = await contents(store)  # type: ignore[arg-type]
     return {key: value for key, value in held.items() if key.startswith(b"keystead:copy:")}
 

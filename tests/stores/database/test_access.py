@@ -1,4 +1,4 @@
-"""Who is let in, and what is said to those who are not."""
+"""Authentication, TLS, and errors without secrets."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Many callers at once, in one process and in several; and others who are in their way."""
+"""Concurrent callers in one or several processes, and conflicts with other programs."""
 
 import asyncio
 import random
@@ -97,7 +97,7 @@ async def test_a_deadlock_with_another_program_is_retried_transparently(server: 
 async def test_a_serialization_failure_is_tried_again_and_shows_nowhere(
     postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Writers read what is committed, which never fails so; here one state is to hold for a whole transaction."""
+    """Writers use READ COMMITTED, which never fails like this; so this test uses a stricter level."""
     postgres_server.empty()
     tried = 0
 
@@ -128,7 +128,7 @@ async def test_a_timeout_waiting_for_a_key_has_the_outcome_not_sent(server: Data
             somebody.lock_key(b"a")
             writing = asyncio.create_task(store.run([("SET", "a", 2)]))
             await until_one_waits(server)
-            assert await store.run([("GET", "a"), ("GET", "free")]) == [b"1", b"1"]  # reads wait for nobody
+            assert await store.run([("GET", "a"), ("GET", "free")]) == [b"1", b"1"]  # reads never wait
             assert await store.run([("SET", "free", 2)]) == [b"OK"]
             with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.3 s") as caught:
                 await writing
@@ -203,7 +203,7 @@ def _adding(url: str) -> subprocess.Popen[str]:
 async def test_no_increment_of_two_processes_is_lost_though_they_make_the_tables_together(
     server: DatabaseServer,
 ) -> None:
-    """On a database that nobody has opened before."""
+    """On a new database."""
     url = fresh(server)
     processes = [_adding(url) for _ in range(2)]
     try:

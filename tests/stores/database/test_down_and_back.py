@@ -153,7 +153,7 @@ async def test_no_message_is_missed_on_stores_with_a_message_table(mariadb_serve
 
 @pytest.mark.everyday("postgres")
 async def test_messages_are_heard_again_after_a_crash_of_the_server(server: DatabaseServer) -> None:
-    """By the same subscription where messages are in a table; by a new one where the old one is told to begin anew."""
+    """With the same subscription if messages are in a table; with a new one if the old one fails."""
     options = "?connect_timeout=1s"
     async with connect(server.url + options) as store, connect(server.url + options) as publisher:
         subscription = store.subscribe("news")

@@ -1,4 +1,4 @@
-"""Tables that are made, upgraded, and left alone where they are of a later version."""
+"""Tables are created, upgraded, and left alone if they have a later version."""
 
 import asyncio
 import dataclasses
@@ -28,7 +28,7 @@ def version_table(server: DatabaseServer) -> str:
 
 
 class Later:
-    """A Keystead of the next version, and the way back from it."""
+    """The next version of Keystead, and the way back."""
 
     def __init__(self, server: DatabaseServer) -> None:
         self.store = next_version(server.url)
@@ -98,7 +98,7 @@ def _upgrading(url: str) -> subprocess.Popen[str]:
 
 @pytest.mark.everyday("postgres")
 async def test_of_two_processes_that_upgrade_tables_one_does(server: DatabaseServer, store: Store) -> None:
-    """The change cannot be made twice, so a process that did not wait for the other one would fail."""
+    """The migration is not idempotent, so a process that did not wait for the other one would fail."""
     await store.run([("SET", "a", 1), ("HSET", "h", "f", 1)])
     processes = [_upgrading(server.url) for _ in range(2)]
     try:

@@ -1,4 +1,4 @@
-"""Servers that hang, go away and come back, alone or one of several."""
+"""Servers that hang, go down and recover, alone or one of several."""
 
 import asyncio
 
@@ -131,7 +131,7 @@ async def test_one_server_outage_affects_only_its_keys_and_moves_none() -> None:
             with pytest.raises(StoreUnavailable) as reading:
                 await store.run([("MGET", *keys)])
             assert reading.value.outcome == "not-sent"
-            # One of them is gone then, so nobody may be told that nothing was done.
+            # One of them is down then, so no caller may get "not-sent".
             away = next(key for key in keys if key not in written)
             with pytest.raises(StoreUnavailable) as deleting:
                 await store.run([("DEL", away, deleted := written.pop())])

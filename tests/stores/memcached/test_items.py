@@ -1,4 +1,4 @@
-"""What stands in Memcached: names that it takes, values with their exact deadline."""
+"""Items in Memcached: valid names, and values with their exact deadline."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What a store on Memcached promises, what it refuses, and who is let in."""
+"""The guarantees, refusals and authentication of a Memcached store."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a server or its user does not allow is said at the start; what it promises is stated."""
+"""Missing permissions are reported on open; guarantees are read from the server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -180,7 +180,7 @@ async def test_a_server_that_cannot_persist_refuses_writes_and_serves_reads(engi
 
 @asynccontextmanager
 async def answering(answer: bytes) -> AsyncIterator[str]:
-    """A server that gives one answer to whatever it is told."""
+    """A server that sends one reply to anything."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.read(10_000):
@@ -225,7 +225,7 @@ async def test_a_redis_that_is_not_a_sentinel_names_no_master(engine: Server) ->
         await keystead.connect(f"redis+sentinel://127.0.0.1:{engine.port}/main{FAST}").open()
 
 
-# --- what it states -----------------------------------------------------------------------------------------------
+# --- guarantees ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

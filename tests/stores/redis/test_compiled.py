@@ -1,4 +1,4 @@
-"""Steps that come again have a script of their own, and do what the same steps do without it."""
+"""Recurring steps get a generated script, with the same results as without it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -214,7 +214,7 @@ async def test_an_argument_that_is_the_same_key_as_a_constant_writes_nothing_whe
     assert await store.run([("EXISTS", "z")]) == [0]
 
 
-# --- whatever the steps are -------------------------------------------------------------------------------------
+# --- random steps -----------------------------------------------------------------------------------------------
 
 # Made of a text and of a sorted set. Behind the names stands what each test of a kind finds there.
 READS: list[Callable[[bytes, bytes], Step]] = [

@@ -1,4 +1,4 @@
-"""A server that is down, hangs, restarts or loads: StoreUnavailable in time, and back by itself."""
+"""A server that is down, hangs, restarts or loads: StoreUnavailable in time, and automatic recovery."""
 
 import asyncio
 import random
@@ -80,7 +80,7 @@ async def test_calls_to_a_killed_server_fail_in_time_and_later_ones_fast(server:
 
 
 async def until_down_is_known(store: Store) -> None:
-    """Until calls fail at once, which is after the connect timeout at the latest."""
+    """Wait until calls fail fast, which is after the connect timeout at the latest."""
     watch = Stopwatch()
     while True:
         call = Stopwatch()
@@ -149,7 +149,7 @@ async def test_a_network_that_swallows_everything_fails_calls_in_time(proxy: Pro
 
 @EACH_VERB
 async def test_a_call_that_waited_for_a_connection_still_keeps_its_timeout(proxy: Proxy, call: Call) -> None:
-    """The time spent on connecting counts: what is left is all that the answer may take."""
+    """Connecting counts toward the timeout of a call."""
     async with keystead.connect(proxy.url + "?timeout=1s&connect_timeout=1s") as store:
         await call(store)
         await proxy.refuse()

@@ -1,6 +1,6 @@
-"""A batch keeps its order where a server comes to serve in the middle of it.
+"""A batch keeps its order if the server becomes available in the middle of it.
 
-No real server can be made to do that at a given command, so this one is told what to answer.
+No real server can do that at a given command, so this one is scripted.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ DOWN = b"-CLUSTERDOWN the cluster is down\r\n"
 
 
 class Told:
-    """Holds strings, and answers the next commands with errors where it is told to, one item a command."""
+    """Stores strings, and replies to the next commands with scripted errors."""
 
     def __init__(self) -> None:
         self.port = 0

@@ -1,4 +1,4 @@
-"""Nobody gets a reply that is not its own, and nothing is done twice."""
+"""No caller gets the reply of another, and nothing is executed twice."""
 
 import asyncio
 import random
@@ -81,7 +81,7 @@ READERS: list[Callable[[Store, int], Coroutine[Any, Any, bool]]] = [
 
 
 class Tally:
-    """A counter that one task alone adds to: what was acknowledged, and what may have been done besides."""
+    """A counter of one task: acknowledged increments, and those with an unknown outcome."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -89,7 +89,7 @@ class Tally:
         self.perhaps = 0
 
     async def add(self, store: Store, amount: int, patience: float) -> None:
-        """Every reply must lie within what can be, so that a reply to another's command shows."""
+        """Every reply must be possible, so that a reply to another's command is detected."""
         self.perhaps += amount
         try:
             async with asyncio.timeout(patience):
@@ -164,7 +164,7 @@ async def test_no_caller_gets_a_foreign_reply_whatever_is_cancelled_delayed_or_c
 
 
 async def test_callers_that_gave_up_on_a_slow_server_leave_nothing_behind(server: Server, proxy: Proxy) -> None:
-    """All on one connection: the late replies of those who left stand in the queue before everybody else's."""
+    """All on one connection: late replies of cancelled callers precede the others in the queue."""
     fill(server)
     async with keystead.connect(proxy.url + "?timeout=5s") as store:
         await read_strings(store, 1)

@@ -1,4 +1,4 @@
-"""A master with two replicas, watched by three sentinels: fail-over under load, and an old master that comes back."""
+"""A master with two replicas, watched by three sentinels: failover under load, and an old master that comes back."""
 
 import asyncio
 import time
@@ -51,7 +51,7 @@ def promoted(watched: Sentinels, old: Server) -> bool:
 
 
 async def test_a_planned_failover_is_followed_before_the_old_master_is_demoted(watched: Sentinels) -> None:
-    """The old master lives on, with its connections, and for some ten seconds takes writes that will be lost."""
+    """The old master keeps running with its connections, and accepts writes for some ten seconds that will be lost."""
     async with keystead.connect(watched.url + FAST) as store:
         await store.run([("SET", "k", "v")])
         old = watched.master()

@@ -1,4 +1,4 @@
-"""A subscription ends aloud: where messages may have been missed, its reader is told."""
+"""A subscription fails if messages may have been missed."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A large key is not copied to undo what a step has done to some of its members."""
+"""Undoing a step on some members does not copy a large key."""
 
 from collections.abc import AsyncIterator
 from typing import Any

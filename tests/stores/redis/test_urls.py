@@ -1,4 +1,4 @@
-"""What a Redis URL can say, against servers that check it."""
+"""Redis URLs, tested against real servers."""
 
 import traceback
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Callers that share commits: none is touched by another's cancellation, timeout, error, size or endless loop."""
+"""Callers that share commits are isolated: from cancellation, timeouts, errors, size and endless loops of others."""
 
 import asyncio
 import sqlite3

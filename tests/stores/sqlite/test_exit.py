@@ -1,4 +1,4 @@
-"""Closing, and not closing: a program always ends, and what was acknowledged is there."""
+"""With and without closing, a program always ends, and acknowledged writes survive."""
 
 import asyncio
 import gc

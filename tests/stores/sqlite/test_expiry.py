@@ -1,4 +1,4 @@
-"""Expiry is exact on read: a key is there one millisecond before its deadline, and gone at it, for every command."""
+"""Expiry is exact for every command: a key exists one millisecond before its deadline, and not at it."""
 
 from typing import Any
 

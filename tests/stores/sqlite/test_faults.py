@@ -1,4 +1,4 @@
-"""A full disk, a file that cannot be written or is locked or is no database: it is said, and nothing is lost."""
+"""A full disk, and a read-only, locked or invalid file: reported, and nothing is lost."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Messages between processes that use one file: in order, none lost, and none written down for nobody."""
+"""Messages between processes on one file: in order, none lost, none stored without subscribers."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Several processes on one file: nothing is lost, nothing is won twice, everything is seen at once."""
+"""Several processes on one file: no lost writes, one winner, immediate visibility."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Reads of one turn share a transaction, and still see every commit at once."""
+"""Reads of one turn share a transaction, and still see every commit."""
 
 import asyncio
 import os

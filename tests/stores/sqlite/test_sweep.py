@@ -1,4 +1,4 @@
-"""The sweep gives the room of expired keys back: all of it, by itself, in small steps, and never a living key's."""
+"""The sweep frees the space of expired keys: completely, in small steps, and never of live keys."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ BIG = 3_000  # entries: far more than are deleted with their key
 
 @pytest.fixture
 def wall(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of messages and leases, which have nothing to do with the lifetimes of keys."""
+    """The clock of messages and leases, which is independent of the lifetimes of keys."""
     clock = Clock(1_900_000_000_000)
     monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.wall_ms", clock)
     return clock
@@ -28,7 +28,7 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for work a hundred times a second."""
+    """Sweep a hundred times a second."""
     monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.SWEEP_EVERY_S", 0.01)
 
 

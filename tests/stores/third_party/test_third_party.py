@@ -1,4 +1,4 @@
-"""Another package adds a store: by its scheme, wherever a URL goes, and held to the contract."""
+"""A third-party store: its scheme works everywhere, and it is tested against the contract."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ class OnDictionary:
 
 
 class TestDictionary(OnDictionary, Honesty, Callers, Strings, KeyContract, Errors, Atomic):
-    """What a store of another package gets from the base class, and what it does by itself."""
+    """What a third-party store gets from the base class, and its own methods."""
 
 
 @pytest.mark.matrix
