@@ -402,11 +402,11 @@ async def test_tls_connects_to_the_checked_address_and_verifies_the_name(
         assert receiver.asked_for == [NAME]
         assert receiver.requests[0][1]["host"] == f"{NAME}:{receiver.port}"
         # A certificate for another name, and an untrusted one, are refused before anything is sent.
-        with pytest.raises(DeliveryFailed, match="cannot be reached"):
+        with pytest.raises(DeliveryFailed, match="is unreachable"):
             await sender(HERE, tls=trusted).send(hook(receiver, scheme="https", host="example.org"), "m", BODY)
-        with pytest.raises(DeliveryFailed, match="cannot be reached"):
+        with pytest.raises(DeliveryFailed, match="is unreachable"):
             await sender(tls=trusted).send(hook(receiver, scheme="https", host="127.0.0.1"), "m", BODY)
-        with pytest.raises(DeliveryFailed, match="cannot be reached"):
+        with pytest.raises(DeliveryFailed, match="is unreachable"):
             await sender(HERE).send(hook(receiver, scheme="https"), "m", BODY)
         assert len(receiver.requests) == 1
 
@@ -581,14 +581,18 @@ async def test_a_name_that_is_not_found_or_not_answered_has_failed_in_time(recei
         await asyncio.Event().wait()
         return HERE
 
-    for names, sentence in ((unknown, "not found"), (Names([]), "not found"), (hanging, "did not answer within 0.2")):
+    for names, sentence in (
+        (unknown, "be resolved"),
+        (Names([]), "be resolved"),
+        (hanging, "did not respond within 0.2"),
+    ):
         with pytest.raises(DeliveryFailed, match=sentence):
             await sender(resolve=names, timeout_s=0.2).send(hook(receiver), "msg_1", BODY)
     assert receiver.connections == 0
 
 
 async def test_an_unreachable_receiver_is_a_failure(receiver: Receiver) -> None:
-    with pytest.raises(DeliveryFailed, match=r"cannot be reached \(ConnectError\)"):
+    with pytest.raises(DeliveryFailed, match=r"is unreachable \(ConnectError\)"):
         await sender(["127.0.0.2"]).send(hook(receiver), "msg_1", BODY)
 
 

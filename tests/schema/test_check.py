@@ -206,10 +206,10 @@ def test_a_needless_exemption_is_reported() -> None:
 
     follows = found("app:profile:{uid}", "domain:entity:scope")
     assert (follows.code, follows.severity, follows.family) == ("naming-exemption", "warning", "AppKeys.one")
-    assert "its keys follow it" in follows.sentence
+    assert "its keys follow the rule" in follows.sentence
     no_rule = found("{guid:alnum}", None)
     assert no_rule.code == "naming-exemption"
-    assert "no such rule" in no_rule.sentence
+    assert "no naming rule" in no_rule.sentence
 
 
 def test_an_exemption_of_a_family_that_a_stricter_keyspace_inherits_is_needed() -> None:

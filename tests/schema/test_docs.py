@@ -201,7 +201,7 @@ def test_the_table_has_the_columns_of_a_key_document_and_a_row_for_each_family()
         "Value",
         "default",
         "JSON Customer, 9 fields",
-        "never ends: removed when the card is returned",
+        "never expires: removed when the card is returned",
         "set, add, replace, change, consume, get, see, …",
         "/api/customers/{uid}, the till",
     ]
@@ -462,7 +462,7 @@ def test_odd_texts_stay_as_they_were_written_in_markdown() -> None:
     seen = ODD.replace("`c|d`", "c|d")
     [_, index, record] = tables(text)[0]
     assert index[0] == f"odd:`|<b>\"'&amp;\n{seen}"
-    assert index[4] == f"never ends: {seen}"
+    assert index[4] == f"never expires: {seen}"
     assert record[0] == f"odd`|<script>:{{id}}[*{{page}}]\n{seen}"
     assert record[6] == f"/a|b, {seen}"
     assert tables(text)[1][1] == ["a|`b", "string", "yes", seen]

@@ -1054,7 +1054,7 @@ async def test_a_quarantined_key_past_its_deadline_is_not_restored() -> None:
         await store.run([("SET", "share:x", "{", "PX", DAY_MS)])
         assert (await repair([keys], set_aside="all")).repaired == 1
         ahead_ms = 2 * DAY_MS
-        with pytest.raises(BadValue, match="stays dead"):
+        with pytest.raises(BadValue, match="it is not restored"):
             await restore(QuarantineKeys(store), "share:x")
 
 

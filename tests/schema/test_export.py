@@ -128,7 +128,7 @@ export interface Customer {
   /** milliseconds since 1970-01-01T00:00:00Z */
   seen_at: number;
   born: string;
-  /** An integer beyond 2^53: read it with a JSON parser that keeps its digits. */
+  /** An integer beyond 2^53: read it with a JSON parser that preserves its digits. */
   points: string;
 }
 
@@ -155,7 +155,7 @@ export type EventsKey = "shop:events";
 
 export type BellKey = "shop:bell";
 
-/** Each family by the names of its keyspace and its own: its keys, and what they hold. */
+/** Each family by the names of its keyspace and its own: its keys, and their values. */
 export interface KeyPatterns {
   /** A shop. */
   ShopKeys: {

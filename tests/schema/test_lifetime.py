@@ -46,7 +46,7 @@ def test_a_duration_finer_than_a_millisecond_is_refused_rather_than_rounded() ->
 
 def test_a_time_to_live_that_never_comes_needs_a_reason() -> None:
     for wrong in ("", "  "):
-        with pytest.raises(BadDeclaration, match="who removes"):
+        with pytest.raises(BadDeclaration, match="what removes"):
             never(wrong)
 
 

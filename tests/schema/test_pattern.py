@@ -621,9 +621,9 @@ def test_without_a_tag_a_tagged_key_is_the_key() -> None:
 @pytest.mark.parametrize(
     ("text", "tag", "reason"),
     [
-        ("x:{a}:{b}", "c", "the tag 'c' is none of its placeholders; write a or b"),
-        ("x", "c", "the tag 'c' is none of its placeholders; leave it out"),
-        ("{a}[_{b}]", "b", "the tag 'b' stands in the tail, which may be missing; name one before it"),
+        ("x:{a}:{b}", "c", "the tag 'c' is not one of its placeholders; write a or b"),
+        ("x", "c", "the tag 'c' is not one of its placeholders; leave it out"),
+        ("{a}[_{b}]", "b", "the tag 'b' is in the tail, which may be missing; name one before it"),
     ],
 )
 def test_a_tag_that_a_key_may_not_have_is_refused(text: str, tag: str, reason: str) -> None:

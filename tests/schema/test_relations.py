@@ -302,7 +302,7 @@ INDEX: Any = {"lifetime": FOREVER}
                 a=Value("a:{x}:{y}", str, lifetime=FOREVER, listed_in=link("b", member="x")), b=Set("b", str, **INDEX)
             ),
             "dangling-relation",
-            "followed back",
+            "does not determine its record",
         ),
         (
             lambda: declare(a=Value("a:{x}", Site, lifetime=FOREVER, listed_in="b"), b=Set("b:{who}", str, **INDEX)),
@@ -346,7 +346,7 @@ async def test_a_record_and_its_index_in_two_stores_are_refused_at_the_start(mem
 
     async with connect("memory://") as other:
         Split(memory)
-        with pytest.raises(DoesNotFit, match="one role"):
+        with pytest.raises(DoesNotFit, match="the same role"):
             Split(memory, durable=other)
 
 

@@ -946,7 +946,7 @@ async def test_prepared_steps_do_the_same_on_whatever_key(store: Store) -> None:
     await store.run([("SET", keys.total("a").key, "9" * 30)])
     with pytest.raises(Unreadable, match="total: this is not a 64-bit integer"):
         await ask("a", "dan")
-    with pytest.raises(BadDeclaration, match="one command each"):
+    with pytest.raises(BadDeclaration, match="must be one command"):
         Prepared([keys.total], lambda total: ([total.increment(), combine("two", [total.get(), total.get()], max)], []))
     linked = Keys(store, seal=RING).link
     with pytest.raises(BadDeclaration, match="its lifetime varies"):

@@ -102,7 +102,7 @@ async def test_a_server_outage_fails_fast_and_recovers(own_server: S3Server) -> 
         lambda one: put(blobs, one, b"new"),
         lambda one: put(blobs, one, *many(LARGE)),
     ):
-        with pytest.raises(BlobUnavailable, match="it cannot be reached") as refused:
+        with pytest.raises(BlobUnavailable, match="it is unreachable") as refused:
             await verb("a")
         assert refused.value.__cause__ is None
         assert refused.value.__suppress_context__
@@ -123,7 +123,7 @@ async def test_a_server_that_is_silent_is_not_waited_for(own_server: S3Server) -
         lambda one: put(blobs, one, b"new"),
         lambda one: put(blobs, one, *many(LARGE)),
     ):
-        with pytest.raises(BlobUnavailable, match=r"in time|within 0\.5 seconds"):
+        with pytest.raises(BlobUnavailable, match=r"timed out|within 0\.5 seconds"):
             await verb("a")
     assert time.monotonic() - began < 10
     own_server.resume()

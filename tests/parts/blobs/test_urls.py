@@ -26,7 +26,7 @@ from tests.parts.blobs.streams import put
         ("s3://bucket/%2e%2e/up", "prefix"),
         ("s3://bucket/a//b", "prefix"),
         ("s3://key:s3cret@bucket/a", "AWS_SECRET_ACCESS_KEY"),
-        ("s3://bucket?secret_access_key=s3cret", "not known"),
+        ("s3://bucket?secret_access_key=s3cret", "unknown option"),
         ("s3://bucket?endpoint=localhost:8333", "endpoint"),
         ("s3://bucket?endpoint=http://", "endpoint"),
         ("s3://bucket?endpoint=http://key:s3cret@localhost", "endpoint"),

@@ -290,7 +290,7 @@ def test_a_huge_token_is_refused_before_it_is_looked_at(clock: Clock) -> None:
     assert access.check(large) == Denied("malformed")
     assert access.check("x" * 10_000_000) == Denied("malformed")
     for text in ("x" * 6_500, "x" * 9_000):
-        with pytest.raises(BadValue, match="fewer claims"):
+        with pytest.raises(BadValue, match="remove some claims"):
             access.issue("42", text=text)
     assert access.check(access.issue("42", text="x" * 5_500).token)
 
@@ -328,14 +328,14 @@ def test_a_token_that_was_changed_anywhere_is_refused(data: st.DataObject) -> No
 
 @pytest.mark.parametrize("name", ["iss", "aud", "jti", "iat", "exp", "nbf", "sub"])
 def test_a_reserved_claim_cannot_be_passed(name: str, clock: Clock) -> None:
-    with pytest.raises(BadValue, match=f"{name!r} is set by"):
+    with pytest.raises(BadValue, match=f"{name!r} is reserved"):
         access_of(keys_of("HS256"), clock).issue("42", **{name: 1})
 
 
 def test_claims_that_are_no_json_and_users_without_name_are_refused(clock: Clock) -> None:
     access = access_of(keys_of("HS256"), clock)
     for odd in (object(), float("nan"), {1, 2}):
-        with pytest.raises(BadValue, match="are JSON"):
+        with pytest.raises(BadValue, match="must be JSON"):
             access.issue("42", odd=odd)
     for sub in ("", "x" * 256, "a\0b", "\ud800"):
         with pytest.raises(BadValue, match="sub must be 1 to"):

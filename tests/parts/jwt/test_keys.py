@@ -95,7 +95,7 @@ def _rsa(bits: int) -> str:
         ("a:EdDSA:not base64!", "not base64url"),
         (f"a:RS256:{'x' * 43}", "an RSA key of 2048 bits"),
         (f"a:RS256:{_rsa(1024)}", "an RSA key of 2048 bits"),
-        (f"a:HS256:{'x' * 42}A,a:EdDSA:{'y' * 42}A", "stands twice"),
+        (f"a:HS256:{'x' * 42}A,a:EdDSA:{'y' * 42}A", "duplicate key id"),
         (f"a:HS256:{'x' * 42}A,b:EdDSA:{'x' * 42}A", "the same key"),
     ],
 )
@@ -106,7 +106,7 @@ def test_keys_that_are_written_wrongly_are_refused_and_not_repeated(text: str, s
 
 
 def test_a_signer_without_keys_and_a_key_without_algorithm_are_refused() -> None:
-    with pytest.raises(BadDeclaration, match="needs a key"):
+    with pytest.raises(BadDeclaration, match="no signing key"):
         SigningKeys({})
     with pytest.raises(BadDeclaration, match="not for 'PS256'"):
         SigningKeys.new_key("PS256")  # type: ignore[arg-type]

@@ -98,7 +98,7 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
     keys = OddKeys(store, seal=RING)
     assert "RefreshTokens(keys.refresh)" in refused(keys)
     assert "RefreshTokens(keys.refresh)" in refused(keys.user_sessions)
-    assert "inherit RefreshRecord" in refused(keys.text)
+    assert "subclass RefreshRecord" in refused(keys.text)
     assert 'after("30d")' in refused(keys.slides)
     assert "leads_to=session" in refused(keys.no_session)
     assert "alone" in refused(keys.two_names)
@@ -114,7 +114,7 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
 async def test_a_store_that_cannot_keep_the_promises_is_refused(store: Store) -> None:
     keys = TokenKeys(store, seal=RING)
     for guarantees, why in (
-        (Guarantees(atomic="one key"), "one atomic step"),
+        (Guarantees(atomic="one key"), "needs an atomic step"),
         (Guarantees(consistency="eventual"), "may miss an acknowledged logout"),
     ):
         weak = Relay(store)

@@ -44,7 +44,7 @@ async def test_no_token_and_no_part_of_one_is_in_the_store_a_log_or_a_repr(
     await app.tokens.rotate(begun.token, client="desktop")
     held += await dump(store)
     shown = repr([begun, first, again, app.tokens, app.told]) + caplog.text
-    assert "used again (late)" in shown
+    assert "token reuse detected (late)" in shown
     for secret in parts_of(begun.token, first.token):
         assert secret not in held
         assert secret not in shown

@@ -207,7 +207,7 @@ async def test_no_reader_sees_a_key_without_its_deadline_or_in_part(url_of: UrlO
         (Guarantees(value_max_bytes=255), "at most 255"),
         (Guarantees(key_max_bytes=20), "at most 20"),
         (Guarantees(shortest_lifetime_ms=60_000), "would round"),
-        (Guarantees(atomic="nothing"), "in one step"),
+        (Guarantees(atomic="nothing"), "needs an atomic step"),
     ],
 )
 async def test_keys_that_do_not_fit_are_refused_before_anything_is_written(

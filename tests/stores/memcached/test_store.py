@@ -36,7 +36,7 @@ async def test_a_cache_is_welcome(server: MemcachedServer) -> None:
 
 @pytest.mark.parametrize(
     ("keyspace", "why"),
-    [(SessionKeys, "may evict keys"), (ProfileKeys, "keeps no")],
+    [(SessionKeys, "may evict keys"), (ProfileKeys, "does not support")],
     ids=["sessions", "hashes"],
 )
 async def test_families_beyond_the_guarantees_are_refused_on_bind(
@@ -51,11 +51,11 @@ async def test_unsupported_commands_are_refused_by_name(server: MemcachedServer)
     async with connect(server.url) as store:
         with pytest.raises(UnknownCommand, match="cannot list its keys"):
             store.scan()
-        with pytest.raises(UnknownCommand, match="no messages"):
+        with pytest.raises(UnknownCommand, match="no pub/sub"):
             store.subscribe("news")
         with pytest.raises(UnknownCommand, match="HSET h: Memcached has only strings"):
             await store.run([("HSET", "h", "f", "v")])
-        with pytest.raises(UnknownCommand, match="strings only"):
+        with pytest.raises(UnknownCommand, match="only strings"):
             await store.atomically([("SADD", "s", "m")])
         with pytest.raises(CrossSlot, match="takes one key"):
             await store.atomically([required(("SET", "a", 1, "NX")), ("INCRBY", "b", 1)])
@@ -75,7 +75,7 @@ async def test_the_user_and_the_password_of_the_url_are_needed_and_enough() -> N
             assert await store.run([("SET", "a", 1), ("GET", "a")]) == [b"OK", b"1"]
         with pytest.raises(StoreRefused, match="denies access"):
             await connect(server.url.replace("hunter2", "hunter3")).open()
-        with pytest.raises(StoreRefused, match="asks for a user and a password"):
+        with pytest.raises(StoreRefused, match="needs a user and a password"):
             await connect(f"memcached://127.0.0.1:{server.port}").open()
 
 
