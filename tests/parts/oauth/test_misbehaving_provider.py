@@ -51,7 +51,7 @@ async def test_a_provider_that_never_answers_is_not_waited_for(
     server: StandIn, http: httpx2.AsyncClient, clock: Clock
 ) -> None:
     client = Client(server.provider(), http, clock, development=True, timeout="100ms")
-    with pytest.raises(ProviderUnavailable, match=r"did not answer within 0\.1 seconds"):
+    with pytest.raises(ProviderUnavailable, match=r"did not respond within 0\.1 seconds"):
         await exchanged(client)
     assert server.count("/token") == 1
 

@@ -297,7 +297,7 @@ async def test_a_hanging_provider_times_out(http: httpx2.AsyncClient, clock: Clo
     with oidc_provider([REDIRECT_URI]) as provider:
         provider.pause()
         hasty = Client(registered(provider), http, clock, development=True, timeout="200ms")
-        with pytest.raises(ProviderUnavailable, match=r"did not answer within 0\.2 seconds"):
+        with pytest.raises(ProviderUnavailable, match=r"did not respond within 0\.2 seconds"):
             await Login(hasty).url()
         provider.resume()
         patient = Client(registered(provider), http, clock, development=True)

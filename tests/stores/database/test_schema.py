@@ -76,7 +76,7 @@ def test_an_upgrade_reports_its_plan_and_its_result(server: DatabaseServer, tmp_
     settings = environment({"KEYSTEAD_STORE": url})
     shown = forking.run(["store", "upgrade", "--dry-run"], tmp_path, settings)
     assert "would go from version 0 to 1" in shown.stdout, shown
-    assert "version 1 makes the " in shown.stdout
+    assert "version 1 creates the " in shown.stdout
     done = forking.run(["store", "upgrade", "--json"], tmp_path, settings)
     [told] = json.loads(done.stdout)
     assert (told["found"], told["version"], told["done"]) == (0, 1, True)
