@@ -353,7 +353,7 @@ async def test_a_name_that_leads_to_a_private_address_is_not_called_even_if_othe
     receiver: Receiver, answer: list[str]
 ) -> None:
     webhook = hook(receiver, scheme="https")
-    with pytest.raises(DeliveryFailed, match="private or special network"):
+    with pytest.raises(DeliveryFailed, match="private or special address"):
         await sender(answer, allow_private=False).send(webhook, "msg_1", BODY)
     assert receiver.connections == 0
 

@@ -197,9 +197,7 @@ class Renewal(Generic[T]):
                     return Fresh(again)
                 await self._mark_refused(key, spent)
                 return _Failure(value, "refused")
-            _log.error(
-                "renewal: %s refuses this client: %s", self._client.provider.name, error.error or "no reason given"
-            )
+            _log.error("renewal: %s refuses us: %s", self._client.provider.name, error.error or "no reason given")
             return _Failure(value, "misconfigured")
         except (OAuthError, TimeoutError) as error:
             code = error.code if isinstance(error, OAuthError) else "timeout"
@@ -286,9 +284,7 @@ class _Failure(Generic[T_co]):
 
 def _check(claims: Any, within_ms: int) -> None:
     if not isinstance(claims, Bound) or not isinstance(claims.family, Value) or claims.family.codec.type is not str:
-        raise BadDeclaration(
-            "Renewal needs a family Value(…, str, …) for its claims, as in Renewal(client, keys.renewing, …)"
-        )
+        raise BadDeclaration("claims need a family Value(…, str, …), as in Renewal(client, keys.renewing, …)")
     place, lifetime = claims.family.place, claims.family.lifetime
     if not isinstance(lifetime, After) or lifetime.ms <= within_ms:
         raise BadDeclaration(
@@ -296,6 +292,4 @@ def _check(claims: Any, within_ms: int) -> None:
             'only one request calls it; write lifetime=after("20s")'
         )
     if not has_atomic_steps(claims.store.guarantees):
-        raise DoesNotFit(
-            f"{place} does not fit {claims.store.url}: without atomic steps two processes could spend one refresh token"
-        )
+        raise DoesNotFit(f"{place} does not fit {claims.store.url}: two processes could spend one refresh token")

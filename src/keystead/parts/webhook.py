@@ -152,9 +152,7 @@ def _key(secret: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) < _MIN_SECRET_BYTES:
-        raise BadValue(
-            "the secret of a webhook must be whsec_ and at least 16 bytes in base64; create one with new_secret()"
-        )
+        raise BadValue("a webhook secret is whsec_ and at least 16 bytes in base64; create one with new_secret()")
     return key
 
 
@@ -217,9 +215,7 @@ class _Target(NamedTuple):
 
 def _parse_target(url: str, allow_private: bool) -> _Target:
     if not url or len(url) > _MAX_URL:
-        raise BadWebhook(
-            f"a webhook must be a URL such as https://example.com/hook, of at most {_MAX_URL:,} characters"
-        )
+        raise BadWebhook(f"a webhook must be a URL such as https://example.com/hook, at most {_MAX_URL:,} characters")
     if "\\" in url or any(character.isspace() or not character.isprintable() for character in url):
         raise BadWebhook("the URL of a webhook must not contain spaces, backslashes or control characters")
     try:
@@ -246,9 +242,7 @@ def _refuse_private(target: _Target) -> None:
     name = target.host.rstrip(".")
     if target.is_address:
         if not is_public(target.host):
-            raise BadWebhook(
-                "a webhook must be on the public Internet; this address is in a private or special network"
-            )
+            raise BadWebhook("a webhook must be on the public Internet; this address is private or special")
     elif _is_number(name.rpartition(".")[2]):
         raise BadWebhook("write an IPv4 address as four numbers separated by dots")
     elif "." not in name or any(name == own or name.endswith(f".{own}") for own in _PRIVATE_NAMES):

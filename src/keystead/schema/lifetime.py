@@ -345,7 +345,5 @@ def end_of_day(zone: str) -> Lifetime:
 def never(reason: str = "") -> Lifetime:
     """`never("removed by the clean-up job")`: no deadline. The reason, which is required, states what removes it."""
     if type(reason) is not str or not reason.strip():
-        raise _bad(
-            'never needs a reason that states what removes these keys: write never("emptied by the clean-up job")'
-        )
+        raise _bad('never needs a reason that states what removes these keys: never("emptied by the clean-up job")')
     return Never(reason)

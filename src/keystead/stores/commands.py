@@ -221,9 +221,7 @@ def _find(command: object) -> Spec:
                 "required, holds, field_holds, absent, at_most, more_than and still can only be used in `atomically`, "
                 "not in `run`"
             ) from None
-        raise BadArgument(
-            f'a command is a tuple such as ("GET", "key"), in a list of commands; this is {command!r:.80}'
-        ) from None
+        raise BadArgument(f'a command is a tuple such as ("GET", "key"), in a list; this is {command!r:.80}') from None
     name = command[0]
     shown = name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
     spec = TABLE.get(shown.upper())

@@ -27,7 +27,7 @@ class Mailbox:
             self.fail(
                 StoreUnavailable(
                     f"the reader of channel {message.channel} is {len(self._messages)} messages behind, and further"
-                    " ones were dropped; subscribe again, and catch up from what is stored"
+                    " ones were dropped; subscribe again, and catch up from stored data"
                 )
             )
         elif self._error is None:

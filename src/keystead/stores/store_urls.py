@@ -72,9 +72,7 @@ def _from_entry_point(scheme: str) -> Callable[[str], Store] | None:
     def make_store(url: str) -> Store:
         store = make(url)
         if not isinstance(store, Store):
-            raise BadUrl(
-                f"{package} returned a {type(store).__name__} for {scheme}://, which is not a store; tell its authors"
-            )
+            raise BadUrl(f"{package} returned a {type(store).__name__} for {scheme}://, not a store; tell its authors")
         return store
 
     return make_store

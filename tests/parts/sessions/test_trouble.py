@@ -314,7 +314,7 @@ async def test_a_store_in_which_a_logout_may_be_missed_is_refused() -> None:
 @pytest.mark.parametrize(
     ("rules", "sentence"),
     [
-        ({"idle": "2d", "absolute": "1d"}, r"idle timeout \(2d\) cannot be longer than the absolute timeout \(1d\)"),
+        ({"idle": "2d", "absolute": "1d"}, r"idle timeout \(2d\) exceeds the absolute timeout \(1d\)"),
         ({"cap": 0}, "cap must be a whole number from 1, or None"),
         ({"cap": True}, "cap must be a whole number from 1, or None"),
         ({"at_cap": "drop"}, "at_cap must be evict or refuse"),

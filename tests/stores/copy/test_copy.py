@@ -381,7 +381,7 @@ async def test_a_key_that_a_scan_missed_is_neither_forgotten_nor_deleted(
 
 
 async def test_a_progress_file_belongs_to_one_copy_and_to_one_process(source: Store, target: Store, here: Path) -> None:
-    with Journal(ONE, source.url, target.url), pytest.raises(NoProgress, match="another process is copying with"):
+    with Journal(ONE, source.url, target.url), pytest.raises(NoProgress, match="another process uses"):
         await copy(source, target, progress=ONE)
     with pytest.raises(NoProgress, match="is the progress file of another copy"):
         await copy(source, target, progress=another(here))

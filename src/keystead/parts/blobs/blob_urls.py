@@ -140,7 +140,5 @@ def _endpoint(text: str | None) -> str | None:
     except ValueError:
         good = False
     if not good or parts.username is not None or parts.query or parts.fragment:
-        raise BadUrl(
-            "the endpoint of blobs must be http:// or https:// and a host, as in endpoint=https://s3.example.com"
-        )
+        raise BadUrl("the endpoint of blobs must be http:// or https:// and a host: endpoint=https://s3.example.com")
     return text.rstrip("/")

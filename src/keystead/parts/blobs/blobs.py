@@ -196,9 +196,7 @@ class Blobs:
         except TimeoutError:
             raise BlobUnavailable(f"{self.url} did not respond within {self._timeout_s:g} seconds") from None
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise BlobUnavailable(
-                f"{self.url} denies access ({reason(error)}); check the credentials and their permissions"
-            ) from None
+            raise BlobUnavailable(f"{self.url} denies access ({reason(error)}); check the credentials") from None
         except FileNotFoundError as error:
             if is_missing_bucket(error):
                 raise BlobUnavailable(f"{self.url}: there is no such bucket; create it, or use another") from None

@@ -163,9 +163,7 @@ class AccessTokens:
         try:
             payload = json.dumps({**own, **claims}, separators=(",", ":"), allow_nan=False).encode()
         except (TypeError, ValueError):
-            raise BadValue(
-                "the claims of a token must be JSON: text, numbers, true, false, null, lists, objects"
-            ) from None
+            raise BadValue("claims must be JSON: text, numbers, true, false, null, lists, objects") from None
         key = self._keys.current
         if len(payload) > LONGEST:
             raise _too_long(len(payload))
@@ -243,7 +241,7 @@ class AccessTokens:
     def _denylist(self) -> RevokedTokens:
         if self._revoked is None:
             raise BadDeclaration(
-                "these tokens are valid until they expire; pass revoked=RevokedTokens(…) to revoke them"
+                "these tokens are valid until they expire; to revoke them, pass revoked=RevokedTokens(…)"
             )
         return self._revoked
 

@@ -77,9 +77,7 @@ class RevokedTokens:
         if when_down not in ("deny", "allow"):
             raise BadDeclaration(f"when_down must be deny or allow, not {when_down!r}")
         if when_down == "allow" and tell is None:
-            raise BadDeclaration(
-                'when_down="allow" admits tokens without a revocation check; pass tell=… to be notified of each'
-            )
+            raise BadDeclaration('when_down="allow" admits unchecked tokens; pass tell=… to be notified of each')
         self._since_ms = _check_families(tokens, since, may_forget=may_forget)
         self._tokens: Bound[Any] = tokens
         self._since = since
@@ -199,9 +197,7 @@ def _check_families(tokens: Any, since: Any, *, may_forget: bool) -> int:
                 f"Value(…, int, …) for each user; {what} is not one"
             )
     if tokens.store is not since.store:
-        raise BadDeclaration(
-            f"{tokens.family.place} and {since.family.place} are read together; give both the same role"
-        )
+        raise BadDeclaration(f"{tokens.family.place} and {since.family.place} are read together; give both one role")
     lifetime = since.family.lifetime
     if not isinstance(tokens.family.lifetime, Until):
         raise BadDeclaration(

@@ -112,9 +112,7 @@ class SigningKeys:
             key_id, _, rest = entry.strip().partition(":")
             algorithm, colon, encoded = rest.partition(":")
             if not colon:
-                raise BadDeclaration(
-                    f"key {number} must have the form {{id}}:{{algorithm}}:{{key}}, as in 2026a:EdDSA:{{key}}"
-                )
+                raise BadDeclaration(f"key {number} must be {{id}}:{{algorithm}}:{{key}}, as in 2026a:EdDSA:{{key}}")
             if key_id in keys:
                 raise BadDeclaration(f"duplicate key id {key_id!r}; each key needs its own id")
             keys[key_id] = (cast("Algorithm", algorithm), _decode_key(key_id, encoded))
@@ -170,9 +168,7 @@ def _make_key(key_id: object, algorithm: str, data: object) -> SigningKey:
         raise BadDeclaration("the id of a signing key must be 1 to 32 letters, digits, - or _, such as 2026a")
     _check_algorithm(f"signing key {key_id!r}", algorithm)
     if not isinstance(data, bytes) or not _has_length(algorithm, len(data)):
-        raise BadDeclaration(
-            f"signing key {key_id!r} must be {_SECRET_BYTES} bytes; create one with SigningKeys.new_key()"
-        )
+        raise BadDeclaration(f"signing key {key_id!r} must be {_SECRET_BYTES} bytes; use SigningKeys.new_key()")
     return SigningKey(key_id, cast("Algorithm", algorithm), _import_key(key_id, algorithm, data))
 
 

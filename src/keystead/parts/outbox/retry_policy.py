@@ -59,14 +59,10 @@ class OutboxPolicy:
             if type(count) is not int or count < 1:
                 raise BadDeclaration(f"{name} must be a whole number from 1, not {count!r:.80}")
         if self.longest_retry_ms < self.first_retry_ms:
-            raise BadDeclaration(
-                f"longest_retry ({self.longest_retry}) is shorter than first_retry ({self.first_retry})"
-            )
+            raise BadDeclaration(f"longest_retry ({self.longest_retry}) is below first_retry ({self.first_retry})")
         shortest_ms, longest_ms = duration_ms(SHORTEST_LEASE), duration_ms(LONGEST_LEASE)
         if not shortest_ms <= self.lease_ms <= longest_ms:
-            raise BadDeclaration(
-                f"a lease must be between {in_words(shortest_ms)} and {in_words(longest_ms)}, not {self.lease}"
-            )
+            raise BadDeclaration(f"a lease must be {in_words(shortest_ms)} to {in_words(longest_ms)}, not {self.lease}")
 
     @cached_property
     def first_retry_ms(self) -> int:

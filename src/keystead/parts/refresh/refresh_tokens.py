@@ -297,9 +297,7 @@ def _alive_by_relation(family: Bound[Any]) -> Alive[Any]:
     def alive(record: Any) -> Operation[bool]:
         values = relation.target_values({}, record)
         if values is None:
-            raise BadValue(
-                f"{family.family.place}: a refresh token belongs to a session, but this record does not name one"
-            )
+            raise BadValue(f"{family.family.place}: a refresh token needs a session, but this record names none")
         found: Operation[bool] = sessions(**values).exists()
         return found
 
@@ -332,14 +330,12 @@ def _lifetime_ms(family: Any) -> int:
         family(digest(""))
     except BadKey as error:
         raise BadDeclaration(
-            f"{place}: the placeholder must allow 43 base64url characters, as in {{token:token}}; {error}"
+            f"{place}: it must allow 43 base64url characters, as in {{token:token}}; {error}"
         ) from None
     return lifetime.ms
 
 
 def _token_keys(family: Bound[Any]) -> list[bytes]:
     if family.ring is None:
-        raise BadDeclaration(
-            f"{family.family.place}: refresh tokens need a key ring; pass seal=KeyRing.from_text(…) to the keyspace"
-        )
+        raise BadDeclaration(f"{family.family.place}: refresh tokens need a key ring; pass seal=… to the keyspace")
     return family.ring.derived(PURPOSE)

@@ -98,7 +98,7 @@ class Job:
         shortest, longest = _LEASES_MS
         if not shortest <= self.lease_ms <= longest:
             raise BadDeclaration(
-                f"{self.name}: a lease must be between {in_words(shortest)} and {in_words(longest)}, not {self.lease}"
+                f"{self.name}: a lease must be {in_words(shortest)} to {in_words(longest)}, not {self.lease}"
             )
 
     @cached_property

@@ -88,6 +88,4 @@ def check_successors_and_ends(
     try:
         family(id_of(""))
     except BadKey as error:
-        raise BadDeclaration(
-            f"{place}: the placeholder must allow 43 base64url characters, as in {{sid:token}}; {error}"
-        ) from None
+        raise BadDeclaration(f"{place}: the id needs 43 base64url characters, as in {{sid:token}}; {error}") from None

@@ -35,9 +35,7 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.idle_ms > self.absolute_ms:
-            raise BadDeclaration(
-                f"the idle timeout ({self.idle}) cannot be longer than the absolute timeout ({self.absolute})"
-            )
+            raise BadDeclaration(f"the idle timeout ({self.idle}) exceeds the absolute timeout ({self.absolute})")
         if self.cap is not None and (type(self.cap) is not int or self.cap < 1):
             raise BadDeclaration(f"cap must be a whole number from 1, or None for no cap, not {self.cap!r}")
         if self.at_cap not in ("evict", "refuse"):

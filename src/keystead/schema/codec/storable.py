@@ -19,9 +19,7 @@ def storable_kinds(schema: dict[str, Any], bad: Refusal) -> frozenset[str]:
     if "binary" in kinds:
         raise bad("bytes are stored as they are, without constraints", "write bytes")
     if "null" in kinds:
-        raise bad(
-            "its value may be None", "leave out None: a missing key is read as None; to store None, delete the key"
-        )
+        raise bad("its value may be None", "leave out None: a missing key is read as None; delete the key instead")
     if "anything" in kinds:
         raise bad("its stored form is not defined", STORABLE)
     if len(kinds) != 1 and not kinds <= CONTAINERS:

@@ -14,9 +14,7 @@ from keystead.schema.docs.verbs import OF_EVERY_KEY
 
 _ARROWS = {OWNS: "-->", LISTS: "-.->", LEADS_TO: "==>"}
 _NONE = "-"
-_PROCEDURES = (
-    "Each is one atomic step and one round trip on every store except a cluster, where the last column applies."
-)
+_PROCEDURES = "Each is one atomic step and round trip on every store except a cluster: see the last column."
 
 
 def page(document: KeyDocument) -> str:

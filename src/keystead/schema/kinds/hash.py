@@ -374,9 +374,7 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
             return self._field.encode(name, key)
         stored = self._names.get(name, name) if isinstance(name, str) else None
         if stored not in self.fields:
-            raise BadValue(
-                f"{key}: {name!r} is not a field of {self.type.__name__}; the fields are {', '.join(self._names)}"
-            )
+            raise BadValue(f"{key}: {name!r} is not a field of {self.type.__name__} ({', '.join(self._names)})")
         return str(stored).encode()
 
     def refuse_required(self, name: bytes, key: str) -> None:

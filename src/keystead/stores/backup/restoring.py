@@ -156,9 +156,7 @@ async def restore(
     await checkpoint.save(before)
     done = await _Restore(store, before, resumed=resumed).run(file, checkpoint, checked.counts.keys, on_progress)
     if file.digest != checked.digest:
-        raise BackupDamaged(
-            f"{replaced} The store now has keys of both; restore the right backup with --if-there replace"
-        )
+        raise BackupDamaged(f"{replaced} The store has keys of both; restore the right one with --if-there replace")
     missing = await _count_missing(store, file)
     await checkpoint.remove()
     return Restored(checked.counts.keys, done.restored, done.expired, done.skipped, before.keys, missing)

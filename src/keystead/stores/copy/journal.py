@@ -120,9 +120,7 @@ class Journal:
         except sqlite3.DatabaseError as error:
             self._connection.close()
             if "locked" in str(error):
-                raise NoProgress(
-                    f"another process is copying with {path}; wait for it, or name another file with --progress"
-                ) from None
+                raise NoProgress(f"another process uses {path}; wait for it, or name another with --progress") from None
             raise NoProgress(
                 f"{path} is not a progress file of a copy, or is damaged: {error}. Name another file with --progress, "
                 "or remove it and add --start-over"

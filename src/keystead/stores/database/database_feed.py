@@ -162,7 +162,7 @@ def _renew(interpreter: Interpreter[CachedTables], subscribers: list[DatabaseSub
 
 def _missed_error(why: str) -> StoreUnavailable:
     return StoreUnavailable(
-        f"messages may have been missed, because {why}; subscribe again, and catch up from what is stored"
+        f"messages may have been missed, because {why}; subscribe again, and catch up from stored data"
     )
 
 

@@ -134,9 +134,7 @@ class DatabaseStore(Store):
         except NoSuchTable as error:
             raise StoreUnavailable(f"the tables of {self.url} cannot be created: {error}") from None
         except (DatabaseConnectionLost, Conflict) as error:
-            raise StoreUnavailable(
-                f"{self.url} lost the connection while it was upgraded: {error}", "unknown"
-            ) from None
+            raise StoreUnavailable(f"{self.url} lost the connection during the upgrade: {error}", "unknown") from None
         finally:
             worker.stop()
 

@@ -300,9 +300,7 @@ class ConnectionPool:
                 session.roll_back()
                 if attempt == TRIES - 1:
                     raise StatementFailed(
-                        StoreUnavailable(
-                            f"{self._url}: {TRIES} conflicts with other transactions ({conflict}); try again"
-                        )
+                        StoreUnavailable(f"{self._url}: {TRIES} transaction conflicts ({conflict}); try again")
                     ) from None
                 group.restart()
                 time.sleep(0.002 * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
@@ -475,9 +473,7 @@ class ConnectionPool:
             connection.session.sever()  # otherwise its thread would keep waiting
 
     def _timeout_message(self) -> str:
-        return (
-            f"{self._url} did not answer within {self._timeout:g} s; it is slow, or other transactions hold its locks"
-        )
+        return f"{self._url} did not answer within {self._timeout:g} s; it is slow, or others hold its locks"
 
 
 def _result(batch: PooledBatch, interpreter: Interpreter[CachedTables]) -> Any:

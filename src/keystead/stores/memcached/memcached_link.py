@@ -51,9 +51,7 @@ class MemcachedLink(ReconnectingLink[MemcachedConnection]):
             try:
                 await self._greet(connection)
             except (ValueError, IndexError):
-                raise StoreRefused(
-                    f"{self.address} does not respond like Memcached; is it a Memcached server?"
-                ) from None
+                raise StoreRefused(f"{self.address} does not respond like Memcached; is it one?") from None
         return connection
 
     async def _greet(self, connection: MemcachedConnection) -> None:

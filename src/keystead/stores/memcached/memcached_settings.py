@@ -52,9 +52,7 @@ class MemcachedSettings:
             raise BadUrl("duplicate server in the URL; name each once")
         prefix = unquote(parts.path.strip("/")) or DEFAULT_PREFIX
         if len(prefix.encode()) > LONGEST_PREFIX or not prefix.isprintable() or " " in prefix:
-            raise BadUrl(
-                f"a prefix must be printable, without spaces, and at most {LONGEST_PREFIX} bytes: write {FORM}"
-            )
+            raise BadUrl(f"a prefix must be printable, without spaces, at most {LONGEST_PREFIX} bytes: write {FORM}")
         durations: dict[str, float] = {}
         for name, text in parse_qsl(parts.query, keep_blank_values=True):
             if name not in OPTIONS:

@@ -131,7 +131,7 @@ class PostgresFeed(DatabaseFeed):
         self.lose(
             StoreUnavailable(
                 f"messages may have been missed, because the connection to {self._url} was lost ({why}); subscribe "
-                "again, and catch up from what is stored"
+                "again, and catch up from stored data"
             )
         )
 

@@ -36,9 +36,7 @@ class RedisLink(ReconnectingLink[RedisConnection]):
             if remaining > 0:
                 await asyncio.wait({asyncio.ensure_future(asyncio.shield(writable))}, timeout=remaining)
             if connection.congested is writable:
-                raise StoreUnavailable(
-                    f"{connection.address} accepted no more data within {self._settings.timeout:g} s"
-                )
+                raise StoreUnavailable(f"{connection.address} accepted no data within {self._settings.timeout:g} s")
 
     def drop(self, connection: RedisConnection, reason: str) -> None:
         """Drop a connection to the wrong server, or to one that does not work."""

@@ -399,9 +399,7 @@ async def require_writable(connection: RedisConnection, key: bytes) -> None:
         # Not "key" alone: the message may contain the user's name, which may be keystead.
         if "access" in text and "key" in text.partition("access")[2] and isinstance(seen, ReplyError):
             return  # this user may write certain keys only, and the probe is not one of them
-        raise StoreReadOnly(
-            f"the user of {connection.address} may not write ({text}); grant it @write and access to its keys"
-        )
+        raise StoreReadOnly(f"the user of {connection.address} may not write ({text}); grant it @write and its keys")
     raise refusal(connection.address, reply)
 
 
@@ -415,9 +413,7 @@ async def stated_guarantees(connection: RedisConnection, atomic: Literal["any ke
     stated = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     version = stated.get("redis_version", "")
     if version and int(version.partition(".")[0]) < OLDEST_VERSION:
-        raise StoreRefused(
-            f"{connection.address} is Redis {version}; Keystead needs Redis {OLDEST_VERSION} or later, or Valkey"
-        )
+        raise StoreRefused(f"{connection.address} is Redis {version}; use Redis {OLDEST_VERSION} or later, or Valkey")
     durability: Literal["disk", "seconds", "memory"] = "memory"
     if stated.get("aof_enabled") == "1":
         durability = "disk" if isinstance(sync, list) and b"always" in sync else "seconds"

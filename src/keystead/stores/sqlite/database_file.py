@@ -89,9 +89,7 @@ def _refuse_others(connection: sqlite3.Connection, path: str) -> None:
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     version = _pragma(connection, "user_version")
     if (tables or version) and _pragma(connection, "application_id") != APPLICATION_ID:
-        raise StoreDamaged(
-            f"{path} is a SQLite database of another program; choose another file. Nothing in it was changed"
-        )
+        raise StoreDamaged(f"{path} is a SQLite database of another program; choose another file. It was not changed")
     if version > SCHEMA_VERSION:
         raise StoreDamaged(f"{path} was written by a later Keystead (schema {version}); upgrade this one to use it")
 
@@ -115,13 +113,9 @@ def explain(error: sqlite3.Error | OverflowError, path: str) -> StoreError:
     if code == sqlite3.SQLITE_FULL:
         return StoreFull(f"the disk of {path} is full; free some space. Stored data is unchanged")
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return StoreDamaged(
-            f"{path} is not a SQLite database, or is damaged ({error}); choose another file or restore a copy"
-        )
+        return StoreDamaged(f"{path} is not a SQLite database, or damaged ({error}); choose another or restore a copy")
     if code == sqlite3.SQLITE_CANTOPEN:
-        return StoreUnavailable(
-            f"cannot open {path} ({error}); check that it is a file and that its folder can be written"
-        )
+        return StoreUnavailable(f"cannot open {path} ({error}); check that it is a file in a writable folder")
     if code == sqlite3.SQLITE_TOOBIG or isinstance(error, sqlite3.DataError | OverflowError):
         return StoreFull(f"a value is too large for SQLite ({error})")
     return StoreUnavailable(f"{path} failed: {error}", "unknown")

@@ -160,7 +160,7 @@ class SqliteFeed:
         self._subscribers.discard(subscriber)
         subscriber.mailbox.fail(
             StoreUnavailable(
-                f"messages may have been missed, because {why}; subscribe again, and catch up from what is stored"
+                f"messages may have been missed, because {why}; subscribe again, and catch up from stored data"
             )
         )
 

@@ -63,9 +63,7 @@ class Reader:
         """Raises DoesNotFit if the store cannot read a value and its deadline in one step."""
         self._store = store
         if store.guarantees.atomic == "nothing":
-            raise DoesNotFit(
-                f"{store.url} has no atomic steps: a value and its deadline could be from different moments"
-            )
+            raise DoesNotFit(f"{store.url} has no atomic steps, so a value and its deadline could be inconsistent")
         self._keys_at_once = _KEYS_AT_ONCE if store.guarantees.atomic == "any keys" else 1
         self._key_bytes = _PAGE_BYTES // 4  # the estimate; at first larger than most keys
         self.left_out = LeftOut()
