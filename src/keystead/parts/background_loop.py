@@ -80,9 +80,9 @@ class BackgroundLoop(Generic[T]):
         self._outages += 1
         if self._outages == 1:
             known = isinstance(error, KeysteadError)
-            said = error if known else type(error).__name__
+            shown = error if known else type(error).__name__
             self._log.warning(
-                "the %s is paused until its store is back: %s", self._name, said, exc_info=None if known else error
+                "the %s is paused until its store is back: %s", self._name, shown, exc_info=None if known else error
             )
 
     def _record_recovery(self) -> None:

@@ -38,8 +38,8 @@ async def hash_password(password: str) -> str:
     return f"scrypt.{salt.hex()}.{(await _scrypt(password, salt)).hex()}"
 
 
-async def matches(password: str, kept: str) -> bool:
-    _, salt, digest = kept.split(".")
+async def matches(password: str, stored: str) -> bool:
+    _, salt, digest = stored.split(".")
     return hmac.compare_digest(await _scrypt(password, bytes.fromhex(salt)), bytes.fromhex(digest))
 
 

@@ -391,19 +391,19 @@ class WebhookSender:
         return self._given_tls or httpx2.create_ssl_context(trust_env=False)
 
 
-def _raise_for_status(status: int, asked: str) -> None:
+def _raise_for_status(status: int, header: str) -> None:
     if 200 <= status < 300:
         return
     if status == 410:
         raise Undeliverable("the receiver is gone (status 410)")
     if 300 <= status < 400:
         raise DeliveryFailed(f"the receiver responded with a redirect, which is not followed (status {status})")
-    raise DeliveryFailed(f"the receiver refused the request (status {status})", _retry_after_ms(status, asked))
+    raise DeliveryFailed(f"the receiver refused the request (status {status})", _retry_after_ms(status, header))
 
 
-def _retry_after_ms(status: int, asked: str) -> int | None:
+def _retry_after_ms(status: int, header: str) -> int | None:
     """`Retry-After` in ms. Some receivers send fractions of seconds; dates are ignored."""
-    whole, _, rest = asked.partition(".")
-    if status not in _TRY_LATER or not (whole + rest).isascii() or not (whole + rest).isdigit() or len(asked) > 12:
+    whole, _, rest = header.partition(".")
+    if status not in _TRY_LATER or not (whole + rest).isascii() or not (whole + rest).isdigit() or len(header) > 12:
         return None
-    return round(min(float(asked), _MAX_RETRY_AFTER_S) * 1000)
+    return round(min(float(header), _MAX_RETRY_AFTER_S) * 1000)

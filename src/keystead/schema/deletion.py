@@ -222,14 +222,14 @@ def consume(bound: Bound[Any], key: str, read: Callable[[list[Reply]], R]) -> Op
 def _consume_steps(bound: Bound[Any], key: str) -> list[Step] | None:
     """The steps of a consume with its cascade, as one atomic step; None if it takes several."""
     try:
-        told = list(_steps_from_key(bound, key, "it is consumed", _Related()))
+        steps = list(_steps_from_key(bound, key, "it is consumed", _Related()))
     except BadArgument:
         return None
-    if any(store is not bound.store for store, _, _ in told):
+    if any(store is not bound.store for store, _, _ in steps):
         return None
-    if not one_step(bound.store, *(step.key for _, _, step in told)):
+    if not one_step(bound.store, *(step.key for _, _, step in steps)):
         return None
-    return [Required(("GETDEL", key)), *(command for _, command, _ in told[1:])]
+    return [Required(("GETDEL", key)), *(command for _, command, _ in steps[1:])]
 
 
 def _first_deleted(replies: list[Any]) -> bool:

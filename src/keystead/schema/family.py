@@ -389,8 +389,8 @@ class Bound(Generic[K]):
         ]
 
         def values(replies: list[Any]) -> list[Any]:
-            asked = zip(found, replies[0], strict=True)
-            return [one.bound.family.value_of(raw, one.key, one.bound.ring) for one, raw in asked]
+            pairs = zip(found, replies[0], strict=True)
+            return [one.bound.family.value_of(raw, one.key, one.bound.ring) for one, raw in pairs]
 
         return Operation(self, "get_all", [("MGET", *[one.key for one in found])], values)
 

@@ -44,12 +44,12 @@ def duration_ms(duration: str | timedelta, what: str = "a lifetime") -> int:
 
 def in_words(ms: int) -> str:
     """`30 days`, `1 hour 30 minutes`."""
-    said = []
+    phrases = []
     for word, size_ms in _WORDS:
         count, ms = divmod(ms, size_ms)
         if count:
-            said.append(f"{count} {word}" if count == 1 else f"{count} {word}s")
-    return " ".join(said)
+            phrases.append(f"{count} {word}" if count == 1 else f"{count} {word}s")
+    return " ".join(phrases)
 
 
 def _bad(sentence: str) -> BadDeclaration:

@@ -69,8 +69,8 @@ def weaknesses(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
     longest = family.pattern.max_bytes
     limit = guarantees.key_max_bytes
     if limit is not None and limit < SHORT_KEYS and (longest is None or longest > limit):
-        said = "of any length" if longest is None else f"of up to {longest} bytes"
+        length = "of any length" if longest is None else f"of up to {longest} bytes"
         yield (
-            f"its keys may be {said}, but keys of the store have at most {limit} bytes; "
+            f"its keys may be {length}, but keys of the store have at most {limit} bytes; "
             "declare that long segments are hashed, as in {name<=120}"
         )

@@ -117,22 +117,22 @@ def required(command: TimedCommand) -> Required:
 
 
 def holds(key: str | bytes, value: Argument | None) -> Holds:
-    """A guard for `atomically`: go on only if `key` still holds `value` (None: only if there is no such key)."""
+    """A guard for `atomically`: continue only if `key` still holds `value` (None: only if there is no such key)."""
     return Holds(key, value)
 
 
 def field_holds(key: str | bytes, field: Argument, value: Argument | None) -> FieldHolds:
-    """A guard for `atomically`: go on only if this field of the hash `key` still holds `value` (None: is absent)."""
+    """A guard for `atomically`: continue only if this field of the hash `key` still holds `value` (None: is absent)."""
     return FieldHolds(key, field, value)
 
 
 def absent(key: str | bytes) -> Absent:
-    """A guard for `atomically`: go on only if the key does not exist, whatever the kind."""
+    """A guard for `atomically`: continue only if the key does not exist, whatever the kind."""
     return Absent(key)
 
 
 def at_most(command: TimedCommand, limit: int | float | StoreMs) -> AtMost:
-    """A guard for `atomically`: go on only if this reading command replies a number of at most `limit`.
+    """A guard for `atomically`: continue only if this reading command replies a number of at most `limit`.
 
     For caps and bounded counters: `at_most(("SCARD", "devices:7"), 4)` before a SADD limits a set to 5 members.
     Nil counts as 0. The command reads an amount of one key: GET, HGET, LINDEX, ZSCORE, SCARD, ZCARD,
@@ -143,7 +143,7 @@ def at_most(command: TimedCommand, limit: int | float | StoreMs) -> AtMost:
 
 
 def more_than(command: TimedCommand, limit: int | float | StoreMs) -> MoreThan:
-    """A guard for `atomically`, the opposite of `at_most`: go on only if the number is higher than `limit`.
+    """A guard for `atomically`, the opposite of `at_most`: continue only if the number is higher than `limit`.
 
     For stock that must not run out: `more_than(("GET", "stock:apple"), 0)` before a decrement.
     """
@@ -151,7 +151,7 @@ def more_than(command: TimedCommand, limit: int | float | StoreMs) -> MoreThan:
 
 
 def still(command: TimedCommand, reply: Reply) -> Still:
-    """A guard for `atomically`: go on only if this reading command replies what it replied before.
+    """A guard for `atomically`: continue only if this reading command replies what it replied before.
 
     For optimistic locking of a whole key of any kind, and of its deadline: `still(("HGETALL", "cart:7"), cart)`,
     `still(("PEXPIRETIME", "cart:7"), ends_at_ms)`. The command is GET, HGETALL, SMEMBERS, ZRANGE, LRANGE, XRANGE or
@@ -276,7 +276,7 @@ _PLANNERS: dict[type, Callable[[Any], Planned]] = {
 }
 
 
-_SEQUENCES = (tuple, list)  # not a union, which isinstance would build anew at every call
+_SEQUENCES = (tuple, list)  # not a union, which isinstance would build again at every call
 _SOME_TIME = 1  # in place of the store's time while a command is parsed
 
 

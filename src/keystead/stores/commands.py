@@ -142,7 +142,7 @@ class Call:
         return error
 
 
-# Tuples, not unions: isinstance would build a union anew at every call.
+# Tuples, not unions: isinstance would build a union again at every call.
 _TEXT = (str, bytes)
 _BYTES = (bytes, bytearray, memoryview)
 

@@ -385,7 +385,7 @@ def _close_at_exit() -> None:
     """Runs before modules and threads are torn down, while warnings and an orderly close still work."""
     left = [store for store in _open_stores if store._opened_in is not None]
     for store in left:
-        with suppress(ResourceWarning):  # if warnings are errors, the exit goes on
+        with suppress(ResourceWarning):  # if warnings are errors, the exit continues
             store._leave()
     if left:
         # asyncio would repeat the warning for each of their connections.

@@ -62,14 +62,14 @@ def is_missing_bucket(error: Exception) -> bool:
 
 def reason(error: Exception) -> str:
     """The reason in our own words: the library's text contains requests and responses."""
-    said = str(error)
-    if found := _OS_ERROR.search(said):
+    text = str(error)
+    if found := _OS_ERROR.search(text):
         return os.strerror(int(found[1]))
-    if found := _STATUS.search(said):
-        word = _CODE.search(said)
+    if found := _STATUS.search(text):
+        word = _CODE.search(text)
         return f"it responded with status {found[1]}" + (f", {word[1]}" if word else "")
-    if "kind: Timeout" in said:
+    if "kind: Timeout" in text:
         return "it timed out"
-    if "kind: Connect" in said:
+    if "kind: Connect" in text:
         return "it is unreachable"
     return type(error).__name__

@@ -19,7 +19,7 @@ from keystead.schema.lifetime import Sliding
 from keystead.schema.operation import combine
 from keystead.schema.unreadable import log_unreadable
 
-# The prefix of a marker in the place of an entry. No JSON starts with it, and other values that do are refused.
+# The prefix of a marker that replaces an entry. No JSON starts with it, and other values that do are refused.
 INSIDE = b"\x00keystead mark\x00"
 
 
@@ -180,7 +180,7 @@ class EntriesWithMarks(Codec[Any]):
 
 
 class MarksInside(EntriesWithMarks):
-    """Codec for markers in the place of entries. An entry reads as False."""
+    """Codec for markers that replace entries. An entry reads as False."""
 
     def encode(self, value: Any, key: str, ring: Any = None, name: str = "") -> bytes:
         return INSIDE + self._inner.encode(value, key)

@@ -29,7 +29,7 @@ R = TypeVar("R")
 TYPE: Final = "at+jwt"  # RFC 9068: no other kind of JWT passes for an access token
 LONGEST: Final = 8_192  # characters; servers accept this in a header
 
-_KEPT: Final = frozenset({"iss", "aud", "sub", "jti", "iat", "exp", "nbf"})
+_RESERVED: Final = frozenset({"iss", "aud", "sub", "jti", "iat", "exp", "nbf"})
 _HEADER: Final = frozenset({"alg", "kid", "typ"})
 _TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
 _FROM_URL = bytes.maketrans(b"-_", b"+/")
@@ -150,9 +150,9 @@ class AccessTokens:
 
         Raises BadValue for a reserved claim, for one that is not JSON, or if the token gets too long.
         """
-        kept = claims.keys() & _KEPT
-        if kept:
-            raise BadValue(f"the claim {min(kept)!r} is reserved; rename yours")
+        reserved = claims.keys() & _RESERVED
+        if reserved:
+            raise BadValue(f"the claim {min(reserved)!r} is reserved; rename yours")
         if not _is_name(sub):
             raise BadValue(f"sub must be 1 to {_LONGEST_SUBJECT} printable characters")
         now_ms = self._now_ms()

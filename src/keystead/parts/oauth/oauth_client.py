@@ -166,5 +166,5 @@ class Client:
 def _with_query(url: str, parameters: dict[str, str]) -> str:
     """The URL with these query parameters added; existing ones with the same name are replaced."""
     parts = urlsplit(url)
-    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in parameters]
-    return urlunsplit(parts._replace(query=urlencode([*kept, *parameters.items()])))
+    others = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in parameters]
+    return urlunsplit(parts._replace(query=urlencode([*others, *parameters.items()])))

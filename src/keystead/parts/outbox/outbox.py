@@ -66,7 +66,7 @@ class Outbox(BackgroundLoop[None]):
 
     A queue is a topic and a name. **Its messages are sent in the order they were added, each at least once**, by one
     process at a time, under a lease; queues are independent. `send` raises if a message was not delivered: the queue
-    backs off as the policy says, and is retried; if it raises Undeliverable, the message is given up at once. A message
+    backs off as the policy says, and is retried; if it raises Undeliverable, the message is given up. A message
     is removed after it was sent, so a crash repeats it and never loses it; its `id` stays the same, so that the
     receiver can be idempotent.
 

@@ -104,5 +104,5 @@ class QueueIndex:
             await self.move(mark, lingers_until)
 
     def lingers_until(self, now_ms: int) -> float | None:
-        """Until when the mark of an empty queue stays; None: it is removed at once."""
+        """Until when the mark of an empty queue stays; None: it is removed now."""
         return None if self.in_one_step else now_ms + _LINGERS_MS + _EMPTY

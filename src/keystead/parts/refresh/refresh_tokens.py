@@ -231,8 +231,8 @@ class RefreshTokens(Generic[R]):
         Who may interleave: another rotation, a revoke, a reuse, the end of the session. The first three change or
         delete the record, so `holds` stops us, and the last one stops us before that.
         """
-        asked = (one.otherwise("session") for one in alive)
-        return Steps(*asked, key.see(), key.holds(seen), key.replace(record))
+        guards = (one.otherwise("session") for one in alive)
+        return Steps(*guards, key.see(), key.holds(seen), key.replace(record))
 
     async def _refuse(
         self, key: ValueKey[R], record: R, refused: RotationRefused, client: str | None

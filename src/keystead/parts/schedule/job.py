@@ -127,12 +127,12 @@ def check_result(name: str, returned: object) -> dict[str, int | str]:
         isinstance(key, str) and isinstance(value, int | str) for key, value in returned.items()
     ):
         raise BadValue(f"{name} did not return a mapping of names to counts or texts; return one, or None")
-    kept = {
+    result = {
         visible(key, _LONGEST_RESULT_NAME): _check_value(name, value)
         for key, value in islice(returned.items(), _MOST_RESULTS)
     }
     beyond = len(returned) - _MOST_RESULTS
-    return kept if beyond <= 0 else {**kept, "…": f"{beyond:,} more, not stored"}
+    return result if beyond <= 0 else {**result, "…": f"{beyond:,} more, not stored"}
 
 
 def _check_value(name: str, value: int | str) -> int | str:

@@ -45,22 +45,22 @@ def user_field(family: Bound[Any], relation: Relation) -> str:
 def default_policy(family: Bound[Any], index: Bound[Any]) -> Policy:
     usual = Policy()
     slides = [one.family.lifetime.ms for one in (family, index) if isinstance(one.family.lifetime, Sliding)]
-    kept = family.family.lifetime
-    absolute_ms = min(usual.absolute_ms, kept.ms) if isinstance(kept, After) else usual.absolute_ms
+    lifetime = family.family.lifetime
+    absolute_ms = min(usual.absolute_ms, lifetime.ms) if isinstance(lifetime, After) else usual.absolute_ms
     idle_ms = min(usual.idle_ms, absolute_ms, *slides)
     return Policy(idle=timedelta(milliseconds=idle_ms), absolute=timedelta(milliseconds=absolute_ms))
 
 
 def check_lifetimes(policy: Policy, family: Bound[Any], index: Bound[Any]) -> None:
     """Raise BadDeclaration for a record or a list that would expire before the sessions that the policy keeps alive."""
-    place, kept, listing = family.family.place, family.family.lifetime, index.family.lifetime
+    place, lifetime, listing = family.family.place, family.family.lifetime, index.family.lifetime
     idle = in_words(policy.idle_ms)
     advice = f"write lifetime=sliding(...) with {idle} or more"
-    if not (isinstance(kept, Sliding) and kept.ms >= policy.idle_ms) and not (
-        isinstance(kept, After) and kept.ms >= policy.absolute_ms
+    if not (isinstance(lifetime, Sliding) and lifetime.ms >= policy.idle_ms) and not (
+        isinstance(lifetime, After) and lifetime.ms >= policy.absolute_ms
     ):
         raise BadDeclaration(
-            f"{place}: its lifetime ({kept.describe()}) would end sessions that may be idle for {idle}; {advice}"
+            f"{place}: its lifetime ({lifetime.describe()}) would end sessions that may be idle for {idle}; {advice}"
         )
     if not (isinstance(listing, Sliding) and listing.ms >= policy.idle_ms):
         raise BadDeclaration(

@@ -92,7 +92,7 @@ class SessionIndex(Generic[S]):
         """The ids to take off the list to make room for one more: sessions that have ended, and the oldest logins.
 
         Unreadable records are evicted before live ones; `keystead doctor` sets them aside. Entries that are not ids are
-        removed at once, because they would take up room that the user needs to log in.
+        removed immediately, because they would count toward the cap.
         """
         cap = self.policy.cap
         if cap is None:

@@ -22,7 +22,7 @@ class Policy:
 
     idle      idle timeout: a session ends after this long without use
     absolute  absolute timeout: a session ends this long after the login, even if it is in use
-    cap       the most sessions a user may have at once; 1: one device; None: no limit
+    cap       the maximum number of concurrent sessions of a user; 1: one device; None: no limit
     at_cap    what a login beyond the cap does: `evict` the session with the oldest login, or `refuse` the new one
     grace     how long the old token is still accepted after a rotation, for requests already under way
     """

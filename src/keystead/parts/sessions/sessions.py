@@ -180,9 +180,9 @@ class Sessions(SessionIndex[S]):
         unknown = fields.keys() - self._family.family.field_names
         if unknown:
             raise BadCall(f"the session has no field {min(unknown)!r}")
-        kept = fields.keys() & {*MANAGED_FIELDS, self._user_field}
-        if kept:
-            raise BadCall(f"{min(kept)!r} of a session is read-only")
+        read_only = fields.keys() & {*MANAGED_FIELDS, self._user_field}
+        if read_only:
+            raise BadCall(f"{min(read_only)!r} of a session is read-only")
 
         def changed(session: S) -> S:
             try:

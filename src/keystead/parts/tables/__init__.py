@@ -5,8 +5,8 @@ tables and their schema migrations.
 
 **SQLAlchemy's sync engine in our own threads, not its async engine.** The async engine needs another driver for each
 database (aiosqlite, asyncpg or async psycopg, aiomysql) and greenlet; the thread of aiosqlite can keep a process from
-exiting. `sqlite3`, `psycopg` and `PyMySQL` are already the drivers of the stores, and a `Worker` never keeps a process
-alive. A transaction is a plain function from a connection to a result, so it can be retried as a whole.
+exiting. `sqlite3`, `psycopg` and `PyMySQL` are already the drivers of the stores, and a `WorkerThread` never keeps a
+process alive. A transaction is a plain function from a connection to a result, so it can be retried as a whole.
 
 **A list of versioned steps, not Alembic.** Several kits have tables in one database, each with its own version; two
 processes that start at the same moment must take turns, which Alembic leaves to the caller; and no folder of scripts

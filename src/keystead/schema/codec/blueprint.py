@@ -58,9 +58,9 @@ class Blueprint:
 
     def reason(self, problems: list[Problem]) -> str:
         """Why a value does not fit, with declared names, and without the value."""
-        said = [f"{self.place_of(p.path)}: {p.sentence}" if p.path else p.sentence for p in problems[:5]]
+        reasons = [f"{self.place_of(p.path)}: {p.sentence}" if p.path else p.sentence for p in problems[:5]]
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        return f"is not a valid {self.name}: {'; '.join(said)}{more}"
+        return f"is not a valid {self.name}: {'; '.join(reasons)}{more}"
 
     def why_not(self, error: Exception, value: Any, sealing: Sealing | NoSealing | None = None) -> str:
         """Why a value cannot be written."""

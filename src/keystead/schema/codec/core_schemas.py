@@ -19,7 +19,7 @@ class CoreSchemas:
         self.top = top
         self._definitions = {node["ref"]: node for node in _nodes(top, {}) if isinstance(node.get("ref"), str)}
         self.nodes = list(_nodes(top, self._definitions))
-        """Every schema that the type is made of."""
+        """Every schema that the type consists of."""
 
     def root(self, node: Any, wanted: frozenset[str]) -> Any:
         """The node of one of these types, without the validators wrapped around it."""

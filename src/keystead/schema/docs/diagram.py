@@ -264,11 +264,11 @@ def _mean(numbers: Sequence[float], otherwise: float) -> float:
 
 def _path(points: Sequence[Point]) -> str:
     """A curve through the points that is horizontal at each of them."""
-    said = [f"M{px(points[0][0])} {px(points[0][1])}"]
+    path = [f"M{px(points[0][0])} {px(points[0][1])}"]
     for (x, y), (next_x, next_y) in pairwise(points):
         middle = px((x + next_x) / 2)
-        said.append(f"C{middle} {px(y)} {middle} {px(next_y)} {px(next_x)} {px(next_y)}")
-    return "".join(said)
+        path.append(f"C{middle} {px(y)} {middle} {px(next_y)} {px(next_x)} {px(next_y)}")
+    return "".join(path)
 
 
 def px(number: float) -> str:

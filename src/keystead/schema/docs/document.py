@@ -139,8 +139,8 @@ def document(keyspace: type[Keyspace]) -> KeyDocument:
 def in_words(name: str) -> str:
     """`SharingKeys` -> `Sharing keys`. Capitals in a row stay as they are: `URLKeys` -> `URL keys`."""
     first, *others = re.sub(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+", " ", name).split() or [name]
-    said = [one if one.isupper() and len(one) > 1 else one.lower() for one in others]
-    return " ".join([first[0].upper() + first[1:], *said])
+    rest = [one if one.isupper() and len(one) > 1 else one.lower() for one in others]
+    return " ".join([first[0].upper() + first[1:], *rest])
 
 
 def _entry(family: Family[Any], keyspace: type[Keyspace]) -> FamilyEntry:

@@ -29,7 +29,7 @@ _LOOKS: Final = {
 
 def page(document: KeyDocument, links: Mapping[str, str], aside: str) -> str:
     """The whole page, with these links and this HTML in its head."""
-    said = {edge.says for edge in document.edges}
+    used = {edge.says for edge in document.edges}
     return TEMPLATES.get_template("document.html").render(
         title=document.title,
         links=links,
@@ -38,6 +38,6 @@ def page(document: KeyDocument, links: Mapping[str, str], aside: str) -> str:
         document=document,
         keys={entry.name: entry.key for entry in document.families},
         diagram=diagram(document),
-        looks={says: look for says, look in _LOOKS.items() if says in said},
+        looks={says: look for says, look in _LOOKS.items() if says in used},
         of_every_key=OF_EVERY_KEY,
     )

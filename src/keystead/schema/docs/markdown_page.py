@@ -156,8 +156,8 @@ def _facts(entry: FamilyEntry) -> Iterator[str]:
 
 
 def _placeholders(entry: FamilyEntry) -> str:
-    said = "; ".join(f"{code(one.name)} takes {as_markdown(one.takes)}" for one in entry.placeholders)
-    return f", where {said}" if said else ""
+    conditions = "; ".join(f"{code(one.name)} takes {as_markdown(one.takes)}" for one in entry.placeholders)
+    return f", where {conditions}" if conditions else ""
 
 
 def _fields(model: Model) -> Iterator[str]:

@@ -65,15 +65,15 @@ def _from(relations: tuple[Relation, ...], families: Families) -> Iterator[Relat
 
 
 def _listing_sentence(relation: Relation) -> str:
-    said = f"Listed in {_key(relation.target)} by {code(relation.member)}{_where(relation)}"
+    phrase = f"Listed in {_key(relation.target)} by {code(relation.member)}{_where(relation)}"
     if relation.admits:
-        return f"{said}, only when it is created: it is valid only while it is listed."
+        return f"{phrase}, only when it is created: it is valid only while it is listed."
     if relation.target.kind != "zset":
-        return f"{said}."
+        return f"{phrase}."
     score = (
         _origin_phrase(relation.source, relation.score) if relation.score else "its deadline, or the time of writing"
     )
-    return f"{said}; its score is {score}."
+    return f"{phrase}; its score is {score}."
 
 
 def _ownership_sentence(relation: Relation) -> str:
@@ -95,12 +95,12 @@ def _belongs(family: Family[Any]) -> str:
 
 def _where(relation: Relation) -> str:
     """The origins of the placeholders, except those from a placeholder of the same name."""
-    said = [
+    phrase = [
         f"{code(name)} is {_origin_phrase(relation.source, origin)}"
         for name, origin in relation.origins.items()
         if origin is not None and (origin.kind, origin.name) != ("placeholder", name)
     ]
-    return f", where {' and '.join(said)}" if said else ""
+    return f", where {' and '.join(phrase)}" if phrase else ""
 
 
 def _origin_phrase(source: Family[Any], origin: Origin) -> str:

@@ -175,7 +175,7 @@ def _owners(bound: Bound[Any]) -> list[Owner]:
 
 
 def _source(index: Bound[Any]) -> Owner | None:
-    """The family that an index lists, and the placeholders of the index that its key is made of; "" is the member.
+    """The family that an index lists, and the placeholders of the index that form its key; "" is the member.
 
     None if there is not exactly one, if it is of another keyspace, or if it cannot be determined.
     """

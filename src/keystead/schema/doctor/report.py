@@ -43,7 +43,7 @@ class Found:
 class Excess:
     """A removal so large that an operator must confirm it: `count` of `total` keys or entries of a family.
 
-    The empty name stands for keys of no family; `total` then counts all keys of the stores.
+    The empty name means keys of no family; `total` then counts all keys of the stores.
     """
 
     family: str
@@ -66,7 +66,7 @@ class Report:
     found: list[Found] = field(default_factory=list)
     """The first `examples` findings of each code."""
     not_read: dict[str, int] = field(default_factory=dict)
-    """How many keys were too large to be read at once, by family."""
+    """How many keys were too large to be read in one step, by family."""
     sealed: dict[str, int] = field(default_factory=dict)
     """How many values stayed sealed, for lack of a key ring, by family: their relations were not followed."""
     others: dict[str, int] = field(default_factory=dict)

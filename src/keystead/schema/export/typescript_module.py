@@ -117,7 +117,7 @@ def _family(family: Schema, key_type: str) -> Iterator[str]:
 
 
 def _type(schema: Any, indent: str) -> str:
-    """A type as an expression. `indent` is that of the line on which it stands."""
+    """A type as an expression. `indent` is that of its line."""
     if not isinstance(schema, dict):
         return "unknown"
     if "$ref" in schema:
@@ -207,14 +207,14 @@ def _literal(value: object) -> str:
 
 
 def _comment(schema: Schema, indent: str) -> str:
-    said = [str(schema.get("description", ""))]
+    notes = [str(schema.get("description", ""))]
     if _is_sealed(schema):
-        said.append("Sealed: the encrypted text in the store.")
+        notes.append("Sealed: the encrypted text in the store.")
     if schema.get("type") == "integer" and goes_beyond(schema):
-        said.append("An integer beyond 2^53: read it with a JSON parser that preserves its digits.")
+        notes.append("An integer beyond 2^53: read it with a JSON parser that preserves its digits.")
     if schema.get("format") == "int64":
-        said.append("An integer of 64 bits, as a text of digits.")
-    return _comment_of(said, indent)
+        notes.append("An integer of 64 bits, as a text of digits.")
+    return _comment_of(notes, indent)
 
 
 def _is_sealed(schema: Schema) -> bool:
@@ -222,8 +222,8 @@ def _is_sealed(schema: Schema) -> bool:
     return schema.get("format") == "sealed" or any(_is_sealed(one) for one in inner if isinstance(one, dict))
 
 
-def _comment_of(said: Iterable[str], indent: str) -> str:
-    sentences = [" ".join(one.split()) for one in said if one.strip()]
+def _comment_of(notes: Iterable[str], indent: str) -> str:
+    sentences = [" ".join(one.split()) for one in notes if one.strip()]
     ended = [one if one.endswith((".", "!", "?", ":")) else f"{one}." for one in sentences[:-1]] + sentences[-1:]
     text = " ".join(ended).replace("*/", "*\\/")
     return f"{indent}/** {text} */\n" if text else ""

@@ -361,12 +361,12 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
     def value_shape(self) -> str:
         if not self.fields:
             return f"fields: {self._field.describe()} → {self._value.describe()}"
-        said = []
+        shown_fields = []
         for info, (name, codec) in zip(self.type.model_fields.values(), self.fields.items(), strict=True):
             declared = info.rebuild_annotation()  # a field that is None is not stored
             missing = "" if without_none(declared) == declared else "?"
-            said.append(f"{name}{missing}{' (sealed)' if codec.sealed else ''}")
-        return f"fields {{ {', '.join(said)} }}"
+            shown_fields.append(f"{name}{missing}{' (sealed)' if codec.sealed else ''}")
+        return f"fields {{ {', '.join(shown_fields)} }}"
 
     def field_name(self, name: Any, key: str) -> bytes:
         """The stored name of a field. Raises BadValue if the family has no such field."""

@@ -395,7 +395,7 @@ def _to_json(data: Header | Counts) -> bytes:
 
 def _from_json(text: bytes) -> dict[str, Any] | None:
     try:
-        said = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return said if isinstance(said, dict) else None
+    return parsed if isinstance(parsed, dict) else None

@@ -174,11 +174,11 @@ async def _count_missing(store: Store, file: BackupFile) -> int:
 
 
 def _advice(checked: Checked, *, was_begun: bool) -> str:
-    said = f"{checked.there:,} of the {checked.counts.keys:,} keys of the backup already exist in the store"
+    existing = f"{checked.there:,} of the {checked.counts.keys:,} keys of the backup already exist in the store"
     if was_begun:
-        return f"{said}: a restore of this backup was interrupted. Nothing was written; add --resume to continue it"
+        return f"{existing}: a restore of this backup was interrupted. Nothing was written; add --resume to continue it"
     return (
-        f"{said}. Nothing was written; add --if-there skip to keep those, or --if-there replace to overwrite them "
+        f"{existing}. Nothing was written; add --if-there skip to keep those, or --if-there replace to overwrite them "
         "with the keys of the backup"
     )
 
@@ -228,8 +228,8 @@ class Checkpoint:
     async def load(self) -> _Done | None:
         [self._last] = await self._store.run([("GET", self._key)])
         try:
-            said = json.loads(self._last or b"")
-            done = _Done(**{**said, "if_there": IfThere(said["if_there"])})
+            parsed = json.loads(self._last or b"")
+            done = _Done(**{**parsed, "if_there": IfThere(parsed["if_there"])})
         except (ValueError, TypeError, KeyError):
             return None  # not one of ours: start from the beginning
         return done if done.is_possible(self._counts) else None

@@ -70,11 +70,11 @@ class Copied:
         return not (self.in_the_way or self.left_out.count or (self.verified and self.verified.compared.differences))
 
     def as_json(self) -> dict[str, Any]:
-        said = {"keys": self.keys, **asdict(self), "whole": self.is_whole}
-        said["left_out"] = self.left_out.count
-        said["examples"] = {**self.examples, **({"left_out": self.left_out.examples} if self.left_out.count else {})}
-        said["verified"] = None if self.verified is None else self.verified.as_json()
-        return said
+        data = {"keys": self.keys, **asdict(self), "whole": self.is_whole}
+        data["left_out"] = self.left_out.count
+        data["examples"] = {**self.examples, **({"left_out": self.left_out.examples} if self.left_out.count else {})}
+        data["verified"] = None if self.verified is None else self.verified.as_json()
+        return data
 
     def add(self, passed: Passed, took_s: float) -> None:
         self.passes += 1

@@ -46,11 +46,11 @@ class Marker:
                 f"{self._target.url} has lost the marker of this copy: it was emptied, or restarted without its data. "
                 "Nothing more was written; add --start-over to start over"
             )
-        said = _parse(held)
-        if self._journal is None or said.get("id") != self._journal.id:
+        content = _parse(held)
+        if self._journal is None or content.get("id") != self._journal.id:
             raise NoProgress(
-                f"{self._source.url} was copied into {self._target.url} before, and only {said.get('file')} on "
-                f"{said.get('host')} records which keys. Name it with --progress, so that later deletions at the "
+                f"{self._source.url} was copied into {self._target.url} before, and only {content.get('file')} on "
+                f"{content.get('host')} records which keys. Name it with --progress, so that later deletions at the "
                 "source are also made at the target; or add --start-over, and such keys stay there"
             )
         return bytes(held)
@@ -58,7 +58,7 @@ class Marker:
     async def put(self, journal: Journal, *, start_over: bool) -> None:
         """Write it unless it exists. Raises as `check`, unless `start_over`, and SameStore."""
         held = (await self._target.run([("GET", self._key)]))[0] if start_over else await self.check()
-        said = {
+        content = {
             "id": journal.id,
             "run": self._run,
             "from": self._source.url,
@@ -66,7 +66,7 @@ class Marker:
             "host": platform.node(),
         }
         # Who may interleave: a copy of the same two stores with another progress file. Only one of them continues.
-        if not await self._target.atomically([holds(self._key, held), ("SET", self._key, json.dumps(said))]):
+        if not await self._target.atomically([holds(self._key, held), ("SET", self._key, json.dumps(content))]):
             raise NoProgress(f"another process is copying {self._source.url} into {self._target.url}; wait for it")
         try:
             [shows] = await self._source.run([("GET", self._key)])
@@ -85,7 +85,7 @@ class Marker:
 
 def _parse(held: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(held)
+        content = json.loads(held)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return content if isinstance(content, dict) else {}

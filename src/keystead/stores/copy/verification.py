@@ -55,9 +55,9 @@ class Verified:
         )
 
     def as_json(self) -> dict[str, Any]:
-        said = asdict(self)
-        del said["compared"]
-        return {**self.compared.as_json(), **said}
+        data = asdict(self)
+        del data["compared"]
+        return {**self.compared.as_json(), **data}
 
 
 async def verify(source: Store, target: Store, journal: Journal, *, on_progress: OnProgress = ignore) -> Verified:

@@ -82,13 +82,13 @@ class ClusterNodes:
         """
         problems: list[str] = []
         left = self._candidates()
-        asked: set[asyncio.Task[list[RedisAddress]]] = set()
+        pending: set[asyncio.Task[list[RedisAddress]]] = set()
         try:
-            while left or asked:
+            while left or pending:
                 if left:
-                    asked.add(asyncio.create_task(self._ask_owners(left.pop(0))))
-                done, asked = await asyncio.wait(
-                    asked, timeout=SILENCE_S if left else None, return_when=asyncio.FIRST_COMPLETED
+                    pending.add(asyncio.create_task(self._ask_owners(left.pop(0))))
+                done, pending = await asyncio.wait(
+                    pending, timeout=SILENCE_S if left else None, return_when=asyncio.FIRST_COMPLETED
                 )
                 for answer in done:
                     try:
@@ -99,7 +99,7 @@ class ClusterNodes:
                     await self._close_unused()
                     return
         finally:
-            for task in asked:
+            for task in pending:
                 task.cancel()
         raise StoreUnavailable(f"no node of {self._settings.url} responds: {'; '.join(dict.fromkeys(problems))}")
 

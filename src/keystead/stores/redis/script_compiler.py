@@ -62,7 +62,7 @@ def straight(steps: Sequence[Planned], keys: Sequence[bytes]) -> Straight | None
 def _early_reads(steps: Sequence[Planned], first: int) -> frozenset[int]:
     """Places of reads that may stop the batch and follow a write, but whose keys no earlier step writes.
 
-    They are checked before the first write. If all of them pass, the script goes on; else it leaves the batch to
+    They are checked before the first write. If all of them pass, the script continues; otherwise it leaves the batch to
     `atomic.lua`, which reports what stopped it.
     """
     written: set[bytes] = set()

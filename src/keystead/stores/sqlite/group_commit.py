@@ -74,7 +74,7 @@ class GroupCommit:
         self._timer: asyncio.TimerHandle | None = None
         self._busy = False
         self._closed = False
-        self._alone = 0  # how many batches at the head each run in a group of their own
+        self._alone = 0  # how many batches at the head each run in a separate group
         self._idle: asyncio.Future[None] | None = None
 
     @property

@@ -53,7 +53,7 @@ class _Changed(Exception):
 
 
 class Reader:
-    """Reads keys of one store. Several pages may be read at once.
+    """Reads keys of one store. Several pages may be read concurrently.
 
     The size of a key is unknown before it is read, so it is estimated from the last ones: `page` is how many keys to
     read next. `left_out` gets a sentence about each key of a kind that has no commands here.

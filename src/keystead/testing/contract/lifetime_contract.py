@@ -242,7 +242,7 @@ class Lifetimes(Promises):
             if left == -2:
                 assert now >= before + ms, f"{write} died early"
             else:
-                assert left != -1, f"{write} lives for ever"
+                assert left != -1, f"{write} lives forever"
                 assert Written(before, after, after + left, now + left).lives_for(ms), (write, left)
 
     async def test_a_lifetime_beyond_the_year_9999_is_refused(self, store: Store) -> None:
