@@ -73,7 +73,7 @@ def test_what_is_taken_away_has_the_attributes_with_which_it_was_set(secure: boo
 
 @pytest.mark.parametrize("secure", [True, False])
 @given(value=values)
-def test_a_browser_keeps_it_sends_it_back_and_forgets_it(secure: bool, value: str) -> None:
+def test_a_browser_stores_sends_and_deletes_the_cookie(secure: bool, value: str) -> None:
     cookie, browser = Cookie("sid", secure=secure), Browser(secure)
     assert browser.takes(cookie.set(value, 60))
     assert cookie.read(browser.sends) == value
@@ -116,7 +116,7 @@ def test_a_value_that_a_cookie_does_not_keep_is_refused_and_not_shown(value: str
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a=b", "a;b", "é", "sid\n", "a.b"])
-def test_a_name_that_is_none_is_refused(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(BadValue, match="is not a cookie name"):
         Cookie(name)
 
@@ -147,7 +147,7 @@ def test_a_name_with_a_prefix_is_refused_because_browsers_have_rules_for_it(name
         ("sid=v", None),
     ],
 )
-def test_it_is_found_in_what_a_browser_sends_and_nothing_else_is_taken_for_it(header: str, value: str | None) -> None:
+def test_the_cookie_is_parsed_and_nothing_else_is_mistaken_for_it(header: str, value: str | None) -> None:
     assert Cookie("sid").read(header) == value
 
 

@@ -286,7 +286,7 @@ def test_cross_slot_names_both_families_and_the_consequence() -> None:
     assert "orphan" in owned.sentence
 
 
-def test_relations_within_one_slot_are_no_finding() -> None:
+def test_relations_within_one_slot_are_not_a_finding() -> None:
     assert check([sessions(index="uid", lock="uid", session="uid")], cluster=True) == []
 
 

@@ -289,7 +289,7 @@ def test_any_text_round_trips(text: str) -> None:
 
 
 @given(st.binary())
-def test_any_bytes_come_back(data: bytes) -> None:
+def test_any_bytes_round_trip(data: bytes) -> None:
     codec = codec_for(bytes)
     assert codec.decode(codec.encode(data, "k"), "k") == data
 
@@ -672,7 +672,7 @@ def test_a_tag_that_names_no_choice_is_not_quoted() -> None:
     unread(codec, f'{{"kind":"{SECRET}"}}'.encode())
 
 
-def test_keys_that_a_model_does_not_know_are_the_models_own_business() -> None:
+def test_unknown_json_keys_are_left_to_the_model() -> None:
     class Closed(BaseModel):
         model_config = ConfigDict(extra="forbid")
         x: int
@@ -864,7 +864,7 @@ def test_a_field_that_may_be_left_out_needs_a_default() -> None:
     ],
     ids=str,
 )
-def test_without_none_takes_only_none_away(type_: Any, inner: Any) -> None:
+def test_without_none_removes_only_none(type_: Any, inner: Any) -> None:
     assert without_none(type_) == inner
 
 

@@ -813,9 +813,7 @@ async def test_a_value_sealed_with_a_key_that_is_missing_is_never_set_aside(keys
 
 @atomic_anywhere
 @pytest.mark.parametrize("key_id", ["2026", "2027"])
-async def test_where_no_sealed_value_opens_the_key_is_wrong_and_nothing_is_repaired(
-    keys: Keys, store: Store, key_id: str
-) -> None:
+async def test_if_no_sealed_value_opens_nothing_is_repaired(keys: Keys, store: Store, key_id: str) -> None:
     await fill(keys)
     await store.run([("PERSIST", "lock:s1"), ("SET", "share:x", "junk", "PX", DAY_MS)])
     other = Keys(store, seal=KeyRing({key_id: b"x" * 32}))
@@ -989,7 +987,7 @@ async def test_a_repair_lets_no_key_live_longer_whose_value_does_not_say_so(keys
     assert all(left <= 60_000 for left in await store.run([("PTTL", key) for key in short]))
 
 
-async def test_a_moment_that_is_not_in_the_store_is_not_made_up(memory: Store) -> None:
+async def test_an_unstored_deadline_is_not_guessed(memory: Store) -> None:
     keys = Keys(memory, seal=RING)
     await memory.run([("SET", "pass:p1", "x")])
     report = await repair([keys], set_aside="all")
@@ -1135,7 +1133,7 @@ async def keep_busy(keys: Keys, stop: asyncio.Event, seed: int, alive: set[str])
 @pytest.mark.everyday("fix")
 @atomic_anywhere
 @pytest.mark.parametrize("fix", [False, True], ids=["examine", "fix"])
-async def test_beside_a_busy_program_nothing_is_invented_and_nothing_alive_is_deleted(
+async def test_next_to_a_busy_program_there_are_no_false_findings_and_no_live_deletes(
     keys: Keys, store: Store, fix: bool
 ) -> None:
     await fill(keys)

@@ -154,7 +154,7 @@ async def test_a_sealed_field_is_never_counted_in_the_open(memory: Store) -> Non
         keys.record("1").increment("tries")
 
 
-async def test_a_required_field_cannot_be_taken_out(memory: Store) -> None:
+async def test_a_required_field_cannot_be_removed(memory: Store) -> None:
     keys = Keys(memory, seal=RING)
     for remove in (lambda: keys.record("1").update({"name": None}), lambda: keys.record("1").remove("name")):
         with pytest.raises(BadValue, match="required"):
@@ -224,7 +224,7 @@ WRONG_CALLS: dict[str, tuple[Any, type[Exception]]] = {
 
 
 @pytest.mark.parametrize("what", WRONG_CALLS)
-async def test_a_wrong_call_is_a_sentence_and_sends_nothing(what: str, memory: Store) -> None:
+async def test_a_wrong_call_is_a_one_line_error_and_sends_nothing(what: str, memory: Store) -> None:
     call, error = WRONG_CALLS[what]
     with pytest.raises(error):
         call(Keys(memory, seal=RING))

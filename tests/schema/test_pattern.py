@@ -196,7 +196,7 @@ def test_parse_refuses_keys_that_render_never_produces(pattern: str, key: str) -
     assert Pattern(pattern).parse(key) is None
 
 
-def test_bytes_that_are_no_utf_8_are_not_read() -> None:
+def test_invalid_utf_8_is_not_read() -> None:
     assert Pattern("x:{a}").parse(b"x:\xff") is None
 
 
@@ -347,7 +347,7 @@ def test_a_digest_may_have_the_character_that_separates() -> None:
         ),
     ],
 )
-def test_a_digest_is_taken_only_where_it_fits(pattern: str, hashed: Hashed, sentence: str) -> None:
+def test_a_digest_is_accepted_only_if_valid(pattern: str, hashed: Hashed, sentence: str) -> None:
     with pytest.raises(BadKey) as raised:
         Pattern(pattern).render({"a": hashed})
     assert str(raised.value) == sentence
@@ -723,7 +723,7 @@ def register_suit(characters: str | None = "hs") -> PlaceholderType:
 
 
 @pytest.mark.usefixtures("own_types")
-def test_a_type_of_ones_own_is_rendered_and_read_back() -> None:
+def test_a_custom_type_renders_and_parses() -> None:
     assert register_suit() is TYPES["suit"]
     pattern = Pattern("cards:{suit:suit}")
     assert pattern.render({"suit": Suit.HEARTS}) == "cards:h"
@@ -781,7 +781,7 @@ def refuse(_: object) -> Any:
         (str.upper, str.lower, "its render returned a text with an upper-case letter"),
     ],
 )
-def test_a_type_of_ones_own_is_believed_only_when_it_gives_the_value_back(render: Any, parse: Any, reason: str) -> None:
+def test_a_custom_type_must_round_trip(render: Any, parse: Any, reason: str) -> None:
     value = "Ab" if render is str.lower else "ab"
     placeholder("own", str, render=render, parse=parse, characters="ab", doc="a's and b's")
     with pytest.raises(BadKey) as raised:
@@ -790,7 +790,7 @@ def test_a_type_of_ones_own_is_believed_only_when_it_gives_the_value_back(render
 
 
 @pytest.mark.usefixtures("own_types")
-def test_a_type_of_ones_own_that_gives_no_text_is_refused() -> None:
+def test_a_custom_type_with_an_empty_text_is_refused() -> None:
     placeholder("nothing", int, render=lambda _: "", parse=lambda _: 1)
     with pytest.raises(BadKey) as raised:
         Pattern("x:{a:nothing}").render({"a": 1})

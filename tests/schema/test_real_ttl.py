@@ -133,7 +133,7 @@ async def test_a_created_key_has_the_lifetime_of_its_family(store: Store) -> Non
 
 
 @pytest.mark.parametrize("store_url", STORES, indirect=True)
-async def test_a_change_renews_a_sliding_life_and_no_other(store: Store) -> None:
+async def test_a_change_renews_only_a_sliding_lifetime(store: Store) -> None:
     wrong = []
     for lifetime, ms in ((after("10m"), MINUTE_MS), (sliding("10m", touch_every="1m"), 10 * MINUTE_MS)):
         for verb, (made_by, change) in CHANGING.items():

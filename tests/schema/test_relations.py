@@ -99,7 +99,7 @@ async def test_a_hash_is_listed_by_the_score_it_names(keys: Keys) -> None:
 
 
 @everywhere
-async def test_a_listing_shows_no_dead_entry_and_takes_it_out(keys: Keys, store: Store) -> None:
+async def test_a_listing_hides_and_prunes_dead_entries(keys: Keys, store: Store) -> None:
     for n in range(5):
         await keys.session(f"s{n}").set(Session(uid="ann"))
     await store.run([("DEL", "sess:s1", "sess:s3")])  # as if they had expired
@@ -185,7 +185,7 @@ async def test_deleting_an_unreadable_record_cascades_as_far_as_its_key_determin
     assert await everything(store) == {"url:https%3A%2F%2Fa.example"}
 
 
-async def test_a_delete_is_not_fooled_by_a_change_between_its_look_and_its_step(memory: Store) -> None:
+async def test_a_delete_detects_a_change_between_its_read_and_its_step(memory: Store) -> None:
     keys = Keys(memory)
     await fill_site(keys, "a", "https://a.example")
     seen = 0

@@ -150,7 +150,7 @@ def test_twelve_sealed_fields_keep_their_own_values() -> None:
     assert codec.decode(codec.encode(accounts, "k", RING), "k", RING) == accounts
 
 
-def test_a_sealed_field_may_be_of_any_type_that_json_can_say() -> None:
+def test_a_sealed_field_may_have_any_json_type() -> None:
     class Grant(BaseModel):
         claims: Sealed[dict[str, int]]
         until: Sealed[EpochMs]
@@ -250,7 +250,7 @@ def test_a_sealed_text_that_is_cut_or_made_longer_does_not_open() -> None:
             codec.decode(changed, "k", RING)
 
 
-def test_a_plain_text_in_the_place_of_a_sealed_one_is_not_taken() -> None:
+def test_a_plain_text_in_place_of_a_sealed_one_is_refused() -> None:
     assert "access_token: is not a sealed text" in str(unread(CODEC, stored(CODEC, SESSION) | {"access_token": SECRET}))
 
 
@@ -355,7 +355,7 @@ def test_a_ring_shows_its_ids_and_no_key() -> None:
 
 
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy, copy.copy])
-def test_a_ring_is_not_written_down(copied: Any) -> None:
+def test_a_ring_cannot_be_copied_or_pickled(copied: Any) -> None:
     with pytest.raises(TypeError, match="key ring"):
         copied(RING)
 
@@ -483,7 +483,7 @@ def test_a_sealed_value_of_a_wrong_type_is_refused_without_showing_it() -> None:
     assert "access_token" in str(caught.value)
 
 
-def test_a_number_that_json_cannot_say_is_not_sealed() -> None:
+def test_a_number_that_json_cannot_represent_is_not_sealed() -> None:
     class Weight(BaseModel):
         weight: Sealed[float]
 

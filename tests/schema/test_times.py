@@ -64,7 +64,7 @@ def test_epoch_ms_is_rounded_down_to_the_millisecond(moment: datetime) -> None:
 
 
 @given(MOMENTS)
-def test_epoch_seconds_come_back_cut_to_the_second_before(moment: datetime) -> None:
+def test_epoch_seconds_are_rounded_down(moment: datetime) -> None:
     codec = codec_for(EpochSeconds)
     assert codec.decode(codec.encode(moment, "k"), "k") == floor(moment, timedelta(seconds=1))
 
@@ -76,7 +76,7 @@ def test_iso_time_is_rounded_down_to_the_millisecond(moment: datetime) -> None:
 
 
 @given(MOMENTS)
-def test_iso_seconds_come_back_cut_to_the_second_before(moment: datetime) -> None:
+def test_iso_seconds_are_rounded_down(moment: datetime) -> None:
     codec = codec_for(IsoSeconds)
     assert codec.decode(codec.encode(moment, "k"), "k") == floor(moment, timedelta(seconds=1))
 

@@ -259,7 +259,7 @@ async def test_fields_of_a_hash_never_overwrite_each_other(keys: Keys, store: St
 
 
 @everywhere
-async def test_a_hash_that_is_gone_is_not_revived_by_a_change(keys: Keys, store: Store) -> None:
+async def test_a_change_does_not_resurrect_a_deleted_hash(keys: Keys, store: Store) -> None:
     key = keys.session("1")
     assert await key.update({"plan": "pro"}) is False
     assert await key.increment("logins") is None
@@ -275,7 +275,7 @@ async def test_a_field_is_consumed_by_one_of_many(keys: Keys) -> None:
 
 
 @everywhere
-async def test_packed_fields_and_members_come_back_whatever_they_hold(keys: Keys, store: Store) -> None:
+async def test_packed_fields_and_members_round_trip(keys: Keys, store: Store) -> None:
     odd = {
         Field("ViewMode"): "1",
         Field("ViewMode", "Items/100"): "2",
@@ -446,7 +446,7 @@ async def test_a_cap_is_never_exceeded_by_concurrent_callers(store: Store) -> No
 
 
 @everywhere
-async def test_a_cap_of_fields_lets_those_be_changed_that_are_there(store: Store) -> None:
+async def test_a_cap_of_fields_allows_changes_of_existing_ones(store: Store) -> None:
     keys = FreeFields(store)
     fields = keys.fields("a")
 
@@ -465,7 +465,7 @@ async def test_a_cap_of_fields_lets_those_be_changed_that_are_there(store: Store
 
 
 @everywhere
-async def test_a_limit_that_is_passed_stops_the_whole_and_awaited_alone_is_an_answer(store: Store) -> None:
+async def test_an_exceeded_limit_stops_a_batch_and_alone_returns_false(store: Store) -> None:
     keys = Group(store)
     total, guests, waiting = keys.total("a"), keys.guests("a"), keys.waiting("a")
     assert [await total.at_most(0), await guests.at_most(0), await waiting.at_most(0)] == [True] * 3
@@ -546,7 +546,7 @@ async def test_a_wrong_key_or_value_is_refused_before_anything_is_sent(what: str
 
 
 @everywhere
-async def test_a_family_can_be_walked(keys: Keys) -> None:
+async def test_a_family_can_be_scanned(keys: Keys) -> None:
     for n in range(30):
         await keys.profile(f"u{n}*").set(ANN)
     await keys.code("profile:x").set("1")
@@ -725,7 +725,7 @@ async def test_afterwards_runs_once_the_operation_took_effect(keys: Keys, caplog
 
 
 @everywhere
-async def test_a_key_can_be_extended_but_not_cut_short_or_made(keys: Keys, store: Store) -> None:
+async def test_extend_neither_shortens_nor_creates_a_key(keys: Keys, store: Store) -> None:
     class Notes(Keyspace):
         note = Value("note:{id}", str, lifetime=until("ends_at", at_most="1d"), doc="a note")
         kept = Value("kept:{id}", str, lifetime=never("test"), doc="a note that stays")
@@ -781,7 +781,7 @@ async def test_a_hash_is_copied_as_it_is_stored_while_it_is_still_so(keys: Keys,
 
 
 @everywhere
-async def test_members_that_cannot_be_read_are_seen_beside_the_others_and_taken_out(keys: Keys, store: Store) -> None:
+async def test_unreadable_members_are_seen_and_can_be_removed(keys: Keys, store: Store) -> None:
     tags = keys.tags("1")
     await tags.add("a", "b")
     await store.run([("SADD", tags.key, b"\xff")])
@@ -836,7 +836,7 @@ async def test_an_existing_key_stops_a_step_that_needs_it_absent(store: Store) -
 
 
 @everywhere
-async def test_a_read_or_error_gives_the_error_and_the_others_go_on(store: Store) -> None:
+async def test_or_error_returns_the_error_and_other_reads_continue(store: Store) -> None:
     keys = Keys(store, seal=RING)
     await store.run([("SET", keys.profile("7").key, "{")])
     found, hits = await keys.run(keys.profile("7").get().or_error(), keys.hits("p").increment())

@@ -23,7 +23,7 @@ async def asked(app: App, *authorization: str) -> Admitted[object] | Challenge:
 
 @here
 @pytest.mark.parametrize("written", ["Bearer {}", "bearer {}", "BEARER   {}", " Bearer {} "])
-async def test_a_good_token_is_let_in_however_the_header_is_written(store: Store, written: str) -> None:
+async def test_a_valid_token_is_admitted_in_any_header_spelling(store: Store, written: str) -> None:
     app = App({"default": store})
     who = await asked(app, written.format(app.token()))
     assert isinstance(who, Admitted)
@@ -96,7 +96,7 @@ async def test_an_unavailable_check_is_a_503_with_retry_after(store: Store) -> N
 
 
 @pytest.mark.parametrize("realm", ["", 'a"b', "a\\b", "a\nb", "é"])
-def test_a_realm_that_cannot_stand_in_a_header_is_refused(realm: str) -> None:
+def test_a_realm_invalid_in_a_header_is_refused(realm: str) -> None:
     assert check_realm("my app") == "my app"
     with pytest.raises(BadDeclaration, match="without quotes"):
         check_realm(realm)

@@ -125,7 +125,7 @@ async def test_of_concurrent_adds_one_succeeds(blobs: Blobs) -> None:
     assert await whole(blobs, "marker") == b"%d" % added.index(True)
 
 
-async def test_a_second_put_takes_the_place_of_the_first(blobs: Blobs) -> None:
+async def test_a_second_put_replaces_the_first(blobs: Blobs) -> None:
     await put(blobs, "a", b"first and long")
     await put(blobs, "a", b"second")
     assert await whole(blobs, "a") == b"second"

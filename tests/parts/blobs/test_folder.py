@@ -49,7 +49,7 @@ async def test_a_relative_folder_stays_where_it_was(
     assert on_disk(folder) == {"a"}
 
 
-async def test_a_blob_lies_under_its_own_path(folder: Path) -> None:
+async def test_a_blob_is_stored_under_its_path(folder: Path) -> None:
     blobs = open_blobs(f"file://{folder}")
     await put(blobs, "2026/ä b.zip", b"1")
     assert (folder / "2026" / "ä b.zip").read_bytes() == b"1"

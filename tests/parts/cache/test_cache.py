@@ -27,9 +27,7 @@ PRO, FREE = Membership(plan="Pro"), Membership(plan="Free")
 
 
 @in_every_store
-async def test_a_thousand_requests_for_one_expired_entry_ask_the_provider_once(
-    keys: CacheKeys, provider: Provider
-) -> None:
+async def test_a_thousand_requests_for_one_expired_entry_load_once(keys: CacheKeys, provider: Provider) -> None:
     caches = [cache_of(keys) for _ in range(4)]  # as in four processes
     await caches[0].get(keys.membership("7"), Provider(FREE))
     await let_it_run_out(keys.membership("7"))
@@ -267,7 +265,7 @@ async def test_a_key_of_another_kind_is_written_over(cache: Cache[Membership], k
 
 
 @everywhere
-async def test_a_mark_that_cannot_be_read_is_written_over(keys: CacheKeys, cache: Cache[Membership]) -> None:
+async def test_an_unreadable_marker_is_overwritten(keys: CacheKeys, cache: Cache[Membership]) -> None:
     await keys.mark("7").bound.store.run([("SET", keys.mark("7").key, "no mark", "PX", 60_000)])
     assert await cache.get(keys.membership("7"), Provider()) == PRO
 

@@ -48,7 +48,7 @@ async def with_a_stale_copy(keys: CacheKeys) -> None:
 
 
 @everywhere
-async def test_a_thousand_requests_to_a_provider_that_is_down_ask_it_once_and_get_the_stale_copy(
+async def test_a_thousand_requests_during_a_provider_outage_load_once_and_get_the_stale_copy(
     keys: CacheKeys, provider: Provider
 ) -> None:
     await with_a_stale_copy(keys)
@@ -143,9 +143,7 @@ async def test_nonsense_is_answered_with_the_stale_copy_where_there_is_one(keys:
 
 
 @everywhere
-async def test_a_provider_that_never_answers_is_given_up_within_the_time_of_its_mark(
-    store: Store, provider: Provider
-) -> None:
+async def test_a_hanging_load_times_out_within_its_marker(store: Store, provider: Provider) -> None:
     keys = HastyKeys(store)
     cache = Cache(keys.membership, keys.mark, stale=keys.stale)
     provider.may_answer.clear()
@@ -250,7 +248,7 @@ async def test_a_failure_that_began_before_a_drop_is_not_remembered_after_it(
 
 
 @everywhere
-async def test_a_stale_copy_that_cannot_be_read_is_none(keys: StaleKeys, provider: Provider) -> None:
+async def test_an_unreadable_stale_copy_is_ignored(keys: StaleKeys, provider: Provider) -> None:
     await with_a_stale_copy(keys)
     key = keys.stale("7")
     await key.bound.store.run([("SET", key.key, "{nonsense", "PX", 60_000)])
@@ -412,7 +410,7 @@ async def test_an_invalidation_during_an_outage_raises(store: Store) -> None:
 
 
 @here
-async def test_each_question_is_counted_once(keys: StaleKeys, provider: Provider) -> None:
+async def test_each_request_is_counted_once(keys: StaleKeys, provider: Provider) -> None:
     cache = cache_of(keys)
     await cache.get(keys.membership("7"), provider)  # a miss
     await cache.get(keys.membership("7"), provider)  # a hit

@@ -152,14 +152,14 @@ async def test_no_refresh_that_began_before_a_drop_is_found_after_it(keys: Cache
 
 
 @everywhere
-async def test_a_drop_in_one_step_with_the_change_leaves_no_moment_between(keys: CacheKeys) -> None:
+async def test_invalidation_in_one_step_with_the_change_is_atomic(keys: CacheKeys) -> None:
     assert await every_order_of(keys, nothing_there, drop_in_one_step, refreshes=False) >= 4
 
 
 @here
 @pytest.mark.parametrize("there", [nothing_there, nonsense, nothing_known, nobody], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("change", [drop, put, drop_and_ask, refresh], ids=lambda one: one.__name__)
-async def test_it_is_so_whatever_was_there(
+async def test_it_holds_for_every_initial_state(
     keys: CacheKeys, there: Any, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(single_flight, "_FIRST_PAUSE_MS", 10_000)  # so that waiting callers poll three times
@@ -210,7 +210,7 @@ async def test_reads_after_an_invalidation_never_get_an_older_value(keys: CacheK
 
 
 @in_every_store
-async def test_a_load_that_is_dropped_again_and_again_ends(keys: CacheKeys, cache: Cache[Membership]) -> None:
+async def test_a_load_with_repeated_invalidations_ends(keys: CacheKeys, cache: Cache[Membership]) -> None:
     calls = count(1)
 
     async def load() -> Membership:
@@ -224,7 +224,7 @@ async def test_a_load_that_is_dropped_again_and_again_ends(keys: CacheKeys, cach
 
 
 @in_every_store
-async def test_a_load_that_took_longer_than_its_mark_stood_writes_nothing(keys: CacheKeys) -> None:
+async def test_a_load_that_outlived_its_marker_writes_nothing(keys: CacheKeys) -> None:
     """As after a process was suspended and resumed: others have loaded since."""
     provider = Provider()
     provider.may_answer.clear()

@@ -65,7 +65,7 @@ def said(lines: list[list[str]], word: str) -> list[list[str]]:
 
 
 @in_processes
-async def test_a_thousand_requests_in_two_processes_ask_the_provider_once(workers: Workers) -> None:
+async def test_a_thousand_requests_in_two_processes_load_once(workers: Workers) -> None:
     workers.start(500, "60s")
     workers.start(500, "60s")
     workers.until(lambda lines: len(said(lines, "began")) == 2 and said(lines, "asked") != [], "both have asked")

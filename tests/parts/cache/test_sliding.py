@@ -228,7 +228,7 @@ async def test_fields_are_changed_one_by_one_and_different_ones_both_survive(key
 
 
 @everywhere
-async def test_a_change_makes_no_entry_and_revives_none(keys: UserKeys) -> None:
+async def test_a_change_creates_and_resurrects_no_entry(keys: UserKeys) -> None:
     cache, key = users_of(keys), keys.user(42)
     assert await cache.change(key, {"role": "PM"}) is False
     await cache.put(key, ANN)

@@ -120,7 +120,7 @@ async def test_a_slow_load_expires_as_if_written_at_its_start(store: Store) -> N
     assert DAY - 29_000 < stale_ms <= DAY - 9_000
 
 
-async def test_a_stale_copy_is_answered_until_its_own_end_and_no_longer(timed: StaleKeys, time: Time) -> None:
+async def test_a_stale_copy_is_served_until_its_expiry(timed: StaleKeys, time: Time) -> None:
     cache = cache_of(timed)
     provider = Provider()
     await cache.get(timed.membership("7"), provider)

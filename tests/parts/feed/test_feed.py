@@ -146,7 +146,7 @@ async def test_a_last_place_that_lags_behind_the_log_causes_no_gap_and_no_repeat
 
 
 @here
-async def test_places_that_were_withdrawn_before_they_were_put_are_no_gap(feed: Feed[str], keys: FeedKeys) -> None:
+async def test_places_withdrawn_before_they_were_put_are_not_a_gap(feed: Feed[str], keys: FeedKeys) -> None:
     log = keys.log("ann")
     asked: list[tuple[int, int]] = []
 
@@ -223,7 +223,7 @@ async def test_a_pause_is_yielded_and_closing_the_feed_ends_all_followers(keys: 
 
 
 @on("redis")
-async def test_a_subscription_that_is_lost_hides_nothing(feed: Feed[str], keys: FeedKeys, redis_server: Any) -> None:
+async def test_a_lost_subscription_raises(feed: Feed[str], keys: FeedKeys, redis_server: Any) -> None:
     log = keys.log("ann")
     following = asyncio.ensure_future(followed(feed, log, 3))
     await _read_by(feed, log, 1)

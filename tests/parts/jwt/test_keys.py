@@ -64,7 +64,7 @@ def test_the_keys_that_seal_can_sign_with_nothing_more_to_configure(clock: Clock
     assert rotated.current.id not in base64url(b"b" * 32)
 
 
-def test_a_key_is_written_nowhere(clock: Clock) -> None:
+def test_no_output_contains_a_key(clock: Clock) -> None:
     text = key_text("HS256")
     secret = text.partition(":")[2]
     made = SigningKeys.from_text(f"k1:{text}")

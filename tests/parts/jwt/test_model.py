@@ -35,7 +35,7 @@ class Issued:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=20))
-def test_a_token_counts_exactly_until_it_is_ended_or_expires(steps: list[tuple[int, Verb, int]]) -> None:
+def test_a_token_is_valid_exactly_until_it_is_revoked_or_expires(steps: list[tuple[int, Verb, int]]) -> None:
     """Each step is at a moment, often the same as the one before. The time of the store is that of the tokens."""
 
     async def play() -> None:

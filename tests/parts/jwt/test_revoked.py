@@ -138,7 +138,7 @@ async def test_revoke_all_ends_all_tokens_and_admits_those_of_the_next_login(sto
 
 
 @here
-async def test_a_clock_that_is_behind_does_not_make_tokens_good_again(store: Store, clock: Clock) -> None:
+async def test_a_clock_that_is_behind_does_not_revive_tokens(store: Store, clock: Clock) -> None:
     ahead = Clock(clock() + 2_000)
     access, _ = tokens_on(store, ahead)
     late, _ = tokens_on(store, clock)
@@ -168,7 +168,7 @@ async def test_two_ends_at_the_same_moment_leave_the_later_one(store: Store, clo
 
 
 @here
-async def test_a_token_of_the_same_moment_is_over_and_one_issued_after_the_call_is_good(store: Store) -> None:
+async def test_revoke_all_covers_the_same_millisecond_but_not_later_tokens(store: Store) -> None:
     """With the real clock, repeatedly: tokens issued before the call are revoked, later ones are valid."""
     keys = RevokedKeys(store)
     revoked = RevokedTokens(keys.revoked, keys.since, may_forget=True)
@@ -208,7 +208,7 @@ async def test_a_jti_whose_time_contradicts_iat_is_ignored(store: Store, clock: 
 
 
 @everywhere
-async def test_the_question_and_the_user_are_one_round_trip(store: Store, clock: Clock) -> None:
+async def test_the_revocation_check_and_the_user_are_one_round_trip(store: Store, clock: Clock) -> None:
     watched = Relay(store)
     access, keys = tokens_on(watched, clock)
     await keys.user("ann").set("Ann")
@@ -289,7 +289,9 @@ async def test_in_every_order_of_a_logout_and_a_request_the_next_request_is_refu
 
 
 @everywhere
-async def test_both_questions_are_one_round_trip_and_a_bad_token_costs_none(store: Store, clock: Clock) -> None:
+async def test_both_revocation_checks_are_one_round_trip_and_an_invalid_token_costs_none(
+    store: Store, clock: Clock
+) -> None:
     watched = Relay(store)
     access, _ = tokens_on(watched, clock)
     await admitted(access, access.issue("ann"))
@@ -368,7 +370,7 @@ async def test_revoke_all_replaces_an_unreadable_record(store: Store, clock: Clo
     assert left <= timedelta(hours=2)
 
 
-async def test_a_restart_does_not_make_a_revoked_token_good_again(tmp_path: Path, clock: Clock) -> None:
+async def test_revocations_survive_a_restart(tmp_path: Path, clock: Clock) -> None:
     url = f"sqlite:///{tmp_path}/kept.db"
     async with connect(url) as store:
         access, _ = tokens_on(store, clock, may_forget=False)
@@ -383,7 +385,7 @@ async def test_a_restart_does_not_make_a_revoked_token_good_again(tmp_path: Path
 
 
 @here
-async def test_a_store_that_forgets_is_refused_unless_that_was_chosen(store: Store, clock: Clock) -> None:
+async def test_a_volatile_store_is_refused_unless_allowed(store: Store, clock: Clock) -> None:
     with pytest.raises(DoesNotFit, match="may_forget"):
         tokens_on(store, clock, may_forget=False)
 

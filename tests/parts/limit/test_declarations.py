@@ -59,7 +59,7 @@ def test_an_invalid_rate_is_refused_with_an_example(text: object) -> None:
         Rate.of(text)  # type: ignore[arg-type]
 
 
-def test_a_rate_lets_something_through() -> None:
+def test_a_rate_must_allow_something() -> None:
     for text in ("0/minute", f"{10**12 + 1}/minute"):
         with pytest.raises(BadDeclaration, match="at least 1 and at most"):
             Rate.of(text)

@@ -49,7 +49,7 @@ async def test_a_sliding_window_forgets_each_hit_a_window_after_it(timed: LimitK
     assert (await limit.peek("ann")).remaining == 2
 
 
-async def test_a_bucket_gives_a_token_when_its_time_has_passed(timed: LimitKeys, clock: Clock) -> None:
+async def test_a_bucket_refills_at_its_rate(timed: LimitKeys, clock: Clock) -> None:
     limit, began_ms = TokenBucket(timed.bucket, "10/minute", burst=3), clock.ms  # one in six seconds
     assert [(await limit.hit("ann")).remaining for _ in range(3)] == [2, 1, 0]
     refused = await limit.hit("ann")

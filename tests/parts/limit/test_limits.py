@@ -135,7 +135,7 @@ async def test_a_client_may_have_any_name_and_none_counts_for_another(keys: Limi
 
 @here
 @each_kind
-async def test_peeking_counts_nothing_and_a_reset_forgets_everything(keys: LimitKeys, kind: Kind) -> None:
+async def test_peek_counts_nothing_and_reset_clears_the_limit(keys: LimitKeys, kind: Kind) -> None:
     limit = kind.make(keys)
     assert [(await limit.peek("ann")).remaining for _ in range(3)] == [10, 10, 10]
     await limit.hit("ann", by=9)

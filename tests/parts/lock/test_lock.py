@@ -14,7 +14,7 @@ from tests.parts.lock.conftest import LockKeys, Waits, everywhere, held, here, l
 
 
 @everywhere
-async def test_of_fifty_callers_one_gets_it_and_the_others_learn_who(keys: LockKeys) -> None:
+async def test_of_fifty_callers_one_gets_the_lock_and_the_others_the_holder(keys: LockKeys) -> None:
     found = await asyncio.gather(*(lock_of(keys).acquire(f"user:{n}", "an import") for n in range(50)))
     [hold] = [one for one in found if isinstance(one, Hold)]
     others = [one for one in found if not one]

@@ -23,7 +23,7 @@ from tests.parts.oauth.conftest import PICTURE
 from tests.parts.oauth.logging_in import REDIRECT_URI, Clock, Login, parameters, registered
 
 
-async def test_a_login_ends_with_who_logged_in(client: Client, clock: Clock, provider: OidcProvider) -> None:
+async def test_a_login_returns_the_identity(client: Client, clock: Clock, provider: OidcProvider) -> None:
     login = Login(client)
     back = await login.callback("ada")
     assert back["state"] == login.state
@@ -210,7 +210,7 @@ async def test_an_id_token_is_good_for_its_time_and_a_minute(client: Client, clo
         await client.identity(tokens, login.nonce)
 
 
-async def test_a_login_without_id_token_is_none(client: Client) -> None:
+async def test_a_login_without_id_token_is_refused(client: Client) -> None:
     login = Login(client)
     with pytest.raises(BadIdToken, match="sent no ID token"):
         await client.identity(replace(await login.tokens(), id_token=None), login.nonce)

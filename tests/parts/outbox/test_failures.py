@@ -300,7 +300,7 @@ async def test_any_sender_error_is_a_failure_and_foreign_messages_are_not_stored
 
 
 @here
-async def test_a_sender_that_hangs_is_cut_off(store: Store, time: Time, receiver: Receiver) -> None:
+async def test_a_hanging_sender_times_out(store: Store, time: Time, receiver: Receiver) -> None:
     outbox = outbox_of(store, time, receiver)
     receiver.may_answer.clear()
     await add(outbox, store, 1)

@@ -438,7 +438,7 @@ async def test_a_stop_during_an_outage_ends(store: Store, time: Time, receiver: 
 
 
 @here
-async def test_a_round_that_is_cancelled_gives_its_leases_back(store: Store, time: Time, receiver: Receiver) -> None:
+async def test_a_cancelled_round_releases_its_leases(store: Store, time: Time, receiver: Receiver) -> None:
     outbox = outbox_of(store, time, receiver)
     receiver.may_answer.clear()
     await add(outbox, store, 1)

@@ -122,7 +122,7 @@ async def test_a_reuse_at_the_same_moment_as_a_rotation_leaves_no_fresh_token_al
 
 
 @in_every_order
-async def test_a_retry_at_the_same_moment_as_a_reuse_brings_nothing_that_works(ordered: Store, clock: Clock) -> None:
+async def test_a_retry_concurrent_with_a_reuse_yields_no_valid_token(ordered: Store, clock: Clock) -> None:
     async def setting(a: App, b: App, begun: NewChain[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
         outside = App(ordered, clock)
         first = await rotated(outside.tokens.rotate(begun.token))

@@ -14,7 +14,7 @@ from tests.parts.refresh.conftest import DAY_MS, GRACE_MS, App, Clock, everywher
 
 
 @everywhere
-async def test_each_use_brings_another_token(app: App) -> None:
+async def test_each_use_returns_a_new_token(app: App) -> None:
     begun = await app.begin()
     seen = {begun.token}
     token = begun.token
@@ -147,7 +147,7 @@ async def test_the_time_to_live_in_the_store_is_not_renewed_by_a_rotation(app: A
 
 
 @here
-async def test_a_chain_that_ended_by_reuse_lives_no_longer_than_it_would_have(app: App, clock: Clock) -> None:
+async def test_a_reused_chain_keeps_its_ttl(app: App, clock: Clock) -> None:
     begun = await app.begin()
     await app.keys.refresh(begun.id).bound.store.run([("PEXPIRE", app.keys.refresh(begun.id).key, 90_000)])
     await app.tokens.rotate(begun.token)
@@ -159,7 +159,7 @@ async def test_a_chain_that_ended_by_reuse_lives_no_longer_than_it_would_have(ap
 
 
 @everywhere
-async def test_a_token_is_good_for_its_client_only(app: App) -> None:
+async def test_a_token_is_valid_for_its_client_only(app: App) -> None:
     begun = await app.begin(client="desktop")
     assert await app.tokens.rotate(begun.token) == RotationRefused("client")
     assert await app.tokens.rotate(begun.token, client="phone") == RotationRefused("client")

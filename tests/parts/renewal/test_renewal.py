@@ -62,7 +62,7 @@ async def test_twenty_requests_in_two_processes_share_one_load(
 
 
 @here
-async def test_while_one_renews_the_others_go_on_with_the_token_that_is_still_good(
+async def test_during_a_renewal_others_use_the_still_valid_token(
     store: Store, app: App, client: Client, provider: Provider, clock: Clock
 ) -> None:
     clock.pass_ms(LIFETIME_MS - 1)
@@ -118,7 +118,7 @@ async def test_a_refusal_recorded_in_the_record_is_not_retried(
 
 
 @here
-async def test_a_refresh_token_that_the_provider_refuses_is_over(app: App, provider: Provider, clock: Clock) -> None:
+async def test_a_refused_refresh_token_is_final(app: App, provider: Provider, clock: Clock) -> None:
     before = await app.session.get()
     provider.number = 7  # the user took the permission back
     clock.pass_ms(LIFETIME_MS)
@@ -162,7 +162,7 @@ async def test_a_failing_provider_ends_no_session_and_is_called_once(
 
 
 @here
-async def test_a_provider_that_never_answers_is_not_waited_for(
+async def test_a_provider_without_a_response_times_out(
     store: Store, app: App, client: Client, provider: Provider, clock: Clock
 ) -> None:
     del provider.server.answers["/token"]
@@ -174,7 +174,7 @@ async def test_a_provider_that_never_answers_is_not_waited_for(
 
 
 @everywhere
-async def test_a_session_that_ends_meanwhile_stays_ended_and_its_new_tokens_are_given_back(
+async def test_tokens_renewed_for_an_ended_session_are_revoked(
     store: Store, app: App, late: Late, provider: Provider, clock: Clock
 ) -> None:
     clock.pass_ms(LIFETIME_MS)

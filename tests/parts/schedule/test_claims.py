@@ -153,7 +153,7 @@ class _HeldUp(Relay):
 
 
 @everywhere
-async def test_a_look_that_is_late_does_not_make_a_run_again_that_has_ended_meanwhile(store: Store, time: Time) -> None:
+async def test_a_late_read_does_not_repeat_an_ended_run(store: Store, time: Time) -> None:
     work = Work(waits=True)
     late = _HeldUp(store)
     async with schedule_of(late, time, Job("a.job", "0 15 * * *", work)):

@@ -245,7 +245,7 @@ class _ErrorOfItsOwn(BaseException):
 
 @here
 @pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), _ErrorOfItsOwn()])
-async def test_a_job_that_exits_has_failed_and_takes_nothing_with_it(
+async def test_a_job_that_calls_exit_has_failed_and_the_process_continues(
     store: Store, time: Time, error: BaseException
 ) -> None:
     work, other = Work(), Work()
@@ -261,7 +261,7 @@ async def test_a_job_that_exits_has_failed_and_takes_nothing_with_it(
     assert {(one.outcome, one.error) for one in entries} == {("failed", type(error).__name__)}
 
 
-def test_a_job_that_takes_one_process_after_the_other_with_it_waits_longer_and_longer(time: Time) -> None:
+def test_a_job_that_kills_processes_backs_off(time: Time) -> None:
     job = Job("a.job", "0 15 * * *", Work())
     state = due_runs.first_state(job, time.now_ms)
     waits = []
@@ -284,7 +284,7 @@ async def test_a_job_that_cancels_itself_has_failed(store: Store, time: Time) ->
 
 
 @here
-async def test_a_failing_job_holds_up_no_other(store: Store, time: Time) -> None:
+async def test_a_failing_job_blocks_no_other(store: Store, time: Time) -> None:
     bad, good = Work(), Work()
     bad.raises = ValueError("no")
     ended: list[tuple[str, str]] = []

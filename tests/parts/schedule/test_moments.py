@@ -213,7 +213,7 @@ async def test_a_changed_cron_expression_takes_effect_without_an_extra_run(store
 
 
 @here
-async def test_a_changed_time_zone_takes_effect_and_the_numbers_go_on(store: Store, time: Time) -> None:
+async def test_a_changed_time_zone_takes_effect_and_run_numbers_continue(store: Store, time: Time) -> None:
     work = Work()
     async with schedule_of(store, time, Job("a.job", "0 15 * * *", work)):
         await time.rested(1)

@@ -237,7 +237,7 @@ async def test_the_doctor_has_no_findings_for_the_schedule(store: Store) -> None
 
 
 @here
-async def test_a_lease_without_a_deadline_is_not_looked_at_again_and_again(store: Store, time: Time) -> None:
+async def test_a_lease_without_a_deadline_is_not_polled_in_a_loop(store: Store, time: Time) -> None:
     job = Job("a.job", "* * * * *", Work())
     await seen(store, time, job)
     await store.run([("SET", ScheduleKeys(store).lease("a.job").key, '{"by":"somebody","number":1}')])
@@ -250,7 +250,7 @@ async def test_a_lease_without_a_deadline_is_not_looked_at_again_and_again(store
 
 
 @everywhere
-async def test_a_history_of_another_kind_keeps_no_run_from_ending(store: Store, time: Time) -> None:
+async def test_a_history_of_another_kind_does_not_block_runs(store: Store, time: Time) -> None:
     work, history = Work(), ScheduleKeys(store).history("a.job").key
     await store.run([("SET", history, "x")])
     entry = await schedule_of(store, time, Job("a.job", "* * * * *", work)).run_now("a.job")

@@ -103,9 +103,7 @@ async def test_an_evicted_session_reports_the_reason_for_a_day(store: Store, clo
 
 
 @everywhere
-async def test_a_session_that_cannot_be_read_does_not_keep_its_user_out(
-    store: Store, clock: Clock, keys: AppKeys
-) -> None:
+async def test_an_unreadable_session_does_not_lock_its_user_out(store: Store, clock: Clock, keys: AppKeys) -> None:
     for at_cap in ("evict", "refuse"):
         sessions = sessions_of(store, clock, Policy(cap=1, at_cap=at_cap))
         broken = await sessions.create(AppSession(uid=at_cap))

@@ -137,7 +137,7 @@ class JustOver(Clock):
 
 @everywhere
 @pytest.mark.parametrize("work", [touch, rotate, read], ids=lambda verb: verb.__name__)
-async def test_a_use_that_is_noted_a_moment_too_late_does_not_bring_a_session_back(store: Store, work: Verb) -> None:
+async def test_a_late_touch_does_not_resurrect_a_session(store: Store, work: Verb) -> None:
     clock = JustOver()
     sessions = sessions_of(store, clock, POLICY)
     made = await sessions.create(AppSession(uid="ann"))

@@ -104,9 +104,7 @@ async def test_revoke_all_ends_all_sessions_of_one_user_only(store: Store, sessi
 
 
 @everywhere
-async def test_where_the_list_is_lost_nothing_authenticates_any_more(
-    store: Store, sessions: Sessions[AppSession], keys: AppKeys
-) -> None:
+async def test_a_lost_list_ends_all_sessions(store: Store, sessions: Sessions[AppSession], keys: AppKeys) -> None:
     made = [await sessions.create(AppSession(uid="ann")) for _ in range(3)]
     await store.run([("DEL", keys.user_sessions("ann").key)])
     assert await sessions.revoke_all("ann") == 0
@@ -192,9 +190,7 @@ async def test_a_listing_shows_the_latest_login_first(store: Store, clock: Clock
 
 
 @everywhere
-async def test_a_listing_shows_nothing_that_has_ended_and_takes_it_off(
-    store: Store, clock: Clock, keys: AppKeys
-) -> None:
+async def test_a_listing_hides_and_removes_ended_sessions(store: Store, clock: Clock, keys: AppKeys) -> None:
     sessions = sessions_of(store, clock, Policy(idle="1h", absolute="24h"))
     made = [await sessions.create(AppSession(uid="ann")) for _ in range(2)]
     await store.run([("DEL", keys.session(made[0].id).key)])  # as its TTL does

@@ -173,7 +173,7 @@ async def test_in_every_order_a_change_is_not_lost_by_a_rotation(ordered: Store)
 
 
 @in_every_order
-async def test_in_every_order_a_read_is_not_turned_away_by_a_rotation(ordered: Store) -> None:
+async def test_in_every_order_a_read_succeeds_during_a_rotation(ordered: Store) -> None:
     async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
         clock, gated = Clock(), Gated(ordered)
         sessions, others = sessions_of(gated, clock), sessions_of(gated, clock)

@@ -116,7 +116,7 @@ async def test_where_the_generator_repeats_itself_the_first_session_is_not_touch
 
 
 @everywhere
-async def test_a_rotation_never_takes_the_place_of_another_session(store: Store, clock: Clock) -> None:
+async def test_a_rotation_never_overwrites_another_session(store: Store, clock: Clock) -> None:
     drawn = iter([bytes(32), b"1" * 32, bytes(32), b"2" * 32])
     sessions = sessions_of(store, clock, new_secret=lambda: next(drawn))
     one = await sessions.create(AppSession(uid="ann", theme="of the first"))

@@ -105,7 +105,7 @@ async def test_cancelling_before_the_commit_changes_nothing(database_url: str) -
 
 
 @on_databases("postgres", "mariadb")
-async def test_a_deadlock_is_run_again_and_both_go_through(database_url: str) -> None:
+async def test_a_deadlock_is_retried_and_both_succeed(database_url: str) -> None:
     both = threading.Barrier(2)
     tries = {"ab": 0, "ba": 0}
 
@@ -191,7 +191,7 @@ async def test_a_missing_database_is_reported(database_url: str) -> None:
         await open_tables(elsewhere, TEST_TABLES).open()
 
 
-async def test_tables_that_are_not_open_say_so_and_can_be_opened_again(tmp_path: Path) -> None:
+async def test_closed_tables_raise_store_closed_and_can_be_reopened(tmp_path: Path) -> None:
     tables = open_tables(f"sqlite:///{tmp_path}/a.db", TEST_TABLES)
     with pytest.raises(StoreClosed, match="not open"):
         await tables.read(numbers)

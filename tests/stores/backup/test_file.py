@@ -203,7 +203,7 @@ def record_of(kind: int, at_ms: int, lengths: list[int], data: bytes, count: int
         record_of(255, -1, [1, 1], b"km"),
     ],
 )
-def test_a_record_that_is_none_is_refused(data: bytes) -> None:
+def test_an_invalid_record_is_refused(data: bytes) -> None:
     with pytest.raises(BackupDamaged):
         decode(data)
 
@@ -222,7 +222,7 @@ def test_random_bytes_are_records_or_refused(data: bytes) -> None:
     assert b"".join(map(encode, found)) == data
 
 
-def test_a_bomb_takes_no_more_memory_than_a_block(tmp_path: Path) -> None:
+def test_a_decompression_bomb_takes_no_more_memory_than_a_block(tmp_path: Path) -> None:
     """A decompression bomb, as a block and as a long key, read by a process with little memory."""
     path = tmp_path / "bomb"
     huge = (b"K", bytes(512 << 20))

@@ -142,7 +142,7 @@ async def test_a_key_that_comes_after_the_check_is_left_as_it_is(store: Store, t
 # --- time ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_key_whose_time_is_over_is_not_restored_and_counted(
+async def test_an_expired_key_is_not_restored_but_counted(
     store: Store, target: Store, clock: Clock, path: Path
 ) -> None:
     ends_ms = clock.now_ms + 1000
@@ -381,7 +381,7 @@ async def test_keys_that_were_saved_are_not_read_again(store: Store, path: Path)
     assert [*values.values()].count(b"old") == seen[-1]
 
 
-async def test_a_part_file_cut_at_any_byte_is_gone_on_with(
+async def test_a_part_file_truncated_at_any_byte_can_be_resumed(
     store: Store, target: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As kill -9 or the loss of power may leave it."""
@@ -436,7 +436,7 @@ async def many(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[bytes, Any]:
         return await contents(source)
 
 
-async def test_a_store_that_forgets_on_the_way_is_noticed_and_resume_brings_all_back(
+async def test_a_store_that_loses_data_during_a_restore_is_detected_and_resume_restores_all(
     url_of: UrlOf, valkey_server: Server, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Like a server without persistence that restarts between two steps, unnoticed by any call."""
@@ -520,7 +520,7 @@ async def test_a_concurrent_restore_of_the_same_backup_is_detected(
         {"more": 1},
     ],
 )
-async def test_a_note_in_the_store_that_cannot_be_is_not_believed(
+async def test_an_impossible_checkpoint_is_ignored(
     store: Store, target: Store, path: Path, said: dict[str, Any]
 ) -> None:
     await store.run([("SET", f"key:{number}", "x") for number in range(10)])
@@ -532,7 +532,7 @@ async def test_a_note_in_the_store_that_cannot_be_is_not_believed(
     assert await contents(target) == await contents(store)
 
 
-async def test_a_note_in_the_store_that_fits_another_backup_is_refused(store: Store, target: Store, path: Path) -> None:
+async def test_a_checkpoint_of_another_backup_is_refused(store: Store, target: Store, path: Path) -> None:
     await store.run([("SET", f"key:{number}", "x") for number in range(10)])
     await backup(store, path)
     with BackupFile(path) as file:

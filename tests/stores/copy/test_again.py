@@ -281,9 +281,7 @@ async def test_a_source_that_loses_its_data_while_it_is_followed_empties_no_targ
     assert await own(target) == before
 
 
-async def test_a_target_that_was_emptied_since_is_not_taken_for_one_that_deleted_everything(
-    source: Store, target: Store
-) -> None:
+async def test_an_emptied_target_is_not_treated_as_deleted(source: Store, target: Store) -> None:
     await source.run([("SET", "sess:1", "1")])
     assert (await copy(source, target, progress=ONE)).is_whole
     async with connect("memory://") as emptied:
@@ -292,7 +290,7 @@ async def test_a_target_that_was_emptied_since_is_not_taken_for_one_that_deleted
         assert (await copy(source, emptied, progress=ONE, start_over=True)).written == 1
 
 
-async def test_a_target_that_lost_a_part_is_not_taken_for_one_that_deleted_it(source: Store, target: Store) -> None:
+async def test_a_target_that_lost_a_part_is_not_treated_as_deleted(source: Store, target: Store) -> None:
     await source.run([("SET", f"sess:{n}", n) for n in range(1_000)])
     await copy(source, target, progress=ONE)
     await target.run([("DEL", f"sess:{n}") for n in range(101)])
@@ -312,7 +310,7 @@ async def test_a_target_that_lost_a_part_is_not_taken_for_one_that_deleted_it(so
     assert (copied.written, copied.deleted_there, copied.is_whole) == (0, 300, True)
 
 
-async def test_a_key_that_was_in_doubt_at_a_kill_is_like_any_other_when_it_was_looked_at(
+async def test_an_uncertain_key_is_settled_after_its_check(
     source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A logout at the target is final, also for a key that was being written when the first run was killed."""

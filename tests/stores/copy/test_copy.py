@@ -73,7 +73,7 @@ def after(keys: int) -> Callable[[TransferProgress], None]:
 # --- existing keys ------------------------------------------------------------------------------------------
 
 
-async def test_a_key_that_is_there_is_left_alone_and_named(source: Store, target: Store) -> None:
+async def test_an_existing_key_is_kept_and_named(source: Store, target: Store) -> None:
     await source.run([("SET", "a", "1"), ("HSET", "b", "f", "1"), ("SET", "c", "1"), ("SET", "same", "1")])
     await target.run([("SET", "a", "theirs"), ("SET", "b", "theirs"), ("SET", "same", "1"), ("SET", "other", "theirs")])
     before = await own(target)
@@ -175,7 +175,7 @@ async def test_a_key_that_expired_at_the_target_and_was_prolonged_at_the_source_
         assert (copied.written, copied.deleted, copied.deleted_there) == (0, 0, 0)
 
 
-async def test_a_key_that_expires_right_before_it_is_looked_at_was_not_deleted_by_anybody(
+async def test_a_key_that_expires_before_the_check_does_not_count_as_deleted(
     source: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock_ms = await now_ms(source)
@@ -199,7 +199,7 @@ async def test_a_key_that_expires_right_before_it_is_looked_at_was_not_deleted_b
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("kind", EVERY_KIND)
-async def test_a_kill_around_the_very_step_leaves_nothing_in_doubt(
+async def test_a_kill_around_the_step_leaves_no_uncertain_key(
     kind: str, moment: str, source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, changed, _ = EVERY_KIND[kind]
@@ -241,9 +241,7 @@ async def test_keys_written_before_a_kill_are_not_written_again(
     assert (copied.written, copied.ours, copied.is_whole) == (100 - arrived, 100, True)
 
 
-async def test_a_target_that_forgot_everything_is_not_taken_for_one_that_deleted_it(
-    source: Store, target: Store
-) -> None:
+async def test_a_target_that_lost_everything_is_not_treated_as_deleted(source: Store, target: Store) -> None:
     await sessions(source, 100)
     await source.run([("SET", "extra", "1")])
     await target.run([("SET", "extra", "theirs")])

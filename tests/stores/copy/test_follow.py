@@ -100,7 +100,7 @@ async def test_writes_deletes_and_new_deadlines_arrive_while_it_follows(one: str
         assert files() == [str(ONE)]
 
 
-async def test_the_application_that_has_moved_has_the_last_word() -> None:
+async def test_the_migrated_application_wins() -> None:
     async with connect("memory://") as source, connect("memory://") as target:
         ends_ms = await now_ms(source) + DAY_MS
         await source.run([("SET", f"sess:{n}", n, "PXAT", ends_ms) for n in range(10)])
@@ -151,7 +151,7 @@ async def test_overwrite_replaces_in_the_first_pass_only() -> None:
         assert (copied.written, copied.in_the_way) == (1, 1)
 
 
-async def test_a_target_that_is_restarted_is_waited_for(tmp_path: Path) -> None:
+async def test_a_restarted_target_is_retried(tmp_path: Path) -> None:
     with servers.valkey("--appendonly", "yes") as server:
         async with connect("memory://") as source, connect(f"{server.url}?timeout=1s&connect_timeout=1s") as target:
             await source.run([("SET", f"sess:{n}", n) for n in range(300)])

@@ -74,7 +74,7 @@ async def marks(store: object) -> dict[bytes, object]:
     return {key: value for key, value in held.items() if key.startswith(b"keystead:copy:")}
 
 
-async def test_memcached_takes_strings_and_the_rest_is_named(url_of: UrlOf) -> None:
+async def test_only_strings_are_copied_to_memcached_and_the_rest_is_named(url_of: UrlOf) -> None:
     async with connect(url_of("sqlite")) as store, connect(url_of("memcached")) as other:
         ends_ms = await now_ms(store) + DAY_MS + 7
         await store.run([("SET", "a", "1", "PXAT", ends_ms), ("SET", "b", b"\x00\xff"), ("HSET", "h", "f", "1")])

@@ -94,7 +94,7 @@ async def test_a_deadlock_with_another_program_is_retried_transparently(server: 
     assert await store.run([("GET", "a"), ("HGET", "h", "f")]) == [b"2", b"2"]
 
 
-async def test_a_serialization_failure_is_tried_again_and_shows_nowhere(
+async def test_a_serialization_failure_is_retried_transparently(
     postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Writers use READ COMMITTED, which never fails like this; so this test uses a stricter level."""
@@ -175,7 +175,7 @@ async def test_a_program_that_forgets_to_close_ends_and_has_lost_nothing(server:
     assert await store.run([("MGET", *(f"k{n}" for n in range(20)))]) == [[b"%d" % n for n in range(20)]]
 
 
-async def test_a_batch_that_the_server_refuses_does_not_take_its_neighbours_with_it(
+async def test_a_refused_batch_does_not_affect_others_of_its_group(
     mariadb_server: MariadbServer,
 ) -> None:
     mariadb_server.empty()

@@ -73,7 +73,7 @@ async def test_a_write_whose_answer_was_lost_may_or_may_not_have_been_made(
         assert await store.run([("GET", "a")]) == [b"1"]
 
 
-async def test_a_look_that_was_lost_is_taken_again_and_the_write_made_once(server: MemcachedServer) -> None:
+async def test_a_lost_read_is_retried_and_the_write_happens_once(server: MemcachedServer) -> None:
     async with Proxy(server.port) as proxy, connect(through(proxy)) as store:
         await store.run([("SET", "a", 1)])
         proxy.cut_replies_after(0)

@@ -27,7 +27,7 @@ class ProfileKeys(Keyspace):
     profile = Hash("profile:{id}", dict[str, str], lifetime=after("1d"), role="cache", doc="fields of a profile")
 
 
-async def test_a_cache_is_welcome(server: MemcachedServer) -> None:
+async def test_the_role_cache_fits(server: MemcachedServer) -> None:
     async with connect(server.url) as store:
         keys = PageKeys(store, cache=store)
         await keys.page("home").set("<html>")

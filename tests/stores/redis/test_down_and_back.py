@@ -136,7 +136,7 @@ async def test_a_paused_server_fails_calls_in_time_and_works_again_after(server:
 
 
 @EACH_VERB
-async def test_a_network_that_swallows_everything_fails_calls_in_time(proxy: Proxy, call: Call) -> None:
+async def test_a_black_hole_network_fails_calls_in_time(proxy: Proxy, call: Call) -> None:
     async with keystead.connect(proxy.url + FAST) as store:
         await call(store)
         proxy.black_hole()
@@ -253,7 +253,7 @@ def until_loading(server: Server) -> None:
 # --- much at once -------------------------------------------------------------------------------------------
 
 
-async def test_values_of_20_megabytes_come_back_whole(server: Server) -> None:
+async def test_values_of_20_megabytes_round_trip(server: Server) -> None:
     big = random.Random(1).randbytes(20_000_000)
     async with keystead.connect(server.url + "?timeout=10s") as store:
         assert await store.run([("SET", "big", big), ("GET", "big"), ("EXISTS", "big")]) == [b"OK", big, 1]
@@ -289,7 +289,7 @@ async def test_a_server_that_reads_nothing_does_not_fill_the_memory(server: Serv
         await works_again(lambda: WRITE(store))
 
 
-async def test_callers_wait_while_the_server_does_not_keep_up_and_then_go_on(server: Server) -> None:
+async def test_callers_wait_while_the_server_is_congested(server: Server) -> None:
     value = b"x" * 1_000_000
     async with keystead.connect(server.url + "?timeout=10s") as store:
         server.pause()

@@ -86,7 +86,7 @@ async def test_no_sentinel_at_all_is_a_sentence_that_names_each(watched: Sentine
 
 
 @pytest.mark.parametrize("state", ["dead", "hung"])
-async def test_a_sentinel_that_does_not_answer_is_passed_over(watched: Sentinels, state: str) -> None:
+async def test_an_unresponsive_sentinel_is_skipped(watched: Sentinels, state: str) -> None:
     first, *rest = watched.sentinels
     hosts = ",".join(f"127.0.0.1:{port}" for port in (first.port, rest[0].port))
     url = f"redis+sentinel://{hosts}/main/0{FAST}"

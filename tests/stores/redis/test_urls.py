@@ -176,7 +176,7 @@ async def test_tls_to_a_port_without_it_and_the_reverse_end_in_a_sentence(secure
         await keystead.connect(at(secure, "")).open()
 
 
-async def test_a_host_that_no_name_can_be_is_a_sentence() -> None:
+async def test_an_invalid_host_name_is_a_one_line_error() -> None:
     for host in ("no-such-host.invalid", "a..b", "x" * 70):
         with pytest.raises(StoreUnavailable, match="cannot reach"):
             await keystead.connect(f"redis://{host}:6379/0?connect_timeout=2s").open()

@@ -70,7 +70,7 @@ async def test_callers_cancelled_at_any_moment_leave_every_other_caller_its_own_
             assert all(outcome is None or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
 
 
-async def test_a_caller_that_timed_out_has_written_nothing_and_its_neighbours_go_on(path: str) -> None:
+async def test_a_timed_out_caller_has_written_nothing_and_others_continue(path: str) -> None:
     async with SqliteStore(path, timeout=0.2) as store:
         async with locked(path):
             early = asyncio.ensure_future(store.run([("SET", "early", "1")]))

@@ -306,7 +306,7 @@ async def test_a_locked_file_fails_writes_within_the_timeout_while_reads_go_on(p
         assert await store.run([("GET", "kept")]) == [b"4"]
 
 
-async def test_a_lock_that_is_let_go_in_time_is_only_waited_for(path: str) -> None:
+async def test_a_lock_released_in_time_only_delays(path: str) -> None:
     async with SqliteStore(path, timeout=20) as store:
         with started("hold_the_lock", path, "IMMEDIATE") as holder:
             assert line_of(holder) == "ready"

@@ -134,7 +134,7 @@ async def test_a_suspended_process_gets_an_error_for_missed_messages(path: str, 
                 await anext(inbox)
 
 
-async def test_a_lease_that_lapsed_while_its_renewal_waited_is_not_revived_in_silence(path: str, wall: Clock) -> None:
+async def test_an_expired_lease_is_not_renewed_silently(path: str, wall: Clock) -> None:
     async with SqliteStore(path) as store, store.subscribe("channel") as inbox:
         with closing(sqlite3.connect(path, isolation_level=None)) as holder:
             holder.execute("BEGIN IMMEDIATE")

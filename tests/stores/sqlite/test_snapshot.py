@@ -39,9 +39,7 @@ async def test_a_commit_of_another_process_is_seen_from_the_next_turn_on(path: s
             assert await store.run([("GET", "a"), ("MGET", "a")]) == [b"%d" % n, [b"%d" % n]]
 
 
-async def test_no_read_is_older_than_a_moment_even_where_no_turn_ends(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reads_are_fresh_even_if_no_turn_ends(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     now_ns = 1
     monkeypatch.setattr("time.monotonic_ns", lambda: now_ns)
     async with SqliteStore(path) as store:
