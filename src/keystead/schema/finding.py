@@ -283,7 +283,7 @@ _DECLARED_UNSOUNDLY = _catalogue(
         "An unnecessary exemption from the naming rule",
         "The family is exempt from the naming rule, but its keys follow it, or its keyspace has no such "
         "rule. A later pattern of this family would be exempt by accident.",
-        "Take `naming_exempt` out.",
+        "Remove `naming_exempt`.",
         'Value("app:profile:{uid}", Profile, naming_exempt="an old program reads it", ...)  # it follows the rule',
     ),
     Code(
