@@ -37,7 +37,7 @@ def test_what_could_not_be_read_is_said_and_the_exit_code_is_1(program: Program)
     program.write(("SET", "sess:bad", "{"))
     result = program.keystead("erase", "user:u1", *KEYS, "--yes", KEYSTEAD_SEAL_KEYS=SEAL_KEYS)
     assert result.returncode == 1
-    assert "AppKeys.session that cannot be read" in result.stderr
+    assert "unreadable values of AppKeys.session" in result.stderr
     assert program.held() == {"sess:bad"}
 
 
