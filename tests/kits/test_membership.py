@@ -109,8 +109,8 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "refresh_chain": "30 days",
         "quota_mark": "5 seconds during a load, 2 seconds after a failure",
         "auth_mark": "20 seconds during a load, 2 seconds after a failure",
-        "api_keys": "never ends: emptied as API keys are revoked",
-        "api_key": "never ends: removed when it is revoked",
+        "api_keys": "never expires: emptied as API keys are revoked",
+        "api_key": "never expires: removed when it is revoked",
     }
 
 

@@ -454,7 +454,7 @@ async def test_a_status_of_success_is_delivered(receiver: Receiver, status: str)
 @pytest.mark.parametrize("status", ["400 No", "401 No", "404 No", "408 No", "429 No", "500 No", "503 No", "599 No"])
 async def test_a_status_of_failure_is_tried_again(receiver: Receiver, status: str) -> None:
     receiver.answer = answering(status, body=b"s3cret")
-    with pytest.raises(DeliveryFailed, match=rf"refused \(status {status[:3]}\)") as caught:
+    with pytest.raises(DeliveryFailed, match=rf"refused the request \(status {status[:3]}\)") as caught:
         await sender(HERE).send(hook(receiver), "msg_1", BODY)
     assert "s3cret" not in str(caught.value)
     assert caught.value.retry_after_ms is None

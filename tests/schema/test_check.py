@@ -228,7 +228,7 @@ def test_an_exemption_without_a_reason_in_words_is_refused(reason: Any) -> None:
 
 
 def test_a_keyspace_can_only_require_the_known_naming_rule() -> None:
-    with pytest.raises(BadDeclaration, match="naming is 'domain:entity:scope'"):
+    with pytest.raises(BadDeclaration, match="naming must be 'domain:entity:scope'"):
         keyspace(naming="domain:entity", one=value("app:profile:{uid}"))
 
 
@@ -482,4 +482,4 @@ def test_a_procedure_that_cannot_be_followed_is_found() -> None:
             return Steps(*(self.n(str(one)).increment() for one in range(int(id))))
 
     assert [(one.code, one.where) for one in check([Odd])] == [("procedure-unknown", "Odd.odd")]
-    assert "The steps of `odd` are not known ahead" in markdown(Odd)
+    assert "The steps of `odd` cannot be determined" in markdown(Odd)

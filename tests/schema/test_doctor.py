@@ -1039,7 +1039,7 @@ async def test_nothing_is_written_over_when_it_is_brought_back(keys: Keys, store
     await store.run([("SET", "bag:x", "old")])
     await repair([keys], set_aside="all")
     await keys.bag(id="x").put({"a": 1})
-    with pytest.raises(BadValue, match="there is a key 'bag:x' by now"):
+    with pytest.raises(BadValue, match="'bag:x' exists again"):
         await restore(QuarantineKeys(store), "bag:x")
     assert await keys.bag(id="x").get() == {"a": 1}
     assert await restore(QuarantineKeys(store), "bag:never") is None

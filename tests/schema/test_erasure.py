@@ -164,7 +164,7 @@ async def test_unexamined_keys_are_noted(memory: Store) -> None:
     plan = await plan_erase([Users(memory, needs_seal=False)], "user:42")
     assert len(plan.notes) == 2
     assert any("Users.letters are sealed" in note and "3 keys" in note for note in plan.notes)
-    assert any("Users.session that cannot be read" in note and "1 keys" in note for note in plan.notes)
+    assert any("unreadable values of Users.session" in note and "1 keys" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize("subject", ["42", "user:", ":42", "", "users:42"])

@@ -112,4 +112,4 @@ def test_lifetimes_are_described_in_words() -> None:
     )
     assert until("expires_at", at_most="14d").describe() == "until `expires_at`, at most 14 days"
     assert end_of_day("UTC").describe() == "end of the day (UTC)"
-    assert never("emptied by the clean-up job").describe() == "never ends: emptied by the clean-up job"
+    assert never("emptied by the clean-up job").describe() == "never expires: emptied by the clean-up job"

@@ -398,9 +398,9 @@ def test_values_are_given_by_position_or_by_name() -> None:
         ("{key}[_{page}]", (), {"page": "x"}, "{key}[_{page}]: key is missing; write (key=..., page=...)"),
         ("user:{uid}", (), {"udi": "x"}, "user:{uid}: there is no udi (did you mean uid?); write (uid=...)"),
         ("user:{uid}", (), {"zzz": "x"}, "user:{uid}: there is no zzz; write (uid=...)"),
-        ("user:{uid}", ("1", "2"), {}, "user:{uid}: it takes 1 at most, not 2; write (uid=...)"),
+        ("user:{uid}", ("1", "2"), {}, "user:{uid}: it takes at most 1, not 2; write (uid=...)"),
         ("x:{a}:{b}", ("1",), {"a": "1"}, "x:{a}:{b}: a was given twice; write (a=..., b=...)"),
-        ("index", ("1",), {}, "index: it takes 0 at most, not 1; write ()"),
+        ("index", ("1",), {}, "index: it takes at most 0, not 1; write ()"),
     ],
 )
 def test_a_wrong_call_explains_the_arguments(

@@ -420,7 +420,7 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
 
     assert "a cache may lose revocations" in refused(keys.cached, keys.since)
     assert "would outlive their revocation" in refused(keys.revoked, keys.brief)
-    assert "1 hour at most" in refused(keys.bounded, keys.since)
+    assert "at most 1 hour" in refused(keys.bounded, keys.since)
     assert "two families" in refused(keys.revoked, keys.text)
     assert "two families" in refused(keys, keys.since)
     assert "two families" in refused(keys.listed, keys.since)

@@ -177,7 +177,7 @@ async def test_acquiring_needs_the_name_of_the_holder(keys: LockKeys) -> None:
 async def test_a_block_holds_it_and_releases_it(keys: LockKeys) -> None:
     async with lock_of(keys).holding("user:1", "an import") as hold:
         assert await lock_of(keys).holder() == HeldBy("user:1", hold.since_ms, "an import")
-        with pytest.raises(LockHeld, match=r"locked by user:1 \(an import\)") as told:
+        with pytest.raises(LockHeld, match=r"held by user:1 \(an import\)") as told:
             async with lock_of(keys).holding("user:2"):
                 raise AssertionError("nobody comes here")
         assert told.value.held.since_ms == hold.since_ms

@@ -127,7 +127,7 @@ async def test_a_refusal_repeats_only_a_plain_word(server: StandIn, client: Clie
     with pytest.raises(ProviderRefused) as refused:
         await exchanged(client)
     assert refused.value.error is None
-    assert str(refused.value) == "stand-in: its token endpoint refused (status 400)"
+    assert str(refused.value) == "stand-in: its token endpoint refused the request (status 400)"
 
 
 @pytest.mark.parametrize(

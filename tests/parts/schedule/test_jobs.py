@@ -32,13 +32,13 @@ def test_another_name_is_refused(name: Any) -> None:
         ("0 0 15 * * *", "five fields .* has 6"),
         ("@daily", "five fields .* has 1"),
         ("60 * * * *", "a.job: the cron expression '60 .* has an invalid minute"),
-        ("0 24 * * *", "wrong hour"),
-        ("0 0 0 * *", "wrong day-of-month"),
-        ("0 0 31 2 *", "wrong day-of-month"),
-        ("0 0 * 13 *", "wrong month"),
-        ("0 0 * * FUNDAY", "wrong day-of-week"),
-        ("* * * * MON#1/2", "wrong day-of-week"),
-        ("*/0 * * * *", "wrong minute"),
+        ("0 24 * * *", "invalid hour"),
+        ("0 0 0 * *", "invalid day-of-month"),
+        ("0 0 31 2 *", "invalid day-of-month"),
+        ("0 0 * 13 *", "invalid month"),
+        ("0 0 * * FUNDAY", "invalid day-of-week"),
+        ("* * * * MON#1/2", "invalid day-of-week"),
+        ("*/0 * * * *", "invalid minute"),
         (None, "five fields"),
     ],
 )
@@ -58,8 +58,8 @@ def test_a_time_zone_that_does_not_exist_is_refused(zone: Any) -> None:
     [
         ({"missed": "all"}, "missed must be once, each or skip"),
         ({"lease": "60"}, "a number with a unit"),
-        ({"lease": "999ms"}, "between 1 second and 1 day"),
-        ({"lease": "25h"}, "between 1 second and 1 day"),
+        ({"lease": "999ms"}, "must be 1 second to 1 day"),
+        ({"lease": "25h"}, "must be 1 second to 1 day"),
         ({"run": None}, "an async function"),
     ],
 )
@@ -86,7 +86,7 @@ async def test_two_jobs_of_one_name_are_refused(store: Store, time: Time) -> Non
 @here
 async def test_an_unknown_job_is_reported_with_the_known_ones(store: Store, time: Time) -> None:
     schedule = schedule_of(store, time, Job("a", "0 15 * * *", Work()), Job("b", "0 16 * * *", Work()))
-    with pytest.raises(BadValue, match="no job 'c'; there are: a, b"):
+    with pytest.raises(BadValue, match="no job 'c'; the jobs are: a, b"):
         await schedule.run_now("c")
     with pytest.raises(BadValue, match="no job 'c'"):
         await schedule.history("c")

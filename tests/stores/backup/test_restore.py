@@ -420,7 +420,7 @@ async def test_resume_needs_the_same_store_and_pattern(
     Failing(store, 0, monkeypatch)
     with pytest.raises(StoreUnavailable):
         await backup(store, path, match="k*")
-    with pytest.raises(BackupError, match="begun from memory:// with --match 'k\\*'"):
+    with pytest.raises(BackupError, match="started from memory:// with --match 'k\\*'"):
         await backup(store, path, resume=True)
 
 

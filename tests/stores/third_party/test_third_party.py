@@ -108,5 +108,5 @@ def test_a_package_that_fails_on_import_is_reported(tmp_path: Path, monkeypatch:
 def test_a_function_that_returns_no_store_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim(tmp_path, "odd-one", "odd", "builtins:str")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(BadUrl, match="odd-one made a str of odd://, which is not a store"):
+    with pytest.raises(BadUrl, match="odd-one returned a str for odd://, not a store"):
         connect("odd://a")
