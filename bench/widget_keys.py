@@ -105,7 +105,7 @@ async def _counter(widgets: Widgets, number: int) -> list[Any]:
     days = [now.date() - timedelta(days=back) for back in range(DAYS)]
     operations: list[Operation[Any]] = [
         keys.counter_url(page(number)).set(id),
-        keys.counter_owner(id).set(await passwords.hashed(TOKEN)),
+        keys.counter_owner(id).set(await passwords.hash_password(TOKEN)),
         keys.counter_total(id).set(DAYS),
         keys.counter_last(id).set(now),
         *(keys.counter_daily(id, day).set(1) for day in days),

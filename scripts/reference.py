@@ -1,6 +1,6 @@
-"""Writes docs/commands.md, docs/errors.md and docs/findings.md from the code, and tables into other pages.
+"""Generate docs/commands.md, docs/errors.md and docs/findings.md from the code, and tables in other pages.
 
-`--check` only says if they are stale.
+`--check` only reports stale pages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def commands() -> str:
     lines = [
         "# Commands",
         "",
-        "Every command a store takes, with Redis 7's meaning. This page is made from the table in",
+        "All commands of a store, with the semantics of Redis 7. This page is generated from the table in",
         "`keystead.stores.commands` by `scripts/reference.py`.",
         "",
     ]
@@ -36,8 +36,8 @@ def commands() -> str:
             lines.append(f"| `{usage}` | {spec.summary} | {'writes' if spec.writes else 'reads'} |")
         lines.append("")
     lines += [
-        "A lifetime of zero or less is an error everywhere, also for `EXPIRE`: to remove a key, write `DEL`. `SCAN`",
-        "works on one server only; `store.scan` works everywhere.",
+        "A lifetime of zero or less is always an error, also for `EXPIRE`: to remove a key, use `DEL`. `SCAN` works on",
+        "one server only; `store.scan` works everywhere.",
         "",
     ]
     return "\n".join(lines)
@@ -47,7 +47,7 @@ def error_list() -> str:
     lines = [
         "# Errors",
         "",
-        "Every error of Keystead, with the `code` that never changes. This page is made from `keystead.errors` by",
+        "All errors of Keystead, with their stable `code`. This page is generated from `keystead.errors` by",
         "`scripts/reference.py`.",
         "",
         "| code | class | is a | meaning |",
@@ -64,7 +64,7 @@ def findings() -> str:
     lines = [
         "# Findings",
         "",
-        "What `keystead check` and `keystead doctor` find, with the code that never changes. This page is made from",
+        "All findings of `keystead check` and `keystead doctor`, with their stable codes. This page is generated from",
         "`keystead.schema.finding` by `scripts/reference.py`.",
         "",
     ]
@@ -77,32 +77,32 @@ def findings() -> str:
 
 
 FINDERS = {
-    "check": "Reads declarations only. Both errors and warnings make its exit code 1.",
+    "check": "Checks declarations only. Errors and warnings both make the exit code 1.",
     "doctor": """\
-Reads a live store, and repairs with `--fix`. Both errors and warnings make its exit code 1.
+Checks a live store, and repairs it with `--fix`. Errors and warnings both make the exit code 1.
 
 It never harms a healthy store:
 
-- Naming a kit or a keyspace brings along the keyspaces of its parts (`part_keyspaces`). A key that any kit or the
-  server knows is never unknown; where its keyspace was not named, it is counted and left alone.
-- `--fix` examines first and prints what it would do, by code and family. Each repair is one step that holds only if
-  the finding is still true.
-- What cannot be read is set aside for 30 days, and `keystead doctor --restore KEY` brings it back. To set aside more
-  than 1 % of a family, or with `--set-aside-unknown` more than 1 % of all keys, needs `--yes`. On a terminal it asks;
-  elsewhere that part is left, the rest is repaired, and the exit code is 1.
-- Orphans, mappings to nothing, and records that an admitting index does not name are deleted, and no copy is kept. To
-  delete more than 1 % of a family needs `--yes` in the same way.
-- If not one key of a family has its owner, or not one leads to a key that is there, and they are more than 10, then
-  the store or the pattern of the other family is wrong and not the keys: none of them is deleted, not even with
-  `--yes`. Correct `--store`; if the owners are gone indeed, delete the keys by hand.
-- If not one sealed value of a family opens, the key is wrong and not the values: it stops, repairs nothing, and leaves
-  with exit code 2. The keys come from `KEYSTEAD_SEAL_KEYS`, or `seal_keys` in the secrets file.
+- Naming a kit or a keyspace includes the keyspaces of its parts (`part_keyspaces`). A key that any kit or the server
+  knows is never unknown; if its keyspace was not named, it is counted and left alone.
+- `--fix` examines first and prints its plan, by code and family. Each repair is one step that takes effect only if the
+  finding still holds.
+- Unreadable content is set aside for 30 days, and `keystead doctor --restore KEY` restores it. Setting aside more than
+  1 % of a family, or with `--set-aside-unknown` more than 1 % of all keys, needs `--yes`. On a terminal it asks;
+  otherwise that part is skipped, the rest is repaired, and the exit code is 1.
+- Orphans, mappings to missing keys, and records that an admitting index does not list are deleted without a copy.
+  Deleting more than 1 % of a family needs `--yes` in the same way.
+- If not one key of a family has its owner, or not one leads to an existing key, and there are more than 10, the store
+  or the pattern of the other family is wrong, not the keys: none of them is deleted, not even with `--yes`. Correct
+  `--store`; if the owners are really gone, delete the keys by hand.
+- If not one sealed value of a family opens, the key is wrong, not the values: the doctor stops, repairs nothing, and
+  exits with code 2. The keys come from `KEYSTEAD_SEAL_KEYS`, or `seal_keys` in the secrets file.
 
 | exit code | |
 |---|---|
 | 0 | no findings, or all were repaired |
 | 1 | findings are left |
-| 2 | it was asked wrongly, or the seal keys are wrong |""",
+| 2 | usage error, or wrong seal keys |""",
 }
 
 
@@ -115,7 +115,7 @@ def _finding(code: Code) -> list[str]:
 
 
 def presets() -> str:
-    """docs/sessions.md, with the table of the policies in its place."""
+    """docs/sessions.md with the current table of policies."""
     named = {name: getattr(sessions, name) for name in ("AAL1", "AAL2", "AAL3")}
     lines = ["| policy | `idle` | `absolute` | `cap` | `at_cap` | `grace` |", "|---|---|---|---|---|---|"]
     for name, policy in {**named, "Policy()": sessions.Policy()}.items():

@@ -124,7 +124,7 @@ def test_only_its_owner_may_read_the_file_and_no_password_is_in_it(program: Prog
 
 def test_an_existing_file_is_only_overwritten_with_a_flag(program: Program, full: dict[bytes, Any]) -> None:
     assert program.keystead("backup", "keys.backup", "--match", "hash").returncode == 0
-    assert_one_sentence(program.keystead("backup", "keys.backup"), 1, "keys.backup is there already", "--overwrite")
+    assert_one_sentence(program.keystead("backup", "keys.backup"), 1, "keys.backup already exists", "--overwrite")
     assert output(program.keystead("backup", "keys.backup", "--overwrite", "--json"))["keys"] == 16
     assert_one_sentence(program.keystead("backup", "keys.backup", "--overwrite", "--resume"), 2, "one of them")
 
@@ -186,7 +186,7 @@ def test_at_a_terminal_a_progress_bar_is_shown(program: Program, full: dict[byte
     [
         (("restore", "keys.backup"), 2, "needs a terminal"),
         (("restore", "nothing.backup", "--yes"), 1, "cannot read nothing.backup"),
-        (("restore", "myapp/keys.py", "--yes"), 1, "is no backup of Keystead"),
+        (("restore", "myapp/keys.py", "--yes"), 1, "is not a Keystead backup"),
         (("restore", "keys.backup", "--verify", "--dry-run"), 2, "--verify only compares"),
         (("restore", "keys.backup", "--verify", "--store", "sqlite:///nowhere.db"), 2, "there is no database"),
         (("backup", "new.backup", "--store", "sqlite:///nowhere.db"), 2, "there is no database"),
@@ -214,7 +214,7 @@ def test_a_damaged_file_is_refused_and_nothing_is_written(
     else:
         data[len(data) // 2] ^= 1
     file.write_bytes(data)
-    said = "was cut short" if change == "cut" else "was altered"
+    said = "is truncated" if change == "cut" else "was altered"
     result = program.keystead("restore", "keys.backup", "--store", other(program), "--yes")
     assert_one_sentence(result, 1, "keys.backup is damaged", said, "Nothing was restored")
     assert contents_of(other(program)) == {}

@@ -160,7 +160,7 @@ def test_at_a_terminal_it_asks_for_confirmation(
     ("arguments", "code", "said"),
     [
         (("{own}", "{other}"), 2, "confirmation needs a terminal; add --yes"),
-        (("{own}", "{own}", "--yes"), 1, "name another store to copy them into"),
+        (("{own}", "{own}", "--yes"), 1, "is both source and target; name another target"),
         (("sqlite:///nowhere.db", "{other}", "--yes"), 2, "there is no database nowhere.db; name another as FROM"),
         (("sqlite:///nowhere.db", "{other}"), 2, "there is no database nowhere.db"),
         (("durible", "{other}"), 2, "'durible' is neither a store URL nor a role; the roles are: default"),
@@ -258,7 +258,7 @@ def test_a_second_copy_that_cannot_know_what_was_deleted_is_refused(program: Pro
     program.write(("DEL", "hash"))
     for option in ("--overwrite", "--no-verify"):
         result = program.keystead("copy", program.url, other(program), "--yes", option)
-        assert_one_sentence(result, 1, noted, "knows which keys", "--progress", "--start-over")
+        assert_one_sentence(result, 1, noted, "records which keys", "--progress", "--start-over")
     assert progress_files(program) == []
     over = output(program.keystead("copy", program.url, other(program), "--yes", "--start-over", "--json"))
     assert (over["equal"], over["written"], over["whole"]) == (15, 0, True)

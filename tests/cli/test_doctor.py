@@ -141,7 +141,7 @@ def test_an_existing_key_is_not_overwritten_by_a_restore(program: Program) -> No
     program.write(("SET", "account:u1", "x"))
     program.keystead("doctor", "myapp.keys", "--fix", "--yes")
     program.write(("SET", "account:u1", "new"))
-    assert_one_sentence(program.keystead("doctor", "--restore", "account:u1"), 1, "there is a key 'account:u1' by now")
+    assert_one_sentence(program.keystead("doctor", "--restore", "account:u1"), 1, "'account:u1' exists again")
 
 
 def test_it_can_be_limited_to_families(program: Program) -> None:

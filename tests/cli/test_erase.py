@@ -37,7 +37,7 @@ def test_unreadable_keys_are_reported_with_exit_code_1(program: Program) -> None
     program.write(("SET", "sess:bad", "{"))
     result = program.keystead("erase", "user:u1", *KEYS, "--yes", KEYSTEAD_SEAL_KEYS=SEAL_KEYS)
     assert result.returncode == 1
-    assert "AppKeys.session that cannot be read" in result.stderr
+    assert "unreadable values of AppKeys.session" in result.stderr
     assert program.stored_keys() == {"sess:bad"}
 
 

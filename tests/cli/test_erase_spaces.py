@@ -77,7 +77,7 @@ def test_a_bare_number_is_refused_with_the_possible_subjects(program: Program, s
     before = held(program, settings)
     refused = program.keystead("erase", "user:42", "--yes", **settings)
     choices = " or ".join(f"{space}:42" for space in SPACES)
-    assert_one_sentence(refused, 2, "'user:42' names no identity space that is here", f"write {choices}")
+    assert_one_sentence(refused, 2, "'user:42' names an unknown identity space", f"write {choices}")
     for wrong in ("42", "login:", ":42", ""):
         assert_one_sentence(program.keystead("erase", wrong, "--yes", **settings), 2, choices)
     assert held(program, settings) == before

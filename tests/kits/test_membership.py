@@ -102,14 +102,14 @@ def test_the_lifetimes_are_those_of_the_document() -> None:
         "rate_limit": "2 minutes",
         "quota": "5 minutes",
         "auth": "1 minute",
-        "membership_mark": "15 seconds while it is loaded, 5 seconds to 5 minutes after a failure",
+        "membership_mark": "15 seconds during a load, 5 seconds to 5 minutes after a failure",
         "membership_stale": "1 day",
         "renewing": "20 seconds",
         "refresh_chain": "30 days",
-        "quota_mark": "5 seconds while it is loaded, 2 seconds after a failure",
-        "auth_mark": "20 seconds while it is loaded, 2 seconds after a failure",
-        "api_keys": "never ends: emptied as API keys are revoked",
-        "api_key": "never ends: removed when it is revoked",
+        "quota_mark": "5 seconds during a load, 2 seconds after a failure",
+        "auth_mark": "20 seconds during a load, 2 seconds after a failure",
+        "api_keys": "never expires: emptied as API keys are revoked",
+        "api_key": "never expires: removed when it is revoked",
     }
 
 

@@ -42,9 +42,9 @@ def test_sessions_expire_and_user_data_does_not() -> None:
     assert lifetimes(SessionDataKeys) == {
         "session": "until `ends_at`, at most 400 days",  # the service gives it 1440 minutes, or what it is told
         "read_once": "until `ends_at`, at most 400 days",
-        "user_area": "never ends: removed by the user, or with the user",
-        "api_keys": "never ends: emptied as API keys are revoked",
-        "api_key": "never ends: removed when it is revoked, or with the user",
+        "user_area": "never expires: removed by the user, or with the user",
+        "api_keys": "never expires: emptied as API keys are revoked",
+        "api_key": "never expires: removed when it is revoked, or with the user",
         "asked": "1 minute 10 seconds",
     }
 

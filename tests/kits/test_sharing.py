@@ -62,10 +62,10 @@ def test_keys_missing_in_the_document_are_marked_new() -> None:
 def test_lifetimes_match_the_document_and_new_keys_are_bounded() -> None:
     assert lifetimes(SharingKeys) == {
         "token": "until `expires_at`, at most 14 days",
-        "index": "never ends: emptied by the clean-up job",
-        "meta": "never ends: removed by the clean-up job",
+        "index": "never expires: emptied by the clean-up job",
+        "meta": "never expires: removed by the clean-up job",
         "link": "until `expires_at`, at most 14 days",
-        "file": "never ends: deleted with the meta of its upload",
+        "file": "never expires: deleted with the meta of its upload",
         "gone": "1 hour",
         "retry": "30 days after the last use; touched at most once in 1 hour",
         "downloads": "until `expires_at`, at most 14 days",
@@ -75,7 +75,7 @@ def test_lifetimes_match_the_document_and_new_keys_are_bounded() -> None:
         "links_of_user": "15 days after the last use; touched at most once in 1 hour",
         "claim": "until `until`, at most 2 minutes",
         "past": "until `forget_at`, at most 44 days",
-        "files": "never ends: there is one per store",
+        "files": "never expires: there is one per store",
         "stored": "30 days after the last use; touched at most once in 1 day",
         "requests": "1 minute 10 seconds",
         "audit": "90 days after the last use; touched at most once in 1 hour",

@@ -72,24 +72,23 @@ def test_every_row_of_the_document_is_a_family() -> None:
 
 def test_the_lifetimes_are_those_of_the_document() -> None:
     found = lifetimes(TeamworkKeys)
-    assert found.pop("notifications") == "never ends: messages are not kept"
+    assert found.pop("notifications") == "never expires: messages are not stored"
     assert found == {
         "revoked_token": "until `expires_at`",
         "user_session": "30 minutes after the last use; touched at most once in 1 minute",
-        "deadlines": "never ends: each deadline is removed when its work item is closed or deleted",
+        "deadlines": "never expires: each deadline is removed when its work item is closed or deleted",
         "dashboard": "5 minutes",
         "tokens_since": "1 day",
-        "user_session_mark": "10 seconds while it is loaded, 5 seconds after a failure, 1 minute where there is "
-        "nothing",
-        "dashboard_mark": "10 seconds while it is loaded, 2 seconds after a failure",
+        "user_session_mark": "10 seconds during a load, 5 seconds after a failure, 1 minute if there is nothing",
+        "dashboard_mark": "10 seconds during a load, 2 seconds after a failure",
         "dashboard_users": "15 minutes after the last use; touched at most once in 1 minute",
         "dashboard_teams": "15 minutes after the last use; touched at most once in 1 minute",
         "notice_log": "7 days after the last use; touched at most once in 1 hour",
-        "notice_wakes": "never ends: messages are not kept",
-        "due_item": "never ends: deleted in one step with its deadline",
-        "due_teams": "never ends: one member per team with deadlines",
-        "due_found": "never ends: a field is removed when its deadline is gone",
-        "team_settings": "never ends: deleted with the team",
+        "notice_wakes": "never expires: messages are not stored",
+        "due_item": "never expires: deleted in one step with its deadline",
+        "due_teams": "never expires: one member per team with deadlines",
+        "due_found": "never expires: a field is removed when its deadline is gone",
+        "team_settings": "never expires: deleted with the team",
         "requests": "1 minute 10 seconds",
     }
 

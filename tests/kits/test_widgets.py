@@ -185,7 +185,7 @@ def test_every_row_of_the_document_is_a_family() -> None:
 
 
 def test_the_lifetimes_are_those_of_the_document() -> None:
-    ending = {name: said for name, said in lifetimes(WidgetKeys).items() if not said.startswith("never ends: ")}
+    ending = {name: said for name, said in lifetimes(WidgetKeys).items() if not said.startswith("never expires: ")}
     of_the_day = "until `end_of_day`, at most 1 day 2 hours"  # the day on which clocks go back has 25 hours
     assert ending == {
         "counter_visit": of_the_day,

@@ -23,7 +23,7 @@ class Browser:
     session_only: set[str] = field(default_factory=set)
 
     def takes(self, header: str) -> bool:
-        """Store what a Set-Cookie header says, or take it away. False: it is ignored."""
+        """Apply a Set-Cookie header. False: it is ignored."""
         pair, *parts = header.split(";")
         name, _, value = pair.strip().partition("=")
         attributes = {key.strip().lower(): given.strip() for key, _, given in (part.partition("=") for part in parts)}
@@ -73,7 +73,7 @@ def test_what_is_taken_away_has_the_attributes_with_which_it_was_set(secure: boo
 
 @pytest.mark.parametrize("secure", [True, False])
 @given(value=values)
-def test_a_browser_keeps_it_sends_it_back_and_forgets_it(secure: bool, value: str) -> None:
+def test_a_browser_stores_sends_and_deletes_the_cookie(secure: bool, value: str) -> None:
     cookie, browser = Cookie("sid", secure=secure), Browser(secure)
     assert browser.takes(cookie.set(value, 60))
     assert cookie.read(browser.sends) == value
@@ -83,7 +83,7 @@ def test_a_browser_keeps_it_sends_it_back_and_forgets_it(secure: bool, value: st
     assert cookie.read(browser.sends) is None
 
 
-def test_on_plain_http_only_the_cookie_for_development_is_kept() -> None:
+def test_on_plain_http_only_the_development_cookie_is_accepted() -> None:
     browser = Browser(secure=False)
     assert not browser.takes(Cookie("sid").set("v"))
     assert browser.takes(Cookie("sid", secure=False).set("v"))
@@ -116,7 +116,7 @@ def test_a_value_that_a_cookie_does_not_keep_is_refused_and_not_shown(value: str
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a=b", "a;b", "é", "sid\n", "a.b"])
-def test_a_name_that_is_none_is_refused(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(BadValue, match="is not a cookie name"):
         Cookie(name)
 
@@ -147,13 +147,13 @@ def test_a_name_with_a_prefix_is_refused_because_browsers_have_rules_for_it(name
         ("sid=v", None),
     ],
 )
-def test_it_is_found_in_what_a_browser_sends_and_nothing_else_is_taken_for_it(header: str, value: str | None) -> None:
+def test_the_cookie_is_parsed_and_nothing_else_is_mistaken_for_it(header: str, value: str | None) -> None:
     assert Cookie("sid").read(header) == value
 
 
 @pytest.mark.parametrize("byte", [*range(1, 9), *range(10, 32), *range(127, 256)])
 def test_a_name_that_only_looks_like_ours_is_another_name_which_any_host_of_the_domain_can_set(byte: int) -> None:
-    """A browser sees no prefix in it, and so lets a sibling host set it, also for a longer path than ours."""
+    """Without the prefix, a sibling host can set it, also for a longer path than ours."""
     odd = bytes([byte]).decode("latin-1")
     for planted in (f"{odd}__Host-sid=planted", f"__Host-sid{odd}=planted"):
         assert Cookie("sid").read(planted) is None
@@ -165,6 +165,6 @@ def test_without_the_prefix_the_first_of_several_counts_which_is_the_most_specif
 
 
 @given(header=st.text())
-def test_whatever_a_client_sends_is_no_error(header: str) -> None:
+def test_no_client_input_is_an_unhandled_error(header: str) -> None:
     found = Cookie("sid").read(header)
     assert found is None or isinstance(found, str)

@@ -11,7 +11,7 @@ from tests.real_servers import redis_server, valkey_cluster, valkey_server
 
 __all__ = ["STORES", "memory", "redis_server", "store", "store_url", "valkey_cluster", "valkey_server"]
 
-# The stores on which the schema is held to its promises.
+# The stores of the schema tests.
 STORES = ("memory", "sqlite", "valkey", "redis", "cluster")
 
 

@@ -1,4 +1,4 @@
-"""An index that admits: a record counts only while it is listed, and nothing but its making lists it."""
+"""An admitting index: a record is valid only while it is listed, and is listed only on creation."""
 
 import asyncio
 import time
@@ -122,7 +122,7 @@ async def test_deleting_a_record_takes_its_entry_out(keys: Keys) -> None:
 
 
 @everywhere
-async def test_writes_at_once_do_not_undo_the_end_of_all(keys: Keys, store: Store) -> None:
+async def test_concurrent_writes_do_not_undo_revoke_all(keys: Keys, store: Store) -> None:
     ids = [f"d{n}" for n in range(20)]
     await asyncio.gather(*(keys.device(id).add(ANN) for id in ids))
     await asyncio.gather(
@@ -157,7 +157,7 @@ async def test_a_record_that_is_not_listed_has_ended_and_the_doctor_deletes_it(
 
 
 @everywhere
-async def test_where_the_whole_index_is_gone_the_doctor_deletes_what_it_listed(keys: Keys, store: Store) -> None:
+async def test_the_doctor_deletes_records_of_a_deleted_admitting_index(keys: Keys, store: Store) -> None:
     for id in ("a", "b", "c"):
         await keys.device(id).set(ANN)
     await store.run([("DEL", "user:ann:devices")])
@@ -167,7 +167,7 @@ async def test_where_the_whole_index_is_gone_the_doctor_deletes_what_it_listed(k
 
 
 @everywhere
-async def test_where_an_index_only_lists_the_doctor_lists_what_it_misses(keys: Keys, store: Store) -> None:
+async def test_the_doctor_adds_missing_entries_to_a_listing_index(keys: Keys, store: Store) -> None:
     await keys.phone("a").set(ANN)
     await store.run([("DEL", "user:ann:phones")])
     report = await repair([keys], set_aside="all")
@@ -199,7 +199,8 @@ async def test_beside_records_that_come_and_go_the_doctor_harms_none_that_is_ali
 
 
 def test_an_index_that_admits_is_a_set() -> None:
-    with pytest.raises(BadDeclaration, match=r"an index that admits is a Set, and by_age is a SortedSet") as refused:
+    sentence = "an index that admits must be a Set, but by_age is a SortedSet"
+    with pytest.raises(BadDeclaration, match=sentence) as refused:
 
         class Sorted(Keyspace):
             by_age = SortedSet("user:{uid}:by-age", str, lifetime=WEEK)
@@ -220,6 +221,6 @@ def test_a_keyspace_with_an_index_that_admits_has_no_findings() -> None:
     assert list(check([Keys])) == []
 
 
-def test_the_key_document_says_that_a_record_counts_only_while_it_is_listed() -> None:
+def test_the_key_document_states_that_a_record_is_valid_only_while_listed() -> None:
     document = docs.markdown(Keys)
-    assert document.count("it counts only while it is listed") == 2
+    assert document.count("it is valid only while it is listed") == 2

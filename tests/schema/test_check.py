@@ -1,4 +1,4 @@
-"""What `check` finds: for each code a declaration that is wrong, and beside it a good one in which nothing is found."""
+"""`check`: for each code an invalid declaration, and a valid one without findings."""
 
 from collections.abc import Callable
 from typing import Any
@@ -64,7 +64,7 @@ def upgrade(old: dict[str, Any]) -> dict[str, Any]:
     return old
 
 
-# What is raised where a module is imported: the code, what is wrong, and the good one beside it.
+# Errors on import: the code, the invalid declaration, and a valid one.
 AT_IMPORT: list[tuple[str, Callable[[], object], Callable[[], object]]] = [
     (
         "bad-declaration",
@@ -178,7 +178,7 @@ def test_roles_may_share_a_store_until_stores_are_given() -> None:
         ("app:profile::{uid}", "'' in the scope"),
     ],
 )
-def test_naming_says_which_segment_breaks_the_rule(pattern: str, said: str) -> None:
+def test_naming_reports_the_offending_segment(pattern: str, said: str) -> None:
     [finding] = check([keyspace(naming="domain:entity:scope", one=value(pattern))])
     assert finding.code == "naming"
     assert said in finding.sentence
@@ -206,10 +206,10 @@ def test_a_needless_exemption_is_reported() -> None:
 
     follows = found("app:profile:{uid}", "domain:entity:scope")
     assert (follows.code, follows.severity, follows.family) == ("naming-exemption", "warning", "AppKeys.one")
-    assert "its keys follow it" in follows.sentence
+    assert "its keys follow the rule" in follows.sentence
     no_rule = found("{guid:alnum}", None)
     assert no_rule.code == "naming-exemption"
-    assert "no such rule" in no_rule.sentence
+    assert "no naming rule" in no_rule.sentence
 
 
 def test_an_exemption_of_a_family_that_a_stricter_keyspace_inherits_is_needed() -> None:
@@ -221,18 +221,18 @@ def test_an_exemption_of_a_family_that_a_stricter_keyspace_inherits_is_needed() 
 
 @pytest.mark.parametrize("reason", ["", "   ", "-", True, 42])
 def test_an_exemption_without_a_reason_in_words_is_refused(reason: Any) -> None:
-    with pytest.raises(BadDeclaration, match="gives its reason in words"):
+    with pytest.raises(BadDeclaration, match="needs a reason in words"):
         value("{uid}", naming_exempt=reason)
-    with pytest.raises(BadDeclaration, match="gives its reason in words"):
+    with pytest.raises(BadDeclaration, match="needs a reason in words"):
         Channel("{uid}", str, naming_exempt=reason)
 
 
-def test_a_keyspace_asks_for_the_one_rule_that_there_is() -> None:
-    with pytest.raises(BadDeclaration, match="naming is 'domain:entity:scope'"):
+def test_a_keyspace_can_only_require_the_known_naming_rule() -> None:
+    with pytest.raises(BadDeclaration, match="naming must be 'domain:entity:scope'"):
         keyspace(naming="domain:entity", one=value("app:profile:{uid}"))
 
 
-def test_role_unfit_says_why_the_store_cannot_keep_the_family() -> None:
+def test_role_unfit_gives_the_reason() -> None:
     stores = {"default": ("sqlite:///a.db", Guarantees()), "cache": ("evicting://", EVICTING)}
     [finding] = check([keyspace(cart=value("cart:{uid}"))], {"default": stores["cache"]})
     assert finding.code == "role-unfit"
@@ -259,7 +259,7 @@ def test_role_unfit_is_an_index_in_another_store_than_its_records() -> None:
     assert check([keys], {"default": here}) == []
 
 
-def test_role_weak_is_a_warning_that_the_store_promises_less_than_the_role_asks() -> None:
+def test_role_weak_warns_of_weaker_guarantees_than_the_role() -> None:
     keys = keyspace(order=value("order:{id}", role="durable"))
     [finding] = check([keys], {"default": ("memory://", Guarantees(durability="memory"))})
     assert (finding.code, finding.severity) == ("role-weak", "warning")
@@ -276,7 +276,7 @@ def sessions(**tags: str) -> type[Keyspace]:
     return keyspace(index=index, lock=lock, session=session)
 
 
-def test_cross_slot_names_both_sides_of_a_relation_and_says_what_happens() -> None:
+def test_cross_slot_names_both_families_and_the_consequence() -> None:
     listed, owned = check([sessions()], cluster=True)
     assert codes([listed, owned]) == ["cross-slot", "cross-slot"]
     assert listed.family == owned.family == "AppKeys.session"
@@ -286,7 +286,7 @@ def test_cross_slot_names_both_sides_of_a_relation_and_says_what_happens() -> No
     assert "orphan" in owned.sentence
 
 
-def test_relations_within_one_slot_are_no_finding() -> None:
+def test_relations_within_one_slot_are_not_a_finding() -> None:
     assert check([sessions(index="uid", lock="uid", session="uid")], cluster=True) == []
 
 
@@ -315,20 +315,20 @@ def test_a_relation_that_no_tag_can_fix_is_not_a_finding() -> None:
 SLIDING_DAY = sliding("1d", touch_every="1h")
 FOR_EVER = never("removed by hand")
 
-# The lifetime of an index, that of its records, and why the index can end first.
+# The lifetime of an index, that of its records, and why the index can expire first.
 TOO_SHORT: list[tuple[Lifetime, Lifetime, str]] = [
     (SLIDING_DAY, after("30d"), "after 1 day, the record after 30 days"),
     (SLIDING_DAY, sliding("30d", touch_every="1h"), "after 1 day, the record after 30 days"),
     (SLIDING_DAY, until("ends_at", at_most="2d"), "after 1 day, the record after 2 days"),
-    (SLIDING_DAY, until("ends_at"), "the record has no latest end"),
+    (SLIDING_DAY, until("ends_at"), "the record has no maximum lifetime"),
     (SLIDING_DAY, end_of_day("UTC"), "after 1 day, the record after 1 day 1 hour"),
-    (SLIDING_DAY, FOR_EVER, "the record never ends"),
-    (until("ends_at"), FOR_EVER, "the record never ends"),
-    (until("ends_at"), SLIDING_DAY, "the record lives on when it is touched"),
+    (SLIDING_DAY, FOR_EVER, "the record never expires"),
+    (until("ends_at"), FOR_EVER, "the record never expires"),
+    (until("ends_at"), SLIDING_DAY, "a touch extends the record"),
     (until("ends_at", at_most="1h"), after("2h"), "after 1 hour, the record after 2 hours"),
-    (after("1h"), after("1d"), "not moved by entries that come later"),
-    (after("30d"), after("1d"), "not moved by entries that come later"),
-    (end_of_day("UTC"), end_of_day("Asia/Tokyo"), "not moved by entries that come later"),
+    (after("1h"), after("1d"), "later entries do not extend its deadline"),
+    (after("30d"), after("1d"), "later entries do not extend its deadline"),
+    (end_of_day("UTC"), end_of_day("Asia/Tokyo"), "later entries do not extend its deadline"),
 ]
 LONG_ENOUGH: list[tuple[Lifetime, Lifetime]] = [
     (FOR_EVER, FOR_EVER),
@@ -385,7 +385,7 @@ def test_until_field_is_a_moment_that_is_misspelt() -> None:
         [finding] = lives_until(misspelt)
         assert (finding.code, finding.family) == ("until-field", "AppKeys.share")
         assert "'expires_at'" in finding.sentence
-    # A moment that is given with each write is no field, and a value without fields cannot have it.
+    # A moment passed with each write is not a field, and a value without fields cannot have it.
     assert lives_until("expires_at") == lives_until("lease_ends") == lives_until("expires_at", str) == []
 
 
@@ -439,7 +439,7 @@ def test_no_two_families_that_pass_the_check_render_one_key(data: st.DataObject,
     one, other = value(first), value(second)
     found = check([keyspace(one=one, other=other)])
     if found:
-        # What is found is there: both sides know the example as a key of their own.
+        # The example is real: both patterns parse it.
         [finding] = found
         assert finding.key is not None
         assert one.pattern.parse(finding.key) is not None
@@ -482,4 +482,4 @@ def test_a_procedure_that_cannot_be_followed_is_found() -> None:
             return Steps(*(self.n(str(one)).increment() for one in range(int(id))))
 
     assert [(one.code, one.where) for one in check([Odd])] == [("procedure-unknown", "Odd.odd")]
-    assert "The steps of `odd` are not known ahead" in markdown(Odd)
+    assert "The steps of `odd` cannot be determined" in markdown(Odd)

@@ -1,4 +1,4 @@
-"""What is stored is what the key documents show, byte for byte; what is read is only what could have been written."""
+"""Values are stored as the key documents show, byte for byte; only data that could have been written is read."""
 
 import contextlib
 import dataclasses
@@ -108,7 +108,7 @@ class Place(NamedTuple):
 
 
 def unread(codec: Codec[Any], data: bytes, name: str = "") -> str:
-    """The sentence of the error that reading raises. Neither it nor what led to it holds the secret."""
+    """The message of a read error. Neither it nor its cause contains the secret."""
     with pytest.raises(Unreadable) as caught:
         codec.decode(data, "some:key", name=name)
     assert caught.value.raw == data
@@ -118,7 +118,7 @@ def unread(codec: Codec[Any], data: bytes, name: str = "") -> str:
 
 
 def unwritten(codec: Codec[Any], value: Any, name: str = "") -> str:
-    """The sentence of the error that writing raises. Neither it nor what led to it holds the secret."""
+    """The message of a write error. Neither it nor its cause contains the secret."""
     with pytest.raises(BadValue) as caught:
         codec.encode(value, "some:key", name=name)
     assert SECRET not in "".join(traceback.format_exception(caught.value)) + repr(caught.value)
@@ -239,7 +239,7 @@ def test_the_state_of_a_like_is_true_or_false() -> None:
     assert (codec.decode(b"true", "k"), codec.decode(b"false", "k")) == (True, False)
 
 
-# What comes back is what was written.
+# Round trips.
 
 
 @pytest.mark.parametrize(
@@ -283,25 +283,25 @@ def test_each_type_is_stored_in_its_plainest_form_and_read_back(type_: Any, valu
 
 
 @given(TEXT)
-def test_any_text_comes_back(text: str) -> None:
+def test_any_text_round_trips(text: str) -> None:
     codec = codec_for(str)
     assert codec.decode(codec.encode(text, "k"), "k") == text
 
 
 @given(st.binary())
-def test_any_bytes_come_back(data: bytes) -> None:
+def test_any_bytes_round_trip(data: bytes) -> None:
     codec = codec_for(bytes)
     assert codec.decode(codec.encode(data, "k"), "k") == data
 
 
 @given(st.integers())
-def test_any_integer_comes_back(number: int) -> None:
+def test_any_integer_round_trips(number: int) -> None:
     codec = codec_for(int)
     assert codec.decode(codec.encode(number, "k"), "k") == number
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_any_finite_float_comes_back(number: float) -> None:
+def test_any_finite_float_round_trips(number: float) -> None:
     codec = codec_for(float)
     assert codec.decode(codec.encode(number, "k"), "k") == number
 
@@ -333,7 +333,7 @@ class Everything(BaseModel):
         counts=st.dictionaries(TEXT, st.integers()),
     )
 )
-def test_any_model_comes_back(value: Everything) -> None:
+def test_any_model_round_trips(value: Everything) -> None:
     codec = codec_for(Everything)
     assert codec.decode(codec.encode(value, "k"), "k") == value
 
@@ -420,12 +420,12 @@ def test_a_computed_field_is_not_stored() -> None:
     assert "area" not in codec.json_schema()["properties"]
 
 
-def test_a_type_checker_knows_what_a_codec_reads() -> None:
+def test_a_type_checker_knows_the_type_of_a_codec() -> None:
     assert_type(codec_for(Point).decode(b'{"x":1}', "k"), Point)
     assert_type(codec_for(list[str]), Codec[list[str]])
 
 
-# Writing: what does not fit is refused, and its sentence names the key and the field but not the value.
+# Writing: unfit values are refused; the message names the key and the field but not the value.
 
 
 @pytest.mark.parametrize(
@@ -672,7 +672,7 @@ def test_a_tag_that_names_no_choice_is_not_quoted() -> None:
     unread(codec, f'{{"kind":"{SECRET}"}}'.encode())
 
 
-def test_keys_that_a_model_does_not_know_are_the_models_own_business() -> None:
+def test_unknown_json_keys_are_left_to_the_model() -> None:
     class Closed(BaseModel):
         model_config = ConfigDict(extra="forbid")
         x: int
@@ -809,7 +809,7 @@ class Plain:
     ],
     ids=str,
 )
-def test_a_type_that_cannot_be_stored_is_refused_with_what_to_write_instead(type_: Any, advice: str) -> None:
+def test_an_unstorable_type_is_refused_with_advice(type_: Any, advice: str) -> None:
     assert advice in refused(type_)
 
 
@@ -864,7 +864,7 @@ def test_a_field_that_may_be_left_out_needs_a_default() -> None:
     ],
     ids=str,
 )
-def test_without_none_takes_only_none_away(type_: Any, inner: Any) -> None:
+def test_without_none_removes_only_none(type_: Any, inner: Any) -> None:
     assert without_none(type_) == inner
 
 
@@ -908,7 +908,7 @@ def test_old_shapes_are_upgraded_step_by_step_when_they_are_read(data: bytes) ->
     assert codec_for(Unversioned, versions=VERSIONS).decode(data, "k") == Unversioned(name="Kim Dev")
 
 
-def test_a_declared_version_is_written_in_its_place_whatever_the_value_says() -> None:
+def test_the_declared_version_is_written_whatever_the_value_has() -> None:
     old = Profile(name="Kim Dev", ver=1)
     assert PROFILE.encode(old, "k") == b'{"name":"Kim Dev","ver":3}'
     assert old.ver == 1

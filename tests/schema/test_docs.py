@@ -1,4 +1,4 @@
-"""The key document: complete, the same each time, and nothing that people write into a declaration breaks it."""
+"""The key document: complete, deterministic, and safe for any text in a declaration."""
 
 import dataclasses
 import os
@@ -161,7 +161,7 @@ def parsed(text: str) -> list[Token]:
 
 
 def text_of(token: Token) -> str:
-    """What a reader sees of a line."""
+    """The visible text of a line."""
     return "".join(
         "\n" if child.type == "html_inline" and child.content == "<br>" else child.content
         for child in token.children or ()
@@ -201,7 +201,7 @@ def test_the_table_has_the_columns_of_a_key_document_and_a_row_for_each_family()
         "Value",
         "default",
         "JSON Customer, 9 fields",
-        "never ends: removed when the card is returned",
+        "never expires: removed when the card is returned",
         "set, add, replace, change, consume, get, see, …",
         "/api/customers/{uid}, the till",
     ]
@@ -225,21 +225,21 @@ def test_the_table_has_the_columns_of_a_key_document_and_a_row_for_each_family()
         ("bell", "message: string"),
     ],
 )
-def test_the_table_says_what_a_key_holds(family: str, value: str) -> None:
+def test_the_table_shows_the_value_of_a_key(family: str, value: str) -> None:
     row = next(row for row in tables(markdown(ShopKeys))[0] if row[0].startswith(f"shop:{family}"))
     assert row[3] == value
 
 
-def test_a_channel_keeps_nothing_and_says_so() -> None:
-    assert tables(markdown(ShopKeys))[0][-1][4] == "messages are not kept"
+def test_a_channel_stores_nothing_and_is_documented_so() -> None:
+    assert tables(markdown(ShopKeys))[0][-1][4] == "messages are not stored"
 
 
-def test_the_document_begins_with_what_the_keyspace_says_of_itself() -> None:
+def test_the_document_starts_with_the_docstring_of_the_keyspace() -> None:
     top = markdown(ShopKeys).partition("## All keys")[0]
     assert "# Shop keys\n\nA shop: customers, what they want to buy, and what they bought.\n" in top
     assert "\n- customers are `gold` or plain\n- baskets end by themselves\n" in top
     assert "\nSource: the shop's own table\n" in top
-    assert "\nWhat was changed in it, and why:\n\n- Baskets end; before, nobody removed them.\n" in top
+    assert "\nChanges, and why:\n\n- Baskets end; before, nobody removed them.\n" in top
 
 
 def test_a_family_has_a_section_with_pattern_example_relations_and_changes() -> None:
@@ -250,7 +250,7 @@ def test_a_family_has_a_section_with_pattern_example_relations_and_changes() -> 
     assert "\n**Changed:** The token is sealed; before, it was `plain`.\n" in text
 
 
-def test_a_pattern_that_says_no_more_than_the_key_is_not_repeated() -> None:
+def test_a_pattern_equal_to_the_key_is_not_repeated() -> None:
     text = section(markdown(ShopKeys), "mail")
     assert "Pattern:" not in text
     assert "- Example: `shop:mail:a1b2c3`\n- Holds: string\n" in text
@@ -278,7 +278,7 @@ def test_relations_are_described_at_both_ends() -> None:
     assert told["bell"] == ()
 
 
-def test_a_relation_that_takes_its_key_from_a_field_says_so() -> None:
+def test_a_relation_from_a_field_is_documented() -> None:
     class LinkKeys(Keyspace):
         target = Value("target:{id}", str, lifetime=after("1h"))
         scored = SortedSet("scored", str, lifetime=never("x"))
@@ -315,7 +315,7 @@ def test_a_relation_names_a_field_as_it_is_stored() -> None:
 
 
 def test_a_hash_tag_is_named() -> None:
-    assert "- In a cluster, keys with the same `uid` live in one slot" in section(markdown(ShopKeys), "basket")
+    assert "- In a cluster, keys with the same `uid` (the hash tag) are" in section(markdown(ShopKeys), "basket")
     assert "slot" not in section(markdown(ShopKeys), "customer")
 
 
@@ -353,7 +353,7 @@ def test_the_fields_of_a_model_are_shown_as_stored() -> None:
 def test_a_model_in_two_families_is_shown_once_and_linked_from_the_other() -> None:
     text = section(markdown(ShopKeys), "seen")
     assert tables(text) == []
-    assert "The fields of `Address` stand under [customer](#customer)." in text
+    assert "See the fields of `Address` under [customer](#customer)." in text
 
 
 def test_a_version_that_is_stamped_on_a_value_is_one_of_its_fields() -> None:
@@ -414,16 +414,16 @@ def test_the_picture_in_markdown_shows_every_relation() -> None:
 def test_without_relations_there_is_no_diagram() -> None:
     assert "mermaid" not in markdown(PlainKeys)
     assert '<svg width="44"' not in html(PlainKeys)
-    assert "How they belong together" not in html(PlainKeys)
+    assert "Relation diagram" not in html(PlainKeys)
 
 
-def test_a_keyspace_that_says_nothing_of_itself_has_a_document() -> None:
+def test_a_keyspace_without_a_docstring_has_a_document() -> None:
     assert headings(markdown(PlainKeys)) == [
         "Plain keys",
         "All keys at a glance",
-        "One by one",
+        "All families",
         "lonely",
-        "What can be done with each kind",
+        "Operations by kind",
     ]
 
 
@@ -456,13 +456,13 @@ def test_odd_texts_stay_as_they_were_written_in_markdown() -> None:
     assert not [child for child in inline if child.type in ("em_open", "s_open")]
     assert {child.attrGet("href") for child in inline if child.type == "link_open"} == {"#index", "#record"}
     assert headings(text)[1:] == [
-        *("All keys at a glance", "How they belong together", "One by one"),
-        *("index", "record", "What can be done with each kind"),
+        *("All keys at a glance", "Relation diagram", "All families"),
+        *("index", "record", "Operations by kind"),
     ]
     seen = ODD.replace("`c|d`", "c|d")
     [_, index, record] = tables(text)[0]
     assert index[0] == f"odd:`|<b>\"'&amp;\n{seen}"
-    assert index[4] == f"never ends: {seen}"
+    assert index[4] == f"never expires: {seen}"
     assert record[0] == f"odd`|<script>:{{id}}[*{{page}}]\n{seen}"
     assert record[6] == f"/a|b, {seen}"
     assert tables(text)[1][1] == ["a|`b", "string", "yes", seen]
@@ -548,7 +548,7 @@ def test_the_page_is_whole_and_loads_nothing(keyspace: type[Keyspace]) -> None:
     assert "url(http" not in html(keyspace)
 
 
-def test_the_page_says_what_the_markdown_says() -> None:
+def test_the_html_page_equals_the_markdown() -> None:
     said = " ".join("".join(page_of(html(ShopKeys)).said).split())
     for entry in document(ShopKeys).families:
         for prose in (entry.key, entry.example, entry.doc, entry.short_value, entry.lifetime, *entry.relations):
@@ -660,7 +660,7 @@ def test_in_the_picture_no_box_lies_on_another_and_all_is_inside(edges: list[Edg
     assert all(box.y >= 0 and box.y + box.height <= picture.height for box in boxes)
 
 
-def test_an_arrow_goes_from_source_to_target() -> None:
+def test_an_arrow_points_from_source_to_target() -> None:
     picture = diagram(drawn([Edge("f0", OWNS, "f1"), Edge("f1", OWNS, "f2"), Edge("f2", LISTS, "f0")], NAMES[:3]))
     assert picture is not None
     box = {one.name: one for one in picture.boxes}
@@ -673,7 +673,7 @@ def test_an_arrow_goes_from_source_to_target() -> None:
         assert end.y < numbers[-1] < end.y + end.height
 
 
-def test_a_relation_across_a_layer_goes_around_the_box_in_it() -> None:
+def test_a_relation_across_a_layer_is_routed_around_boxes() -> None:
     picture = diagram(drawn([Edge("f0", OWNS, "f1"), Edge("f1", OWNS, "f2"), Edge("f0", LISTS, "f2")], NAMES[:3]))
     assert picture is not None
     middle = next(box for box in picture.boxes if box.name == "f1")

@@ -1,4 +1,4 @@
-"""The doctor: every defect found once, none invented, all repaired, and nothing alive is harmed."""
+"""The doctor: every defect is found once, none is invented, all are repaired, and healthy data is unharmed."""
 
 import asyncio
 import base64
@@ -41,7 +41,7 @@ from keystead.stores.sqlite import SqliteStore
 from tests.schema.conftest import STORES
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
-# Where one atomic step spans any keys, so that nothing can come between a look and what is done.
+# Stores on which one atomic step spans any keys, so that nothing can interleave with a repair.
 atomic_anywhere = pytest.mark.parametrize("store_url", ["memory", "valkey"], indirect=True)
 
 FOREVER = never("a test")
@@ -132,7 +132,7 @@ def in_days(days: float) -> datetime:
 
 
 async def fill(keys: Keys) -> None:
-    """Something of everything, written as a program writes it."""
+    """Data of every family, as written by a program."""
     for number in range(3):
         await keys.session(sid=f"s{number}").add(Session(uid="u1"))
         await keys.board(id=f"b{number}").add(Profile(full_name="a board"))
@@ -556,7 +556,7 @@ async def test_a_key_that_a_scan_names_twice_counts_once(
     }  # fmt: skip
 
 
-# --- what is found of what ---------------------------------------------------------------------------------
+# --- scope -------------------------------------------------------------------------------------------------
 
 
 @everywhere
@@ -569,7 +569,7 @@ async def test_a_key_of_no_family_is_reported_and_left_alone(keys: Keys, store: 
 
 
 @everywhere
-async def test_keys_of_no_family_are_set_aside_where_that_is_asked_for(keys: Keys, store: Store) -> None:
+async def test_keys_of_no_family_are_set_aside_on_request(keys: Keys, store: Store) -> None:
     await store.run([("SET", "tmp:1", "x"), ("SET", b"\xff\xfe", "y"), ("RPUSH", "tmp:2", "a", "b")])
     report = await repair([keys], set_aside="all", unknown="set-aside")
     assert (report.count("unknown-key"), report.repaired) == (3, 3)
@@ -601,7 +601,7 @@ async def test_all_findings_are_counted_and_the_first_are_shown(memory: Store) -
     assert [progress.examined for progress in seen] == sorted(progress.examined for progress in seen)
 
 
-async def test_a_family_of_two_keyspaces_and_several_stores_is_looked_at_once(memory: Store) -> None:
+async def test_a_family_of_two_keyspaces_is_examined_once(memory: Store) -> None:
     class Cached(Keyspace):
         lock = Value("other:{id}", str, lifetime=after("1h"))
         board = Value("cached:{id}", str, lifetime=after("1h"), role="cache", leads_to=link("lock", id=VALUE))
@@ -612,7 +612,7 @@ async def test_a_family_of_two_keyspaces_and_several_stores_is_looked_at_once(me
         await cached.lock(id="here").add("x")
         await other.run([("SET", "tmp:1", "x"), ("SET", "other:1", "x", "PX", 1000)])
         report = await examine([keys, cached, Keys(memory, seal=RING)])
-        # A family belongs into the store of its role: elsewhere its keys belong to nobody.
+        # A family belongs to the store of its role: elsewhere its keys are unknown.
         assert said(report) == {("unknown-key", None, "tmp:1"), ("unknown-key", None, "other:1")}
         assert report.examined == 4
         await other.run([("DEL", "tmp:1", "other:1")])
@@ -710,7 +710,7 @@ async def test_long_lists_and_logs_are_read_to_their_end(keys: Keys, store: Stor
     assert await keys.messages(id="b1").count() == await keys.log(id="e1").count() == 1_200
 
 
-async def test_a_set_too_large_to_be_read_at_once_is_reported_and_not_read(
+async def test_a_set_too_large_for_one_read_is_reported_and_not_read(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = Keys(memory, seal=RING)
@@ -813,9 +813,7 @@ async def test_a_value_sealed_with_a_key_that_is_missing_is_never_set_aside(keys
 
 @atomic_anywhere
 @pytest.mark.parametrize("key_id", ["2026", "2027"])
-async def test_where_no_sealed_value_opens_the_key_is_wrong_and_nothing_is_repaired(
-    keys: Keys, store: Store, key_id: str
-) -> None:
+async def test_if_no_sealed_value_opens_nothing_is_repaired(keys: Keys, store: Store, key_id: str) -> None:
     await fill(keys)
     await store.run([("PERSIST", "lock:s1"), ("SET", "share:x", "junk", "PX", DAY_MS)])
     other = Keys(store, seal=KeyRing({key_id: b"x" * 32}))
@@ -882,7 +880,7 @@ async def test_to_delete_more_than_one_in_a_hundred_of_a_family_must_be_confirme
     assert await raw(memory, "EXISTS", "email:b") == 0
 
 
-async def test_a_key_that_two_findings_delete_is_one_key_that_would_be_deleted(memory: Store) -> None:
+async def test_a_key_that_two_findings_delete_is_counted_once(memory: Store) -> None:
     class Both(Keyspace):
         user = Value("user:{uid}", str, lifetime=FOREVER, owns="friend")
         friend = Value("friend:{uid}", str, lifetime=FOREVER, leads_to=link("user", uid=VALUE))
@@ -944,10 +942,10 @@ async def test_entries_under_a_key_that_is_not_there_are_never_set_aside(memory:
     before = await contents(memory)
     report = await repair([keys], set_aside="all")
     assert sorted((one.finding.key, one.fixed, one.note.partition(":")[0]) for one in report.found) == [
-        ("fields", False, "it may be good"),
-        ("items", False, "it may be good"),
+        ("fields", False, "it may be valid"),
+        ("items", False, "it may be valid"),
         ("items", True, ""),
-        ("log", False, "it may be good"),
+        ("log", False, "it may be valid"),
     ]
     after_it = await contents(memory)
     assert all(after_it[name] == before[name] for name in (b"fields", b"log"))
@@ -989,7 +987,7 @@ async def test_a_repair_lets_no_key_live_longer_whose_value_does_not_say_so(keys
     assert all(left <= 60_000 for left in await store.run([("PTTL", key) for key in short]))
 
 
-async def test_a_moment_that_is_not_in_the_store_is_not_made_up(memory: Store) -> None:
+async def test_an_unstored_deadline_is_not_guessed(memory: Store) -> None:
     keys = Keys(memory, seal=RING)
     await memory.run([("SET", "pass:p1", "x")])
     report = await repair([keys], set_aside="all")
@@ -1041,7 +1039,7 @@ async def test_nothing_is_written_over_when_it_is_brought_back(keys: Keys, store
     await store.run([("SET", "bag:x", "old")])
     await repair([keys], set_aside="all")
     await keys.bag(id="x").put({"a": 1})
-    with pytest.raises(BadValue, match="there is a key 'bag:x' by now"):
+    with pytest.raises(BadValue, match="'bag:x' exists again"):
         await restore(QuarantineKeys(store), "bag:x")
     assert await keys.bag(id="x").get() == {"a": 1}
     assert await restore(QuarantineKeys(store), "bag:never") is None
@@ -1054,7 +1052,7 @@ async def test_a_quarantined_key_past_its_deadline_is_not_restored() -> None:
         await store.run([("SET", "share:x", "{", "PX", DAY_MS)])
         assert (await repair([keys], set_aside="all")).repaired == 1
         ahead_ms = 2 * DAY_MS
-        with pytest.raises(BadValue, match="stays dead"):
+        with pytest.raises(BadValue, match="it is not restored"):
             await restore(QuarantineKeys(store), "share:x")
 
 
@@ -1072,7 +1070,7 @@ async def test_a_second_copy_does_not_write_over_the_first(keys: Keys, store: St
 
 
 @everywhere
-async def test_what_belongs_to_a_quarantined_key_is_not_deleted(keys: Keys, store: Store) -> None:
+async def test_keys_of_a_quarantined_owner_are_not_deleted(keys: Keys, store: Store) -> None:
     await fill(keys)
     await store.run([("SET", "board:b1", "{")])
     report = await repair([keys], set_aside="all")
@@ -1085,7 +1083,7 @@ async def test_what_belongs_to_a_quarantined_key_is_not_deleted(keys: Keys, stor
 
 
 @everywhere
-async def test_an_index_of_another_kind_is_made_anew(keys: Keys, store: Store) -> None:
+async def test_an_index_of_another_kind_is_recreated(keys: Keys, store: Store) -> None:
     await fill(keys)
     await store.run([("DEL", "user:u1:sessions"), ("SET", "user:u1:sessions", "x")])
     report = await repair([keys], set_aside="all")
@@ -1095,11 +1093,11 @@ async def test_an_index_of_another_kind_is_made_anew(keys: Keys, store: Store) -
     assert (await examine([keys])).found == []
 
 
-# --- beside a program --------------------------------------------------------------------------------------
+# --- concurrent program ------------------------------------------------------------------------------------
 
 
 async def keep_busy(keys: Keys, stop: asyncio.Event, seed: int, alive: set[str]) -> None:
-    """A program that makes, uses and deletes listed records with what they own. `alive` is what must be there."""
+    """A program that creates, uses and deletes listed records with owned keys. `alive` has the keys that must exist."""
     chance = random.Random(seed)
     number = 0
     while not stop.is_set():
@@ -1135,7 +1133,7 @@ async def keep_busy(keys: Keys, stop: asyncio.Event, seed: int, alive: set[str])
 @pytest.mark.everyday("fix")
 @atomic_anywhere
 @pytest.mark.parametrize("fix", [False, True], ids=["examine", "fix"])
-async def test_beside_a_busy_program_nothing_is_invented_and_nothing_alive_is_deleted(
+async def test_next_to_a_busy_program_there_are_no_false_findings_and_no_live_deletes(
     keys: Keys, store: Store, fix: bool
 ) -> None:
     await fill(keys)
@@ -1159,7 +1157,7 @@ async def test_beside_a_busy_program_nothing_is_invented_and_nothing_alive_is_de
 
 @atomic_anywhere
 async def test_a_fix_beside_a_program_that_recreates_keys_never_deletes_live_ones(keys: Keys, store: Store) -> None:
-    """Defects come and are mended by the program itself while the doctor is about to repair them."""
+    """The program creates and repairs defects while the doctor is about to repair them."""
     stop = asyncio.Event()
 
     async def revive(seed: int) -> None:

@@ -1,4 +1,4 @@
-"""Erasure: everything of one subject is found and deleted, and nothing of anybody else."""
+"""Erasure: all data of one subject is found and deleted, and no other data."""
 
 from enum import StrEnum
 from typing import Any
@@ -86,7 +86,7 @@ async def keys_of(store: Store) -> set[str]:
 
 
 @everywhere
-async def test_all_that_belongs_to_a_subject_goes_and_nothing_else(store: Store) -> None:
+async def test_erasing_a_subject_deletes_its_rows_and_no_others(store: Store) -> None:
     users, texts = Users(store, seal=RING), Texts(store)
     await fill(users, texts, 4)
     others = await keys_of(store)
@@ -164,7 +164,7 @@ async def test_unexamined_keys_are_noted(memory: Store) -> None:
     plan = await plan_erase([Users(memory, needs_seal=False)], "user:42")
     assert len(plan.notes) == 2
     assert any("Users.letters are sealed" in note and "3 keys" in note for note in plan.notes)
-    assert any("Users.session that cannot be read" in note and "1 keys" in note for note in plan.notes)
+    assert any("unreadable values of Users.session" in note and "1 keys" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize("subject", ["42", "user:", ":42", "", "users:42"])

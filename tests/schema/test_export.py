@@ -1,4 +1,4 @@
-"""The export: what other programs are told of the keys is what is stored."""
+"""The export matches the stored data."""
 
 import json
 import os
@@ -40,7 +40,7 @@ from keystead.schema import (
     until,
 )
 from keystead.schema.export import json_schema, typescript
-from keystead.schema.export.type_names import capitalised, distinct
+from keystead.schema.export.type_names import capitalize, choose_names
 
 
 class Level(Enum):
@@ -123,12 +123,12 @@ export interface Customer {
   home: Address;
   nick?: string;
   mail: string | null;
-  /** for the bank. Sealed: the text that stands in the store. */
+  /** for the bank. Sealed: the encrypted text in the store. */
   token: string;
   /** milliseconds since 1970-01-01T00:00:00Z */
   seen_at: number;
   born: string;
-  /** An integer beyond 2^53: read it with a JSON parser that keeps its digits. */
+  /** An integer beyond 2^53: read it with a JSON parser that preserves its digits. */
   points: string;
 }
 
@@ -155,7 +155,7 @@ export type EventsKey = "shop:events";
 
 export type BellKey = "shop:bell";
 
-/** Each family by the names of its keyspace and its own: its keys, and what they hold. */
+/** Each family by the names of its keyspace and its own: its keys, and their values. */
 export interface KeyPatterns {
   /** A shop. */
   ShopKeys: {
@@ -300,7 +300,7 @@ def test_a_family_has_its_pattern_kind_role_lifetime_and_value() -> None:
         ("orders", {"type": "until", "field": "paid_by", "at_most_ms": 1_209_600_000, "unit": "ms"}),
     ],
 )
-def test_a_lifetime_is_told_to_programs_and_in_words(name: str, lifetime: dict[str, Any]) -> None:
+def test_a_lifetime_is_exported_as_data_and_in_words(name: str, lifetime: dict[str, Any]) -> None:
     told = family(name)["lifetime"]
     assert told == lifetime | {"text": ShopKeys.families[name].lifetime.describe()}
 
@@ -428,7 +428,7 @@ def test_a_model_in_several_keyspaces_is_defined_once() -> None:
     assert [name for name in document["$defs"] if "Address" in name] == ["Address"]
 
 
-def test_two_keyspaces_of_the_same_name_are_told_apart() -> None:
+def test_two_keyspaces_of_the_same_name_are_distinguished() -> None:
     first, second = one_value(str), one_value(int)
     second.__module__ = "another.module"
     document = json_schema([first, second])
@@ -451,11 +451,11 @@ def test_a_model_that_is_called_as_another_type_of_the_module_gets_another_name(
 
 
 def test_names_are_as_short_as_they_can_be_and_distinct() -> None:
-    assert distinct({1: ("a", "xa"), 2: ("b", "xb"), 3: ("a", "ya")}) == {1: "xa", 2: "b", 3: "ya"}
-    assert distinct({1: ("a", "xa"), 2: ("a", "xa")}) == {1: "xa", 2: "xa2"}
-    assert distinct({1: ("a", "xa")}, reserved=["a"]) == {1: "xa"}
-    assert distinct({1: ("a",)}, reserved=["a", "a2"]) == {1: "a3"}
-    assert [capitalised(name) for name in ("user_sessions", "Page[int]", "2fa")] == ["UserSessions", "PageInt", "T2fa"]
+    assert choose_names({1: ("a", "xa"), 2: ("b", "xb"), 3: ("a", "ya")}) == {1: "xa", 2: "b", 3: "ya"}
+    assert choose_names({1: ("a", "xa"), 2: ("a", "xa")}) == {1: "xa", 2: "xa2"}
+    assert choose_names({1: ("a", "xa")}, reserved=["a"]) == {1: "xa"}
+    assert choose_names({1: ("a",)}, reserved=["a", "a2"]) == {1: "a3"}
+    assert [capitalize(name) for name in ("user_sessions", "Page[int]", "2fa")] == ["UserSessions", "PageInt", "T2fa"]
 
 
 # --- TypeScript ----------------------------------------------------------------------------------------

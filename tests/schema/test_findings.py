@@ -40,7 +40,7 @@ def texts_of(path: Path) -> frozenset[str]:
 
 
 def makers(tree: ast.AST) -> set[str]:
-    """What is called to make a finding or an error that becomes one: their classes, and functions that return one."""
+    """The callables that create a finding or such an error: their classes, and functions that return one."""
     own = {
         node.name
         for node in ast.walk(tree)
@@ -102,7 +102,7 @@ def named_in_tests(path: Path) -> set[str]:
     return {text for part in parts for text in texts(part)}
 
 
-def test_every_code_says_what_it_means_and_what_to_do() -> None:
+def test_every_code_has_a_meaning_and_a_remedy() -> None:
     offenders = [
         name
         for name, code in CODES.items()
@@ -122,7 +122,7 @@ def test_a_finding_has_a_code_of_the_catalogue() -> None:
         Finding("no-such-code", "here", "wrong", "mend it")
 
 
-def test_a_finding_says_in_json_all_that_it_says_to_people() -> None:
+def test_a_finding_has_all_its_texts_in_json() -> None:
     finding = Finding("overlap", "A.b (b:{x})", "it meets A.c", "rename it", family="A.b", key="b:1")
     assert finding.as_json() == {
         "code": "overlap",

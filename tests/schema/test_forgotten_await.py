@@ -1,4 +1,4 @@
-"""An operation that nobody awaits is noticed: it warns as a coroutine does. One that was used never warns."""
+"""An operation that is never awaited warns like a coroutine. A used one never warns."""
 
 import asyncio
 import gc
@@ -86,7 +86,7 @@ async def keys() -> AsyncIterator[AppKeys]:
 
 @contextmanager
 def warned() -> Iterator[list[str]]:
-    """What is warned of within the block: file, line and sentence."""
+    """The warnings of the block: file, line and message."""
     said: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -134,7 +134,7 @@ async def test_every_verb_that_is_dropped_names_itself_and_the_line(keys: AppKey
     assert untried == []
 
 
-async def test_every_verb_that_is_used_says_nothing(keys: AppKeys) -> None:
+async def test_awaited_verbs_do_not_warn(keys: AppKeys) -> None:
     ways: dict[str, Callable[[Operation[Any]], Any]] = {
         "await": lambda one: one,
         "gather": lambda one: asyncio.gather(one),
@@ -211,7 +211,7 @@ async def test_an_operation_dropped_by_a_task_or_a_callback_warns(keys: AppKeys)
     ]
 
 
-async def test_a_dropped_if_readable_read_warns_at_once(keys: AppKeys) -> None:
+async def test_a_dropped_if_readable_read_warns_immediately(keys: AppKeys) -> None:
     gc.disable()
     try:
         with warnings.catch_warnings(record=True) as caught:

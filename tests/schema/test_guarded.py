@@ -1,4 +1,4 @@
-"""Guarded changes of the doctor: a limit counts like any other guard, in one atomic step and where none can be had."""
+"""Guarded changes of the doctor: limits work like any other guard, with and without an atomic step."""
 
 import pytest
 

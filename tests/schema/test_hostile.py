@@ -1,4 +1,4 @@
-"""What a hostile reader tried: wrong calls, wrong declarations, crowds, and data that cannot be read."""
+"""Hostile use: wrong calls, wrong declarations, concurrency, and unreadable data."""
 
 import asyncio
 from types import MappingProxyType
@@ -110,7 +110,7 @@ async def test_a_delete_wins_beside_busy_writers(keys: Keys, store: Store) -> No
 
 
 @on_a_server
-async def test_many_who_change_one_value_all_succeed(keys: Keys) -> None:
+async def test_concurrent_changes_of_one_value_all_succeed(keys: Keys) -> None:
     await keys.meta("1").set(Meta(short="s"))
     await asyncio.gather(
         *(keys.meta("1").change(lambda old: old.model_copy(update={"count": old.count + 1})) for _ in range(60))
@@ -143,7 +143,7 @@ async def test_a_deadline_has_one_source(keys: Keys, store: Store) -> None:
     await key.set(Record(name="x", endsAt=now_ms + 600_000))
     await key.update(MappingProxyType({"endsAt": now_ms + 300_000}))
     assert (await store.run([("PTTL", "lasting:1")]))[0] <= 300_000
-    with pytest.raises(BadValue, match="not passed beside"):
+    with pytest.raises(BadValue, match="do not pass it separately"):
         key.set(Record(name="x", endsAt=now_ms + 600_000), ends_at=now_ms + 900_000)
 
 
@@ -154,7 +154,7 @@ async def test_a_sealed_field_is_never_counted_in_the_open(memory: Store) -> Non
         keys.record("1").increment("tries")
 
 
-async def test_a_required_field_cannot_be_taken_out(memory: Store) -> None:
+async def test_a_required_field_cannot_be_removed(memory: Store) -> None:
     keys = Keys(memory, seal=RING)
     for remove in (lambda: keys.record("1").update({"name": None}), lambda: keys.record("1").remove("name")):
         with pytest.raises(BadValue, match="required"):
@@ -183,7 +183,7 @@ def value(pattern: str, **options: Any) -> Value[str]:
             lambda: declare(
                 a=value("a:{x}", listed_in="i"), b=value("b:{x}", listed_in="i"), i=Set("i", str, lifetime=FOREVER)
             ),
-            "an index of its own",
+            "a separate index",
         ),
         (lambda: Set("a", list[str], lifetime=FOREVER), "plain value"),
         (lambda: SortedSet("a", Meta, lifetime=FOREVER), "plain value"),
@@ -224,14 +224,14 @@ WRONG_CALLS: dict[str, tuple[Any, type[Exception]]] = {
 
 
 @pytest.mark.parametrize("what", WRONG_CALLS)
-async def test_a_wrong_call_is_a_sentence_and_sends_nothing(what: str, memory: Store) -> None:
+async def test_a_wrong_call_is_a_one_line_error_and_sends_nothing(what: str, memory: Store) -> None:
     call, error = WRONG_CALLS[what]
     with pytest.raises(error):
         call(Keys(memory, seal=RING))
     assert await memory.run([("DBSIZE",)]) == [0]
 
 
-async def test_a_family_used_without_its_values_says_how(memory: Store) -> None:
+async def test_using_a_family_without_its_values_explains_the_call(memory: Store) -> None:
     with pytest.raises(AttributeError, match=r"keys.text\(...\).get"):
         _ = Keys(memory, seal=RING).text.get  # type: ignore[attr-defined]
     with pytest.raises(BadValue, match="function"):

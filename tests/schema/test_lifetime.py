@@ -1,4 +1,4 @@
-"""Lifetimes: always stated, with units, and exactly what the store keeps."""
+"""Lifetimes: always stated, with units, and exact in the store."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -33,7 +33,7 @@ def test_a_duration_carries_its_unit(text: str | timedelta, ms: int) -> None:
 @pytest.mark.parametrize(
     "wrong", [30, 30.0, "30", "", "30 days", "-5s", "5x", "1.5h", "0s", timedelta(0), timedelta(-1), None, True, "5s;"]
 )
-def test_a_bare_number_or_no_time_at_all_is_refused(wrong: Any) -> None:
+def test_a_duration_without_a_unit_or_of_zero_is_refused(wrong: Any) -> None:
     with pytest.raises(BadDeclaration) as raised:
         after(wrong)
     assert raised.value.finding == "bad-lifetime"
@@ -44,9 +44,9 @@ def test_a_duration_finer_than_a_millisecond_is_refused_rather_than_rounded() ->
         after(timedelta(microseconds=1500))
 
 
-def test_a_time_to_live_that_never_comes_needs_a_reason() -> None:
+def test_never_needs_a_reason() -> None:
     for wrong in ("", "  "):
-        with pytest.raises(BadDeclaration, match="who removes"):
+        with pytest.raises(BadDeclaration, match="what removes"):
             never(wrong)
 
 
@@ -65,7 +65,7 @@ def test_the_end_of_a_day_needs_a_time_zone(zone: str) -> None:
     ms=st.integers(0, 40 * 365 * 86_400_000),
     zone=st.sampled_from(["UTC", "Asia/Tokyo", "Europe/Berlin", "America/Sao_Paulo"]),
 )
-def test_a_day_ends_at_the_next_midnight_and_never_now(ms: int, zone: str) -> None:
+def test_end_of_day_is_the_next_midnight_and_never_now(ms: int, zone: str) -> None:
     now_ms = NOW_MS + ms
     lifetime = end_of_day(zone)
     option, at_ms = lifetime.on_create(now_ms, None)
@@ -83,7 +83,7 @@ def test_in_the_last_millisecond_of_a_day_one_millisecond_is_left() -> None:
     assert end_of_day("UTC").on_create(NOW_MS, None) == ("PXAT", NOW_MS + 86_400_000)
 
 
-def test_a_moment_that_is_past_is_refused_because_it_would_be_dead_at_birth() -> None:
+def test_a_deadline_in_the_past_is_refused() -> None:
     lifetime = until("expires_at", at_most="14d")
     for at_ms in (NOW_MS, NOW_MS - 1):
         with pytest.raises(BadValue, match="past"):
@@ -99,7 +99,7 @@ def test_a_moment_later_than_allowed_is_refused_and_not_cut() -> None:
         lifetime.on_create(NOW_MS, latest + 1)
 
 
-def test_a_moment_that_is_missing_is_asked_for_by_its_name() -> None:
+def test_a_missing_deadline_argument_is_named() -> None:
     with pytest.raises(BadValue, match="pass expires_at"):
         until("expires_at").on_create(NOW_MS, None)
 
@@ -112,4 +112,4 @@ def test_lifetimes_are_described_in_words() -> None:
     )
     assert until("expires_at", at_most="14d").describe() == "until `expires_at`, at most 14 days"
     assert end_of_day("UTC").describe() == "end of the day (UTC)"
-    assert never("emptied by the clean-up job").describe() == "never ends: emptied by the clean-up job"
+    assert never("emptied by the clean-up job").describe() == "never expires: emptied by the clean-up job"

@@ -1,4 +1,4 @@
-"""Two patterns that can make the same key are found, with that key; two that cannot are left in peace."""
+"""Overlapping patterns are found, with a common key; others are not reported."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -177,7 +177,7 @@ def test_an_address_of_any_scope_is_an_address(scope: str) -> None:
 
 
 @pytest.mark.parametrize(("characters", "meets"), [("ab", False), ("abx", True), (None, True)])
-def test_a_type_of_ones_own_is_taken_to_make_any_text_of_its_characters(characters: str | None, meets: bool) -> None:
+def test_a_custom_type_is_assumed_to_produce_any_text_of_its_characters(characters: str | None, meets: bool) -> None:
     placeholder("letters", str, render=str, parse=str, characters=characters)
     try:
         assert (Pattern("k:{a:letters}").overlap(Pattern("k:axb")) is not None) == meets

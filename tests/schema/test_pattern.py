@@ -1,4 +1,4 @@
-"""A pattern makes one key of each value, and one value of each key."""
+"""Patterns are injective and reversible."""
 
 import uuid
 from base64 import urlsafe_b64decode
@@ -20,7 +20,7 @@ from keystead.schema.placeholder import Hashed
 from keystead.schema.placeholder_types import TYPES, PlaceholderType, placeholder
 from keystead.stores.globs import compile_glob
 
-# What a key is likely to be taken apart wrongly at, so that examples meet it often.
+# Characters that are likely to break parsing, so that examples contain them often.
 TRICKY = st.text(alphabet="%:{}_-~25As é\n*[]", min_size=1, max_size=5)
 ANY_TEXT = st.one_of(TRICKY, st.text(min_size=1), st.text(min_size=50, max_size=70))
 
@@ -192,11 +192,11 @@ def test_a_key_is_read_only_if_it_is_written_exactly_so(data: st.DataObject) -> 
         ("{a}[_{b}]", "a_"),
     ],
 )
-def test_parse_refuses_what_render_never_makes(pattern: str, key: str) -> None:
+def test_parse_refuses_keys_that_render_never_produces(pattern: str, key: str) -> None:
     assert Pattern(pattern).parse(key) is None
 
 
-def test_bytes_that_are_no_utf_8_are_not_read() -> None:
+def test_invalid_utf_8_is_not_read() -> None:
     assert Pattern("x:{a}").parse(b"x:\xff") is None
 
 
@@ -343,11 +343,11 @@ def test_a_digest_may_have_the_character_that_separates() -> None:
         (
             "x:{a<=64}",
             Hashed("A" * 42),
-            "x:{a<=64}: a is Hashed with an invalid digest; a digest is 43 characters, SHA-256 in base64url",
+            "x:{a<=64}: a is Hashed with an invalid digest; a digest has 43 characters, SHA-256 in base64url",
         ),
     ],
 )
-def test_a_digest_is_taken_only_where_it_fits(pattern: str, hashed: Hashed, sentence: str) -> None:
+def test_a_digest_is_accepted_only_if_valid(pattern: str, hashed: Hashed, sentence: str) -> None:
     with pytest.raises(BadKey) as raised:
         Pattern(pattern).render({"a": hashed})
     assert str(raised.value) == sentence
@@ -398,12 +398,12 @@ def test_values_are_given_by_position_or_by_name() -> None:
         ("{key}[_{page}]", (), {"page": "x"}, "{key}[_{page}]: key is missing; write (key=..., page=...)"),
         ("user:{uid}", (), {"udi": "x"}, "user:{uid}: there is no udi (did you mean uid?); write (uid=...)"),
         ("user:{uid}", (), {"zzz": "x"}, "user:{uid}: there is no zzz; write (uid=...)"),
-        ("user:{uid}", ("1", "2"), {}, "user:{uid}: it takes 1 at most, not 2; write (uid=...)"),
+        ("user:{uid}", ("1", "2"), {}, "user:{uid}: it takes at most 1, not 2; write (uid=...)"),
         ("x:{a}:{b}", ("1",), {"a": "1"}, "x:{a}:{b}: a was given twice; write (a=..., b=...)"),
-        ("index", ("1",), {}, "index: it takes 0 at most, not 1; write ()"),
+        ("index", ("1",), {}, "index: it takes at most 0, not 1; write ()"),
     ],
 )
-def test_a_wrong_call_says_how_to_call(
+def test_a_wrong_call_explains_the_arguments(
     pattern: str, args: tuple[str, ...], kwargs: dict[str, str], sentence: str
 ) -> None:
     with pytest.raises(BadKey) as raised:
@@ -411,7 +411,7 @@ def test_a_wrong_call_says_how_to_call(
     assert str(raised.value) == sentence
 
 
-def test_one_placeholder_is_written_as_it_stands_in_a_key() -> None:
+def test_one_placeholder_is_rendered_as_in_a_key() -> None:
     pattern = Pattern("{key}[_{page}]")
     assert pattern.render_one("key", "User_Theme") == "User%5FTheme"
     assert pattern.render_one("page", "User_Theme") == "User_Theme"
@@ -438,9 +438,9 @@ DAY = datetime(2026, 2, 23, 10, 5)
         ("x:{a:uri}", "\udfff", "a takes a str; the str given has a lone surrogate, which has no UTF-8"),
         ("x:{a:int}", "42", "a takes an int, not str; pass int(a)"),
         ("x:{a:int}", 1.5, "a takes an int, not the float 1.5"),
-        ("x:{a:int}", True, "a takes an int; a bool was given; pass int() of it if that is meant"),
+        ("x:{a:int}", True, "a takes an int; a bool was given; pass int(...) if you mean a number"),
         pytest.param(
-            "x:{a:int}", 10**5000, "a takes an int; the int given has more digits than Python writes out", id="huge int"
+            "x:{a:int}", 10**5000, "a takes an int; the int given has more digits than Python can write", id="huge int"
         ),
         ("x:{a:token}", "a b", "a takes a str of A-Z, a-z, 0-9, '_' and '-'; the str given has white space"),
         ("x:{a:token}", "a/b", "a takes a str of A-Z, a-z, 0-9, '_' and '-'; the str given has punctuation"),
@@ -457,14 +457,14 @@ DAY = datetime(2026, 2, 23, 10, 5)
         (
             "x:{a:uuid}",
             "{3f2a9c1e-8b4d-4f6a-9e2b-7c5d1a0b8e4f}",
-            "a takes a UUID or its text; the str given is not 32 hex digits in five groups with '-' between them",
+            "a takes a UUID or its text; the str given is not 32 hex digits in five groups separated by '-'",
         ),
         ("x:{a:date}", 20260223, "a takes a datetime.date, not the int 20260223"),
         pytest.param("x:{a:date}", 10**5000, "a takes a datetime.date, not int", id="huge int for a date"),
         (
             "x:{a:date}",
             DAY,
-            "a takes a datetime.date; a datetime was given; pass its .date(), in the time zone that you mean",
+            "a takes a datetime.date; a datetime was given; pass its .date(), in the intended time zone",
         ),
         (
             "x:{a:month}",
@@ -483,7 +483,7 @@ DAY = datetime(2026, 2, 23, 10, 5)
         ),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_with_what_to_pass(pattern: str, value: object, reason: str) -> None:
+def test_an_unfit_value_is_refused_with_advice(pattern: str, value: object, reason: str) -> None:
     with pytest.raises(BadKey) as raised:
         Pattern(pattern).render({"a": value})
     assert str(raised.value) == f"{pattern}: {reason}"
@@ -508,14 +508,14 @@ def test_a_secret_is_in_no_error(type_name: str) -> None:
         ("user:{uid", "bad-pattern", "the { at character 6 is not closed; write {uid}"),
         ("user:{uid:{x}", "bad-pattern", "the { at character 6 is not closed; write {uid}"),
         ("user:uid}", "bad-pattern", "the } at character 9 closes nothing; write { before the name"),
-        ("user:{}", "bad-pattern", "{} at character 6 has no name that an argument can have; write {name}"),
-        ("{user-id}", "bad-pattern", "{user-id} at character 1 has no name that an argument can have; write {user_id}"),
-        ("{ id }", "bad-pattern", "{ id } at character 1 has no name that an argument can have; write {id}"),
-        ("{2nd}", "bad-pattern", "{2nd} at character 1 has no name that an argument can have; write {n2nd}"),
-        ("{from}", "bad-pattern", "{from} at character 1 has no name that an argument can have; write {from_}"),
-        ("{a}:{a}", "bad-pattern", "{a} at character 5 stands there again; write {a2} or the like"),
-        ("x:{a<64}", "bad-pattern", "{a<64} at character 3 has no bound in bytes; write {a<=64}"),
-        ("x:{a:int<=}", "bad-pattern", "{a:int<=} at character 3 has no bound in bytes; write {a:int<=64}"),
+        ("user:{}", "bad-pattern", "{} at character 6 has no valid argument name; write {name}"),
+        ("{user-id}", "bad-pattern", "{user-id} at character 1 has no valid argument name; write {user_id}"),
+        ("{ id }", "bad-pattern", "{ id } at character 1 has no valid argument name; write {id}"),
+        ("{2nd}", "bad-pattern", "{2nd} at character 1 has no valid argument name; write {n2nd}"),
+        ("{from}", "bad-pattern", "{from} at character 1 has no valid argument name; write {from_}"),
+        ("{a}:{a}", "bad-pattern", "{a} at character 5 is a duplicate; write {a2} or similar"),
+        ("x:{a<64}", "bad-pattern", "{a<64} at character 3 has no valid bound in bytes; write {a<=64}"),
+        ("x:{a:int<=}", "bad-pattern", "{a:int<=} at character 3 has no valid bound in bytes; write {a:int<=64}"),
         (
             "x:{a<=44}",
             "bad-pattern",
@@ -524,46 +524,46 @@ def test_a_secret_is_in_no_error(type_name: str) -> None:
         (
             "{a}{b}",
             "ambiguous-pattern",
-            "nothing stands between {a} and {b} at character 4, so a key has two readings; write {a}:{b} or the like",
+            "there is nothing between {a} and {b} at character 4, so keys are ambiguous; write {a}:{b} or similar",
         ),
         (
             "{a}[{b}]",
             "ambiguous-pattern",
-            "nothing stands between {a} and {b} at character 5, so a key has two readings; write {a}:{b} or the like",
+            "there is nothing between {a} and {b} at character 5, so keys are ambiguous; write {a}:{b} or similar",
         ),
         (
             "{a}%{b}",
             "ambiguous-pattern",
-            "the % between {a} and {b} at character 5 reads like an escape; write {a}:{b} or the like",
+            "the % between {a} and {b} at character 5 looks like an escape; write {a}:{b} or similar",
         ),
         ("x]", "bad-pattern", "the ] at character 2 closes nothing; leave it out"),
         ("x[_{a}", "bad-pattern", "the [ at character 2 is not closed; write ] at the end of the tail"),
         (
             "x[_{a}]y",
             "bad-pattern",
-            "the tail that ends at character 7 is not the end; move what is behind it before the [",
+            "the tail that ends at character 7 is not at the end; move the rest before the [",
         ),
         (
             "x[_[{a}]",
             "bad-pattern",
-            "the [ at character 4 stands in the tail; leave it out, a pattern has one tail at most",
+            "the [ at character 4 is in the tail; leave it out, a pattern has at most one tail",
         ),
         (
             "x[_{a}:{b}]",
             "bad-pattern",
-            "the tail at character 2 is not a literal and one placeholder; write it as in [_{page}]",
+            "the tail at character 2 must be a literal and one placeholder, as in [_{page}]",
         ),
         (
             "x[_]",
             "bad-pattern",
-            "the tail at character 2 is not a literal and one placeholder; write it as in [_{page}]",
+            "the tail at character 2 must be a literal and one placeholder, as in [_{page}]",
         ),
-        ("x[{a}]", "bad-pattern", "the tail at character 2 begins with no literal; write it as in [_{page}]"),
-        ("[_{a}]", "bad-pattern", "nothing stands before the tail; write _{a}"),
-        ("x:\ud800", "bad-pattern", "the lone surrogate at character 3 has no UTF-8; leave it out"),
+        ("x[{a}]", "bad-pattern", "the tail at character 2 must start with a literal, as in [_{page}]"),
+        ("[_{a}]", "bad-pattern", "there is nothing before the tail; write _{a}"),
+        ("x:\ud800", "bad-pattern", "the lone surrogate at character 3 has no UTF-8 encoding; leave it out"),
     ],
 )
-def test_a_malformed_pattern_is_refused_with_what_to_write(text: str, finding: str, reason: str) -> None:
+def test_a_malformed_pattern_is_refused_with_advice(text: str, finding: str, reason: str) -> None:
     with pytest.raises(BadDeclaration) as raised:
         Pattern(text)
     quoted = text.replace("\ud800", "\\ud800")
@@ -591,7 +591,7 @@ def test_an_unknown_type_that_is_near_none_can_be_registered() -> None:
     ("text", "sentence"),
     [
         ("", "a pattern is empty; write at least one character, such as 'user:{uid}'"),
-        (b"x", "a pattern is a str, such as 'user:{uid}', not bytes"),
+        (b"x", "a pattern must be a str, such as 'user:{uid}', not bytes"),
     ],
 )
 def test_an_argument_that_is_not_a_pattern_is_refused(text: Any, sentence: str) -> None:
@@ -603,7 +603,7 @@ def test_an_argument_that_is_not_a_pattern_is_refused(text: Any, sentence: str) 
 # Tags
 
 
-def test_the_value_of_a_tag_stands_in_braces() -> None:
+def test_the_value_of_a_tag_is_in_braces() -> None:
     pattern = Pattern("counter:{id:slug}:total", tag="id")
     assert pattern.render({"id": "example-a1b2c3d4"}, tagged=True) == "counter:{example-a1b2c3d4}:total"
     assert pattern.render({"id": "example-a1b2c3d4"}) == "counter:example-a1b2c3d4:total"
@@ -621,9 +621,9 @@ def test_without_a_tag_a_tagged_key_is_the_key() -> None:
 @pytest.mark.parametrize(
     ("text", "tag", "reason"),
     [
-        ("x:{a}:{b}", "c", "the tag 'c' is none of its placeholders; write a or b"),
-        ("x", "c", "the tag 'c' is none of its placeholders; leave it out"),
-        ("{a}[_{b}]", "b", "the tag 'b' stands in the tail, which may be missing; name one before it"),
+        ("x:{a}:{b}", "c", "the tag 'c' is not one of its placeholders; write a or b"),
+        ("x", "c", "the tag 'c' is not one of its placeholders; leave it out"),
+        ("{a}[_{b}]", "b", "the tag 'b' is in the tail, which may be missing; name one before it"),
     ],
 )
 def test_a_tag_that_a_key_may_not_have_is_refused(text: str, tag: str, reason: str) -> None:
@@ -693,7 +693,7 @@ def test_documents_show_neither_types_nor_bounds(text: str, display: str) -> Non
     assert Pattern(text).text == text
 
 
-def test_a_pattern_says_what_it_is_made_of() -> None:
+def test_a_pattern_exposes_its_parts() -> None:
     pattern = Pattern("counter:{id:slug}:daily:{day:date}", tag="id")
     assert pattern.names == ("id", "day")
     assert dict(pattern.types) == {"id": TYPES["slug"], "day": TYPES["date"]}
@@ -711,7 +711,7 @@ class Suit(Enum):
 
 @pytest.fixture
 def own_types() -> Iterator[None]:
-    """What a test registers is forgotten after it."""
+    """Unregister the types of a test after it."""
     before = dict(TYPES)
     yield
     for name in set(TYPES) - set(before):
@@ -723,7 +723,7 @@ def register_suit(characters: str | None = "hs") -> PlaceholderType:
 
 
 @pytest.mark.usefixtures("own_types")
-def test_a_type_of_ones_own_is_rendered_and_read_back() -> None:
+def test_a_custom_type_renders_and_parses() -> None:
     assert register_suit() is TYPES["suit"]
     pattern = Pattern("cards:{suit:suit}")
     assert pattern.render({"suit": Suit.HEARTS}) == "cards:h"
@@ -774,14 +774,14 @@ def refuse(_: object) -> Any:
 @pytest.mark.parametrize(
     ("render", "parse", "reason"),
     [
-        (str.lower, str, "its parse does not give back the value that its render was given"),
+        (str.lower, str, "its parse does not return the value that was rendered"),
         (str, refuse, "its parse raised LookupError for what its render returned"),
         (refuse, str, "its render raised LookupError"),
         (len, str, "its render returned int, not str"),
         (str.upper, str.lower, "its render returned a text with an upper-case letter"),
     ],
 )
-def test_a_type_of_ones_own_is_believed_only_when_it_gives_the_value_back(render: Any, parse: Any, reason: str) -> None:
+def test_a_custom_type_must_round_trip(render: Any, parse: Any, reason: str) -> None:
     value = "Ab" if render is str.lower else "ab"
     placeholder("own", str, render=render, parse=parse, characters="ab", doc="a's and b's")
     with pytest.raises(BadKey) as raised:
@@ -790,11 +790,11 @@ def test_a_type_of_ones_own_is_believed_only_when_it_gives_the_value_back(render
 
 
 @pytest.mark.usefixtures("own_types")
-def test_a_type_of_ones_own_that_gives_no_text_is_refused() -> None:
+def test_a_custom_type_with_an_empty_text_is_refused() -> None:
     placeholder("nothing", int, render=lambda _: "", parse=lambda _: 1)
     with pytest.raises(BadKey) as raised:
         Pattern("x:{a:nothing}").render({"a": 1})
-    assert str(raised.value) == "x:{a:nothing}: a is empty: the type nothing gave no text for it"
+    assert str(raised.value) == "x:{a:nothing}: a is empty: the type nothing returned an empty text"
 
 
 @pytest.mark.usefixtures("own_types")

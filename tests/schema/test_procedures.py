@@ -1,4 +1,4 @@
-"""Procedures: several operations that are declared once, run as one, and say what stopped them."""
+"""Procedures: declared once, atomic, and with a reason if they are stopped."""
 
 import asyncio
 import gc
@@ -97,7 +97,7 @@ async def test_all_steps_take_effect_and_value_is_the_given_result(shop: Shop) -
 
 
 @every_store
-async def test_a_guard_that_stops_says_why_and_nothing_takes_effect(shop: Shop) -> None:
+async def test_a_guard_that_stops_gives_its_reason_and_nothing_takes_effect(shop: Shop) -> None:
     order = Order(sku="apple")
     done = await shop.reserve("apple", "1", order)
     assert not done
@@ -121,7 +121,7 @@ async def test_of_many_callers_as_many_succeed_as_there_are_pieces(shop: Shop) -
 
 
 @every_store
-async def test_an_ordered_procedure_runs_in_order_and_undoes_what_a_guard_stops(shop: Shop) -> None:
+async def test_an_ordered_procedure_runs_in_order_and_undoes_stopped_steps(shop: Shop) -> None:
     await shop.stock("apple").set(5)
     for n in range(3):
         done = await shop.buy("ann", "apple", str(n), Order(sku="apple"))
@@ -186,7 +186,7 @@ async def test_unreadable_content_is_an_error_and_is_logged_once(memory: Store) 
     assert (await keys.look("2")).stopped == "none"
 
 
-async def test_wrong_declarations_and_calls_say_what_to_do(memory: Store) -> None:
+async def test_wrong_declarations_and_calls_have_advice(memory: Store) -> None:
     with pytest.raises(BadDeclaration, match="what repairs an interruption"):
         procedure(ordered=" ")
     with pytest.raises(BadDeclaration, match="method that returns Steps"):
@@ -202,7 +202,7 @@ async def test_wrong_declarations_and_calls_say_what_to_do(memory: Store) -> Non
             procedure(wrong)  # type: ignore[arg-type]
         with pytest.raises(BadDeclaration, match="is a plain `def` that returns Steps"):
             procedure(ordered="somebody")(wrong)  # type: ignore[arg-type]
-    with pytest.raises(BadDeclaration, match="every keyspace has something of this name"):
+    with pytest.raises(BadDeclaration, match="every keyspace has an attribute of this name"):
 
         class Taken(Keyspace):
             @procedure
@@ -288,7 +288,7 @@ async def test_attempts_wait_longer_each_time_and_give_up_in_the_end() -> None:
     async def go_on() -> list[int]:
         return [number async for number in attempts("the cart", most=9, wait=wait)]
 
-    with pytest.raises(Contended, match="the cart was changed by others 9 times in a row"):
+    with pytest.raises(Contended, match="the cart was changed by other callers 9 times in a row"):
         await go_on()
     assert len(waits) == 8
     assert all(0 <= one <= 0.0005 * 2**number for number, one in enumerate(waits, 1))
@@ -368,7 +368,7 @@ class Library(Keyspace):
 
 @every_store
 @pytest.mark.parametrize("guarded", [False, True])
-async def test_a_set_of_a_listed_record_goes_on_across_slots(store: Store, guarded: bool) -> None:
+async def test_a_set_of_a_listed_record_works_across_slots(store: Store, guarded: bool) -> None:
     library = Library(store)
     for times in (1, 2):
         done = await library.write("emma", "text", guarded=guarded)

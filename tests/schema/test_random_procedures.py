@@ -1,4 +1,4 @@
-"""Random procedures do the same on every store, and what an ordered one leaves behind when it is killed is repaired."""
+"""Random procedures behave the same on every store, and killed ordered ones are repaired."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""After every verb, on every store, the real TTL is what the family says."""
+"""After every verb, on every store, the real TTL is that of the family."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -100,7 +100,7 @@ async def left_ms(store: Store, verb: str) -> int:
 
 
 async def shorten(store: Store, verb: str) -> None:
-    """Time that passes: a minute is left of whatever was left."""
+    """Simulate passing time: a minute of the TTL is left."""
     assert (await store.run([("PEXPIRE", KEY_OF[verb.partition(".")[0]], MINUTE_MS)])) == [1]
 
 
@@ -109,7 +109,7 @@ def about(left: int, ms: int) -> bool:
 
 
 @pytest.mark.parametrize("store_url", STORES, indirect=True)
-async def test_a_key_that_is_made_lives_as_long_as_its_family_says(store: Store) -> None:
+async def test_a_created_key_has_the_lifetime_of_its_family(store: Store) -> None:
     now = (await store.run([("TIME",)]))[0]
     now_ms = int(now[0]) * 1000
     moment = now_ms + 3 * MINUTE_MS + 1000
@@ -133,7 +133,7 @@ async def test_a_key_that_is_made_lives_as_long_as_its_family_says(store: Store)
 
 
 @pytest.mark.parametrize("store_url", STORES, indirect=True)
-async def test_a_change_renews_a_sliding_life_and_no_other(store: Store) -> None:
+async def test_a_change_renews_only_a_sliding_lifetime(store: Store) -> None:
     wrong = []
     for lifetime, ms in ((after("10m"), MINUTE_MS), (sliding("10m", touch_every="1m"), 10 * MINUTE_MS)):
         for verb, (made_by, change) in CHANGING.items():

@@ -1,4 +1,4 @@
-"""Relations: indexes that do not lie, deletes that take everything along, plans that say it beforehand."""
+"""Relations: consistent indexes, cascading deletes, and delete plans."""
 
 import asyncio
 from typing import Any
@@ -99,7 +99,7 @@ async def test_a_hash_is_listed_by_the_score_it_names(keys: Keys) -> None:
 
 
 @everywhere
-async def test_a_listing_shows_no_dead_entry_and_takes_it_out(keys: Keys, store: Store) -> None:
+async def test_a_listing_hides_and_prunes_dead_entries(keys: Keys, store: Store) -> None:
     for n in range(5):
         await keys.session(f"s{n}").set(Session(uid="ann"))
     await store.run([("DEL", "sess:s1", "sess:s3")])  # as if they had expired
@@ -133,7 +133,7 @@ async def test_a_record_made_while_the_index_is_pruned_keeps_its_entry(memory: S
 
 
 @everywhere
-async def test_deleting_a_record_deletes_its_entry_and_what_it_owns(keys: Keys, store: Store) -> None:
+async def test_deleting_a_record_deletes_its_entry_and_owned_keys(keys: Keys, store: Store) -> None:
     await keys.session("s1").set(Session(uid="ann"))
     await keys.session("s2").set(Session(uid="ann"))
     await keys.lock("s1").set("1")
@@ -158,7 +158,7 @@ async def fill_site(keys: Keys, site: str, url: str, backup: str | None = None) 
 
 
 @everywhere
-async def test_everything_that_belongs_to_a_site_goes_with_it_and_nothing_else(keys: Keys, store: Store) -> None:
+async def test_deleting_a_site_deletes_its_keys_and_no_others(keys: Keys, store: Store) -> None:
     await fill_site(keys, "a", "https://a.example", backup="b-a")
     before = await everything(store)
     await fill_site(keys, "a*", "https://b.example", backup="b-b")
@@ -176,7 +176,7 @@ async def test_everything_that_belongs_to_a_site_goes_with_it_and_nothing_else(k
 
 
 @everywhere
-async def test_deleting_an_unreadable_record_cascades_as_far_as_its_key_tells(keys: Keys, store: Store) -> None:
+async def test_deleting_an_unreadable_record_cascades_as_far_as_its_key_determines(keys: Keys, store: Store) -> None:
     await fill_site(keys, "a", "https://a.example")
     await store.run([("SET", "site:a", "{")])
     plan = await keys.site("a").plan_delete()
@@ -185,7 +185,7 @@ async def test_deleting_an_unreadable_record_cascades_as_far_as_its_key_tells(ke
     assert await everything(store) == {"url:https%3A%2F%2Fa.example"}
 
 
-async def test_a_delete_is_not_fooled_by_a_change_between_its_look_and_its_step(memory: Store) -> None:
+async def test_a_delete_detects_a_change_between_its_read_and_its_step(memory: Store) -> None:
     keys = Keys(memory)
     await fill_site(keys, "a", "https://a.example")
     seen = 0
@@ -208,7 +208,7 @@ async def test_a_delete_is_not_fooled_by_a_change_between_its_look_and_its_step(
 
 
 class Grouped(Keyspace):
-    """What a key alone tells can be deleted in one step with other things."""
+    """Deletes that the key determines can be part of one atomic step."""
 
     index = Set("all:{id}", str, lifetime=FOREVER, tag="id")
     part = Counter("thing:{id}:{n}:parts", lifetime=FOREVER, tag="id")
@@ -217,7 +217,7 @@ class Grouped(Keyspace):
 
 
 @everywhere
-async def test_a_delete_that_the_key_tells_can_be_part_of_an_atomic_group(store: Store) -> None:
+async def test_a_delete_determined_by_the_key_can_be_part_of_an_atomic_step(store: Store) -> None:
     keys = Grouped(store)
     await keys.thing(id="a", n="1").set("x")
     await keys.part(id="a", n="1").increment()
@@ -302,7 +302,7 @@ INDEX: Any = {"lifetime": FOREVER}
                 a=Value("a:{x}:{y}", str, lifetime=FOREVER, listed_in=link("b", member="x")), b=Set("b", str, **INDEX)
             ),
             "dangling-relation",
-            "followed back",
+            "does not determine its record",
         ),
         (
             lambda: declare(a=Value("a:{x}", Site, lifetime=FOREVER, listed_in="b"), b=Set("b:{who}", str, **INDEX)),
@@ -318,7 +318,7 @@ INDEX: Any = {"lifetime": FOREVER}
         (lambda: declare(run=Value("a:{x}", str, lifetime=FOREVER)), "bad-declaration", "choose another"),
     ],
 )
-def test_a_declaration_that_is_wrong_fails_with_a_sentence_that_says_where(make: Any, finding: str, words: str) -> None:
+def test_an_invalid_declaration_names_its_location(make: Any, finding: str, words: str) -> None:
     with pytest.raises(BadDeclaration) as raised:
         make()
     assert raised.value.finding == finding
@@ -346,7 +346,7 @@ async def test_a_record_and_its_index_in_two_stores_are_refused_at_the_start(mem
 
     async with connect("memory://") as other:
         Split(memory)
-        with pytest.raises(DoesNotFit, match="one role"):
+        with pytest.raises(DoesNotFit, match="the same role"):
             Split(memory, durable=other)
 
 
@@ -453,7 +453,7 @@ async def test_a_listed_hash_is_changed_without_losing_its_entry(store: Store) -
     await store.run([("PEXPIRE", "team:red", 60_000)])
     assert await key.update({"created_at": 5}) is True
     assert (await store.run([("PTTL", "team:red")]))[0] > 3_000_000
-    with pytest.raises(BadValue, match="no index names"):
+    with pytest.raises(BadValue, match="no index lists"):
         keys.member(team="red", sid="s2").put({"uid": "bob"})
 
 

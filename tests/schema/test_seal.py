@@ -62,7 +62,7 @@ def base64url(text: str) -> bytes:
 def unread(
     codec: Codec[Any], tree: Any, key: str = "sess:1", ring: KeyRing | None = RING, name: str = ""
 ) -> Unreadable:
-    """The error that reading raises. Nothing of it, nor of what led to it, holds a secret."""
+    """The error of a read. Neither it nor its cause contains a secret."""
     with pytest.raises(Unreadable) as caught:
         codec.decode(json.dumps(tree).encode(), key, ring, name)
     told = "".join(traceback.format_exception(caught.value)) + repr(caught.value)
@@ -89,7 +89,7 @@ def test_the_store_holds_no_plain_secret() -> None:
     assert OTHER.encode() not in data
 
 
-def test_a_sealed_field_stands_in_its_place_as_one_text() -> None:
+def test_a_sealed_field_is_stored_as_one_text() -> None:
     tree = stored(CODEC, SESSION)
     assert list(tree) == ["uid", "access_token", "refresh_token", "ver"]
     assert KeyRing.sealed_with(tree["access_token"]) == "2026a"
@@ -150,7 +150,7 @@ def test_twelve_sealed_fields_keep_their_own_values() -> None:
     assert codec.decode(codec.encode(accounts, "k", RING), "k", RING) == accounts
 
 
-def test_a_sealed_field_may_be_of_any_type_that_json_can_say() -> None:
+def test_a_sealed_field_may_have_any_json_type() -> None:
     class Grant(BaseModel):
         claims: Sealed[dict[str, int]]
         until: Sealed[EpochMs]
@@ -231,7 +231,7 @@ def test_the_name_of_a_key_cannot_be_mistaken_for_the_path_of_a_field() -> None:
 
 
 @pytest.mark.parametrize("secret", ["a", "ab", "abc"], ids=len)  # base64 has 0, 2 or 4 bits to spare
-def test_no_changed_byte_of_a_sealed_text_goes_unseen(secret: str) -> None:
+def test_every_changed_byte_of_a_sealed_text_is_detected(secret: str) -> None:
     ring = KeyRing({"2026a": KEY_A, "2026b": KEY_B})
     codec = codec_for(Sealed[str])
     text = codec.encode(secret, "k", ring).decode()
@@ -250,7 +250,7 @@ def test_a_sealed_text_that_is_cut_or_made_longer_does_not_open() -> None:
             codec.decode(changed, "k", RING)
 
 
-def test_a_plain_text_in_the_place_of_a_sealed_one_is_not_taken() -> None:
+def test_a_plain_text_in_place_of_a_sealed_one_is_refused() -> None:
     assert "access_token: is not a sealed text" in str(unread(CODEC, stored(CODEC, SESSION) | {"access_token": SECRET}))
 
 
@@ -262,7 +262,7 @@ def test_a_text_that_only_looks_sealed_stays_text_in_a_plain_field() -> None:
 # Keys: rotation, and what is said when one is missing.
 
 
-def test_what_an_old_key_sealed_still_opens_after_rotation() -> None:
+def test_values_sealed_with_an_old_key_open_after_rotation() -> None:
     rotated = KeyRing({"2026a": KEY_A, "2026b": KEY_B})
     assert CODEC.decode(CODEC.encode(SESSION, "sess:1", RING), "sess:1", rotated) == SESSION
 
@@ -287,13 +287,13 @@ def test_another_key_under_the_same_id_does_not_open() -> None:
 
 
 @pytest.mark.parametrize("codec", [CODEC, codec_for(Sealed[str])])
-def test_writing_without_a_ring_says_to_give_one(codec: Codec[Any]) -> None:
+def test_writing_without_a_ring_asks_for_one(codec: Codec[Any]) -> None:
     with pytest.raises(BadValue, match=r"^sess:1: .*seal=KeyRing\("):
         codec.encode(SESSION, "sess:1")
 
 
 @pytest.mark.parametrize("codec", [CODEC, codec_for(Sealed[str])])
-def test_reading_without_a_ring_says_to_give_one(codec: Codec[Any]) -> None:
+def test_reading_without_a_ring_asks_for_one(codec: Codec[Any]) -> None:
     with pytest.raises(Unreadable, match=r"^sess:1: .*seal=KeyRing\("):
         codec.decode(b"{}", "sess:1")
 
@@ -304,7 +304,7 @@ def test_a_new_key_can_be_pasted_into_the_text_of_a_ring() -> None:
     assert KeyRing.from_text(f"2026a:{first}, 2026b:{second}").current == "2026b"
 
 
-def test_a_ring_from_text_opens_what_the_same_keys_sealed() -> None:
+def test_a_ring_from_text_opens_values_of_the_same_keys() -> None:
     text = f"2026a:{KeyRing.new_key()}"
     assert KeyRing.from_text(text).open(KeyRing.from_text(text).seal(b"plain", b"about"), b"about") == b"plain"
 
@@ -355,7 +355,7 @@ def test_a_ring_shows_its_ids_and_no_key() -> None:
 
 
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.deepcopy, copy.copy])
-def test_a_ring_is_not_written_down(copied: Any) -> None:
+def test_a_ring_cannot_be_copied_or_pickled(copied: Any) -> None:
     with pytest.raises(TypeError, match="key ring"):
         copied(RING)
 
@@ -390,7 +390,7 @@ def test_the_repr_of_a_model_that_is_stored_field_by_field_leaves_sealed_fields_
     assert repr(outer) == "Outer(uid='42', inner=Inner(name='a'))"
 
 
-def test_a_root_model_that_shows_what_it_seals_cannot_be_stored_field_by_field() -> None:
+def test_a_root_model_with_a_sealed_value_cannot_be_a_hash() -> None:
     with pytest.raises(BadDeclaration, match=r"^secret:{id}: .* without a RootModel"):
         Hash("secret:{id}", RootModel[Sealed[str]], lifetime=never("a test"))
 
@@ -483,7 +483,7 @@ def test_a_sealed_value_of_a_wrong_type_is_refused_without_showing_it() -> None:
     assert "access_token" in str(caught.value)
 
 
-def test_a_number_that_json_cannot_say_is_not_sealed() -> None:
+def test_a_number_that_json_cannot_represent_is_not_sealed() -> None:
     class Weight(BaseModel):
         weight: Sealed[float]
 
@@ -544,7 +544,7 @@ def test_a_sealed_value_cannot_hold_a_sealed_field() -> None:
     assert "either the field or the whole" in refused(Sealed[Session])
 
 
-def test_a_dataclass_must_not_show_what_it_seals() -> None:
+def test_a_dataclass_must_not_show_sealed_fields() -> None:
     @dataclasses.dataclass
     class Shown:
         token: Sealed[str]
@@ -557,7 +557,7 @@ def test_a_dataclass_must_not_show_what_it_seals() -> None:
     assert codec_for(Hidden).sealed
 
 
-def test_a_root_model_must_not_show_what_it_seals() -> None:
+def test_a_root_model_must_not_show_its_sealed_value() -> None:
     assert "RootModel" in refused(RootModel[Sealed[str]])
 
 
@@ -578,7 +578,7 @@ def test_an_upgrade_may_move_a_sealed_field() -> None:
     assert codec.decode(data, "k", RING) == Renamed(token=SECRET)
 
 
-def test_an_upgrade_may_start_to_seal_what_was_plain() -> None:
+def test_an_upgrade_may_start_to_seal_a_plain_value() -> None:
     codec = codec_for(Renamed, versions=Versions("ver", 2, {1: lambda old: {"token": unsealed(old["token"])}}))
     data = json.dumps({"token": SECRET, "ver": 1}).encode()
     assert codec.decode(data, "k", RING) == Renamed(token=SECRET)

@@ -1,4 +1,4 @@
-"""What was read once guards any number of later steps: `see` and `holds`, and what a stopped step has read."""
+"""Optimistic locking: one read guards any number of later steps (`see`, `holds`)."""
 
 import asyncio
 from typing import Any
@@ -118,7 +118,7 @@ async def test_a_counter_holds_exactly_its_number(keys: Keys) -> None:
 
 
 @everywhere
-async def test_of_many_who_count_on_from_the_number_that_they_read_one_succeeds(keys: Keys) -> None:
+async def test_of_many_increments_guarded_by_a_read_one_succeeds(keys: Keys) -> None:
     total = keys.total("a")
     await total.set(7)
     done = await asyncio.gather(*(keys.atomically(total.holds(7), total.increment()) for _ in range(20)))
@@ -134,7 +134,7 @@ async def test_holds_refuses_zero_and_non_integers(memory: Store, number: Any, s
 
 @everywhere
 async def test_a_stopped_step_returns_the_reads_before_it(keys: Keys) -> None:
-    """What reads found is what was there; what writes did is undone."""
+    """Reads return the state at that moment; writes are undone."""
     note, total = keys.note("a"), keys.total("a")
     await keys.run(note.set("hello"), total.set(5))
     stopped = await keys.atomically(note.get(), total.get(), total.increment(), total.at_most(5), note.delete())

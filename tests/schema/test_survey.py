@@ -1,4 +1,4 @@
-"""Survey: what is in the stores, by family."""
+"""Survey of the stores, by family."""
 
 import json
 
@@ -91,7 +91,7 @@ async def test_samples_show_values_and_hide_sealed_fields(keys: Keys, store: Sto
     assert "sealed.2026" not in said
 
 
-async def test_beyond_the_values_that_are_read_the_size_is_an_estimate_and_says_so(
+async def test_sizes_beyond_the_read_values_are_marked_as_estimates(
     memory: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "READ", 10)
@@ -128,7 +128,7 @@ async def test_a_key_of_another_kind_and_a_value_that_cannot_be_read_are_shown_a
     keys = Keys(memory, seal=RING)
     await memory.run([("SET", "tags:t", "x"), ("SET", "account:u", '{"name":7}')])
     found = await survey([keys])
-    assert "another kind" in of(found, "tags").samples[0].value["unreadable"]
+    assert "kind differs" in of(found, "tags").samples[0].value["unreadable"]
     assert "unreadable" in of(found, "account").samples[0].value
 
 

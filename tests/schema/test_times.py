@@ -1,4 +1,4 @@
-"""Times and large integers stand in JSON as other programs write them."""
+"""Times and large integers in JSON, as other programs write them."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, assert_type
@@ -58,25 +58,25 @@ def test_iso_seconds_are_written_in_utc_without_a_fraction() -> None:
 
 
 @given(MOMENTS)
-def test_epoch_ms_comes_back_cut_to_the_millisecond_before(moment: datetime) -> None:
+def test_epoch_ms_is_rounded_down_to_the_millisecond(moment: datetime) -> None:
     codec = codec_for(EpochMs)
     assert codec.decode(codec.encode(moment, "k"), "k") == floor(moment, timedelta(milliseconds=1))
 
 
 @given(MOMENTS)
-def test_epoch_seconds_come_back_cut_to_the_second_before(moment: datetime) -> None:
+def test_epoch_seconds_are_rounded_down(moment: datetime) -> None:
     codec = codec_for(EpochSeconds)
     assert codec.decode(codec.encode(moment, "k"), "k") == floor(moment, timedelta(seconds=1))
 
 
 @given(MOMENTS)
-def test_iso_time_comes_back_cut_to_the_millisecond_before(moment: datetime) -> None:
+def test_iso_time_is_rounded_down_to_the_millisecond(moment: datetime) -> None:
     codec = codec_for(IsoTime)
     assert codec.decode(codec.encode(moment, "k"), "k") == floor(moment, timedelta(milliseconds=1))
 
 
 @given(MOMENTS)
-def test_iso_seconds_come_back_cut_to_the_second_before(moment: datetime) -> None:
+def test_iso_seconds_are_rounded_down(moment: datetime) -> None:
     codec = codec_for(IsoSeconds)
     assert codec.decode(codec.encode(moment, "k"), "k") == floor(moment, timedelta(seconds=1))
 
@@ -86,7 +86,7 @@ def test_a_moment_before_1970_is_cut_towards_the_past_too() -> None:
 
 
 @given(st.integers())
-def test_a_big_integer_comes_back(number: int) -> None:
+def test_a_big_integer_round_trips(number: int) -> None:
     codec = codec_for(BigInt)
     assert codec.decode(codec.encode(number, "k"), "k") == number
 
@@ -115,7 +115,7 @@ def test_any_iso_8601_time_with_an_offset_is_read(text: str) -> None:
     assert codec_for(IsoTime).decode(text.encode(), "k") == NEW_YEAR
 
 
-def test_a_time_comes_back_in_utc() -> None:
+def test_a_time_is_read_in_utc() -> None:
     assert codec_for(IsoTime).decode(b"2025-01-01T00:00:00+09:00", "k").tzinfo == UTC
 
 
@@ -213,7 +213,7 @@ def test_model_dump_gives_the_python_values() -> None:
         (BigInt, "string", "big-integer"),
     ],
 )
-def test_the_json_schema_says_how_it_is_stored(type_: Any, kind: str, format_: str) -> None:
+def test_the_json_schema_describes_the_stored_form(type_: Any, kind: str, format_: str) -> None:
     schema = codec_for(type_).json_schema()
     assert (schema["type"], schema["format"]) == (kind, format_)
 

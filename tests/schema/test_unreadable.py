@@ -1,4 +1,4 @@
-"""What cannot be read: one kind of error, one line in the log, and reads that go on without it."""
+"""Unreadable data: one kind of error, one log line, and reads that skip it."""
 
 import logging
 

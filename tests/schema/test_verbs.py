@@ -1,4 +1,4 @@
-"""The verbs of each kind: what they return, what they refuse, and that dead stays dead."""
+"""The verbs of each kind: results, refusals, and that deleted keys are not resurrected."""
 
 import asyncio
 import time
@@ -118,7 +118,7 @@ async def test_a_value_is_typed_and_stored_as_its_json(keys: Keys, store: Store)
 
 
 @everywhere
-async def test_of_many_who_add_one_succeeds(keys: Keys) -> None:
+async def test_of_many_concurrent_adds_one_succeeds(keys: Keys) -> None:
     won = await asyncio.gather(*(keys.code("x").add(str(n)) for n in range(20)))
     assert sorted(won) == [False] * 19 + [True]
     assert await keys.code("x").get() == str(won.index(True))
@@ -136,7 +136,7 @@ async def test_replace_never_recreates_a_deleted_record(keys: Keys) -> None:
 
 
 @everywhere
-async def test_of_many_who_compare_and_set_one_succeeds(keys: Keys) -> None:
+async def test_of_many_concurrent_compare_and_sets_one_succeeds(keys: Keys) -> None:
     key = keys.profile("7")
     assert await key.compare_and_set(ANN, BOB) is False
     await key.set(ANN)
@@ -147,7 +147,7 @@ async def test_of_many_who_compare_and_set_one_succeeds(keys: Keys) -> None:
 
 
 @everywhere
-async def test_changes_by_many_are_all_kept(keys: Keys) -> None:
+async def test_concurrent_changes_are_all_kept(keys: Keys) -> None:
     key = keys.profile("7")
     assert await key.change(lambda old: old) is None
     await key.set(ANN)
@@ -156,14 +156,14 @@ async def test_changes_by_many_are_all_kept(keys: Keys) -> None:
 
 
 @everywhere
-async def test_of_many_who_consume_one_gets_the_value(keys: Keys) -> None:
+async def test_of_many_concurrent_consumers_one_gets_the_value(keys: Keys) -> None:
     await keys.code("x").set("once")
     got = await asyncio.gather(*(keys.code("x").consume() for _ in range(20)))
     assert sorted(one or "" for one in got) == [""] * 19 + ["once"]
 
 
 @everywhere
-async def test_how_long_a_key_will_live_can_be_asked(keys: Keys) -> None:
+async def test_the_remaining_lifetime_of_a_key_can_be_read(keys: Keys) -> None:
     assert await keys.code("x").remaining() is None
     await keys.code("x").set("1")
     left = await keys.code("x").remaining()
@@ -259,7 +259,7 @@ async def test_fields_of_a_hash_never_overwrite_each_other(keys: Keys, store: St
 
 
 @everywhere
-async def test_a_hash_that_is_gone_is_not_revived_by_a_change(keys: Keys, store: Store) -> None:
+async def test_a_change_does_not_resurrect_a_deleted_hash(keys: Keys, store: Store) -> None:
     key = keys.session("1")
     assert await key.update({"plan": "pro"}) is False
     assert await key.increment("logins") is None
@@ -275,7 +275,7 @@ async def test_a_field_is_consumed_by_one_of_many(keys: Keys) -> None:
 
 
 @everywhere
-async def test_packed_fields_and_members_come_back_whatever_they_hold(keys: Keys, store: Store) -> None:
+async def test_packed_fields_and_members_round_trip(keys: Keys, store: Store) -> None:
     odd = {
         Field("ViewMode"): "1",
         Field("ViewMode", "Items/100"): "2",
@@ -429,7 +429,7 @@ async def test_an_atomic_group_is_all_or_nothing(store: Store) -> None:
 
 
 @everywhere
-async def test_of_many_who_fill_a_cap_no_more_than_fit_get_in(store: Store) -> None:
+async def test_a_cap_is_never_exceeded_by_concurrent_callers(store: Store) -> None:
     keys = Group(store)
     total, guests, waiting = keys.total("a"), keys.guests("a"), keys.waiting("a")
 
@@ -446,7 +446,7 @@ async def test_of_many_who_fill_a_cap_no_more_than_fit_get_in(store: Store) -> N
 
 
 @everywhere
-async def test_a_cap_of_fields_lets_those_be_changed_that_are_there(store: Store) -> None:
+async def test_a_cap_of_fields_allows_changes_of_existing_ones(store: Store) -> None:
     keys = FreeFields(store)
     fields = keys.fields("a")
 
@@ -465,7 +465,7 @@ async def test_a_cap_of_fields_lets_those_be_changed_that_are_there(store: Store
 
 
 @everywhere
-async def test_a_limit_that_is_passed_stops_the_whole_and_awaited_alone_is_an_answer(store: Store) -> None:
+async def test_an_exceeded_limit_stops_a_batch_and_alone_returns_false(store: Store) -> None:
     keys = Group(store)
     total, guests, waiting = keys.total("a"), keys.guests("a"), keys.waiting("a")
     assert [await total.at_most(0), await guests.at_most(0), await waiting.at_most(0)] == [True] * 3
@@ -546,7 +546,7 @@ async def test_a_wrong_key_or_value_is_refused_before_anything_is_sent(what: str
 
 
 @everywhere
-async def test_a_family_can_be_walked(keys: Keys) -> None:
+async def test_a_family_can_be_scanned(keys: Keys) -> None:
     for n in range(30):
         await keys.profile(f"u{n}*").set(ANN)
     await keys.code("profile:x").set("1")
@@ -592,12 +592,12 @@ async def test_a_write_may_end_earlier_than_its_family(keys: Keys, store: Store)
     assert await short.note("a").shorten(1_000)
     assert not await short.note("a").shorten(60_000)
     for wrong in (0, -1, True, 1.5, 86_400_001):
-        with pytest.raises(BadCall, match="a lifetime is a number of ms"):
+        with pytest.raises(BadCall, match="a lifetime must be a number of ms"):
             short.note("a").lasting(wrong)  # type: ignore[arg-type]
 
 
 @everywhere
-async def test_verbs_that_write_only_what_is_or_is_not_there(keys: Keys, store: Store) -> None:
+async def test_conditional_writes_depend_on_existence(keys: Keys, store: Store) -> None:
     class Some(Keyspace):
         count = Counter("count:{id}", lifetime=after("1d"), doc="a count")
         scores = SortedSet("scores:{id}", str, lifetime=after("1d"), doc="scores")
@@ -691,10 +691,10 @@ async def test_run_each_returns_an_error_in_place_of_a_result(
         keys.profile("1").get(), keys.profile("2").get(), keys.hits("a").get(), keys.code("c").get().if_readable()
     )
     assert (type(bad), type(odd), count, none) == (Unreadable, WrongKind, 1, None)
-    assert caplog.text == ""  # whoever gets the error says it
+    assert caplog.text == ""  # the caller reports the error
 
 
-async def test_in_such_a_batch_a_store_that_is_away_is_raised(memory: Store) -> None:
+async def test_in_such_a_batch_an_outage_is_raised(memory: Store) -> None:
     class Away(Relay):
         async def run(self, commands: Any) -> Any:
             raise StoreUnavailable("the store does not answer")
@@ -725,7 +725,7 @@ async def test_afterwards_runs_once_the_operation_took_effect(keys: Keys, caplog
 
 
 @everywhere
-async def test_a_key_can_be_extended_but_not_cut_short_or_made(keys: Keys, store: Store) -> None:
+async def test_extend_neither_shortens_nor_creates_a_key(keys: Keys, store: Store) -> None:
     class Notes(Keyspace):
         note = Value("note:{id}", str, lifetime=until("ends_at", at_most="1d"), doc="a note")
         kept = Value("kept:{id}", str, lifetime=never("test"), doc="a note that stays")
@@ -774,14 +774,14 @@ async def test_a_hash_is_copied_as_it_is_stored_while_it_is_still_so(keys: Keys,
     await some.fields("a").remove("z")
     assert not await some.fields("a").holds(seen)
     assert not await some.fields("a").holds({})
-    with pytest.raises(BadCall, match="no fields, or sealed ones"):
+    with pytest.raises(BadCall, match="the fields are empty, or sealed"):
         some.other("a").copy({}, ends_at=ends_at)
-    with pytest.raises(BadCall, match="no fields, or sealed ones"):
+    with pytest.raises(BadCall, match="the fields are empty, or sealed"):
         some.sealed("a").copy(seen)
 
 
 @everywhere
-async def test_members_that_cannot_be_read_are_seen_beside_the_others_and_taken_out(keys: Keys, store: Store) -> None:
+async def test_unreadable_members_are_seen_and_can_be_removed(keys: Keys, store: Store) -> None:
     tags = keys.tags("1")
     await tags.add("a", "b")
     await store.run([("SADD", tags.key, b"\xff")])
@@ -793,7 +793,7 @@ async def test_members_that_cannot_be_read_are_seen_beside_the_others_and_taken_
 
 
 @everywhere
-async def test_a_walk_through_a_sorted_set_misses_nobody_when_members_are_taken_out(keys: Keys, store: Store) -> None:
+async def test_paging_through_a_sorted_set_misses_no_member_during_removals(keys: Keys, store: Store) -> None:
     class Some(Keyspace):
         scores = SortedSet("scores:{id}", int, lifetime=after("1d"), doc="scores")
 
@@ -836,7 +836,7 @@ async def test_an_existing_key_stops_a_step_that_needs_it_absent(store: Store) -
 
 
 @everywhere
-async def test_a_read_or_error_gives_the_error_and_the_others_go_on(store: Store) -> None:
+async def test_or_error_returns_the_error_and_other_reads_continue(store: Store) -> None:
     keys = Keys(store, seal=RING)
     await store.run([("SET", keys.profile("7").key, "{")])
     found, hits = await keys.run(keys.profile("7").get().or_error(), keys.hits("p").increment())
@@ -946,8 +946,8 @@ async def test_prepared_steps_do_the_same_on_whatever_key(store: Store) -> None:
     await store.run([("SET", keys.total("a").key, "9" * 30)])
     with pytest.raises(Unreadable, match="total: this is not a 64-bit integer"):
         await ask("a", "dan")
-    with pytest.raises(BadDeclaration, match="one command each"):
+    with pytest.raises(BadDeclaration, match="must be one command"):
         Prepared([keys.total], lambda total: ([total.increment(), combine("two", [total.get(), total.get()], max)], []))
     linked = Keys(store, seal=RING).link
-    with pytest.raises(BadDeclaration, match="not the same each time"):
+    with pytest.raises(BadDeclaration, match="its lifetime varies"):
         Prepared([linked], lambda link: ([], [link.delete()]))

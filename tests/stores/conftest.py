@@ -1,4 +1,4 @@
-"""A real server as the measure, started once for each worker."""
+"""A real reference server, started once for each worker."""
 
 from collections.abc import Iterator
 

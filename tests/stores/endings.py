@@ -1,7 +1,7 @@
-"""Programs that end without closing their store: `python -m tests.stores.endings URL` runs each, and tells of each.
+"""Programs that end without closing their store: `python -m tests.stores.endings URL` runs and reports each.
 
-A line of JSON for each program: its name, how it ended, what it wrote to stdout and to stderr. Each is a process of its
-own that was forked from this one, so that Keystead is imported once for all of them.
+A line of JSON for each program: its name, how it ended, and its stdout and stderr. Each is forked from this process, so
+that Keystead is imported once for all of them.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ async def be_interrupted(url: str) -> None:
 
 
 def run_twice(url: str) -> None:
-    """The mistake that is made most often: a store that outlives its `asyncio.run`."""
+    """The most common mistake: a store that outlives its `asyncio.run`."""
     store = asyncio.run(use(url))
     for verb in (store.run([("GET", "a")]), store.open(), store.close()):
         try:
@@ -97,7 +97,7 @@ PROGRAMS = (forget, keep, leave, fail, be_interrupted, run_twice, use_in_a_threa
 
 
 def end_of(pid: int) -> int | None:
-    """How the process ended; None where it hangs, and is killed."""
+    """How the process ended; None: it hung, and was killed."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         done, status = os.waitpid(pid, os.WNOHANG)

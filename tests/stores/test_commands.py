@@ -1,4 +1,4 @@
-"""The command table: what it says of each command is true."""
+"""The command table is correct for each command."""
 
 import re
 
@@ -24,7 +24,7 @@ from tests.servers import Server
 
 
 def arguments(spec: Spec) -> list[str]:
-    """The words that a usage cannot do without, as arguments that fit."""
+    """The required words of a usage, as valid arguments."""
     fits = {"seconds": "10", "ms": "10000", "amount": "1", "score": "1", "id": "1-1", "cursor": "0", "length": "1"}
     fits |= {"min": "0", "max": "1", "start": "0", "stop": "1", "end": "1", "index": "0", "count": "1", "[=": ""}
     usage = spec.usage
@@ -90,12 +90,12 @@ def test_the_server_finds_the_same_keys(redis: Server) -> None:
         (("NOPE",), UnknownCommand, "NOPE: no such command here; the list is in docs/commands.md"),
         (("GET",), WrongArity, "GET: 0 arguments do not fit. Write: GET key"),
         (("GET", "a", "b"), WrongArity, "GET a: 2 arguments do not fit. Write: GET key"),
-        (("GET", 7), BadArgument, "GET 7: a key is text or bytes, not int"),
-        (("GET", ()), BadArgument, "GET: argument 1: an argument is text, bytes, an int or a float, not tuple"),
+        (("GET", 7), BadArgument, "GET 7: a key must be text or bytes, not int"),
+        (("GET", ()), BadArgument, "GET: argument 1: an argument must be text, bytes, an int or a float, not tuple"),
         (
             ("SET", "k", True),
             BadArgument,
-            "SET k: argument 2: an argument is text, bytes, an int or a float, not bool; write 1 or 0",
+            "SET k: argument 2: an argument must be text, bytes, an int or a float, not bool; write 1 or 0",
         ),
         (("INCR", "k"), UnknownCommand, "INCR: no such command here; write INCRBY key 1"),
         (("HGETAL", "k"), UnknownCommand, "HGETAL: no such command here; is it HGETALL?"),
@@ -112,7 +112,7 @@ def test_the_server_finds_the_same_keys(redis: Server) -> None:
             BadLifetime,
             "SET k: a lifetime must be more than zero, not 0; to remove the key, write DEL",
         ),
-        (("LPOP", "q", -1), NotANumber, "LPOP q: a count is zero or more, not -1"),
+        (("LPOP", "q", -1), NotANumber, "LPOP q: a count must be zero or more, not -1"),
         (("SET", "k", "v", "EX"), BadOption, "SET k: EX needs a value after it"),
     ],
     ids=str,

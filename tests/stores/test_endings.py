@@ -1,4 +1,4 @@
-"""A program that does not close its store, on every store: it ends, and nothing but its own error is on stderr."""
+"""A program that does not close its store ends, with nothing but its own error on stderr, on every store."""
 
 import json
 import os
@@ -56,7 +56,7 @@ FURTHER = ("memory", "cluster", "mysql", "memcached", "sentinel")
 @pytest.mark.parametrize(
     "url", [*EVERYDAY, *(pytest.param(one, marks=pytest.mark.matrix) for one in FURTHER)], indirect=True
 )
-def test_a_store_that_is_not_closed_holds_up_no_exit_and_prints_no_traceback(url: str) -> None:
+def test_an_unclosed_store_blocks_no_exit_and_prints_no_traceback(url: str) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "default", "-m", "tests.stores.endings", url],
         cwd=ROOT,

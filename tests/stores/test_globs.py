@@ -1,4 +1,4 @@
-"""A pattern matches here what it matches on a real server."""
+"""Patterns match like a real server."""
 
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -40,7 +40,7 @@ def keys_that_match(server: Server, pattern: bytes, keys: set[bytes]) -> set[byt
 @example(pattern=b"\xff[^\xff]*", keys={b"\xff\xff", b"\xffa", b"\xffab\xff"})
 @example(pattern=b"**", keys={b"a", b"\n"})
 @example(pattern=b"?", keys={b"\n", b"\xff", b""})
-def test_a_pattern_matches_what_the_server_says(redis: Server, pattern: bytes, keys: set[bytes]) -> None:
+def test_a_pattern_matches_like_the_server(redis: Server, pattern: bytes, keys: set[bytes]) -> None:
     glob = compile_glob(pattern)
     assert {key for key in keys if glob.fullmatch(key)} == keys_that_match(redis, pattern, keys)
 
@@ -58,7 +58,7 @@ def test_every_match_begins_with_the_literal_prefix(pattern: bytes, text: bytes)
         assert text.startswith(literal_prefix(pattern))
 
 
-def test_the_literal_prefix_is_as_long_as_can_be_told() -> None:
+def test_the_literal_prefix_is_as_long_as_possible() -> None:
     assert literal_prefix(b"user:*") == b"user:"
     assert literal_prefix(b"a\\*b*") == b"a*b"
     assert literal_prefix(b"plain") == b"plain"

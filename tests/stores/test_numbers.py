@@ -1,4 +1,4 @@
-"""Which texts are numbers is for the server to say; ours must say the same."""
+"""Number parsing equals that of the server."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""A URL is understood, or a sentence says what to write instead."""
+"""Store URLs, and errors with the correct form."""
 
 import builtins
 import subprocess
@@ -14,8 +14,8 @@ from keystead.stores.store_urls import SCHEMES
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
-        ("", "a store URL has a scheme: write sqlite:///app.db, memory:// or redis://host:6379/0"),
-        ("keystead.db", "a store URL has a scheme: write sqlite:///keystead.db, memory:// or"),
+        ("", "a store URL needs a scheme: write sqlite:///app.db, memory:// or redis://host:6379/0"),
+        ("keystead.db", "a store URL needs a scheme: write sqlite:///keystead.db, memory:// or"),
         ("mongodb://host", "mongodb:// is not the scheme of a store; write sqlite:///app.db, memory:// or"),
         ("sqlite://file.db", "write sqlite:///file.db with three slashes"),
         ("sqlite:///", "needs the path of a file, such as sqlite:///keystead.db"),
@@ -23,19 +23,19 @@ from keystead.stores.store_urls import SCHEMES
         ("sqlite:///a.db?timeout=5", "timeout=5 is not a duration; write a number with a unit, such as timeout=500ms"),
         ("sqlite:///a.db?timeout=-1s", "is not a duration"),
         ("sqlite:///a.db?timeout=0s", "is not a duration"),
-        ("sqlite:///a.db?timout=5s", "the option 'timout' is not known here; there are: timeout"),
+        ("sqlite:///a.db?timout=5s", "unknown option 'timout'; the options are: timeout"),
         ("memory://name", "memory:// takes no name"),
         ("redis://a,b", "redis:// takes one host; write redis+cluster:// or redis+sentinel:// for several"),
         ("redis://host/x", "the database must be a number"),
         ("redis://host:port", "the port is not a number from 1 to 65535"),
         ("redis://host:99999", "the port is not a number from 1 to 65535"),
-        ("redis://host?db=1&color=red", "is not known here"),
+        ("redis://host?db=1&color=red", "unknown option"),
         ("redis+sentinel://host:1", "needs the name of the master"),
         ("redis+cluster://host/1", "a cluster has only database 0"),
         ("redis+unix://socket", "with three slashes"),
     ],
 )
-def test_a_url_that_is_wrong_is_answered_with_what_to_write(url: str, sentence: str) -> None:
+def test_an_invalid_url_is_refused_with_advice(url: str, sentence: str) -> None:
     with pytest.raises(BadUrl) as caught:
         keystead.connect(url)
     assert sentence in str(caught.value)
@@ -44,7 +44,7 @@ def test_a_url_that_is_wrong_is_answered_with_what_to_write(url: str, sentence: 
 @pytest.mark.parametrize(
     "url", ["redis://user:hunter2@host/x", "redis://:hunter2@host:99999", "redis://u:hunter2@h?x=1"]
 )
-def test_no_password_is_said_in_an_error(url: str) -> None:
+def test_no_error_contains_a_password(url: str) -> None:
     with pytest.raises(BadUrl) as caught:
         keystead.connect(url)
     assert "hunter2" not in str(caught.value)
@@ -68,7 +68,7 @@ def test_every_documented_scheme_is_there() -> None:
     ("scheme", "driver", "extra"),
     [("redis", "hiredis", "redis"), ("postgresql", "psycopg", "postgres"), ("mysql", "pymysql", "mysql")],
 )
-def test_a_missing_driver_is_said_with_the_command_that_installs_it(
+def test_a_missing_driver_is_reported_with_its_install_command(
     scheme: str, driver: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = builtins.__import__

@@ -246,7 +246,7 @@ class _Copy:
             )
         if verified is not None and verified.compared.differences:
             differences = pluralize(verified.compared.differences, "difference")
-            print_problem(f"{differences} between the two stores:", verified.compared.named())
+            print_problem(f"{differences} between the two stores:", verified.compared.describe_examples())
         if not copied.is_whole:
             typer.echo("run the same command again to continue", err=True)
 

@@ -197,7 +197,7 @@ def _print_compared(compared: Compared, store: str, as_json: bool) -> None:
             (compared.other_expiry, "with a different expiry"),
         )
     )
-    for example in compared.named():
+    for example in compared.describe_examples():
         typer.echo(f"    {example}")
     if not compared.differences:
         typer.echo("no differences")

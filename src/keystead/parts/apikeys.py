@@ -65,14 +65,14 @@ class ApiKeys:
     def __init__(self, keys: Bound[ValueKey[ApiKey]], index: SortedSetKey[str]) -> None:
         family: Any = keys.family
         if not isinstance(family, Value) or family.codec.type is not ApiKey:
-            raise BadDeclaration("API keys are kept in a family Value(…, ApiKey, …), as in ApiKeys(keys.api_key, …)")
+            raise BadDeclaration("ApiKeys needs a family Value(…, ApiKey, …), as in ApiKeys(keys.api_key, …)")
         self._keys = keys
         self._index = index
 
     async def issue(self, user_id: int, name: str) -> IssuedApiKey:
         """Issue a key for a user. The token is not stored. One round trip. Raises BadValue without a name."""
         if not name.strip():
-            raise BadValue("an API key has a name that says what it is for")
+            raise BadValue("an API key needs a name that says what it is for")
         while True:
             key_id = secrets.token_hex(8)
             token = f"ks_{key_id}_{secrets.token_urlsafe(32)}"

@@ -29,7 +29,7 @@ class AuditEntry(BaseModel):
     at: EpochMs
     """when"""
     event: str
-    """what happened, as a word of the application's own: `link-issued`"""
+    """what happened, as a word that the application chooses: `link-issued`"""
     who: OmittedIfNone[str] = None
     """who did it: `user:42`, `clean-up`"""
     what: OmittedIfNone[str] = None
@@ -43,16 +43,14 @@ class AuditEntry(BaseModel):
 class Audit:
     """An audit log: `Audit(keys.audit())`, where `audit` is a family `Log("audit:app", AuditEntry, keep=…)`.
 
-    The family says how much is kept and for how long. During a store outage `note` raises as every operation does: an
-    entry in the same step as its action is written together with it, or neither is.
+    The family sets the size and the retention. During a store outage `note` raises the store's error. An entry in the
+    same step as its action is written together with it, or neither is.
     """
 
     def __init__(self, log: LogKey[AuditEntry]) -> None:
         given: Any = log
         if not isinstance(given, LogKey) or given.bound.family.item.type is not AuditEntry:
-            raise BadValue(
-                "an audit is one key of a family of logs, as in Audit(keys.audit()) of Log(…, AuditEntry, …)"
-            )
+            raise BadValue("Audit needs a key of a family Log(…, AuditEntry, …), as in Audit(keys.audit())")
         self._log = log
 
     def note(
@@ -68,14 +66,14 @@ class Audit:
         """An operation that writes an entry; its result is the id of the entry. One round trip, atomic.
 
         Await it, or put it into `atomically` with the action it records: then both take effect, or neither. On a
-        cluster an atomic step needs its keys in one slot; otherwise write the entry in a step of its own.
+        cluster an atomic step needs its keys in one slot; otherwise write the entry in a separate step.
 
         `what` is a public id or a digest: readers of the log must not be able to use it as a credential. Long texts are
         cut and control characters escaped, which prevents log injection. `now` is a datetime or in ms; by default the
         clock of the keyspace. Raises BadValue for an invalid event name.
         """
         if len(event) > _LONGEST_EVENT or not _EVENT.fullmatch(event):
-            raise BadValue("an audit event is a word such as link-issued: lower-case letters, digits and hyphens")
+            raise BadValue("an audit event is a name such as link-issued: lower-case letters, digits and hyphens")
         texts = {"who": who, "what": what, "where": where, "why": why}
         entry = AuditEntry(
             at=moment(self._log.bound.now_ms() if now is None else deadline_ms(now)),

@@ -30,7 +30,7 @@ class Holder(BaseModel):
     model_config = ConfigDict(use_attribute_docstrings=True, frozen=True)
 
     id: str
-    """unique for each hold, so that only this hold can be refreshed or released with it"""
+    """unique for each hold: only this hold can be refreshed or released with it"""
     by: str
     """who: `user:42`, `import/7`"""
     since_ms: int
@@ -57,13 +57,13 @@ class HeldBy:
 
 
 class LockHeld(KeysteadError):
-    """The lock is held by another holder. `held` says by whom, since when and what for."""
+    """The lock is held by another holder. `held` has the holder, the time and the purpose."""
 
     code = "lock-held"
 
     def __init__(self, held: HeldBy) -> None:
         what = f" ({held.comment})" if held.comment else ""
-        super().__init__(f"this is locked by {held.by}{what}; wait until it is released")
+        super().__init__(f"the lock is held by {held.by}{what}; wait until it is released")
         self.held = held
 
 
@@ -73,7 +73,7 @@ class LockLost(KeysteadError):
     code = "lock-lost"
 
     def __init__(self, by: str) -> None:
-        super().__init__(f"{by} lost the lock before the work was done; another holder may have begun meanwhile")
+        super().__init__(f"{by} lost the lock before the work was done; another holder may have acquired it")
 
 
 class Lock:
@@ -88,9 +88,9 @@ class Lock:
     fence    the fencing token of the last hold. It only grows, across releases and holders that died; it outlives
              both, and if the counter is lost it restarts at the time in ms, which is higher than it was
 
-    Acquiring, refreshing and releasing are one atomic step and one round trip each. The clock of the keyspace tells
-    when a refresh is due; `wait` is for tests. Raises BadDeclaration for families of another shape, and DoesNotFit for
-    a store without atomic steps on two keys. On a cluster both keys need one slot: give both families that `tag`.
+    Acquire, refresh and release are one atomic step and one round trip each. The keyspace's clock tells when a refresh
+    is due; `wait` is for tests. Raises BadDeclaration for families of another shape, and DoesNotFit for a store without
+    atomic steps on two keys. On a cluster both keys need one slot: give both families the same `tag`.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Lock:
         try:
             done = await self._take(holder)
         except asyncio.CancelledError:
-            with suppress(KeysteadError):  # it may have taken effect without a holder
+            with suppress(KeysteadError):  # it may have taken effect
                 await self._release(seen)
             raise
         return Hold(self, seen, done.value, asked_ms) if done else _held_by(done.before[0])
@@ -164,7 +164,7 @@ class Lock:
     def _take(self, holder: Holder) -> Steps[int]:
         up = self._fence.increment()
         return Steps(
-            self._holder.get(),  # the holder, for when the next step stops the whole
+            self._holder.get(),  # the current holder, if the next step fails
             self._holder.add(holder).otherwise("held"),
             self._fence.start_at(holder.since_ms),
             up,
@@ -266,14 +266,14 @@ class _Refresher:
         await self._wait(pause_ms / 1000)
         try:
             return await hold.refresh()
-        except KeysteadError:  # an outage, or a closed store: the block has to learn of it
+        except KeysteadError:  # an outage, or a closed store: the block must be cancelled
             return now_ms() < hold.good_until_ms
 
     async def stop(self) -> bool:
         """Stop refreshing. True: the hold was lost, and the task cancelled."""
         self._refreshing.cancel()
         if self._lost:
-            with suppress(asyncio.CancelledError):  # it may not have arrived yet, and must not hit later code
+            with suppress(asyncio.CancelledError):  # a late cancellation must not hit later code
                 await asyncio.sleep(0)
             self._work.uncancel()
         return self._lost
@@ -296,17 +296,17 @@ def _check_lifetime(holder: Any, fence: Any) -> Sliding:
     lifetime = holder.bound.family.lifetime
     if not isinstance(lifetime, Sliding):
         raise BadDeclaration(
-            f"{holder.bound.family.place}: the lifetime of a lock is its lease and how often it is refreshed, "
+            f"{holder.bound.family.place}: a lock needs a lease length and a refresh interval, "
             'as in sliding("120s", touch_every="30s")'
         )
     if not isinstance(fence.bound.family.lifetime, Never | Sliding):
         raise BadDeclaration(
-            f"{fence.bound.family.place}: a fencing token outlives every hold, as in never(…) or "
+            f"{fence.bound.family.place}: a fencing token must outlive every hold, as in never(…) or "
             'sliding("400d", touch_every="1d")'
         )
     store = holder.bound.store
     if fence.bound.store is not store:
-        raise DoesNotFit("a lock and its fencing token live in one store; give their families one role")
+        raise DoesNotFit("a lock and its fencing token must be in one store; give their families the same role")
     if not spans_keys(store):
-        raise DoesNotFit(f"a lock does not fit {store.url}: it is taken in one atomic step on two keys")
+        raise DoesNotFit(f"a lock does not fit {store.url}: a lock needs atomic steps on two keys")
     return lifetime

@@ -25,21 +25,21 @@ class PasswordsBusy(KeysteadError):
     code = "passwords-busy"
 
     def __init__(self) -> None:
-        super().__init__("too many passwords at once; try again in a moment")
+        super().__init__("too many concurrent password checks; try again in a moment")
 
 
 def is_password(text: str) -> bool:
     return 0 < len(text) <= _MAX
 
 
-async def hashed(password: str) -> str:
-    """`scrypt.{salt}.{hash}`, in hex. It takes some tens of milliseconds in a thread."""
+async def hash_password(password: str) -> str:
+    """Hash a password: `scrypt.{salt}.{hash}`, in hex. It takes some tens of milliseconds in a thread."""
     salt = secrets.token_bytes(_SALT_BYTES)
     return f"scrypt.{salt.hex()}.{(await _scrypt(password, salt)).hex()}"
 
 
-async def matches(password: str, kept: str) -> bool:
-    _, salt, digest = kept.split(".")
+async def matches(password: str, stored: str) -> bool:
+    _, salt, digest = stored.split(".")
     return hmac.compare_digest(await _scrypt(password, bytes.fromhex(salt)), bytes.fromhex(digest))
 
 

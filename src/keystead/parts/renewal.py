@@ -27,7 +27,7 @@ if not TYPE_CHECKING:  # type checkers still report misspelt names
 _log = logging.getLogger("keystead.renewal")
 
 _PAUSE_S: Final = 0.1
-_ATTEMPTS: Final = 8  # to store new tokens, which exist nowhere else
+_ATTEMPTS: Final = 8  # to store new tokens, the only copy
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -62,9 +62,9 @@ class Fresh(Generic[T_co]):
 class Unrenewed(Generic[T_co]):
     """The access token has expired and could not be renewed now. Nothing is lost; try again later.
 
-    reason   `unavailable`: the provider is down, slow, or answers nonsense
+    reason   `unavailable`: the provider is down, too slow, or sends invalid responses
              `misconfigured`: the provider refuses us, not the user: client id, secret or settings are wrong
-             `busy`: another request is renewing it and has not come back yet
+             `busy`: another request is still renewing it
     """
 
     value: T_co = field(repr=False)
@@ -90,7 +90,7 @@ class Over:
 
 
 class Renewal(Generic[T]):
-    """Keeps the tokens of one provider fresh in the records of a family.
+    """Renews the tokens of one provider in the records of a family before they expire.
 
         renewal = Renewal(
             client,
@@ -201,7 +201,7 @@ class Renewal(Generic[T]):
             return _Failure(value, "misconfigured")
         except (OAuthError, TimeoutError) as error:
             code = error.code if isinstance(error, OAuthError) else "timeout"
-            _log.warning("renewal: %s gave no new tokens: %s", self._client.provider.name, code)
+            _log.warning("renewal: no new tokens from %s: %s", self._client.provider.name, code)
             return _Failure(value, "unavailable")
         return await self._store(key, spent, tokens)
 
@@ -284,12 +284,12 @@ class _Failure(Generic[T_co]):
 
 def _check(claims: Any, within_ms: int) -> None:
     if not isinstance(claims, Bound) or not isinstance(claims.family, Value) or claims.family.codec.type is not str:
-        raise BadDeclaration("who renews is kept in a family Value(…, str, …), as in Renewal(client, keys.renewing, …)")
+        raise BadDeclaration("claims need a family Value(…, str, …), as in Renewal(client, keys.renewing, …)")
     place, lifetime = claims.family.place, claims.family.lifetime
     if not isinstance(lifetime, After) or lifetime.ms <= within_ms:
         raise BadDeclaration(
-            f"{place}: it lives longer than the provider may take ({in_words(within_ms)}), so that no two ask at once; "
-            'write lifetime=after("20s")'
+            f"{place}: a claim must live longer than the time limit for the provider ({in_words(within_ms)}), so that "
+            'only one request calls it; write lifetime=after("20s")'
         )
     if not has_atomic_steps(claims.store.guarantees):
-        raise DoesNotFit(f"{place} does not fit {claims.store.url}: two processes would spend one refresh token")
+        raise DoesNotFit(f"{place} does not fit {claims.store.url}: two processes could spend one refresh token")

@@ -152,7 +152,7 @@ def _key(secret: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) < _MIN_SECRET_BYTES:
-        raise BadValue("the secret of a webhook is whsec_ and at least 16 bytes in base64; make one with new_secret()")
+        raise BadValue("a webhook secret is whsec_ and at least 16 bytes in base64; create one with new_secret()")
     return key
 
 
@@ -185,7 +185,7 @@ _lookup_slots = BoundedSemaphore(_THREADS)
 async def resolve(name: str, port: int) -> Sequence[str]:
     """Resolve a name with the resolver of this machine. Raises OSError, also for too many concurrent lookups."""
     if not _lookup_slots.acquire(blocking=False):
-        raise OSError("too many names are looked for at once")
+        raise OSError("too many concurrent DNS lookups")
     looked_up = _threads.submit(socket.getaddrinfo, name, port, type=socket.SOCK_STREAM)
     looked_up.add_done_callback(lambda _: _lookup_slots.release())
     found = await asyncio.wrap_future(looked_up)
@@ -215,20 +215,20 @@ class _Target(NamedTuple):
 
 def _parse_target(url: str, allow_private: bool) -> _Target:
     if not url or len(url) > _MAX_URL:
-        raise BadWebhook(f"a webhook is a URL such as https://example.com/hook, of at most {_MAX_URL:,} characters")
+        raise BadWebhook(f"a webhook must be a URL such as https://example.com/hook, at most {_MAX_URL:,} characters")
     if "\\" in url or any(character.isspace() or not character.isprintable() for character in url):
-        raise BadWebhook("the URL of a webhook has no spaces, backslashes or control characters in it")
+        raise BadWebhook("the URL of a webhook must not contain spaces, backslashes or control characters")
     try:
         read = httpx2.URL(url)
         host, port = read.raw_host.decode("ascii"), read.port
     except (httpx2.InvalidURL, ValueError, UnicodeError):  # their messages contain the URL
         raise BadWebhook("this is not a URL; write one such as https://example.com/hook") from None
     if read.scheme not in (("https", "http") if allow_private else ("https",)):
-        raise BadWebhook("the URL of a webhook begins with https://")
+        raise BadWebhook("the URL of a webhook must start with https://")
     if "@" in re.split(r"[/?#]", url.partition("://")[2], maxsplit=1)[0]:
-        raise BadWebhook("the URL of a webhook has no user name and no password in it")
+        raise BadWebhook("the URL of a webhook must not contain a user name or password")
     if not host or len(host) > _MAX_NAME or "%" in host or any(not label for label in host.rstrip(".").split(".")):
-        raise BadWebhook("the URL of a webhook has the name of a host in it, as in https://example.com/hook")
+        raise BadWebhook("the URL of a webhook needs a host name, as in https://example.com/hook")
     if port is not None and not 0 < port <= _LAST_PORT:
         raise BadWebhook("the URL of a webhook has an invalid port")
     target = _Target(read, host, port or (_HTTPS if read.scheme == "https" else 80))
@@ -242,15 +242,13 @@ def _refuse_private(target: _Target) -> None:
     name = target.host.rstrip(".")
     if target.is_address:
         if not is_public(target.host):
-            raise BadWebhook(
-                "a webhook leads to the public Internet, and this address is of a private or special network"
-            )
+            raise BadWebhook("a webhook must be on the public Internet; this address is private or special")
     elif _is_number(name.rpartition(".")[2]):
-        raise BadWebhook("an address of IPv4 is written as four numbers with dots between them")
+        raise BadWebhook("write an IPv4 address as four numbers separated by dots")
     elif "." not in name or any(name == own or name.endswith(f".{own}") for own in _PRIVATE_NAMES):
-        raise BadWebhook("a webhook leads to the public Internet, and this name is one of a private network")
+        raise BadWebhook("a webhook must be on the public Internet; this name is for private networks")
     if target.port != _HTTPS and target.port < _FIRST_FREE_PORT:
-        raise BadWebhook("the port of a webhook is 443, or 1024 and above")
+        raise BadWebhook("the port of a webhook must be 443, or 1024 and above")
 
 
 def _as_address(host: str) -> IPv4Address | IPv6Address | None:
@@ -269,7 +267,7 @@ def _is_number(label: str) -> bool:
 
 
 # At level DEBUG the library logs response headers, and a redirect contains the URL.
-_sending: ContextVar[bool] = ContextVar("a webhook is being sent", default=False)
+_sending: ContextVar[bool] = ContextVar("keystead_webhook_sending", default=False)
 for _name in ("httpcore2.connection", "httpcore2.http11"):
     logging.getLogger(_name).addFilter(lambda record: not _sending.get())
 
@@ -331,9 +329,9 @@ class WebhookSender:
                 status, asked_s = await self._post(target, addresses, headers, body)
         # `from None`, here and below: library errors carry the request, and with it the URL.
         except (TimeoutError, httpx2.TimeoutException):
-            raise DeliveryFailed(f"the receiver did not answer within {self._timeout_s:g} seconds") from None
+            raise DeliveryFailed(f"the receiver did not respond within {self._timeout_s:g} seconds") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
-            raise DeliveryFailed(f"the receiver cannot be reached ({type(error).__name__})") from None
+            raise DeliveryFailed(f"the receiver is unreachable ({type(error).__name__})") from None
         _raise_for_status(status, asked_s)
 
     async def _addresses(self, target: _Target) -> Sequence[str]:
@@ -343,11 +341,11 @@ class WebhookSender:
         try:
             found = await self._resolve(target.host, target.port)
         except (OSError, UnicodeError):
-            raise DeliveryFailed("the name of the receiver is not found") from None
+            raise DeliveryFailed("the host name of the receiver cannot be resolved") from None
         if not found:
-            raise DeliveryFailed("the name of the receiver is not found")
+            raise DeliveryFailed("the host name of the receiver cannot be resolved")
         if not self._allow_private and not all(map(is_public, found)):
-            raise DeliveryFailed("the name of the receiver leads to an address of a private or special network")
+            raise DeliveryFailed("the host name of the receiver resolves to a private or special address")
         return found[:_MAX_ADDRESSES]
 
     async def _post(
@@ -393,19 +391,19 @@ class WebhookSender:
         return self._given_tls or httpx2.create_ssl_context(trust_env=False)
 
 
-def _raise_for_status(status: int, asked: str) -> None:
+def _raise_for_status(status: int, header: str) -> None:
     if 200 <= status < 300:
         return
     if status == 410:
-        raise Undeliverable("the receiver says that it is gone for good (status 410)")
+        raise Undeliverable("the receiver is gone (status 410)")
     if 300 <= status < 400:
-        raise DeliveryFailed(f"the receiver answered with a redirect, which is not followed (status {status})")
-    raise DeliveryFailed(f"the receiver refused (status {status})", _retry_after_ms(status, asked))
+        raise DeliveryFailed(f"the receiver responded with a redirect, which is not followed (status {status})")
+    raise DeliveryFailed(f"the receiver refused the request (status {status})", _retry_after_ms(status, header))
 
 
-def _retry_after_ms(status: int, asked: str) -> int | None:
+def _retry_after_ms(status: int, header: str) -> int | None:
     """`Retry-After` in ms. Some receivers send fractions of seconds; dates are ignored."""
-    whole, _, rest = asked.partition(".")
-    if status not in _TRY_LATER or not (whole + rest).isascii() or not (whole + rest).isdigit() or len(asked) > 12:
+    whole, _, rest = header.partition(".")
+    if status not in _TRY_LATER or not (whole + rest).isascii() or not (whole + rest).isdigit() or len(header) > 12:
         return None
-    return round(min(float(asked), _MAX_RETRY_AFTER_S) * 1000)
+    return round(min(float(header), _MAX_RETRY_AFTER_S) * 1000)

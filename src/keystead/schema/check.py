@@ -1,4 +1,4 @@
-"""`check`: findings from the declarations of keyspaces alone. No store is read."""
+"""`check`: findings from the declarations of keyspaces, without reading a store."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 from keystead.errors import shown
 from keystead.schema.family import Family
+from keystead.schema.family_lookup import name_of
 from keystead.schema.finding import CODES, Finding
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.lifetime import EndOfDay, Lifetime, Sliding, Until, in_words
@@ -27,9 +28,9 @@ def check(
 ) -> list[Finding]:
     """The findings of these keyspaces together: rule by rule, each in the order of declaration.
 
-    `guarantees` are those of the stores that they are meant for: the name or URL of the store and what it promises, by
-    role; a role that is not given falls back to `default`. Without them no store is assumed, and all roles may be one.
-    `cluster` treats every store as a cluster.
+    `guarantees` describes the stores by role: the name or URL of the store, and what it promises. A role that is not
+    given falls back to `default`. Without them no store is assumed, and all roles may share one. `cluster` treats every
+    store as a cluster.
 
     An error in a single declaration is raised on import, as BadDeclaration.
     """
@@ -44,7 +45,9 @@ def check(
         found += [_finding("index-too-short", family, why) for why in _too_short(family)]
         found += [_finding("outlives-owner", family, why) for why in _outliving(family)]
         found += [_finding("until-field", family, why) for why in _misspelt_moments(family)]
-    return found + [_finding("undocumented", family, "it has no doc") for family in families if not family.doc]
+    return found + [
+        _finding("undocumented", family, "it has no documentation") for family in families if not family.doc
+    ]
 
 
 @dataclass(frozen=True)
@@ -70,26 +73,22 @@ class _Stores:
 
 
 def _finding(code: str, family: Family[Any], sentence: str, key: str | None = None) -> Finding:
-    return Finding(code, family.place, sentence, CODES[code].remedy, _name(family), key)
-
-
-def _name(family: Family[Any]) -> str:
-    return f"{family.keyspace.__name__}.{family.name}" if family.keyspace else family.name
+    return Finding(code, family.place, sentence, CODES[code].remedy, name_of(family), key)
 
 
 def _overlaps(families: Sequence[Family[Any]], stores: _Stores) -> Iterator[Finding]:
     for one, other in combinations(families, 2):
-        # Channels have names of their own: a message to `user:1` and the key `user:1` never meet.
+        # Channels have their own namespace: a message to `user:1` does not touch the key `user:1`.
         if (one.kind == "channel") is not (other.kind == "channel") or not stores.may_be_one(one, other):
             continue
-        key = one.pattern.overlap(other.pattern) if _begin_alike(one, other) else None
+        key = one.pattern.overlap(other.pattern) if _may_overlap(one, other) else None
         if key is not None:
             what = "channel" if one.kind == "channel" else "key"
-            both = f"{one.place} and {other.place} can both make the {what} {shown(key)}"
+            both = f"{one.place} and {other.place} can both produce the {what} {shown(key)}"
             yield _finding("overlap", one, both, key)
 
 
-def _begin_alike(one: Family[Any], other: Family[Any]) -> bool:
+def _may_overlap(one: Family[Any], other: Family[Any]) -> bool:
     """A fast check before the exact one: most pairs differ in their first literals."""
     first, second = (re.split(r"[{\[]", family.pattern.text, maxsplit=1)[0] for family in (one, other))
     return first.startswith(second) or second.startswith(first)
@@ -98,17 +97,17 @@ def _begin_alike(one: Family[Any], other: Family[Any]) -> bool:
 def _naming(keyspaces: Sequence[type[Keyspace]]) -> Iterator[Finding]:
     held_to = {family: one for one in keyspaces if one.naming for family in one.families.values()}
     for family in dict.fromkeys(family for one in keyspaces for family in one.families.values()):
-        wrong = _breaks_the_rule(family.pattern.display)
+        wrong = _naming_violation(family.pattern.display)
         keyspace = held_to.get(family)
         if keyspace is not None and wrong and not family.naming_exempt:
-            yield _finding("naming", family, f"{keyspace.__name__} asks for {keyspace.naming}, and here {wrong}")
+            yield _finding("naming", family, f"{keyspace.__name__} requires {keyspace.naming}, but {wrong}")
         elif family.naming_exempt and (keyspace is None or not wrong):
-            why = "its keyspace has no such rule" if keyspace is None else "its keys follow it"
-            yield _finding("naming-exemption", family, f"it is exempt from the naming rule, and {why}")
+            why = "its keyspace has no naming rule" if keyspace is None else "its keys follow the rule"
+            yield _finding("naming-exemption", family, f"its exemption from the naming rule is not needed: {why}")
 
 
-def _breaks_the_rule(pattern: str) -> str | None:
-    """What is not as in `domain:entity:scope`: two literals, then segments that are a literal or one placeholder."""
+def _naming_violation(pattern: str) -> str | None:
+    """What violates `domain:entity:scope`: two literals, then segments that are a literal or one placeholder."""
     segments = pattern.split(":")
     for name, segment in zip_longest(("domain", "entity"), segments[:2], fillvalue=""):
         if not re.fullmatch(_LITERAL, segment):
@@ -127,7 +126,7 @@ def _misfits(family: Family[Any], stores: _Stores) -> Iterator[Finding]:
         return
     store = stores.of(family)
     if store is None:
-        yield _finding("role-unfit", family, f"its role {family.role!r} has no store, and neither has 'default'")
+        yield _finding("role-unfit", family, f"there is no store for its role {family.role!r}, nor for 'default'")
         return
     for why in misfits(family, store[1]):
         yield _finding("role-unfit", family, f"it does not fit {store[0]}: {why}")
@@ -148,7 +147,7 @@ def _across_slots(family: Family[Any], stores: _Stores) -> Iterator[Finding]:
     if not stores.has_slots(family):
         return
     for relation in (*family.listed_in, *family.owns):
-        # Scanned keys are deleted in steps of their own on any store, and two stores share no slots.
+        # Scanned keys are deleted in separate steps on any store, and two stores share no slots.
         if relation.scans or relation.one_slot or not stores.may_be_one(family, relation.target):
             continue
         place = relation.target.place
@@ -158,7 +157,7 @@ def _across_slots(family: Family[Any], stores: _Stores) -> Iterator[Finding]:
 _ACROSS_SLOTS = {
     "listed_in": "it is listed in {}, which may be in another slot: the entry is written first and the record in a "
     "second step, so an interruption leaves an entry that readers skip and prune",
-    "owns": "it owns {}, which may be in another slot: what it owns is deleted in a step of its own, so an "
+    "owns": "it owns {}, which may be in another slot: what it owns is deleted in a separate step, so an "
     "interruption leaves an orphan that `keystead doctor` finds",
 }
 
@@ -167,15 +166,15 @@ def _procedures(keyspace: type[Keyspace], stores: _Stores) -> Iterator[Finding]:
     for one in keyspace.procedures.values():
         known = traced(keyspace, one)
         if known.problem:
-            yield _of_procedure("procedure-unknown", one, f"its steps are not known ahead: {known.problem}")
+            yield _procedure_finding("procedure-unknown", one, f"its steps cannot be determined: {known.problem}")
         elif one.ordered is None and not known.one_slot and any(map(stores.has_slots, known.families)):
             names = " and ".join(family.name for family in known.families)
-            yield _of_procedure(
+            yield _procedure_finding(
                 "procedure-cross-slot", one, f"it changes {names}, whose keys may be in different slots"
             )
 
 
-def _of_procedure(code: str, procedure: Procedure[Any, Any, Any], sentence: str) -> Finding:
+def _procedure_finding(code: str, procedure: Procedure[Any, Any, Any], sentence: str) -> Finding:
     return Finding(code, procedure.place, sentence, CODES[code].remedy, procedure.place)
 
 
@@ -183,18 +182,18 @@ def _too_short(family: Family[Any]) -> Iterator[str]:
     for relation in family.lists:
         why = _ends_before(family.lifetime, relation.source.lifetime)
         if why:
-            yield f"it lists {relation.source.place} and can end before it: {why}"
+            yield f"it lists {relation.source.place} and can expire before it: {why}"
 
 
 def _outliving(family: Family[Any]) -> Iterator[str]:
     """A key that never expires must not depend on an owner that does."""
     owners = [relation.source for relation in family.owned_by]
     if owners and not family.lifetime.ends and all(owner.lifetime.ends for owner in owners):
-        yield f"it never ends, and its owner {owners[0].place} does: {owners[0].lifetime.describe()}"
+        yield f"it never expires, but its owner {owners[0].place} does: {owners[0].lifetime.describe()}"
 
 
 def _misspelt_moments(family: Family[Any]) -> Iterator[str]:
-    """A deadline given with each write is not a field of the value; a name close to a field is a typo."""
+    """A deadline that no field holds is passed with each write; a name close to a field is a typo."""
     if isinstance(family.lifetime, Until) and family.takes_deadline:
         near = get_close_matches(family.lifetime.field, family.field_names, 1)
         if near:
@@ -210,15 +209,15 @@ def _ends_before(index: Lifetime, record: Lifetime) -> str | None:
     if not index.ends or (isinstance(index, EndOfDay) and index == record):
         return None
     if not record.ends:
-        return "the record never ends"
+        return "the record never expires"
     if not isinstance(index, Sliding | Until):
-        return "its deadline is not moved by entries that come later"
+        return "later entries do not extend its deadline"
     if isinstance(record, Sliding) and isinstance(index, Until):
-        return "the record lives on when it is touched, but an index with until cannot be"
+        return "a touch extends the record, but not an index with until"
     if index.longest_ms is None:
         return None
     if record.longest_ms is None:
-        return f"it ends after {in_words(index.longest_ms)}, and the record has no latest end"
+        return f"it expires after {in_words(index.longest_ms)}, but the record has no maximum lifetime"
     if index.longest_ms < record.longest_ms:
-        return f"it ends after {in_words(index.longest_ms)}, the record after {in_words(record.longest_ms)}"
+        return f"it expires after {in_words(index.longest_ms)}, the record after {in_words(record.longest_ms)}"
     return None

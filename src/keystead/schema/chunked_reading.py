@@ -12,7 +12,7 @@ from keystead.schema.kinds import Counter
 from keystead.stores import Command
 from keystead.stores.commands import integer
 
-# The command that tells the size of a key; for a string, its value itself.
+# The command that returns the size of a key; for a string, the value itself.
 SIZES: Final = {
     "string": "GET",
     "hash": "HLEN",
@@ -132,7 +132,7 @@ def read_hash(bound: Bound[Any], key: str, fields: dict[bytes, bytes]) -> tuple[
 
 
 def read_entry(bound: Bound[Any], key: str, entry: Any) -> tuple[Any, str | None]:
-    """One entry of a key as its family says, the value of a field and the item of a log; and why it cannot be read."""
+    """Decode one entry of a key: the value of a field, the item of a log; and why it cannot be read."""
     family, kind = bound.family, bound.family.kind
     if kind == "hash":
         field, data = entry
@@ -141,13 +141,13 @@ def read_entry(bound: Bound[Any], key: str, entry: Any) -> tuple[Any, str | None
             return UNKNOWN, problem
         return read(family.codecs["value"], data, bound, key, field.decode("utf-8", "replace"))
     if kind == "stream" and list(entry[1])[::2] != [b"data"]:
-        return UNKNOWN, "an entry of this log has other fields than `data`"
+        return UNKNOWN, "an entry of this log has fields other than `data`"
     codec, data = value_of(family, entry)
     return read(codec, data, bound, key)
 
 
 def value_of(family: Any, entry: Any) -> tuple[Codec[Any], bytes]:
-    """What an entry holds besides its place: the value of a field, the item of a list or a log, the member of a set."""
+    """The content of an entry: the value of a field, the item of a list or a log, the member of a set."""
     match family.kind:
         case "hash":
             return family.codecs["value"], entry[1]
@@ -160,6 +160,6 @@ def value_of(family: Any, entry: Any) -> tuple[Codec[Any], bytes]:
 
 
 def reason(error: Unreadable, key: str) -> str:
-    """The sentence without the key, which stands beside it."""
+    """The message without the key, which is shown beside it."""
     sentence = str(error).removeprefix(f"{shown(key)}: ")
     return NotOpened(sentence) if error.unopened else sentence

@@ -1,4 +1,4 @@
-"""Optimistic locking: the one way to retry when another caller changed the data in between."""
+"""Optimistic locking: retry an update when another caller changed the data in between."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class attempts:  # noqa: N801 - it is used as a function is
     async def __anext__(self) -> int:
         number = self._number
         if number >= self._most:
-            raise Contended(f"{self._what} was changed by others {self._most} times in a row; try again")
+            raise Contended(f"{self._what} was changed by other callers {self._most} times in a row; try again")
         if number:
             longest = min(_FIRST_S * 2**number, _LONGEST_S)
             await self._wait(random.random() * longest)  # noqa: S311 - spreads callers apart

@@ -44,7 +44,7 @@ class PlannedStep:
 
 @dataclass(slots=True)
 class Plan:
-    """What a delete would do. `notes` lists the relations that could not be followed."""
+    """What a delete would do. `notes` lists the relations that could not be resolved."""
 
     steps: list[PlannedStep] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ class _Related:
     def entry(self, entry: listing.ListedEntry, of: str) -> None:
         member = entry.member.decode("utf-8", "backslashreplace")
         step = PlannedStep("take out", entry.key, entry.index.family.name, f"it names {of}", member)
-        self.commands.append((entry.index.store, listing.take_out(entry), step))
+        self.commands.append((entry.index.store, listing.removal_command(entry), step))
 
 
 class _SeenSince(set[tuple[int, str]]):
@@ -158,7 +158,7 @@ class Cascade(Deleting[bool]):
             for store, command, step in _steps_from_key(self.bound, self._key, "requested", related):
                 if store is not self.store:
                     raise BadArgument(
-                        f"{step.key} lives in another store, so deleting it cannot be part of this batch; "
+                        f"{step.key} is in another store, so deleting it cannot be part of this batch; "
                         "await the delete alone"
                     )
                 self.steps.append(command)
@@ -180,7 +180,7 @@ class Cascade(Deleting[bool]):
         bound, key = self.bound, self._key
         steps: list[Step] = [bound.family.read_command(key), ("DEL", key)]
         raw, deleted = (await bound.store.atomically(steps)).replies
-        with suppress(Unreadable):  # the doctor finds its orphans
+        with suppress(Unreadable):  # `keystead doctor` finds its orphans
             await delete_related(bound, key, bound.family.value_of(raw, key, bound.ring))
         return bool(deleted)
 
@@ -222,14 +222,14 @@ def consume(bound: Bound[Any], key: str, read: Callable[[list[Reply]], R]) -> Op
 def _consume_steps(bound: Bound[Any], key: str) -> list[Step] | None:
     """The steps of a consume with its cascade, as one atomic step; None if it takes several."""
     try:
-        told = list(_steps_from_key(bound, key, "it is consumed", _Related()))
+        steps = list(_steps_from_key(bound, key, "it is consumed", _Related()))
     except BadArgument:
         return None
-    if any(store is not bound.store for store, _, _ in told):
+    if any(store is not bound.store for store, _, _ in steps):
         return None
-    if not one_step(bound.store, *(step.key for _, _, step in told)):
+    if not one_step(bound.store, *(step.key for _, _, step in steps)):
         return None
-    return [Required(("GETDEL", key)), *(command for _, command, _ in told[1:])]
+    return [Required(("GETDEL", key)), *(command for _, command, _ in steps[1:])]
 
 
 def _first_deleted(replies: list[Any]) -> bool:
@@ -287,7 +287,7 @@ async def _delete_scanned(related: _Related) -> None:
                 if await _delete_found(bound, found) is not None:
                     break
             else:
-                raise StoreUnavailable(f"{key} was changed each time before it could be deleted; try again")
+                raise StoreUnavailable(f"{key} kept changing before it could be deleted; try again")
             related.seen |= found.seen
             found.seen = related.seen
             waiting.append(found)
@@ -339,7 +339,7 @@ def _owned_keys(
             else:
                 yield target, target(**where).key, f"owned by {key}"
         except BadKey as error:
-            related.notes.append(f"{key} names no key of {relation.target.name}: {error}")
+            related.notes.append(f"{key} does not name a key of {relation.target.name}: {error}")
 
 
 async def _read_value(bound: Bound[Any], key: str, related: _Related) -> Any:
@@ -354,7 +354,7 @@ async def _read_value(bound: Bound[Any], key: str, related: _Related) -> Any:
     except (Unreadable, WrongKind) as error:
         value = _unsealed_fields(raw) if bound.ring is None and bound.family.needs_ring else None
         if value is None:
-            related.notes.append(f"{error}; what it names in its value is not deleted with it")
+            related.notes.append(f"{error}; keys that its value names are not deleted with it")
             return None
     if isinstance(raw, bytes):
         related.guards.append((bound.store, holds(key, raw)))
@@ -405,8 +405,8 @@ def _steps_from_key(
     for relation in relations:
         if not relation.from_key:
             raise BadArgument(
-                f"deleting {bound.family.place} takes more than one step, because {relation.target.name} is not told "
-                "by its key; await the delete alone"
+                f"deleting {bound.family.place} takes more than one step, because its key does not determine "
+                f"{relation.target.name}; await the delete alone"
             )
     for entry in listing.entries(bound, values, None) if bound.family.listed_in else ():
         related.entry(entry, key)

@@ -19,7 +19,7 @@ from keystead.schema.family_lookup import Belonging, by_store, name_of
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace
 from keystead.schema.pattern import Pattern
-from keystead.schema.relation import taken
+from keystead.schema.relation import read_origin
 
 SHOWN: Final = 1_000
 _PAGE: Final = 200
@@ -45,11 +45,11 @@ class ErasurePlan:
     """How many keys would be deleted; the other steps remove index entries."""
     families: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """What could not be examined. Any note means that something may be left."""
+    """Keys that could not be examined. Any note means that data may be left."""
     _seen: set[int] = field(default_factory=set)
 
     def include(self, other: ErasurePlan) -> None:
-        """Add what belongs to another subject that is the same person."""
+        """Add the plan for another subject that is the same person."""
         self.steps += other.steps
         self.count += other.count
         self.keys += other.keys
@@ -77,7 +77,7 @@ class ErasurePlan:
 
 @dataclass(slots=True)
 class Erased:
-    """What was deleted, by family. `left` counts keys that came back each time they were deleted."""
+    """What was deleted, by family. `left` counts keys that were recreated after each delete."""
 
     subject: str
     keys: int = 0
@@ -90,7 +90,7 @@ class Erased:
         self.families[family] = self.families.get(family, 0) + count
 
     def include(self, other: Erased) -> None:
-        """Add what was deleted of another subject that is the same person."""
+        """Add the result for another subject that is the same person."""
         for family, count in other.families.items():
             self.add(family, count)
         self.left += other.left
@@ -130,9 +130,9 @@ async def plan_erase(
 async def erase(
     keyspaces: Sequence[Keyspace], subject: str, *, on_progress: Callable[[ErasureProgress], None] | None = None
 ) -> Erased:
-    """Delete all that `plan_erase` finds, each key with its cascade, and search again until nothing is found.
+    """Delete all keys that `plan_erase` finds, each with its cascade, and search again until nothing is found.
 
-    The next call finds what an interruption leaves. Raises as `plan_erase` does.
+    After an interruption, call it again. Raises as `plan_erase` does.
     """
     erased = Erased(subject)
     search = _Search(keyspaces, subject, on_progress)
@@ -168,12 +168,12 @@ class _Search:
         kind, colon, self._id = subject.partition(":")
         kinds = subject_kinds(keyspaces)
         if not kinds:
-            raise BadArgument('no family says whose it is: write member_of="user:{uid}"')
+            raise BadArgument('no family declares a subject: write member_of="user:{uid}"')
         if not colon or not kind or not self._id:
             choices = _choices(kinds, "42")
-            raise BadArgument(f"a subject names an identity space and an id in it: {choices}, not {subject!r}")
+            raise BadArgument(f"a subject is an identity space and an id: {choices}, not {subject!r}")
         if kind not in kinds:
-            raise BadArgument(f"{subject!r} names no identity space that is here; write {_choices(kinds, self._id)}")
+            raise BadArgument(f"{subject!r} names an unknown identity space; write {_choices(kinds, self._id)}")
         self._kind = kind
         self._places = by_store(keyspaces)
         self._pace = Pace(_PAGE)
@@ -187,7 +187,7 @@ class _Search:
         return [f"{sentence} ({count:,} keys)" if count else sentence for sentence, count in self._notes.items()]
 
     async def keys(self) -> AsyncIterator[tuple[Bound[Any], str]]:
-        """The keys of the subject, with their families. One may come twice."""
+        """The keys of the subject, with their families. A key may occur twice."""
         self._notes = {}
         for place in self._places:
             for bound in place.bounds:
@@ -197,11 +197,11 @@ class _Search:
                 found = self._by_placeholder(bound) if subject.origin.kind == "placeholder" else self._by_field(bound)
                 async for key in found:
                     self._found += 1
-                    self._say()
+                    self._report_progress()
                     yield bound, key
 
     async def set_aside(self) -> AsyncIterator[str]:
-        """Quarantined keys of the subject, as far as their names tell."""
+        """Quarantined keys of the subject, as far as their names show."""
         for place in self._places:
             self._aside = QuarantineKeys(place.store)
             async for page in place.store.scan(self._aside.quarantine.glob(), page=_PAGE):
@@ -248,7 +248,7 @@ class _Search:
                 return
             glob = bound.glob({name: value})
         except BadKey:
-            return  # no key of this family can be the subject's
+            return  # no key of this family can belong to the subject
         async for page in bound.store.scan(glob, page=_PAGE):
             for raw in page:
                 values = bound.parse(raw)
@@ -256,7 +256,7 @@ class _Search:
                 if values is not None and pattern.render_one(name, values[name]) == pattern.render_one(name, value):
                     yield raw.decode()
             self._examined += len(page)
-            self._say()
+            self._report_progress()
             await self._pace.turn()
 
     async def _by_field(self, bound: Bound[Any]) -> AsyncIterator[str]:
@@ -269,7 +269,7 @@ class _Search:
                     yield key
                 await self._pace.turn()
             self._examined += len(page)
-            self._say()
+            self._report_progress()
 
     def _belongs(self, bound: Bound[Any], key: str, reply: Any) -> bool:
         """Whether the field of this value names the subject."""
@@ -283,11 +283,11 @@ class _Search:
             )  # fmt: skip
         else:
             value, problem = read(family.codec, reply, bound, key)
-            value = value if value is UNKNOWN else taken(origin, {}, value)
+            value = value if value is UNKNOWN else read_origin(origin, {}, value)
         if problem is not None:
-            self.note(f"values of {name_of(family)} that cannot be read may be the subject's")
+            self.note(f"unreadable values of {name_of(family)} may belong to the subject")
         elif value is UNKNOWN:
-            self.note(f"values of {name_of(family)} are sealed; give the seal keys, or some may be left")
+            self.note(f"values of {name_of(family)} are sealed; pass the seal keys, or some may be left")
         return value is not UNKNOWN and self._is_subject(value)
 
     def _is_subject(self, value: Any) -> bool:
@@ -296,7 +296,7 @@ class _Search:
     def note(self, sentence: str) -> None:
         self._notes[sentence] = self._notes.get(sentence, 0) + 1
 
-    def _say(self) -> None:
+    def _report_progress(self) -> None:
         if self._on_progress is not None:
             self._on_progress(ErasureProgress(self._examined, self._found))
 
@@ -316,8 +316,8 @@ def value_of(pattern: Pattern, name: str, text: str) -> Any:
         value = type_.parse(text)
         written = type_.render(value)
     except Exception:  # a type may raise anything for a text that it does not take
-        raise BadKey(f"{name} takes {type_.doc}, and {text!r} is none, such as {type_.example}") from None
+        raise BadKey(f"{name} takes {type_.doc}, such as {type_.example}, not {text!r}") from None
     # A non-canonical text is refused: 007 would be read as 7, which may not be what was meant.
     if written.casefold() != text.casefold():
-        raise BadKey(f"{name} takes {type_.doc}; {text!r} would be {written}. Write that if it is meant")
+        raise BadKey(f"{name} takes {type_.doc}; {text!r} would be {written}. Write that if you mean it")
     return value

@@ -46,16 +46,16 @@ class Options(TypedDict, total=False):
 
     lifetime    how long its keys live: after, sliding, until, end_of_day or never
     doc         one sentence for the key document
-    role        which of the keyspace's stores it lives in: `default`, `durable`, `cache` or one of your own
-    listed_in   the index (a Set or SortedSet) that names each key; it is written in the same atomic step
+    role        the store of the keyspace it is in: `default`, `durable`, `cache` or a custom name
+    listed_in   the index (a Set or SortedSet) that lists each key; it is written in the same atomic step
     owns        families whose keys are deleted with it
     leads_to    the family that its value names: a mapping, such as from an address to an id
     member_of   the subject it belongs to, `"user:{uid}"`, for `keystead erase user:42`
     tag         the placeholder that is its hash tag in a cluster
     near        how far behind the store reads may be, as in `"1s"`: they may answer from a copy in this process
     used_by     the routes or programs that use it, for the key document
-    changed     where it differs from the document it comes from, and why
-    naming_exempt  why its keys need not follow the naming rule of the keyspace, in words
+    changed     how it differs from the document it comes from, and why
+    naming_exempt  why its keys need not follow the naming rule of the keyspace
     """
 
     lifetime: Required[Lifetime]
@@ -73,9 +73,9 @@ class Options(TypedDict, total=False):
 
 
 class Family(Generic[K]):
-    """What all families have. A family belongs to one keyspace, as an attribute of its class."""
+    """The base class of families. A family belongs to one keyspace, as an attribute of its class."""
 
-    kind: ClassVar[str]  # what TYPE says of its keys; "channel" has none
+    kind: ClassVar[str]  # the reply of TYPE for its keys; "channel" has none
     kind_name: ClassVar[str]
     verbs: ClassVar[type[Any]]  # the class of its keys
     listable: ClassVar[bool] = False
@@ -86,7 +86,7 @@ class Family(Generic[K]):
                 setattr(Bound, name, _VerbOfKey(name))
 
     def further_misfits(self, guarantees: Guarantees) -> Iterator[str]:
-        """Why it cannot live in a store with these guarantees, besides the common reasons of `misfits`."""
+        """Why a store with these guarantees cannot hold it, besides the common reasons of `misfits`."""
         yield from ()
 
     def __init__(self, pattern: str, **options: Unpack[Options]) -> None:
@@ -94,13 +94,13 @@ class Family(Generic[K]):
         unknown = sorted(options.keys() - Options.__annotations__.keys())
         if unknown:
             near = get_close_matches(unknown[0], Options.__annotations__, 1)
-            advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(Options.__annotations__)}"
+            advice = f"did you mean {near[0]}?" if near else f"the options are {', '.join(Options.__annotations__)}"
             raise BadDeclaration(f"{pattern}: a family has no option {unknown[0]!r}; {advice}")
         lifetime, role = given.get("lifetime"), given.get("role", "default")
         listed_in = given.get("listed_in")
         if not isinstance(pattern, str):
             raise BadDeclaration(
-                f"a pattern is text, such as 'user:{{uid}}', not {type(pattern).__name__}", "bad-pattern"
+                f"a pattern must be text, such as 'user:{{uid}}', not {type(pattern).__name__}", "bad-pattern"
             )
         if not isinstance(lifetime, Lifetime):
             what = "its lifetime is not stated" if lifetime is None else f"{lifetime!r} is not a lifetime"
@@ -110,7 +110,7 @@ class Family(Generic[K]):
                 "no-lifetime",
             )
         if not isinstance(role, str) or not role.isidentifier():
-            raise BadDeclaration(f"{pattern}: a role is a name such as durable, not {role!r}", "bad-role")
+            raise BadDeclaration(f"{pattern}: a role must be a name such as durable, not {role!r}", "bad-role")
         if listed_in is not None and not self.listable:
             raise BadDeclaration(
                 f"{pattern}: only a Value or a Hash can be listed in an index, not a {self.kind_name}",
@@ -130,12 +130,12 @@ class Family(Generic[K]):
         self.keyspace: type[Keyspace] | None = None
         self.links = {kind: as_links(given.get(kind)) for kind in ("listed_in", "owns", "leads_to")}
         self.member_text: str | None = given.get("member_of")
-        # Set when the keyspace is made, because relations may name families that are declared further down.
+        # Set when the keyspace class is created, because relations may name families that are declared further down.
         self.listed_in: tuple[Relation, ...] = ()
         self.owns: tuple[Relation, ...] = ()
         self.leads_to: tuple[Relation, ...] = ()
-        self.lists: tuple[Relation, ...] = ()  # the other end of listed_in
-        self.owned_by: tuple[Relation, ...] = ()  # the other end of owns
+        self.lists: tuple[Relation, ...] = ()  # the reverse of listed_in
+        self.owned_by: tuple[Relation, ...] = ()  # the reverse of owns
         self.subject: Subject | None = None
 
     def by(
@@ -147,12 +147,12 @@ class Family(Generic[K]):
         optional: bool = False,
         **where: Source,
     ) -> Link:
-        """This family as the end of a relation, and where its placeholders come from.
+        """This family as the target of a relation, with the origins of its placeholders.
 
         `owns=token.by(short="short_token")`: the placeholder `short` is the field `short_token` of the owner's value.
         For an index, `member` is the placeholder that is listed, `score` the field that it is sorted by. `admits` is
         for a Set that decides which records are valid: only `add` and `set` list a record, later writes never do.
-        So removing an entry, or deleting the whole index, ends the records for good.
+        So removing an entry, or deleting the whole index, invalidates the records permanently.
 
         `optional` is for `owns`: such a key may exist without an owner. It is deleted with its owner if it has one,
         and is not an orphan if it has none.
@@ -165,7 +165,7 @@ class Family(Generic[K]):
 
     def __set_name__(self, owner: type, name: str) -> None:
         if self.name and self.name != name:
-            raise BadDeclaration(f"{self.pattern.text} is declared as {self.name} and as {name}; one family, one name")
+            raise BadDeclaration(f"{self.pattern.text} is declared as {self.name} and as {name}; give it one name")
         self.name = name
 
     @overload
@@ -188,7 +188,7 @@ class Family(Generic[K]):
 
     @property
     def field_names(self) -> frozenset[str]:
-        """The fields of its value, where its value is a model."""
+        """The fields of its value, if its value is a model."""
         return frozenset()
 
     def read_command(self, key: str) -> Command:
@@ -232,15 +232,15 @@ def _check_exemption(pattern: str, exempt: Any) -> str:
     reason = " ".join(exempt.split()) if isinstance(exempt, str) else ""
     if not any(character.isalpha() for character in reason):
         raise BadDeclaration(
-            f"{pattern}: an exemption from the naming rule gives its reason in words, as in "
-            "naming_exempt='programs of others read this key', not "
+            f"{pattern}: an exemption from the naming rule needs a reason in words, as in "
+            "naming_exempt='other programs read this key', not "
             f"{exempt!r}"
         )
     return reason
 
 
 class _VerbOfKey:
-    """Stands on `Bound` for a verb of its keys, for a clear error if the call was forgotten.
+    """An attribute of `Bound` for each verb of its keys: a clear error if the call was forgotten.
 
     `Bound.__getattr__` would do the same for any name, and slow down every access to a family.
     """
@@ -250,7 +250,7 @@ class _VerbOfKey:
 
     def __get__(self, bound: Bound[Any] | None, owner: type) -> NoReturn:
         family = bound.family.name if bound is not None else "family"
-        raise AttributeError(f"{family} has no {self.name!r} before it is called: write keys.{family}(...).{self.name}")
+        raise AttributeError(f"{family} has no {self.name!r}; call it first: write keys.{family}(...).{self.name}")
 
 
 class Bound(Generic[K]):
@@ -308,7 +308,7 @@ class Bound(Generic[K]):
         longest = self.store.guarantees.key_max_bytes
         if longest is not None and len(key.encode()) > longest:
             raise KeyTooLong(
-                f"{shown(key)} has {len(key.encode())} bytes, and {self.store.url} keeps keys of at most "
+                f"{shown(key)} has {len(key.encode())} bytes, but keys of {self.store.url} have at most "
                 f"{longest}; declare that long segments are hashed, as in {{name<=120}}"
             )
 
@@ -335,12 +335,12 @@ class Bound(Generic[K]):
         return found
 
     async def scan(self, page: int = 500, /, **values: Any) -> AsyncIterator[K]:
-        """Every key of this family, or those with these values, while the store goes on serving others.
+        """Every key of this family, or those with these values, while the store keeps serving other callers.
 
-        A key that comes or goes meanwhile may or may not be among them, and one may come twice. `page`, about how many
-        keys are asked for at once, has no name here: a placeholder may be called so.
+        A key that is created or deleted meanwhile may or may not be among them, and one may occur twice. `page` is the
+        approximate number of keys per request; it is positional, because a placeholder may have that name.
         """
-        # Compared as rendered: a UUID may be given as text, and a key has only the digest of a long text.
+        # Compared as rendered: a UUID may be given as text, and a key contains only the digest of a long text.
         wanted = {name: self._render_value(name, value) for name, value in values.items()}
         async for keys in self.store.scan(self.glob(values), kind=self.family.kind, page=page):
             for raw in keys:
@@ -368,7 +368,7 @@ class Bound(Generic[K]):
     def holding(self, codec: Codec[Any], lifetime: Lifetime | None = None) -> Bound[K]:
         """The same keys in the same store, with another codec and lifetime.
 
-        For a part that stores data of its own in place of a value.
+        For a part that stores its own data in place of a value.
         """
         return self._of(codec=codec, lifetime=self.family.lifetime if lifetime is None else lifetime)
 
@@ -385,16 +385,16 @@ class Bound(Generic[K]):
     def get_all(self, *keys: Any) -> Operation[list[Any]]:
         """The values of several keys in one command; None for each missing one. For Value and Counter.
 
-        Each is given as the family is called: by its value, or by a tuple where the pattern has several. A key of
-        another family of the same store can be among them.
+        Each is given like the arguments of the family: a value, or a tuple if the pattern has several. A key of another
+        family of the same store can be among them.
         """
         found: list[Any] = [
             self(*one) if isinstance(one, tuple) else one if hasattr(one, "bound") else self(one) for one in keys
         ]
 
         def values(replies: list[Any]) -> list[Any]:
-            asked = zip(found, replies[0], strict=True)
-            return [one.bound.family.value_of(raw, one.key, one.bound.ring) for one, raw in asked]
+            pairs = zip(found, replies[0], strict=True)
+            return [one.bound.family.value_of(raw, one.key, one.bound.ring) for one, raw in pairs]
 
         return Operation(self, "get_all", [("MGET", *[one.key for one in found])], values)
 

@@ -1,4 +1,4 @@
-"""Which family a key belongs to, among all families of a store."""
+"""Find the family of a key, among all families of a store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Member(NamedTuple):
 class Belonging:
     """The families of one store, found by the first segment of a key.
 
-    If two families make the same key, which `keystead check` refuses, the first declared one wins.
+    If two families can produce the same key, which `keystead check` reports, the first declared one wins.
     """
 
     def __init__(self, store: Store, bounds: Iterable[Bound[Any]]) -> None:
@@ -42,11 +42,11 @@ class Belonging:
         self._by_segment = {segment: _Alternatives(some) for segment, some in by_segment.items()}
 
     def glob(self, narrowed: bool) -> str:
-        """What to scan for: everything, or the keys of the only family that is wanted."""
+        """The pattern to scan for: everything, or the keys of the only selected family."""
         return self.bounds[0].glob() if narrowed and len(self.bounds) == 1 else "*"
 
     def of(self, raw: bytes) -> Member | None:
-        """None: no family makes this key."""
+        """None: the key matches no family."""
         try:
             key = raw.decode()
         except UnicodeDecodeError:
@@ -67,7 +67,7 @@ class Belonging:
 
 
 class _Alternatives:
-    """Several families as one expression, so that a key is matched once."""
+    """Several families as one regular expression, so that a key is matched once."""
 
     def __init__(self, bounds: Sequence[Bound[Any]]) -> None:
         self._bounds = bounds
@@ -118,7 +118,7 @@ class KnownKeys:
         ]
 
     def keyspace_of(self, raw: bytes) -> str | None:
-        """The name of the keyspace that makes this key; None: none does."""
+        """The name of the keyspace of this key; None: it matches none."""
         for name, pattern in self._patterns:
             if pattern.parse(raw) is not None:
                 return name
@@ -128,7 +128,7 @@ class KnownKeys:
 
 
 def by_store(keyspaces: Sequence[Keyspace], families: Collection[Family[Any]] | None = None) -> list[Belonging]:
-    """The families of these keyspaces, or those that are named, store by store, each once."""
+    """The families of these keyspaces, or only the given ones, by store, each once."""
     stores: dict[int, Store] = {}
     bounds: dict[int, dict[Family[Any], Bound[Any]]] = {}
     for keys in keyspaces:
@@ -137,14 +137,14 @@ def by_store(keyspaces: Sequence[Keyspace], families: Collection[Family[Any]] | 
                 stores.setdefault(id(bound.store), bound.store)
                 found = bounds.setdefault(id(bound.store), {})
                 held = found.get(bound.family)
-                # An inherited family is in several keyspaces: the larger one knows more of its relations.
+                # An inherited family is in several keyspaces: the larger one has more of its relations.
                 if held is None or len(held.keyspace.families) < len(keys.families):
                     found[bound.family] = bound
     return [Belonging(store, bounds[place].values()) for place, store in stores.items()]
 
 
 async def total_keys(places: Sequence[Belonging]) -> int:
-    """How many keys these stores say they hold."""
+    """The number of keys that these stores report."""
     return sum([(await place.store.run([("DBSIZE",)]))[0] for place in places])
 
 

@@ -21,7 +21,7 @@ Moment: TypeAlias = datetime | int
 
 
 class Named:
-    """One name that a family makes: a key, or a channel."""
+    """One name of a family: a key, or a channel."""
 
     __slots__ = ("bound", "key")
 
@@ -57,7 +57,7 @@ class Key(Named):
         return Operation(self.bound, "exists", [("EXISTS", self.key)], truth)
 
     def remaining(self) -> Operation[timedelta | None]:
-        """How long it will live if it is not touched; None: there is no such key; timedelta.max: for ever."""
+        """How long it will live if it is not touched; None: there is no such key; timedelta.max: forever."""
         return Operation(self.bound, "remaining", [("PTTL", self.key)], _remaining)
 
     def touch(self) -> Operation[bool]:
@@ -74,7 +74,7 @@ class Key(Named):
         async def relist(raw: Any) -> None:
             await listing.relist(bound, self.key, bound.family.value_of(raw, self.key, bound.ring))
 
-        # An index lives as long as its records, so it is renewed, too. Which index it is may depend on the value.
+        # An index lives as long as its records, so it is renewed, too. The index may depend on the value.
         steps = [command, bound.family.read_command(self.key)]
         return Compound(bound, "touch", steps, truth, follow=lambda replies: relist(replies[1]) if replies[0] else None)
 
@@ -97,23 +97,23 @@ class Key(Named):
     def alone(self) -> Self:
         """The same key without its relations: its verbs write and delete this key only, and no index entry.
 
-        For procedures, which spell out the cascade themselves: `keys.token(t).alone.delete()`.
+        For procedures that write the cascade themselves: `keys.token(t).alone.delete()`.
         """
         return type(self)(self.bound.alone, self.key)
 
     def lasting(self, ms: int) -> Self:
-        """The same key, whose writes set a TTL of `ms` instead of the lifetime of its family.
+        """The same key; its writes set a TTL of `ms` instead of the lifetime of its family.
 
-        For keys that end earlier than the family says: `keys.session(s).lasting(ms).add(...)`. `lasting(ms).touch()`
-        sets the TTL of an existing key. Raises BadCall for more than the family allows.
+        For keys that expire earlier than the family states: `keys.session(s).lasting(ms).add(...)`.
+        `lasting(ms).touch()` sets the TTL of an existing key. Raises BadCall for more than the family allows.
         """
         longest = self.bound.family.lifetime.longest_ms
         if type(ms) is not int or ms < 1 or (longest is not None and ms > longest):
-            raise BadCall(f"{self.key}: a lifetime is a number of ms from 1 on to {longest or 'any'}, not {ms!r}")
+            raise BadCall(f"{self.key}: a lifetime must be a number of ms from 1 to {longest or 'any'}, not {ms!r}")
         return type(self)(self.bound.lasting(ms), self.key)
 
     def shorten(self, ms: int) -> Operation[bool]:
-        """Cap its TTL at `ms` from now on. False: there is no such key, or it ends earlier anyway."""
+        """Cap its TTL at `ms` from now on. False: there is no such key, or it expires earlier anyway."""
         return Operation(self.bound, "shorten", [("PEXPIRE", self.key, ms, "LT")], truth)
 
     def clock(self) -> Operation[int]:
@@ -121,16 +121,16 @@ class Key(Named):
         return Operation(self.bound, "clock", [("TIME",)], clock_ms)
 
     def absent(self) -> Operation[bool]:
-        """Whether there is no such key, of whatever kind.
+        """Whether there is no such key, of any kind.
 
         For `atomically`: if there is one, nothing in the batch takes effect.
         """
         return Compound(self.bound, "absent", [absent(self.key)], truth, atomic=True, stopped=False)
 
     def extend(self, until: Moment) -> Operation[bool]:
-        """Let it live at least until this moment. False: there is no such key, or it lives longer anyway.
+        """Extend its lifetime to at least this moment. False: there is no such key, or it lives longer anyway.
 
-        Its entries in an index stay as they are. Raises BadCall for a moment that is later than the family allows.
+        Its index entries are not changed. Raises BadCall for a moment that is later than the family allows.
         """
         at_ms, longest = deadline_ms(until), self.bound.family.lifetime.longest_ms
         if longest is not None and at_ms > self.bound.now_ms() + longest:
@@ -138,20 +138,20 @@ class Key(Named):
         return Operation(self.bound, "extend", [("PEXPIREAT", self.key, at_ms, "GT")], truth)
 
     def left_ms(self) -> Operation[int]:
-        """How many ms it will live if it is not touched; -2: there is no such key; -1: for ever."""
+        """How many ms it will live if it is not touched; -2: there is no such key; -1: forever."""
         return Operation(self.bound, "left_ms", [("PTTL", self.key)], number)
 
     def _sliding(self, verb: str) -> Sliding:
         lifetime = self.bound.family.lifetime
         if not isinstance(lifetime, Sliding):
             raise BadCall(
-                f"{self.bound.family.place} is not made longer by use ({lifetime.describe()}); "
+                f"{self.bound.family.place} has no sliding lifetime ({lifetime.describe()}); "
                 f"{verb} is for families with lifetime=sliding(...)"
             )
         return lifetime
 
     def _at_ms(self, value: Any, given: dict[str, Moment]) -> int | None:
-        """The deadline that this write gives its key, if the family lives until one."""
+        """The deadline that this write sets, if the family has lifetime=until(...)."""
         if not given and not self.bound.family.has_moment:
             return None
         return moment(self.bound.family, self.key, value, given)
@@ -162,14 +162,14 @@ def moment(family: Any, key: str, value: Any, given: dict[str, Moment]) -> int |
     lifetime: Lifetime = family.lifetime
     if not isinstance(lifetime, Until):
         if given:
-            raise BadCall(f"{key}: this family does not live until {next(iter(given))!r}; {lifetime.describe()}")
+            raise BadCall(f"{key}: this family has no deadline argument {next(iter(given))!r}; {lifetime.describe()}")
         return None
     unknown = set(given) - {lifetime.field}
     if unknown:
-        raise BadCall(f"{key}: this family lives until {lifetime.field!r}, not {min(unknown)!r}")
+        raise BadCall(f"{key}: the deadline argument of this family is {lifetime.field!r}, not {min(unknown)!r}")
     if lifetime.field in family.field_names:
         if given:
-            raise BadCall(f"{key}: {lifetime.field} is a field of the record, so it is not passed beside it")
+            raise BadCall(f"{key}: {lifetime.field} is a field of the record; do not pass it separately")
         found: Any = _in_record(value, lifetime.field, family.stored_name(lifetime.field))
     else:
         found = given.get(lifetime.field)

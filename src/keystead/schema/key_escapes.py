@@ -19,20 +19,20 @@ from keystead.schema.overlap import (
 )
 
 
-def escaped(language: Language, escapes: Characters) -> Language:
+def escape_language(language: Language, escapes: Characters) -> Language:
     """The language with these characters percent-escaped. Exact."""
     match language:
         case Characters():
             hit = language & escapes
             return choice(language - escapes, sequence("%", _codes(hit))) if hit else language
         case Series(parts):
-            return Series(tuple(escaped(part, escapes) for part in parts))
+            return Series(tuple(escape_language(part, escapes) for part in parts))
         case Choice(options):
-            return Choice(tuple(escaped(option, escapes) for option in options))
+            return Choice(tuple(escape_language(option, escapes) for option in options))
         case Repeat(part, least, most):
-            return Repeat(escaped(part, escapes), least, most)
+            return Repeat(escape_language(part, escapes), least, most)
         case Bounded(part, most_bytes):
-            return Bounded(escaped(part, escapes), most_bytes)
+            return Bounded(escape_language(part, escapes), most_bytes)
 
 
 @lru_cache(maxsize=1024)

@@ -33,28 +33,28 @@ class Keyspace:
     """A key document. Declare families as attributes, then bind it to a store: `keys = AppKeys(store)`.
 
     Stores are given by role: `AppKeys(store, durable=other, cache=third)`. The first is the role `default`, and every
-    role that is not given falls back to it. `seal` holds the keys of sealed fields, and must be
-    given where there are any (`needs_seal=False`: a tool that leaves them closed); `now_ms` is a clock for tests.
-    A family that its store cannot keep is refused here (DoesNotFit), with the reason.
+    other role falls back to it. `seal` has the keys of sealed fields, and is required if there are any
+    (`needs_seal=False`: for a tool that does not open them); `now_ms` is a clock for tests. Raises DoesNotFit for a
+    family whose store does not have the guarantees it needs.
     """
 
     families: ClassVar[dict[str, Family[Any]]] = {}
     procedures: ClassVar[dict[str, Procedure[Any, Any, Any]]] = {}
-    naming: ClassVar[Literal["domain:entity:scope"] | None] = None  # the rule that `keystead check` holds keys to
-    source: ClassVar[str] = ""  # the document it comes from, for the key document
-    changes: ClassVar[tuple[str, ...]] = ()  # what was changed in it as a whole, and why
+    naming: ClassVar[Literal["domain:entity:scope"] | None] = None  # the naming rule that `keystead check` enforces
+    source: ClassVar[str] = ""  # the source document, for the key document
+    changes: ClassVar[tuple[str, ...]] = ()  # changes from the source document as a whole, and why
     part_keyspaces: ClassVar[tuple[type[Keyspace], ...]] = ()
-    """The keyspaces of the parts that its program uses, such as OutboxKeys: commands that are given this one work on
-    those, too."""
+    """The keyspaces of the parts that its program uses, such as OutboxKeys: commands for this keyspace also cover
+    those."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if isinstance(vars(cls).get("families"), Family):
             _check_name(cls, "families")
         if cls.naming not in (None, NAMING):
-            raise BadDeclaration(f"{cls.__name__}: naming is {NAMING!r}, or is left out, not {cls.naming!r}")
+            raise BadDeclaration(f"{cls.__name__}: naming must be {NAMING!r}, or left out, not {cls.naming!r}")
         if not _are_keyspaces(cls.part_keyspaces):
-            raise BadDeclaration(f"{cls.__name__}: part_keyspaces is a tuple of keyspaces, such as (OutboxKeys,)")
+            raise BadDeclaration(f"{cls.__name__}: part_keyspaces must be a tuple of keyspaces, such as (OutboxKeys,)")
         cls.families, cls.procedures = {}, {}
         for base in reversed(cls.__mro__):
             for name, family in vars(base).items():
@@ -135,7 +135,7 @@ class Keyspace:
     @overload
     async def run(self, *operations: Operation[Any]) -> tuple[Any, ...]: ...
     def run(self, *operations: Operation[Any]) -> Coroutine[Any, Any, tuple[Any, ...]]:
-        """Several operations in one round trip (one a store); their results in order. Not atomic as a whole.
+        """Several operations in one round trip (per store); their results in order. Not atomic as a whole.
 
         All are tried. Then the first error is raised; its `results` holds the results of the others.
         """
@@ -163,9 +163,9 @@ class Keyspace:
     def atomically(self, *operations: Operation[Any]) -> Coroutine[Any, Any, Any]:
         """Several operations as one atomic step, in one round trip: all of them take effect, or none does.
 
-        One that is marked `.required()` stops the batch if its reply is nil or 0, and so does one that cannot do its
-        own work: a `compare_and_set` that finds another value, an `update` of a record that is gone.
-        The result is true or false; `values` holds the results.
+        An operation marked `.required()` stops the batch if its reply is nil or 0, and so does one that cannot do its
+        own work: a `compare_and_set` that finds another value, an `update` of a missing record. The result is truthy or
+        falsy; `values` has the results.
         """
         return operation_batch.atomically(operations)
 
@@ -204,7 +204,7 @@ def _check_arguments(cls: type[Keyspace], default: Any, seal: Any, roles: dict[s
 
 def _check_name(cls: type[Keyspace], name: str) -> None:
     if hasattr(Keyspace, name) or name in ("ring", "now_ms", "roles"):
-        raise BadDeclaration(f"{cls.__name__}.{name}: every keyspace has something of this name; choose another")
+        raise BadDeclaration(f"{cls.__name__}.{name}: every keyspace has an attribute of this name; choose another")
 
 
 def _resolve(cls: type[Keyspace]) -> None:
@@ -233,7 +233,7 @@ def _refuse_replaced(cls: type[Keyspace], family: Family[Any]) -> None:
     for relation in (*family.listed_in, *family.owns, *family.leads_to):
         if relation.target not in cls.families.values():
             raise BadDeclaration(
-                f"{cls.__name__} replaces {relation.target.name}, to which {family.place} points; declare that one "
+                f"{cls.__name__} replaces {relation.target.name}, which {family.place} refers to; declare that one "
                 "here, too",
                 "dangling-relation",
             )
@@ -245,8 +245,8 @@ def _refuse_shared_indexes(cls: type[Keyspace]) -> None:
         listed = {relation.source.name for relation in family.lists}
         if len(listed) > 1:
             raise BadDeclaration(
-                f"{family.place} lists {' and '.join(sorted(listed))}; give each an index of its own, because an entry "
-                "does not say which of them it names",
+                f"{family.place} lists {' and '.join(sorted(listed))}; give each a separate index, because an entry "
+                "does not tell which of them it names",
                 "dangling-relation",
             )
 
@@ -270,6 +270,6 @@ def _split_indexes(keys: Keyspace) -> Iterable[str]:
         for relation in bound.family.listed_in:
             if keys.bound(relation.target).store is not bound.store:
                 yield (
-                    f"{bound.family.place} is listed in {relation.target.name}, which has another store; "
-                    "a record and its index need one role, because they are written in one atomic step"
+                    f"{bound.family.place} is listed in {relation.target.name}, which is in another store; "
+                    "a record and its index need the same role, because they are written in one atomic step"
                 )

@@ -20,35 +20,36 @@ _DAY_MS = 86_400_000
 
 
 def duration_ms(duration: str | timedelta, what: str = "a lifetime") -> int:
-    """`"30d"`, `"90s"`, `"1h 30m"` or a timedelta, in milliseconds. A bare number is refused: it carries no unit."""
+    """`"30d"`, `"90s"`, `"1h 30m"` or a timedelta, in milliseconds. A number without a unit is refused."""
     if isinstance(duration, timedelta):
         ms, rest = divmod(duration, timedelta(milliseconds=1))
         if rest:
-            raise _bad(f"{what} has whole milliseconds, not {duration!r}")
+            raise _bad(f"{what} must be whole milliseconds, not {duration!r}")
     elif isinstance(duration, str):
         parts = re.findall(r"(\d+)\s*([a-z]+)", duration)
         if not parts or re.sub(r"(\d+)\s*([a-z]+)|\s", "", duration) or any(unit not in _UNITS_MS for _, unit in parts):
             raise _bad(
-                f'{what} is a number with a unit ({", ".join(_UNITS_MS)}), such as "15m" or "30d", not {duration!r}'
+                f'{what} must be a number with a unit ({", ".join(_UNITS_MS)}), such as "15m" or "30d", '
+                f"not {duration!r}"
             )
         ms = sum(int(number) * _UNITS_MS[unit] for number, unit in parts)
     else:
         raise _bad(f'{what} needs a unit: write "{duration}s" or a timedelta, not {duration!r}')
     if ms <= 0:
-        raise _bad(f"{what} of {duration!r} is not a time to live; it must be longer than zero")
+        raise _bad(f"{what} of {duration!r} is not valid; it must be longer than zero")
     if ms >= LATEST_MS:
-        raise _bad(f"{what} of {duration!r} is too long; no clock reaches that far")
+        raise _bad(f"{what} of {duration!r} is too long")
     return ms
 
 
 def in_words(ms: int) -> str:
     """`30 days`, `1 hour 30 minutes`."""
-    said = []
+    phrases = []
     for word, size_ms in _WORDS:
         count, ms = divmod(ms, size_ms)
         if count:
-            said.append(f"{count} {word}" if count == 1 else f"{count} {word}s")
-    return " ".join(said)
+            phrases.append(f"{count} {word}" if count == 1 else f"{count} {word}s")
+    return " ".join(phrases)
 
 
 def _bad(sentence: str) -> BadDeclaration:
@@ -119,7 +120,7 @@ class After(Lifetime):
 class Spread(Lifetime):
     """A TTL from creation with jitter, so that keys created together do not expire together.
 
-    It is drawn anew for each key, and never longer than `ms`.
+    It is random for each key, and never longer than `ms`.
     """
 
     ms: int
@@ -188,9 +189,9 @@ class Sliding(Lifetime):
 
 @dataclass(frozen=True)
 class Until(Lifetime):
-    """Until a moment that comes with the value: a field of it, or an argument of the verb.
+    """Until a moment given with the value: in a field of it, or as an argument of the verb.
 
-    A key that grows lives until the latest of the moments that came with its writes.
+    A key that grows lives until the latest moment of all its writes.
     """
 
     field: str
@@ -217,9 +218,9 @@ class Until(Lifetime):
 
     def _check_moment(self, now_ms: int, at_ms: int | None) -> int:
         if at_ms is None:
-            raise BadCall(f"this family lives until {self.field}: pass {self.field}=...")
+            raise BadCall(f"this family needs a deadline: pass {self.field}=...")
         if at_ms <= now_ms:
-            raise BadValue(f"{self.field} is past: nothing was written, because it would already be expired")
+            raise BadValue(f"{self.field} is in the past: nothing was written")
         if self.at_most_ms is not None and at_ms > now_ms + self.at_most_ms:
             raise BadValue(f"{self.field} is later than the family allows ({in_words(self.at_most_ms)} at most)")
         return at_ms
@@ -234,10 +235,10 @@ class Until(Lifetime):
 
 @dataclass(frozen=True)
 class EndOfDay(Lifetime):
-    """Until midnight in a time zone, on the day on which the key was made."""
+    """Until midnight in a time zone, on the day the key was created."""
 
     zone: str
-    longest_ms: ClassVar[int] = 25 * 3_600_000  # the day on which clocks go back
+    longest_ms: ClassVar[int] = 25 * 3_600_000  # a day on which clocks go back
 
     def at_ms(self, now_ms: int) -> int:
         """The next midnight. Never now: in the last millisecond of a day there is one millisecond left."""
@@ -267,7 +268,7 @@ class EndOfDay(Lifetime):
 
 @dataclass(frozen=True)
 class Never(Lifetime):
-    """No deadline: the reason says what removes the key."""
+    """No deadline: the reason states what removes the key."""
 
     reason: str
     ends: ClassVar[bool] = False
@@ -288,31 +289,31 @@ class Never(Lifetime):
         return None
 
     def describe(self) -> str:
-        return f"never ends: {self.reason}"
+        return f"never expires: {self.reason}"
 
 
 def after(duration: str | timedelta, *, jitter: str = "") -> Lifetime:
-    """`after("30d")`: a fixed time after the key is made. Later changes do not make it live longer.
+    """`after("30d")`: a fixed time after the key was created. Later changes do not extend it.
 
-    `after("1h", jitter="10%")`: each key lives up to a tenth less than that, never more, so that keys which were made
-    together do not end together.
+    `after("1h", jitter="10%")`: each key lives up to a tenth less than that, never more, so that keys which were
+    created together do not expire together.
     """
     ms = duration_ms(duration)
     if jitter == "":
         return After(ms)
     share = re.fullmatch(r"([1-9][0-9]?)%", str(jitter))
     if share is None:
-        raise _bad(f'jitter is a part of the lifetime in whole percent, from "1%" to "99%", not {jitter!r}')
+        raise _bad(f'jitter must be a share of the lifetime in whole percent, from "1%" to "99%", not {jitter!r}')
     return Spread(ms, ms * int(share[1]) // 100)
 
 
 def sliding(duration: str | timedelta, *, touch_every: str | timedelta = "") -> Lifetime:
     """`sliding("30m", touch_every="1m")`: a time after the last write or touch.
 
-    Reads do not write: `use()` reads, and touches only where the last touch is `touch_every` ago.
+    Reads do not write: `use()` reads, and touches only if the last touch was `touch_every` ago.
     """
     if touch_every == "":
-        raise _bad(f'sliding({duration!r}) needs touch_every="1m": how often at most a use is written down')
+        raise _bad(f'sliding({duration!r}) needs touch_every="1m", the shortest time between two touches')
     ms, every_ms = duration_ms(duration), duration_ms(touch_every, "touch_every")
     if every_ms >= ms:
         raise _bad(f"touch_every ({in_words(every_ms)}) must be shorter than the lifetime itself ({in_words(ms)})")
@@ -320,15 +321,15 @@ def sliding(duration: str | timedelta, *, touch_every: str | timedelta = "") -> 
 
 
 def until(field: str, *, at_most: str | timedelta | None = None, unit: Literal["ms", "s"] = "ms") -> Lifetime:
-    """`until("expires_at", at_most="14d")`: until a moment in the value, or given to the verb by this name.
+    """`until("expires_at", at_most="14d")`: until a moment in this field of the value, or in the argument of this name.
 
-    The moment is an aware datetime, or an integer in `unit` since 1970. A moment that is past, or later than
+    The moment is an aware datetime, or an integer in `unit` since 1970. A moment in the past, or later than
     `at_most`, is refused.
     """
     if not str(field).isidentifier():
-        raise _bad(f'until names a field or an argument, as in until("expires_at"), not {field!r}')
+        raise _bad(f'until needs the name of a field or an argument, as in until("expires_at"), not {field!r}')
     if unit not in ("ms", "s"):
-        raise _bad(f'the unit of until is "ms" or "s", not {unit!r}')
+        raise _bad(f'the unit of until must be "ms" or "s", not {unit!r}')
     return Until(field, None if at_most is None else duration_ms(at_most, "at_most"), unit)
 
 
@@ -342,7 +343,7 @@ def end_of_day(zone: str) -> Lifetime:
 
 
 def never(reason: str = "") -> Lifetime:
-    """`never("removed by the clean-up job")`: no deadline. The reason says what removes it, and is required."""
+    """`never("removed by the clean-up job")`: no deadline. The reason, which is required, states what removes it."""
     if type(reason) is not str or not reason.strip():
-        raise _bad('never needs a reason: who removes these keys? Write never("emptied by the clean-up job")')
+        raise _bad('never needs a reason that states what removes these keys: never("emptied by the clean-up job")')
     return Never(reason)

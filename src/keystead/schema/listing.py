@@ -1,4 +1,4 @@
-"""Index entries: written with the record they name, and pruned after it is gone."""
+"""Index entries: written with their record, and pruned after it is gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from keystead.errors import BadCall, BadKey, BadValue, CommandError, StoreError, Unreadable
 from keystead.schema.lifetime import Until
 from keystead.schema.operation import Compound
-from keystead.schema.relation import Relation, taken
+from keystead.schema.relation import Relation, read_origin
 from keystead.schema.slots import one_step
 from keystead.schema.unreadable import log_unreadable, logging_unreadable
 from keystead.stores import Command, Reply, Required, Step, Store, absent, holds
@@ -26,7 +26,7 @@ _AT_ONCE = 200
 
 
 class ListedEntry(NamedTuple):
-    """Where one record is listed."""
+    """The entry of one record in one index."""
 
     relation: Relation
     index: Bound[Any]
@@ -40,12 +40,12 @@ def entries(bound: Bound[Any], values: dict[str, Any], value: Any) -> list[Liste
 
 
 def entry_of(bound: Bound[Any], relation: Relation, values: dict[str, Any], value: Any) -> ListedEntry:
-    """Its entry in one index. Raises BadValue or BadKey if it does not follow from the value."""
+    """Its entry in one index. Raises BadValue or BadKey if the value does not determine it."""
     index = bound.related(relation.target)
     where = relation.target_values(values, value)
     if where is None:
         missing = ", ".join(o.name or "its value" for o in relation.origins.values() if o and o.kind != "placeholder")
-        raise BadValue(f"{bound.family.place} is listed in {relation.target.name} by {missing}, which is empty here")
+        raise BadValue(f"{bound.family.place} is listed in {relation.target.name} by {missing}, which is empty")
     key = index(**where).key
     return ListedEntry(relation, index, key, index.family.codecs["member"].encode(values[relation.member], key))
 
@@ -60,7 +60,7 @@ def put(
     kept: bool = False,
     new: bool = True,
 ) -> list[Command]:
-    """The commands that write an entry. The first tells whether it is new, the last counts the index, for `upkeep`.
+    """The commands that write an entry. The first replies whether it is new, the last counts the index, for `upkeep`.
 
     `kept`: the record keeps its deadline, so an entry that is sorted by it keeps its score.
     `new`: the write may create the record. If it cannot, an index with `admits` is only renewed: an entry that was
@@ -78,7 +78,7 @@ def put(
     return [("ZADD", entry.key, *flags, score, entry.member), *renewal, ("ZCARD", entry.key)]
 
 
-def take_out(entry: ListedEntry) -> Command:
+def removal_command(entry: ListedEntry) -> Command:
     return ("SREM" if entry.index.family.kind == "set" else "ZREM", entry.key, entry.member)
 
 
@@ -92,8 +92,8 @@ def upkeep(entry: ListedEntry, added: Reply, count: Reply) -> Awaitable[None] | 
 async def relist(bound: Bound[Any], key: str, value: Any, at_ms: int | None = None, *, kept: bool = False) -> None:
     """Write the entries of a record again, so that an index lives as long as its records.
 
-    An index with `admits` is only renewed. A record that was deleted meanwhile is not listed again. Across slots of a
-    cluster nothing guards that: a dead entry may be left, which the next reader prunes.
+    An index with `admits` is only renewed. A record that was deleted meanwhile is not listed again, except across slots
+    of a cluster, where no guard is possible: the next reader prunes such an entry.
     """
     values, now_ms = bound.parse(key) or {}, bound.now_ms()
     dies_ms = bound.family.lifetime.deadline_ms(now_ms, at_ms)
@@ -113,7 +113,7 @@ async def prune(index: Bound[Any], key: str) -> None:
 async def live(index: Bound[Any], key: str) -> list[Any]:
     """The members of an index whose records exist; the others are pruned. Two round trips, or three."""
     if not index.family.lists:
-        raise BadCall(f"{index.family.place}: no family is listed in it, so its members name no records")
+        raise BadCall(f"{index.family.place}: no family is listed in it, so its members are not records")
     by_name = index.family.kind == "set"
     command: Command = ("SMEMBERS", key) if by_name else ("ZRANGE", key, 0, -1)
     with logging_unreadable(index.store):
@@ -125,7 +125,7 @@ async def live(index: Bound[Any], key: str) -> list[Any]:
             member = codec.decode(data, key, index.ring)
             members.append((data, member, sources(index, where, member)))
         except (Unreadable, BadKey) as error:
-            # It names no live record.
+            # It does not name a live record.
             log_unreadable(index.store, error if isinstance(error, Unreadable) else Unreadable("names no key", key))
     alive: list[Any] = []
     for at in range(0, len(members), _AT_ONCE):
@@ -133,7 +133,7 @@ async def live(index: Bound[Any], key: str) -> list[Any]:
         found = await index.store.run([("EXISTS", *keys) for _, _, keys in page])
         there = [entry for entry, count in zip(page, found, strict=True) if count]
         dead = [entry for entry, count in zip(page, found, strict=True) if not count]
-        await asyncio.gather(*(take_dead(index, key, data, keys) for data, _, keys in dead))
+        await asyncio.gather(*(remove_dead(index, key, data, keys) for data, _, keys in dead))
         moved = await _remove_moved(index, key, where, [(data, keys) for data, _, keys in there])
         alive += [member for data, member, _ in there if data not in moved]
     return alive
@@ -142,9 +142,9 @@ async def live(index: Bound[Any], key: str) -> list[Any]:
 async def _remove_moved(
     index: Bound[Any], key: str, where: dict[str, Any], there: list[tuple[bytes, list[str]]]
 ) -> set[bytes]:
-    """Remove the entries of live records that belong to another index by now. Returns them.
+    """Remove the entries of live records that now belong to another index. Returns them.
 
-    Which index a record belongs to may depend on a field, and a new record of the same key may have another value.
+    The index of a record may depend on a field, and a new record of the same key may have another value.
     """
     relations = [
         one for one in index.family.lists if one.needs_value and one.source in index.keyspace.families.values()
@@ -193,29 +193,29 @@ def sources(index: Bound[Any], where: dict[str, Any], member: Any) -> list[str]:
         family = relation.source
         if family in index.keyspace.families.values():
             keys.append(index.related(family)(**values).key)
-        else:  # listed by a keyspace that inherits this one: in the same store, since an index and its records are
+        else:  # listed by a keyspace that inherits this one: in the same store, like every index and its records
             tagged = index.store.guarantees.atomic == "one slot" and family.pattern.tag is not None
             keys.append(family.pattern.render(values, tagged=tagged))
     return keys
 
 
-async def take_dead(index: Bound[Any], key: str, data: bytes, names: list[str]) -> bool:
+async def remove_dead(index: Bound[Any], key: str, data: bytes, names: list[str]) -> bool:
     """Remove one entry if its record is still gone: a record created since then keeps its entry."""
     store, by_name = index.store, index.family.kind == "set"
-    take_out: Command = ("SREM" if by_name else "ZREM", key, data)
+    remove: Command = ("SREM" if by_name else "ZREM", key, data)
     if one_step(store, key, *names):
         guards: list[Step] = [absent(name) for name in names]
-        outcome = await store.atomically([*guards, take_out])
+        outcome = await store.atomically([*guards, remove])
         return bool(outcome) and bool(outcome.replies[-1])
-    # Across slots of a cluster nothing guards this. A writer there writes the entry before and after the record. So a
-    # record created between the look and this step is seen by a second look, or its entry is still to come.
-    score, gone = await store.run([("EXISTS", key) if by_name else ("ZSCORE", key, data), take_out])
+    # Across slots of a cluster no guard is possible. A writer there writes the entry before and after the record. So a
+    # record created between the check and this step is found by a second check, or its entry is still to come.
+    score, gone = await store.run([("EXISTS", key) if by_name else ("ZSCORE", key, data), remove])
     if (await store.run([("EXISTS", *names)]))[0]:
         if any(relation.admits for relation in index.family.lists):
             return False  # a concurrent removal may have ended it; a record that is created is listed once more
         if by_name:
             await store.run([("SADD", key, data)])
-        elif score is not None:  # else another pruner removed it, and puts it back as this one would
+        elif score is not None:  # otherwise another pruner removed it, and restores it as this one would
             await store.run([("ZADD", key, "NX", score, data)])
         return False
     return bool(gone)
@@ -224,7 +224,7 @@ async def take_dead(index: Bound[Any], key: str, data: bytes, names: list[str]) 
 def _score(entry: ListedEntry, values: dict[str, Any], value: Any, otherwise: int) -> float | int:
     if entry.relation.score is None:
         return otherwise
-    score = taken(entry.relation.score, values, value)
+    score = read_origin(entry.relation.score, values, value)
     if isinstance(score, datetime):
         return round(score.timestamp() * 1000)
     if isinstance(score, bool) or not isinstance(score, int | float):
@@ -234,10 +234,10 @@ def _score(entry: ListedEntry, values: dict[str, Any], value: Any, otherwise: in
 
 
 class ListedWrite(Compound[Any]):
-    """A write of a record and of the entries that name it.
+    """A write of a record and of the index entries that name it.
 
-    One atomic step if the store allows it. Across slots of a cluster the entries are written first, because the next
-    reader prunes an entry without a record, while a record without an entry would stay unseen. They are written again
+    One atomic step if the store allows it. Across slots of a cluster the entries are written first: the next reader
+    prunes an entry without a record, while a record without an entry would never be found. They are written again
     after the record, because a reader may have pruned them before the record existed.
     """
 

@@ -36,8 +36,8 @@ class Operation(Generic[R]):
     """One round trip that has not been made yet.
 
     `await operation` makes it. `keys.run(a, b)` makes several in one round trip; `keys.atomically(a, b)` makes them one
-    atomic step, all or nothing. An operation is used once. Dropping one unused warns as for a coroutine: a
-    RuntimeWarning with its family and verb, and the line that dropped it.
+    atomic step, all or nothing. An operation is used once. An unused operation warns when it is dropped, as a coroutine
+    does: a RuntimeWarning with its family and verb, and the line that dropped it.
     """
 
     __slots__ = ("bound", "finish", "pending", "steps")
@@ -151,7 +151,7 @@ class Operation(Generic[R]):
         )
 
     async def alone(self) -> R:
-        """The result of an operation that takes several steps by itself."""
+        """The result of an operation that takes several steps when awaited alone."""
         return await self
 
 
@@ -289,10 +289,10 @@ def _with_guard(operation: Operation[Any]) -> list[Any]:
 
 
 def _warn_dropped(operation: Operation[Any]) -> None:
-    """The warning that a dropped coroutine gives, with the line that dropped it.
+    """Warn as for a dropped coroutine, with the line that dropped it.
 
-    There is none where the program did not forget the operation: at exit, if a batch is not made because one of its
-    keys or values is refused, and if asyncio drops it with a task that was cancelled before it began.
+    There is no warning if the program did not forget the operation: at exit, if a batch is not made because one of its
+    keys or values is refused, and if asyncio drops it with a task that was cancelled before it started.
     """
     if sys.is_finalizing() or is_refusing():
         return

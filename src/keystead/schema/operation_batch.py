@@ -16,14 +16,14 @@ from keystead.stores import Outcome, Reply, Store
 R_co = TypeVar("R_co", covariant=True)
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which is slower to create
 class Done(Generic[R_co]):
     """The outcome of `keys.atomically`: true if everything took effect, false if nothing did.
 
-    `values` holds the result of each operation. If it was stopped, `values` is empty and `stopped_at` is the position
-    of the operation that stopped it. `before` then holds the results of the operations before that one: reads show what
-    was stored at that moment, writes were rolled back. `stopped` is the reason that the operation was given by
-    `otherwise`, or else the name of its family. `value` is the result of a procedure.
+    `values` has the result of each operation. If it was stopped, `values` is empty and `stopped_at` is the position of
+    the operation that stopped it. `before` then has the results of the operations before that one: reads show the state
+    at that moment, writes were rolled back. `stopped` is the reason given with `otherwise`, or the name of its family.
+    `value` is the result of a procedure.
     """
 
     values: R_co
@@ -45,8 +45,8 @@ class Done(Generic[R_co]):
 def run(operations: Sequence[Operation[Any]]) -> Coroutine[Any, Any, tuple[Any, ...]]:
     """The results in order: one round trip per store.
 
-    An operation that is atomic by itself stays so; it is sent with the others and may take effect before or after them.
-    Every operation is tried. Then the first error is raised, and its `results` holds the results of the others.
+    An operation that is atomic alone stays atomic; it is sent with the others and may take effect before or after them.
+    Every operation is tried. Then the first error is raised, and its `results` has the results of the others.
     The operations count as used from here on; if the coroutine is not awaited, it warns instead.
     """
     steps: list[Any] = []
@@ -102,7 +102,7 @@ def _raise_first_error(operations: Sequence[Operation[Any]], results: list[Any])
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """Stands in place of the result of an operation."""
+    """Takes the place of the result of an operation."""
 
     error: Exception
 
@@ -117,7 +117,7 @@ def _results(operations: Sequence[Operation[Any]], replies: list[Reply]) -> list
 
 
 async def _run_together(operations: Sequence[Operation[Any]]) -> list[Any]:
-    """The results of operations of one store, none of them atomic by itself: one round trip."""
+    """The results of operations of one store, none of them atomic alone: one round trip."""
     steps = [step for one in operations for step in one.steps]
     try:
         replies = await operations[0].store.run(steps)
@@ -142,7 +142,7 @@ async def _run_groups(operations: Sequence[Operation[Any]]) -> tuple[Any, ...]:
 
 
 async def _gather_groups(operations: Sequence[Operation[Any]]) -> list[Any]:
-    """The results of operations of several stores, or atomic by themselves, sent in one turn of the event loop."""
+    """The results of operations of several stores, or atomic alone, sent in one turn of the event loop."""
     together: dict[int, list[int]] = {}
     for place, one in enumerate(operations):
         together.setdefault(-1 - place if one.atomic else id(one.store), []).append(place)
@@ -241,6 +241,6 @@ def stopped_batch(operations: Sequence[Operation[Any]], parts: list[list[Any]], 
     raise AssertionError("the step that stopped is one of the steps")  # pragma: no cover
 
 
-# The names that Python uses in its warning about a coroutine that is never awaited.
+# The names in Python's warning about a coroutine that is never awaited.
 _run_plain.__qualname__ = _run_groups.__qualname__ = "Keyspace.run"
 _run_atomically.__qualname__ = "Keyspace.atomically"

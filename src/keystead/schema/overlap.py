@@ -1,8 +1,8 @@
-"""Languages: the sets of texts that patterns can make, and whether two of them have a text in common.
+"""Languages: the sets of texts that patterns can produce, and whether two of them have a text in common.
 
-A language is built from character sets with `sequence`, `choice` and `repeat`, as a regular expression is. Here it
-is data, because three things are asked of it that a compiled expression does not answer: its longest text, what
-becomes of it when some of its characters are escaped, and a text that it shares with another language.
+A language is built from character sets with `sequence`, `choice` and `repeat`, like a regular expression. It is data,
+because a compiled expression cannot provide its longest text, the language with some characters escaped, or a text
+that it shares with another language.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import TypeAlias
 
-# The characters that a person likes to read in an example come first.
+# Readable characters for examples come first.
 _PREFERRED = (
     string.ascii_lowercase + string.digits + string.ascii_uppercase + "-_." + string.punctuation.replace("%", "") + "%"
 )
@@ -61,17 +61,17 @@ class Characters:
         return self & Characters(_gaps(other.ranges))
 
     def pick(self) -> str:
-        """One of them: a readable one if there is one, and none that is shorter in UTF-8."""
+        """One of them: readable if possible, and among the shortest in UTF-8."""
         return next((character for character in _PREFERRED if character in self), chr(self.ranges[0][0]))
 
     def regex(self) -> str:
-        """The set as a regular expression writes it; of the two ways, the one that does not list half of Unicode."""
+        """The set as a regular expression, positive or negated, whichever does not list half of Unicode."""
         if not self.ranges:
             return "(?!)"
         return f"[^{_class(_gaps(self.ranges))}]" if self._is_open else f"[{_class(self.ranges)}]"
 
     def regex_of_others(self) -> str:
-        """All that is not in the set, surrogates among it."""
+        """The complement of the set, including surrogates."""
         return f"[{_class(_gaps(self.ranges))}]" if self._is_open else f"[^{_class(self.ranges)}]"
 
     @property
@@ -81,21 +81,21 @@ class Characters:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One after the other."""
+    """A concatenation."""
 
     parts: tuple[Language, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Any one of them."""
+    """An alternative."""
 
     options: tuple[Language, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """`least` to `most` times; None is as often as you like."""
+    """`least` to `most` times; None: unlimited."""
 
     part: Language
     least: int
@@ -104,7 +104,7 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Bounded:
-    """Those texts of a language that have at most so many bytes of UTF-8."""
+    """The texts of a language with at most this many bytes in UTF-8."""
 
     part: Language
     most_bytes: int
@@ -119,7 +119,7 @@ ASCII = Characters.between("\0", "\x7f")
 
 
 def sequence(*parts: Language | str) -> Series:
-    """These one after the other; a str stands for itself."""
+    """The concatenation of these; a str is a literal."""
     spelled: list[Language] = []
     for part in parts:
         spelled.extend((Characters.of(character) for character in part) if isinstance(part, str) else [part])
@@ -127,7 +127,7 @@ def sequence(*parts: Language | str) -> Series:
 
 
 def choice(*options: Language | str) -> Choice:
-    """Any one of these; a str stands for itself."""
+    """Any one of these; a str is a literal."""
     return Choice(tuple(sequence(option) if isinstance(option, str) else option for option in options))
 
 
@@ -198,7 +198,7 @@ class Automaton:
         return self._accepts[node]
 
     def moves(self, node: int) -> list[tuple[Characters, int, bool, int]]:
-        """What can be read next: (characters, the node behind them, whether the count goes on, its limit or 0)."""
+        """The next possible reads: (characters, the node after them, whether the count continues, its limit or 0)."""
         if node not in self._moves:
             self._moves[node] = [
                 (characters, target, self._region[source] == self._region[node], self._limits[self._region[source]])
@@ -208,7 +208,7 @@ class Automaton:
         return self._moves[node]
 
     def _reachable(self, node: int) -> list[int]:
-        """The nodes that are reached without reading anything, itself among them."""
+        """The nodes that are reachable without reading anything, including itself."""
         found = {node: None}  # a dict keeps their order, so that the same two languages always give the same text
         waiting = [node]
         while waiting:
@@ -224,7 +224,7 @@ class Automaton:
         return len(self._edges) - 1
 
     def _build(self, language: Language, at: int) -> int:
-        """Add a language behind a node; return the node where it ends."""
+        """Add a language after a node; return the node where it ends."""
         region = self._region[at]
         match language:
             case Characters():
@@ -261,15 +261,15 @@ class Automaton:
         return end
 
 
-# Where two walks stand: a node and the bytes counted there, in the one automaton and in the other.
+# The state of two walks: a node and the bytes counted there, in each automaton.
 _Stand: TypeAlias = tuple[int, int, int, int]
 
 
 def common_text(one: Automaton, other: Automaton) -> str | None:
     """A shortest text that both languages have, or None if they have none in common. Exact.
 
-    The two automata are walked side by side, breadth first. A stand is not walked from if the same two nodes were
-    reached with no more bytes counted: whatever can follow it can follow there, too.
+    The two automata are walked in parallel, breadth first. A state is skipped if the same two nodes were reached with
+    no more bytes counted: whatever can follow it can also follow there.
     """
     start: _Stand = (one.start, 0, other.start, 0)
     came_from: dict[_Stand, tuple[_Stand, str]] = {}
@@ -290,7 +290,7 @@ def common_text(one: Automaton, other: Automaton) -> str | None:
 
 
 def _steps(one: Automaton, other: Automaton, stand: _Stand) -> Iterator[tuple[_Stand, str]]:
-    """Where both walks can go with one character. Of many characters that lead there, one of the shortest."""
+    """The next states of both walks for one character; of several possible characters, one of the shortest."""
     node, count, other_node, other_count = stand
     for characters, target, goes_on, limit in one.moves(node):
         for other_characters, other_target, other_goes_on, other_limit in other.moves(other_node):
@@ -319,7 +319,7 @@ def _spell(stand: _Stand, came_from: dict[_Stand, tuple[_Stand, str]]) -> str:
 
 
 def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Sorted, and those that touch made one."""
+    """Sort the ranges and merge adjacent ones."""
     tidy: list[tuple[int, int]] = []
     for low, high in sorted(ranges):
         if tidy and low <= tidy[-1][1] + 1:
@@ -330,7 +330,7 @@ def _merge_ranges(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], .
 
 
 def _gaps(ranges: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
-    """All code points between the ranges, before the first and behind the last; surrogates among them."""
+    """All code points between the ranges, before the first and after the last, including surrogates."""
     starts = (0, *(high + 1 for _, high in ranges))
     ends = (*(low - 1 for low, _ in ranges), LAST)
     return tuple((low, high) for low, high in zip(starts, ends, strict=True) if low <= high)

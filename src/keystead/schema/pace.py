@@ -10,7 +10,9 @@ from typing import Final, TypeVar
 from keystead.errors import StoreError, WrongKind
 from keystead.stores import Command, Reply, Store
 
-STRETCH_S: Final = 0.0003  # how long the event loop is held beside other tasks: about 30 reads of an embedded store
+STRETCH_S: Final = (
+    0.0003  # how long to hold the event loop while there are other tasks: about 30 reads of an embedded store
+)
 ALONE_S: Final = 0.003  # the same without other tasks; also how long a signal or a new task may have to wait
 SHARE: Final = 4  # other tasks, if any, get this many times the time that the walk took
 FEWEST: Final = 8
@@ -25,10 +27,10 @@ T = TypeVar("T")
 
 
 class Pace:
-    """Sizes batches so that no stretch of work is long, and leaves most of the time to other tasks, if there are any.
+    """Limits the size of batches, and leaves most of the time to other tasks, if there are any.
 
-    A store that answers in this thread (SQLite) gets small batches: as many keys as fit into a stretch. A remote store
-    gets larger ones, because other tasks run while it is waited for; but medium ones while there are other tasks, whose
+    A store that replies in this thread (SQLite) gets small batches: as many keys as fit into a short time. A remote
+    store gets larger ones, because other tasks run during the wait; but medium ones while there are other tasks, whose
     commands share the connection.
     """
 
@@ -87,7 +89,7 @@ class Pace:
         if now - self._counted_at > _ASK_EVERY_S:  # counting tasks takes time in proportion to their number
             self._alone, self._counted_at = len(asyncio.all_tasks()) < 2, now
             self._stretch_s = ALONE_S if self._alone else STRETCH_S
-        # Anything longer was spent waiting elsewhere, while other tasks already had their turns.
+        # Anything longer was spent waiting, while other tasks already had their turns.
         await asyncio.sleep(0 if self._alone else min(worked, 3 * STRETCH_S) * SHARE)
         self._since, self._worked = perf_counter(), 0.0
 

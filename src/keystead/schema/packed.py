@@ -21,7 +21,7 @@ class _Packed(Codec[T]):
 
     def encode(self, value: T, key: str, ring: KeyRing | None = None, name: str = "") -> bytes:
         if type(value) is not self.type:
-            raise BadValue(f"{key}: this takes a {self.type.__name__}, not {type(value).__name__}")
+            raise BadValue(f"{key}: this must be a {self.type.__name__}, not {type(value).__name__}")
         try:
             return self._render(**{name: getattr(value, name) for name in self.pattern.names}).encode()
         except BadKey as error:
@@ -30,7 +30,7 @@ class _Packed(Codec[T]):
     def decode(self, data: bytes, key: str, ring: KeyRing | None = None, name: str = "") -> T:
         values = self.pattern.parse(data)
         if values is None:
-            raise Unreadable(f"an entry is not written as {self.pattern.text}", key, data)
+            raise Unreadable(f"an entry does not match {self.pattern.text}", key, data)
         made: T = self.type(**values)
         return made
 
@@ -42,11 +42,11 @@ class _Packed(Codec[T]):
 
 
 def packed(type_: type[T], pattern: str) -> Codec[T]:
-    """How a NamedTuple or a dataclass is written as one text: `packed(Deadline, "{ref_type}:{ref_id:int}")`.
+    """A codec that writes a NamedTuple or a dataclass as one text: `packed(Deadline, "{ref_type}:{ref_id:int}")`.
 
     The pattern names each field once, with the types and the escaping of key patterns, so that it parses back
-    whatever the values are. A field may be None if it is in the optional tail: `"{key}[_{page}]"`.
-    Raises BadDeclaration if the pattern does not name the fields.
+    for any values. A field may be None if it is in the optional tail: `"{key}[_{page}]"`. Raises BadDeclaration if the
+    pattern does not name the fields.
     """
     made = Pattern(pattern)
     fields = _field_names(type_)

@@ -1,7 +1,7 @@
-"""Patterns: how the keys of a family are written, and how they are taken apart again.
+"""Patterns: how keys of a family are rendered and parsed.
 
-`user:{uid}:sessions` renders keys and parses them. It is injective and reversible: for every value,
-`parse(render(x)) == x`, whatever is in it, and two different values never make the same key.
+`user:{uid}:sessions` renders keys and parses them. It is injective and reversible: `parse(render(x)) == x` for every
+value, and two different values never produce the same key.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from keystead.stores.globs import escape
 class Pattern:
     """Literal text with placeholders: `{name}`, `{name:type}`, `{name<=N}` or `{name:type<=N}`.
 
-    The value of a placeholder is turned into text by its type (`text` if none is named). Of that text these
-    characters are percent-escaped as UTF-8: `%`, `:`, `{`, `}`, and, if another placeholder follows before the next
-    `:`, the first character of the literal between the two. So `{service}s:index` writes `bbs` as `bbss:index`.
+    The type of a placeholder (by default `text`) turns its value into text. These characters of the text are
+    percent-escaped as UTF-8: `%`, `:`, `{`, `}`, and, if another placeholder follows before the next `:`, the first
+    character of the literal between the two. So `{service}s:index` writes `bbs` as `bbss:index`.
 
-    A value whose escaped text is longer than N bytes is not cut but hashed: `%~` and its SHA-256. It is parsed as
+    A value whose escaped text is longer than N bytes is hashed, not cut: `%~` and its SHA-256. It is parsed as
     `Hashed`, which renders the same key again.
 
-    One tail may stand at the end, in brackets: `{key}[_{page}]` without a page is `{key}`.
+    There may be one tail at the end, in brackets: `{key}[_{page}]` without a page is `{key}`.
 
-    `tag` names the placeholder that is the hash tag of a cluster. With `tagged=True` its value stands in braces:
+    `tag` names the placeholder that is the hash tag of a cluster. With `tagged=True` its value is in braces:
     `counter:{example-a1b2c3d4}:total`.
 
-    Raises BadDeclaration for a pattern that is written wrongly (`bad-pattern`), or whose keys could not be parsed
+    Raises BadDeclaration for a malformed pattern (`bad-pattern`), or one whose keys could not be parsed
     back (`ambiguous-pattern`).
     """
 
@@ -65,7 +65,7 @@ class Pattern:
         return f"Pattern({self.text!r})" if self.tag is None else f"Pattern({self.text!r}, tag={self.tag!r})"
 
     def render(self, values: Mapping[str, object], *, tagged: bool = False) -> str:
-        """The key of these values. The tail is left out if its value is None or missing.
+        """The key with these values. The tail is omitted if its value is None or missing.
 
         Raises BadKey if a placeholder is missing or unknown, or if a value does not fit its type.
         """
@@ -78,7 +78,7 @@ class Pattern:
         return self._renderers[tagged]
 
     def single(self, *, tagged: bool = False) -> tuple[str, Callable[[object], str], str] | None:
-        """The text before its only placeholder, its writer, and the text after it; None: it has none or several."""
+        """The text before its only placeholder, its writer, and the text after it; None: there is not exactly one."""
         layout = self._layout_of(tagged)
         if len(self.names) != 1 or layout.has_tail:
             return None
@@ -95,9 +95,9 @@ class Pattern:
         return self._places[self.names.index(name)].bound
 
     def parse(self, key: str | bytes, *, tagged: bool = False) -> dict[str, Any] | None:
-        """The values of a key, or None if `render` never makes it. The value of a tail that is left out is None.
+        """The values of a key, or None if `render` never produces it. The value of an omitted tail is None.
 
-        Each key has one spelling: a needless or lower-case escape makes it not a key of this pattern.
+        Each key has one spelling: a key with a needless or lower-case escape does not match.
         """
         if isinstance(key, bytes):
             try:
@@ -112,7 +112,7 @@ class Pattern:
                 place.name: None if written is None else place.read(written)
                 for place, written in zip(self._places, match.groups(), strict=True)
             }
-        except Exception:  # a type may raise anything for a foreign text
+        except Exception:  # a type may raise anything for an unknown text
             return None
 
     def expression(self, *, tagged: bool = False) -> str:
@@ -121,7 +121,7 @@ class Pattern:
 
     @cached_property
     def parts(self) -> tuple[tuple[str, Callable[[str], Any]], ...]:
-        """The name and the reader of each placeholder. A reader may raise anything for a foreign text."""
+        """The name and the reader of each placeholder. A reader may raise anything for an unknown text."""
         return tuple((place.name, place.read) for place in self._places)
 
     def glob(self, values: Mapping[str, object] | None = None, *, tagged: bool = False) -> str:
@@ -138,19 +138,19 @@ class Pattern:
             places = places[:-1]
         pieces = [escape(place.write(given[place.name])) if place.name in given else "*" for place in places]
         ends_with_anything = not layout.end and pieces[-1:] == ["*"]
-        return layout.spelled(pieces, escape) + ("*" if any_tail and not ends_with_anything else "")
+        return layout.join(pieces, escape) + ("*" if any_tail and not ends_with_anything else "")
 
     def overlap(self, other: Pattern) -> str | None:
-        """A shortest key that both can make, or None if there is none.
+        """A shortest key that both can produce, or None if there is none.
 
-        Exact for the types of Keystead. A type of your own is taken to make any text of its characters.
+        Exact for built-in types. A custom type is assumed to produce any text of its characters.
         Whether tags are written makes no difference.
         """
         return common_text(self._automaton, other._automaton)
 
     def example(self) -> str:
-        """An example key. With custom types it may be one that `parse` refuses."""
-        return self._layout.spelled([place.example() for place in self._places])
+        """An example key. With custom types `parse` may refuse it."""
+        return self._layout.join([place.example() for place in self._places])
 
     @cached_property
     def max_bytes(self) -> int | None:
@@ -163,8 +163,8 @@ class Pattern:
         """The pattern as documents show it: without types and bounds."""
         names = [f"{{{name}}}" for name in self.names]
         if not self._layout.has_tail:
-            return self._layout.spelled(names)
-        return f"{self._layout.spelled(names[:-1])}[{self._layout.literals[-1]}{names[-1]}]"
+            return self._layout.join(names)
+        return f"{self._layout.join(names[:-1])}[{self._layout.literals[-1]}{names[-1]}]"
 
     @cached_property
     def _language(self) -> Language:
@@ -183,11 +183,11 @@ class Pattern:
         return self._tagged_layout if tagged else self._layout
 
     def _expression(self, tagged: bool) -> re.Pattern[str]:
-        """Finds the text of each placeholder in a key. It can match in only one way."""
+        """Finds the text of each placeholder in a key. Matches are unambiguous."""
         if tagged not in self._expressions:
             layout = self._layout_of(tagged)
             groups = [f"({place.expression})" for place in self._places]
-            body = layout.spelled(groups[: layout.body], re.escape)
+            body = layout.join(groups[: layout.body], re.escape)
             tail = f"(?:{re.escape(layout.literals[-1])}{groups[-1]})?" if layout.has_tail else ""
             self._expressions[tagged] = re.compile(body + tail)
         return self._expressions[tagged]
@@ -236,7 +236,7 @@ class Pattern:
         """The values in the order of the placeholders; None for a tail that is not given. Raises BadKey."""
         names = self.names
         if len(args) > len(names):
-            raise self._call_error(f"it takes {len(names)} at most, not {len(args)}")
+            raise self._call_error(f"it takes at most {len(names)}, not {len(args)}")
         self._refuse_unknown(kwargs)
         values = dict(zip(names, args, strict=False))
         for name in kwargs:
@@ -266,9 +266,9 @@ class Pattern:
     def _tag_place(self, tag: str) -> int:
         if tag not in self.names:
             advice = f"write {' or '.join(self.names)}" if self.names else "leave it out"
-            raise _bad(self.text, f"the tag {shown(tag)!r} is none of its placeholders; {advice}")
+            raise _bad(self.text, f"the tag {shown(tag)!r} is not one of its placeholders; {advice}")
         if self._layout.has_tail and tag == self.names[-1]:
-            raise _bad(self.text, f"the tag {tag!r} stands in the tail, which may be missing; name one before it")
+            raise _bad(self.text, f"the tag {tag!r} is in the tail, which may be missing; name one before it")
         return self.names.index(tag)
 
 
@@ -284,14 +284,14 @@ class _Layout(NamedTuple):
 
     @property
     def body(self) -> int:
-        """How many placeholders are required."""
+        """The number of required placeholders."""
         return len(self.literals) - self.has_tail
 
-    def spelled(self, pieces: Sequence[str], literal: Callable[[str], str] = str) -> str:
-        """The pieces with the literals between them; the tail is left out if there is no piece for it."""
-        spelled = [literal(before) + piece for before, piece in zip(self.literals, pieces, strict=False)]
-        spelled.insert(self.body, literal(self.end))
-        return "".join(spelled)
+    def join(self, pieces: Sequence[str], literal: Callable[[str], str] = str) -> str:
+        """Join the pieces with the literals; the tail is omitted if there is no piece for it."""
+        join = [literal(before) + piece for before, piece in zip(self.literals, pieces, strict=False)]
+        join.insert(self.body, literal(self.end))
+        return "".join(join)
 
     def behind(self, place: int) -> str:
         """The literal between a placeholder and the next, or the end."""
@@ -329,19 +329,21 @@ class _Part(NamedTuple):
 def _read(text: str) -> tuple[list[_Part], _Layout]:
     """Parse a declaration. Raises BadDeclaration with what to write instead."""
     if not isinstance(text, str):
-        raise BadDeclaration(f"a pattern is a str, such as 'user:{{uid}}', not {type(text).__name__}", "bad-pattern")
+        raise BadDeclaration(
+            f"a pattern must be a str, such as 'user:{{uid}}', not {type(text).__name__}", "bad-pattern"
+        )
     if not text:
         raise BadDeclaration("a pattern is empty; write at least one character, such as 'user:{uid}'", "bad-pattern")
     for at, character in enumerate(text):
         if "\ud800" <= character <= "\udfff":
-            raise _bad(text, f"the lone surrogate {_where(at)} has no UTF-8; leave it out")
+            raise _bad(text, f"the lone surrogate {_where(at)} has no UTF-8 encoding; leave it out")
     body = _body_length(text)
     parts, end = _read_parts(text, 0, body)
     has_tail = body < len(text)
     if has_tail:
         parts.append(_read_tail(text, body))
         if body == 0:
-            raise _bad(text, f"nothing stands before the tail; write {text[1:-1]}")
+            raise _bad(text, f"there is nothing before the tail; write {text[1:-1]}")
     layout = _Layout(tuple(part.literal for part in parts), end, has_tail)
     _refuse_repeated_names(text, parts)
     _refuse_ambiguous(text, parts, layout)
@@ -349,7 +351,7 @@ def _read(text: str) -> tuple[list[_Part], _Layout]:
 
 
 def _body_length(text: str) -> int:
-    """Where the tail begins, or the length of the text if there is none."""
+    """The start of the tail, or the length of the text if there is none."""
     opening, closing = text.find("["), text.find("]")
     if closing >= 0 and not 0 <= opening < closing:
         raise _bad(text, f"the ] {_where(closing)} closes nothing; leave it out")
@@ -358,24 +360,24 @@ def _body_length(text: str) -> int:
     if closing < 0:
         raise _bad(text, f"the [ {_where(opening)} is not closed; write ] at the end of the tail")
     if closing != len(text) - 1:
-        raise _bad(text, f"the tail that ends {_where(closing)} is not the end; move what is behind it before the [")
+        raise _bad(text, f"the tail that ends {_where(closing)} is not at the end; move the rest before the [")
     second = text.find("[", opening + 1)
     if second >= 0:
-        raise _bad(text, f"the [ {_where(second)} stands in the tail; leave it out, a pattern has one tail at most")
+        raise _bad(text, f"the [ {_where(second)} is in the tail; leave it out, a pattern has at most one tail")
     return opening
 
 
 def _read_tail(text: str, opening: int) -> _Part:
     parts, end = _read_parts(text, opening + 1, len(text) - 1)
     if len(parts) != 1 or end:
-        raise _bad(text, f"the tail {_where(opening)} is not a literal and one placeholder; write it as in [_{{page}}]")
+        raise _bad(text, f"the tail {_where(opening)} must be a literal and one placeholder, as in [_{{page}}]")
     if not parts[0].literal and text[opening - 1 : opening] != "}":
-        raise _bad(text, f"the tail {_where(opening)} begins with no literal; write it as in [_{{page}}]")
+        raise _bad(text, f"the tail {_where(opening)} must start with a literal, as in [_{{page}}]")
     return parts[0]
 
 
 def _read_parts(text: str, start: int, stop: int) -> tuple[list[_Part], str]:
-    """The placeholders from one place in a text to another, and the literal behind the last."""
+    """Parse the placeholders in a part of a text, and the literal after the last."""
     parts: list[_Part] = []
     while True:
         opening = text.find("{", start, stop)
@@ -398,7 +400,7 @@ def _read_placeholder(text: str, literal: str, opening: int, closing: int) -> _P
     name, typed, type_name = head.partition(":")
     what = f"{{{shown(inside)}}} {_where(opening)}"
     if not name.isidentifier() or iskeyword(name):
-        raise _bad(text, f"{what} has no name that an argument can have; write {{{_suggest_name(name)}}}")
+        raise _bad(text, f"{what} has no valid argument name; write {{{_suggest_name(name)}}}")
     if not typed:
         type_name = "text"
     if type_name not in TYPES:
@@ -406,7 +408,7 @@ def _read_placeholder(text: str, literal: str, opening: int, closing: int) -> _P
     if not bounded:
         return _Part(literal, name, TYPES[type_name], None, opening)
     if not re.fullmatch(r"=[1-9][0-9]{0,8}", bound):
-        raise _bad(text, f"{what} has no bound in bytes; write {{{head}<=64}}")
+        raise _bad(text, f"{what} has no valid bound in bytes; write {{{head}<=64}}")
     if int(bound[1:]) < SHORTEST_BOUND:
         raise _bad(
             text,
@@ -417,7 +419,7 @@ def _read_placeholder(text: str, literal: str, opening: int, closing: int) -> _P
 
 
 def _suggest_name(name: str) -> str:
-    """A name like this one that an argument can have."""
+    """A valid argument name like this one."""
     words = re.sub(r"\W+", "_", name).strip("_")
     if not words:
         return "name"
@@ -428,22 +430,20 @@ def _refuse_repeated_names(text: str, parts: Sequence[_Part]) -> None:
     seen: set[str] = set()
     for part in parts:
         if part.name in seen:
-            raise _bad(
-                text, f"{{{part.name}}} {_where(part.at)} stands there again; write {{{part.name}2}} or the like"
-            )
+            raise _bad(text, f"{{{part.name}}} {_where(part.at)} is a duplicate; write {{{part.name}2}} or similar")
         seen.add(part.name)
 
 
 def _refuse_ambiguous(text: str, parts: Sequence[_Part], layout: _Layout) -> None:
-    """Two placeholders need a literal between them that ends the first."""
+    """Two placeholders need a literal between them, which ends the first."""
     for at, (part, following) in enumerate(pairwise(parts)):
         between = layout.behind(at)
         pair = f"{{{part.name}}} and {{{following.name}}} {_where(following.at)}"
-        write = f"write {{{part.name}}}:{{{following.name}}} or the like"
+        write = f"write {{{part.name}}}:{{{following.name}}} or similar"
         if not between:
-            raise _bad(text, f"nothing stands between {pair}, so a key has two readings; {write}", "ambiguous-pattern")
+            raise _bad(text, f"there is nothing between {pair}, so keys are ambiguous; {write}", "ambiguous-pattern")
         if between[0] == "%" and ":" not in between:
-            raise _bad(text, f"the % between {pair} reads like an escape; {write}", "ambiguous-pattern")
+            raise _bad(text, f"the % between {pair} looks like an escape; {write}", "ambiguous-pattern")
 
 
 def _where(at: int) -> str:

@@ -1,7 +1,7 @@
-"""Placeholders in a pattern: how a value stands in a key, and how it is read back.
+"""Placeholders of a pattern: how values are written to a key and read back.
 
-A type turns a value into text and back. The text is then percent-escaped exactly where its position in the pattern
-needs it, so that every key parses back to its values.
+A type turns a value into text and back. The text is then percent-escaped where its position in the pattern requires
+it, so that every key parses back to its values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import unquote_to_bytes
 from uuid import UUID
 
 from keystead.errors import BadKey, shown
-from keystead.schema.key_escapes import escaped, percent
+from keystead.schema.key_escapes import escape_language, percent
 from keystead.schema.overlap import ANY, Bounded, Characters, Language, Repeat, choice, longest, regex, repeat, sequence
 from keystead.schema.placeholder_types import ALNUM, TYPES, PlaceholderType, Unfit
 
@@ -27,7 +27,7 @@ SHORTEST_BOUND = 45  # bytes of a hashed value: the mark and 43 characters
 
 # No escape produces this, so a hashed value is never confused with a plain one.
 _HASH_MARK = "%~"
-# 256 bits are 42 characters of 6 bits, and one whose last two bits are zero.
+# 256 bits are 42 characters of 6 bits, and one with its last two bits zero.
 _LAST_OF_DIGEST = "AEIMQUYcgkosw048"
 _DIGEST = rf"[A-Za-z0-9_-]{{42}}[{_LAST_OF_DIGEST}]"
 _DIGESTS = sequence(repeat(ALNUM | Characters.of("_-"), 42, 42), Characters.of(_LAST_OF_DIGEST))
@@ -40,7 +40,7 @@ _TYPE_OF: dict[type, str] = {int: "int", UUID: "uuid", date: "date", IPv4Address
 
 @dataclass(frozen=True, slots=True)
 class Hashed:
-    """A value that a key holds only as its digest, because its text is longer than the bound of its placeholder.
+    """A value that a key contains only as a digest, because its text is longer than the bound of its placeholder.
 
     `digest` is the SHA-256 of the text, in base64url without padding. It can be rendered in place of the value.
     """
@@ -60,7 +60,7 @@ class PlaceholderPosition:
         self.name = name
         self.type = type_
         self._pattern = pattern
-        self._marks = "%:{}" + separator  # the first of these stands in what the others become
+        self._marks = "%:{}" + separator  # the first of these occurs in the escapes of the others
         self._escapes = (ANY - type_.unescaped) | Characters.of(self._marks)
         self._escape = re.compile(self._escapes.regex())
         self.bound = bound if bound is not None and self._can_pass(bound) else None
@@ -68,9 +68,9 @@ class PlaceholderPosition:
         self.read: Callable[[str], Any] = self._reader()
 
     def _reader(self) -> Callable[[str], Any]:
-        """The function that reads the text found by `expression`. It may raise anything for a foreign text.
+        """The function that reads the text found by `expression`. It may raise anything for an unknown text.
 
-        Most texts are their own values and need no second look: the expression found no escaped character.
+        Most texts are their own values and need no decoding: the expression found no escaped character.
         """
         careful, language = self._read, self.type.language
         if not self.type.is_text or self.bound is not None or not isinstance(language, Repeat):
@@ -106,7 +106,7 @@ class PlaceholderPosition:
     @cached_property
     def language(self) -> Language:
         """What `write` makes."""
-        written = escaped(self.type.language, self._escapes)
+        written = escape_language(self.type.language, self._escapes)
         if self.bound is None:
             return written
         return choice(Bounded(written, self.bound), sequence(_HASH_MARK, _DIGESTS))
@@ -118,7 +118,7 @@ class PlaceholderPosition:
         """Whether a value can be longer than the bound; otherwise nothing is ever hashed."""
         if longest(self.type.language) is None:
             return True
-        most = longest(escaped(self.type.language, self._escapes))
+        most = longest(escape_language(self.type.language, self._escapes))
         return most is None or most > bound
 
     def _writer(self) -> Callable[[object], str]:
@@ -195,7 +195,7 @@ class PlaceholderPosition:
         if self.bound is None:
             raise self._refusal("is never hashed here; pass the value itself")
         if not re.fullmatch(_DIGEST, hashed.digest):
-            raise self._refusal("is Hashed with an invalid digest; a digest is 43 characters, SHA-256 in base64url")
+            raise self._refusal("is Hashed with an invalid digest; a digest has 43 characters, SHA-256 in base64url")
         return _HASH_MARK + hashed.digest
 
     def _render_text(self, value: object) -> str:
@@ -208,7 +208,7 @@ class PlaceholderPosition:
         except Unfit as unfit:
             raise self._refusal(f"takes {self.type.doc}; {unfit}") from unfit.__cause__
         if not text:
-            raise self._refusal(f"is empty: the type {self.type.name} gave no text for it")
+            raise self._refusal(f"is empty: the type {self.type.name} returned an empty text")
         return text
 
     def _refusal(self, reason: str) -> BadKey:

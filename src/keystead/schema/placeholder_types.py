@@ -1,4 +1,4 @@
-"""Placeholder types: what a value may be, and its text in a key. The built-in ones, and those an application adds."""
+"""Placeholder types: the allowed values and their text in a key. Built-in and custom types."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class Unfit(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderType:
-    """What a placeholder takes, and how it becomes text.
+    """The values of a placeholder, and how they become text.
 
-    For each value that `render` takes, `parse(render(value)) == value`, and no two values have the same text.
-    `render` raises Unfit for a value of the right Python type that it cannot take, `parse` any error for a text
-    that no value has. Errors of a type that takes text never show the value, which may be a secret.
+    For each value that `render` accepts, `parse(render(value)) == value`, and no two values have the same text.
+    `render` raises Unfit for an unsuitable value of the right Python type, `parse` raises any error for a text
+    that no value has. Errors of a type for texts never show the value, which may be a secret.
 
-    `uuid` and `ip` take a text, too, for convenience; it is read back as a UUID or an address.
+    `uuid` and `ip` also accept a text, for convenience; it is read back as a UUID or an address.
     """
 
     name: str
     takes: tuple[type, ...]
     render: Callable[[Any], str]
     parse: Callable[[str], Any]
-    language: Language  # the texts that render makes, before anything is escaped
-    doc: str  # behind "takes": "an int"
+    language: Language  # the texts that render produces, before escaping
+    doc: str  # after "takes": "an int"
     example: str
     unescaped: Characters = ANY  # all other characters are percent-escaped everywhere
     is_text: bool = False  # a value is its own text
@@ -61,14 +61,14 @@ def placeholder(
     characters: str | None = None,
     doc: str = "",
 ) -> PlaceholderType:
-    """Register a type of your own, to be written `{name_of_placeholder:name}`, and return it.
+    """Register a custom type, to be written `{name_of_placeholder:name}`, and return it.
 
-    `render` gives the text of a value, and `parse` the value of a text; `parse` raises for a text that no value has.
-    Each time a key is made, the text is parsed back: BadKey if that does not give the value again. With `characters`
-    the text may have no others, and `check` can tell more exactly which patterns never meet.
+    `render` returns the text of a value, and `parse` the value of a text; `parse` raises for a text that no value has.
+    Each time a key is created, the text is parsed back: BadKey if that does not return the same value. `characters`
+    restricts the text, so that `check` can compare patterns more exactly.
 
-    Registering the same thing again is fine, as when a module is reloaded. Another one under a name that is taken
-    is BadDeclaration.
+    Registering the same type again is allowed, as when a module is reloaded. A different type under a name that is
+    taken is BadDeclaration.
     """
     if not name.isidentifier():
         raise _bad_type(name, "is not a valid type name", "write one word of letters, digits and '_'")
@@ -101,7 +101,7 @@ def unknown_type(name: str) -> str:
 def _verify_render(render: Callable[[T], str], parse: Callable[[str], T], alphabet: Characters) -> Callable[[T], str]:
     """The user's render, checked by parsing its text back."""
 
-    def verified(value: T) -> str:
+    def render_verified(value: T) -> str:
         try:
             text: object = render(value)
         except Exception as error:
@@ -116,10 +116,10 @@ def _verify_render(render: Callable[[T], str], parse: Callable[[str], T], alphab
         except Exception as error:
             raise Unfit(f"its parse raised {type(error).__name__} for what its render returned") from error
         if not same:
-            raise Unfit("its parse does not give back the value that its render was given")
+            raise Unfit("its parse does not return the value that was rendered")
         return str.__str__(text)
 
-    return verified
+    return render_verified
 
 
 def _identity(thing: object) -> object:
@@ -144,7 +144,7 @@ def _first_outside(alphabet: Characters, text: str) -> str:
 def _character_class(character: str) -> str:
     """The class of a character: enough to find it, without revealing a secret that contains it."""
     if "\ud800" <= character <= "\udfff":
-        return "a lone surrogate, which has no UTF-8"
+        return "a lone surrogate, which has no UTF-8 encoding"
     if character.isspace():
         return "white space"
     if not character.isascii():
@@ -172,18 +172,18 @@ def _text_type(
         if not fits(value):
             outside = _first_outside(alphabet, value)
             raise Unfit(f"the str given has {outside}" if outside else "the str given begins with another character")
-        return str.__str__(value)  # an Enum's own text, too, is its value and not its name
+        return str.__str__(value)  # the text of an Enum is its value, not its name
 
     return PlaceholderType(name, (str,), render, render, language, doc, example, unescaped, is_text=True)
 
 
 def _render_int(value: int) -> str:
     if isinstance(value, bool):
-        raise Unfit("a bool was given; pass int() of it if that is meant")
+        raise Unfit("a bool was given; pass int(...) if you mean a number")
     try:
         return int.__repr__(value)
     except ValueError as error:
-        raise Unfit("the int given has more digits than Python writes out") from error
+        raise Unfit("the int given has more digits than Python can write") from error
 
 
 _UUID_GROUPS = (8, 4, 4, 4, 12)
@@ -194,7 +194,7 @@ def _render_uuid(value: UUID | str) -> str:
     if isinstance(value, UUID):
         return UUID.__str__(value)
     if not _UUID_TEXT.fullmatch(value):
-        raise Unfit("the str given is not 32 hex digits in five groups with '-' between them")
+        raise Unfit("the str given is not 32 hex digits in five groups separated by '-'")
     return value.lower()
 
 
@@ -205,7 +205,7 @@ def _uuid_language() -> Language:
 
 def _render_date(value: date) -> str:
     if isinstance(value, datetime):
-        raise Unfit("a datetime was given; pass its .date(), in the time zone that you mean")
+        raise Unfit("a datetime was given; pass its .date(), in the intended time zone")
     return f"{value.year:04d}-{value.month:02d}-{value.day:02d}"
 
 
@@ -256,7 +256,7 @@ def _render_ip(value: IPv4Address | IPv6Address | str) -> str:
 
 
 def _ipv6_text(address: IPv6Address) -> str:
-    """Lower-case and compressed. Not str(): from Python 3.13 on that writes some addresses in another way."""
+    """Lower-case and compressed. Not str(): from Python 3.13 on it writes some addresses differently."""
     packed = int(address)
     groups = [f"{packed >> shift & 0xFFFF:x}" for shift in range(112, -16, -16)]
     scope = f"%{address.scope_id}" if address.scope_id else ""
@@ -264,7 +264,7 @@ def _ipv6_text(address: IPv6Address) -> str:
 
 
 def _compress_zeros(groups: Sequence[str]) -> str:
-    """The groups with ':' between them, and '::' for the longest run of two or more zeros, of equals the first."""
+    """Join the groups with ':', with '::' for the first longest run of two or more zeros."""
     zeros = "".join("0" if group == "0" else "." for group in groups)
     run = max(re.findall("00+", zeros), key=len, default="")
     if not run:
@@ -302,7 +302,7 @@ def _ipv6_language(shapes: frozenset[str]) -> Language:
     return choice(*options, *([""] if "" in shapes else []))
 
 
-# As encodeURIComponent of JavaScript leaves them.
+# Unchanged by JavaScript's encodeURIComponent.
 _UNRESERVED = ALNUM | Characters.of("-_.!~*'()")
 
 _BUILT_IN = (
@@ -359,9 +359,9 @@ _BUILT_IN = (
     ),
 )
 
-# All types by the name that a pattern gives them. `placeholder` adds to them.
+# All types by their names in patterns. `placeholder` adds to them.
 TYPES: dict[str, PlaceholderType] = {type_.name: type_ for type_ in _BUILT_IN}
 _declared: dict[str, tuple[object, ...]] = {}
 
-# Common other names for them.
+# Common synonyms.
 _OTHER_NAMES = {"str": "text", "string": "text", "integer": "int", "number": "int", "url": "uri", "guid": "uuid"}

@@ -20,12 +20,12 @@ class Prepared:
         outcome = await count.ask(b"hits:7")
         [before] = count.found(outcome, [b"hits:7"])
 
-    make    is called with a key of each family, and with so many `texts`, which stand as members. It returns what is
-            read first, and then what is done; a guard among the latter stops the whole
-    ask     runs them as one, in one round trip, given the names of the keys and the texts as bytes. Its result is true
-            where everything took effect
+    make    called with a key of each family, and with this many `texts`, which become members. It returns the reads and
+            the operations; a guard among the latter stops all of them
+    ask     runs them as one atomic step, in one round trip, given the names of the keys and the texts as bytes. Its
+            result is truthy if everything took effect
 
-    For hot paths that run with every request. Anything else is a procedure.
+    For hot paths that run with every request. Otherwise use a procedure.
     """
 
     def __init__(
@@ -41,14 +41,12 @@ class Prepared:
         reads, rest = self._operations_for(names)
         use_all([*reads, *rest])
         if any(len(one.steps) != 1 for one in reads):
-            raise BadDeclaration("what a prepared step reads is read by one command each")
+            raise BadDeclaration("each read of a prepared step must be one command")
         if any(one.follow is not None for one in rest):
-            raise BadDeclaration("what a prepared step does needs no upkeep, as a record that is listed does")
+            raise BadDeclaration("a prepared step cannot have operations with upkeep, such as writes of listed records")
         for family in (bound.family for bound in families):
             if not isinstance(family.lifetime, After | Sliding | Never):
-                raise BadDeclaration(
-                    f"{family.place}: how long it lives is not the same each time, so it is not prepared"
-                )
+                raise BadDeclaration(f"{family.place}: its lifetime varies, so it cannot be prepared")
         self._finish = [(place, one.finish) for place, one in enumerate(reads)]
         steps = [step for one in (*reads, *rest) for step in one.in_batch()]
         self.ask = families[0].store.prepared(_template(steps, names), len(names))
@@ -71,7 +69,7 @@ class Prepared:
 
 
 def _template(steps: Sequence[Step], names: Sequence[str]) -> Callable[..., list[Step]]:
-    """A function that makes these steps with other arguments in place of these names."""
+    """A function that creates these steps with other arguments in place of these names."""
     places = {word: number for number, name in enumerate(names) for word in (name, name.encode())}
     templates = []
     for step in steps:
@@ -92,7 +90,7 @@ def _template(steps: Sequence[Step], names: Sequence[str]) -> Callable[..., list
 
 
 def _split_step(step: Any) -> tuple[Callable[[list[Any]], Step] | None, Sequence[Any]]:
-    """The words of a step, and what makes a step of them again; None: they are a command."""
+    """The words of a step, and a function that rebuilds it; None: the step is a command."""
     if isinstance(step, AtMost):
         kind, limit = type(step), step.limit
         return lambda words: kind(words, limit), step.command

@@ -32,8 +32,8 @@ class Steps(Generic[R_co]):
     """What one call of a procedure does: these operations, in this order.
 
     An operation with `otherwise("a reason")` is a guard: if it finds or does nothing, no step takes effect, and the
-    caller gets the reason. An operation that cannot do its own work stops the procedure, too, such as a
-    `compare_and_set` that finds another value.
+    caller gets the reason. An operation that cannot do its own work, such as a `compare_and_set` that finds another
+    value, also stops the procedure.
     """
 
     __slots__ = ("_given", "operations", "undoing")
@@ -53,7 +53,7 @@ class Steps(Generic[R_co]):
     @overload
     def giving(self, *operations: Operation[Any]) -> Steps[tuple[Any, ...]]: ...
     def giving(self, *operations: Operation[Any]) -> Steps[Any]:
-        """The same steps; the result of this operation, one of them, becomes the value of the procedure."""
+        """The same steps, with the result of this operation (one of them) as the value of the procedure."""
         given = tuple(self._step_of(one) for one in operations)
         self._given = given[0] if len(given) == 1 else given
         return cast("Steps[Any]", self)
@@ -188,9 +188,9 @@ def procedure(function: Any = None, /, *, ordered: str | None = None) -> Any:
     """Declare a procedure: a method that returns the Steps of one call. It sends nothing itself, and is not async.
 
     All steps take effect, or none does, in one round trip. In a cluster this needs keys in one slot: give the families
-    one `tag`. If that is impossible, declare the procedure `ordered` and say in words what repairs an interruption.
-    Then, across slots, the steps run in the given order, adjacent ones of one slot atomically, up to the first guard
-    that stops. Choose an order in which an interruption leaves nothing harmful.
+    the same `tag`. If that is impossible, declare the procedure `ordered`, with what repairs an interruption. Then,
+    across slots, the steps run in the given order, adjacent ones of one slot atomically, up to the first guard that
+    stops. Choose an order in which an interruption leaves nothing harmful.
     """
     if ordered is not None and not any(character.isalpha() for character in str(ordered)):
         raise BadDeclaration("ordered says in words what repairs an interruption, as in ordered='readers skip it'")
@@ -215,7 +215,7 @@ def _split_groups(store: Store, operations: Sequence[Operation[Any]]) -> list[li
 
 
 def _groups(store: Store, operations: Sequence[Operation[Any]]) -> Iterator[list[Operation[Any]]]:
-    """Adjacent operations whose keys can be changed together. One that takes several steps itself stands alone."""
+    """Adjacent operations whose keys can be changed together. One that takes several steps itself is separate."""
     group: list[Operation[Any]] = []
     slot: Any = None
     for one in operations:

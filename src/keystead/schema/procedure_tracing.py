@@ -1,7 +1,7 @@
 """Procedure tracing: symbolic execution of a procedure, with symbols for its arguments.
 
-The body only makes operations. Run with a keyspace that records them, it reveals which keys it touches, which steps are
-guards, and which keys share a hash tag. Both branches of a condition are taken, and an optional argument is traced both
+The body only creates operations. Run with a keyspace that records them, it reveals which keys it touches, which steps
+are guards, and which keys share a hash tag. Both branches of a condition are taken, and an optional argument is traced
 with and without a value. A procedure that cannot be traced is reported, and still runs.
 """
 
@@ -207,7 +207,7 @@ class _Path:
 
 
 class _Symbol:
-    """Stands for an argument, or a value derived from one. It is named as in a key pattern."""
+    """Represents an argument, or a value derived from one. It is named as in a key pattern."""
 
     def __init__(self, name: str, way: _Path) -> None:
         self._name = name

@@ -1,7 +1,7 @@
-"""Relations: the index that lists a key, what it owns, whose it is, and where it leads.
+"""Relations of a key: the index that lists it, the keys it owns, its subject, and the key its value names.
 
-A relation points from one family to another and says where the other's placeholders come from: from a placeholder
-of the same key, from a field of its value, or from the value itself.
+A relation points from one family to another and states the origin of the other's placeholders: a placeholder of the
+same key, a field of its value, or the value itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Source: TypeAlias = str | _Value
 
 @dataclass(frozen=True)
 class Link:
-    """One end of a relation: a family (or its name, where it is declared further down) and where its key comes from."""
+    """The target of a relation: a family (or its name, if it is declared later) and the origin of its key."""
 
     target: Family[Any] | str
     where: Mapping[str, Source]
@@ -49,7 +49,7 @@ def link(
     optional: bool = False,
     **where: Source,
 ) -> Link:
-    """A relation to a family that is declared further down, by its name: `leads_to=link("counter", id=VALUE)`.
+    """A relation to a family that is declared later, by its name: `leads_to=link("counter", id=VALUE)`.
 
     The rest is as in `Family.by`.
     """
@@ -57,7 +57,7 @@ def link(
 
 
 class Origin(NamedTuple):
-    """Where one value comes from: a placeholder of the key, a field of the value, or the value itself."""
+    """The origin of one value: a placeholder of the key, a field of the value, or the value itself."""
 
     kind: Literal["placeholder", "field", "value"]
     name: str
@@ -65,7 +65,7 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class Relation:
-    """A link that was resolved against both families.
+    """A resolved link.
 
     `origins` gives the origin of each placeholder of the target; None: unknown, so the relation means every key of the
     target that matches the others.
@@ -82,7 +82,7 @@ class Relation:
 
     @property
     def from_key(self) -> bool:
-        """Whether the key of the target follows from the key of the source alone."""
+        """Whether the key of the source determines the key of the target."""
         return all(origin is not None and origin.kind == "placeholder" for origin in self.origins.values())
 
     @property
@@ -111,7 +111,7 @@ class Relation:
                 continue
             if origin.kind != "placeholder" and value is None:
                 return None
-            one = taken(origin, values, value)
+            one = read_origin(origin, values, value)
             if one is None:
                 return None
             found[name] = one
@@ -129,8 +129,8 @@ class Relation:
         return found if set(found) == set(self.source.pattern.names) else None
 
 
-def taken(origin: Origin, values: Mapping[str, Any], value: Any) -> Any:
-    """What the origin refers to, for a key with these placeholder values and this value."""
+def read_origin(origin: Origin, values: Mapping[str, Any], value: Any) -> Any:
+    """The value at an origin, for a key with these placeholder values and this value."""
     match origin.kind:
         case "placeholder":
             return values[origin.name]
@@ -142,14 +142,14 @@ def taken(origin: Origin, values: Mapping[str, Any], value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of a family, as in `member_of="user:{uid}"`: its kind, and where its id comes from."""
+    """The subject of a family, as in `member_of="user:{uid}"`: its kind, and the origin of its id."""
 
     kind: str
     origin: Origin
 
 
 def as_links(given: Family[Any] | Link | str | Sequence[Family[Any] | Link | str] | None) -> list[Link]:
-    """A relation is written as one family or link, or as a list of them."""
+    """Normalize a relation: one family or link, or a list of them."""
     if given is None:
         return []
     each = given if isinstance(given, list | tuple) else [given]
@@ -162,7 +162,7 @@ def resolve(
     given: Link,
     families: Mapping[str, Family[Any]],
 ) -> Relation:
-    """The relation that a link of `source` means, among the families of one keyspace. Raises BadDeclaration."""
+    """Resolve a link of `source` among the families of one keyspace. Raises BadDeclaration."""
     target = _target(kind, source, given, families)
     unknown = set(given.where) - set(target.pattern.names)
     if unknown:
@@ -173,13 +173,13 @@ def resolve(
             raise _dangling(
                 source,
                 f"{kind} {target.name} needs {name!r}, which is neither a placeholder nor a field here; "
-                f'say where it comes from: {target.name}.by({name}="...")',
+                f'state its origin: {target.name}.by({name}="...")',
             )
     if origins and not any(origins.values()):
         raise _dangling(
             source,
-            f"it would own every key of {target.name}, because nothing here tells {' or '.join(origins)}; say where it "
-            f'comes from: {target.name}.by({next(iter(origins))}="...")',
+            f"it would own every key of {target.name}, because nothing here determines {' or '.join(origins)}; state "
+            f'the origin: {target.name}.by({next(iter(origins))}="...")',
         )
     _refuse_unfit(kind, source, target, origins)
     if given.admits and kind != "listed_in":
@@ -195,7 +195,7 @@ def _resolve_listing(
     source: Family[Any], target: Family[Any], given: Link, origins: Mapping[str, Origin | None]
 ) -> Relation:
     if target.kind not in ("set", "zset"):
-        raise _dangling(source, f"an index is a Set or a SortedSet, and {target.name} is a {target.kind_name}")
+        raise _dangling(source, f"an index must be a Set or a SortedSet, but {target.name} is a {target.kind_name}")
     member = given.member or _member(source, target, origins)
     if member not in source.pattern.names:
         raise _dangling(source, f"listed_in names {member!r} as the member, which is not a placeholder of this family")
@@ -206,19 +206,19 @@ def _resolve_listing(
         )
     _refuse_unfit_member(source, target, member)
     if given.admits and target.kind != "set":
-        raise _dangling(source, f"an index that admits is a Set, and {target.name} is a {target.kind_name}")
+        raise _dangling(source, f"an index that admits must be a Set, but {target.name} is a {target.kind_name}")
     lost = set(source.pattern.names) - {member} - {o.name for o in origins.values() if o and o.kind == "placeholder"}
     if lost:
         raise _dangling(
             source,
-            f"an entry of {target.name} could not be followed back: it does not tell {min(lost)!r}; "
+            f"an entry of {target.name} does not determine its record: {min(lost)!r} is missing; "
             f"add {{{min(lost)}}} to the pattern of the index",
         )
     return Relation("listed_in", source, target, origins, member, score, given.admits)
 
 
 def _refuse_unfit(kind: str, source: Family[Any], target: Family[Any], origins: Mapping[str, Origin | None]) -> None:
-    """A shared placeholder must be written alike in both patterns, or the keys would never match."""
+    """A shared placeholder must be rendered alike in both patterns, or the keys would never match."""
     example = source.pattern.parse(source.pattern.example()) or {}
     for name, origin in origins.items():
         if origin is None or origin.kind != "placeholder":
@@ -249,10 +249,10 @@ def _refuse_unfit_member(source: Family[Any], target: Family[Any], member: str) 
 
 
 def resolve_subject(source: Family[Any], text: str) -> Subject:
-    """`user:{uid}`: the subject's kind, and the placeholder or field of this family that holds the subject's id."""
+    """`user:{uid}`: the kind of the subject, and the placeholder or field of this family with its id."""
     found = re.fullmatch(r"([A-Za-z][\w-]*):\{(\w+)\}", str(text))
     if not found:
-        raise _dangling(source, f'member_of is written as "user:{{uid}}", not {text!r}')
+        raise _dangling(source, f'write member_of as "user:{{uid}}", not {text!r}')
     origin = _origin("member_of", source, None, found[2], None)
     if origin is None:
         raise _dangling(source, f"member_of names {found[2]!r}, which is neither a placeholder nor a field here")

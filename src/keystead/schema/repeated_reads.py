@@ -1,4 +1,4 @@
-"""Repeated reads: the same keys, read again and again."""
+"""Repeated reads of the same keys."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Sealing: fields that are encrypted at rest, and the keys that seal and open them.
+"""Sealing: encryption of fields at rest, and the keys for it.
 
-A sealed field stands in the stored JSON as one text, `sealed.{key id}.{iv}.{ciphertext and tag}`: AES-256-GCM with
-12 random bytes of iv, the parts in base64url without padding. What is sealed is the JSON of the field's value.
+A sealed field is one text in the stored JSON, `sealed.{key id}.{iv}.{ciphertext and tag}`: AES-256-GCM with 12 random
+bytes of iv, the parts in base64url without padding. The plaintext is the JSON of the field's value.
 
 The additional authenticated data is `keystead`, the key and the path of the field, separated by zero bytes. The path is
 such as `["accounts",0,"access_token"]`, with the name of a hash field in front. So a sealed text that is copied to
-another key, another field or another place in the same value does not open. Sealing does not hide the length of a
-value, and does not prevent an old sealed text from being put back in its own place.
+another key, another field or another position in the same value does not open. Sealing does not hide the length of a
+value, and does not prevent replacing it with an older sealed text of the same field.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ __all__ = ["KeyRing", "Sealed", "unsealed"]
 T = TypeVar("T")
 Path = tuple[str | int, ...]
 
-HIDDEN = "(sealed)"  # what stands for a sealed value wherever it is shown
+HIDDEN = "(sealed)"  # shown in place of a sealed value
 SEALED_MARK = "keystead_sealed"  # in the metadata of the core schema of every sealed field
 SEAL_ERROR = "keystead_seal"  # validation error type: not a sealed text, or a copy of one
 UNOPENED_ERROR = "keystead_unopened"  # validation error type: a sealed text that does not open
 
 _KEY_BYTES = 32
 _IV_BYTES = 12
-_TAG_BYTES = 16
 _KEY_ID = re.compile(r"[A-Za-z0-9_-]{1,32}")
 _TEXT = re.compile(r"sealed\.([A-Za-z0-9_-]{1,32})\.([A-Za-z0-9_-]{16})\.([A-Za-z0-9_-]{22,})")
 
@@ -50,7 +49,7 @@ class Unopened(SealError):
 
 
 class KeyRing:
-    """The keys that seal and open: new values are sealed with the current key, old ones open with the key they name.
+    """Encryption keys: new values are sealed with the current key, old ones open with the key they name.
 
     To rotate, add a new key at the end and keep the old one until nothing is sealed with it any more. One key may
     seal 2^32 values; rotate long before that.
@@ -68,7 +67,7 @@ class KeyRing:
         for key_id, key in keys.items():
             _check_key(key_id, key)
         if len(set(keys.values())) < len(keys):
-            raise _bad_key("two ids of the key ring have the same key; make another one with KeyRing.new_key()")
+            raise _bad_key("two ids of the key ring have the same key; create another one with KeyRing.new_key()")
         if current is not None and current not in keys:
             raise _bad_key(f"the current key {current!r} is not on the ring; write one of {', '.join(keys)}")
         self.current = list(keys)[-1] if current is None else current
@@ -82,14 +81,14 @@ class KeyRing:
 
     @classmethod
     def from_text(cls, text: str) -> KeyRing:
-        """The ring that `KEYSTEAD_SEAL_KEYS` holds: `2026a:{base64url},2026b:{base64url}`; the last one is current."""
+        """Parse the ring of `KEYSTEAD_SEAL_KEYS`: `2026a:{base64url},2026b:{base64url}`; the last one is current."""
         keys: dict[str, bytes] = {}
         for number, entry in enumerate(text.split(","), 1):
             key_id, colon, encoded = entry.strip().partition(":")
             if not colon:
-                raise _bad_key(f"seal key {number} has no id; write {{id}}:{{key}}, such as 2026a:{{key}}")
+                raise _bad_key(f"seal key {number} has no id; write {{id}}:{{key}}, as in 2026a:{{key}}")
             if key_id in keys:
-                raise _bad_key(f"the id {key_id!r} stands twice on the ring; give each key an id of its own")
+                raise _bad_key(f"duplicate key id {key_id!r} on the ring; each key needs its own id")
             keys[key_id] = _key_bytes(key_id, encoded)
         return cls(keys)
 
@@ -138,20 +137,20 @@ class KeyRing:
         return f"KeyRing({', '.join(self._ciphers)}; current: {self.current})"
 
     def __reduce__(self) -> str:
-        raise TypeError("a key ring is not copied or pickled: that would write its keys down")
+        raise TypeError("a key ring cannot be copied or pickled")
 
 
 def _check_key(key_id: object, key: object) -> None:
     if not isinstance(key_id, str) or not _KEY_ID.fullmatch(key_id):
-        raise _bad_key("a seal key's id is 1 to 32 letters, digits, - or _; write one such as 2026a")
+        raise _bad_key("the id of a seal key must be 1 to 32 letters, digits, - or _, such as 2026a")
     if not isinstance(key, bytes) or len(key) != _KEY_BYTES:
-        raise _bad_key(f"seal key {key_id!r} must be {_KEY_BYTES} bytes; make one with KeyRing.new_key()")
+        raise _bad_key(f"seal key {key_id!r} must be {_KEY_BYTES} bytes; create one with KeyRing.new_key()")
 
 
 def _key_bytes(key_id: str, encoded: str) -> bytes:
     with contextlib.suppress(SealError):
         return _from_base64url(encoded.strip().rstrip("="))
-    raise _bad_key(f"the seal key after {key_id!r} is not base64url; make one with KeyRing.new_key()")
+    raise _bad_key(f"the seal key after {key_id!r} is not base64url; create one with KeyRing.new_key()")
 
 
 def _bad_key(sentence: str) -> BadDeclaration:
@@ -163,7 +162,7 @@ def _to_base64url(data: bytes) -> str:
 
 
 def _from_base64url(text: str) -> bytes:
-    """Base64url without padding, in the one spelling that `_to_base64url` gives, so that no two texts open alike."""
+    """Decode canonical base64url without padding, so that no two texts open to the same value."""
     try:
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
@@ -186,7 +185,7 @@ def _additional_data(key: str, path: Path) -> bytes:
 
 
 def _texts(tree: Any, wanted: Callable[[str], bool], path: Path) -> Iterator[tuple[Path, str]]:
-    """The texts of a JSON value that are wanted, with their paths."""
+    """The matching texts of a JSON value, with their paths."""
     if isinstance(tree, str):
         if wanted(tree):
             yield path, tree
@@ -201,10 +200,10 @@ def _looks_sealed(text: str) -> bool:
 
 
 class Sealing:
-    """One value on its way to the store.
+    """Seals one value that is being written.
 
-    A serializer does not know where in the value its field stands. So it leaves a token of this one sealing in the
-    place of the field, and `finish` puts the sealed texts where the tokens are found.
+    A serializer does not know the position of its field in the value. So it writes a unique token instead, and `finish`
+    replaces the tokens with sealed texts.
     """
 
     def __init__(self, ring: KeyRing, key: str, name: str) -> None:
@@ -216,9 +215,9 @@ class Sealing:
         self._plain: dict[str, bytes] = {}
 
     def put(self, value: Any) -> str:
-        """A token for the field's value, which is JSON-able by now."""
+        """A token for the field's value, which is already plain JSON."""
         if value == HIDDEN:
-            self.problem = f"seals the text {HIDDEN!r}, which only stands for a value that was hidden"
+            self.problem = f"seals the text {HIDDEN!r}, which is only the placeholder of a hidden value"
             raise ValueError(self.problem)
         token = f"{self._token}.{len(self._plain)}"
         self._plain[token] = to_json(value, inf_nan_mode="constants")
@@ -226,7 +225,7 @@ class Sealing:
         return token
 
     def finish(self, data: bytes) -> bytes:
-        """The JSON as it is stored, with a sealed text for each token."""
+        """The JSON to store, with a sealed text for each token."""
         for path, token in _texts(from_json(data), self._plain.__contains__, self._path):
             sealed = self._ring.seal(self._plain[token], _additional_data(self._key, path))
             data = data.replace(f'"{token}"'.encode(), f'"{sealed}"'.encode())
@@ -234,9 +233,9 @@ class Sealing:
 
 
 class NoSealing:
-    """A value on its way to the store whose type declares no sealed field.
+    """For a value whose type declares no sealed field.
 
-    If there is one all the same (in a model that stands in a field of type Any), it is refused and not lost.
+    If there is one anyway (in a model in a field of type Any), it is refused and not lost.
     """
 
     problem: str | None = None
@@ -246,10 +245,10 @@ NO_SEALING = NoSealing()
 
 
 class SealedValueOpening:
-    """One value on its way from the store. `stored` is its JSON as it was stored, before any upgrade.
+    """Opens one value that is being read. `stored` is its stored JSON, before any upgrade.
 
-    Where a sealed text stands is asked of the stored value: an upgrade may move it to a field of another name. With no
-    ring nothing is opened, and each sealed value reads as `(sealed)`.
+    The position of a sealed text is that in the stored value: an upgrade may move it to another field. Without a ring
+    nothing is opened, and each sealed value reads as `(sealed)`.
     """
 
     def __init__(self, ring: KeyRing | None, key: str, name: str, stored: Any) -> None:
@@ -258,11 +257,11 @@ class SealedValueOpening:
         self._given: dict[str, bytes] = {}
         self._paths: dict[str, Path | None] = {}
         for path, text in _texts(stored, _looks_sealed, (name,) if name else ()):
-            # No two sealings give the same text: the second one is a copy, and which is which cannot be said.
+            # No two sealings have the same text: one of them is a copy, and it is unknown which.
             self._paths[text] = None if text in self._paths else path
 
     def give(self, value: object) -> str:
-        """A token that opens to what an upgrade passed to `unsealed`."""
+        """A token that opens to the value that an upgrade passed to `unsealed`."""
         if not isinstance(value, _Unsealed):
             raise TypeError(f"{type(value).__name__} is not JSON")
         token = f"unsealed.{secrets.token_hex(16)}"
@@ -270,7 +269,7 @@ class SealedValueOpening:
         return token
 
     def hides(self, value: object) -> bool:
-        """Whether a value is a sealed text, or stands for one that is to be sealed."""
+        """Whether a value is a sealed text, or a token for a value to be sealed."""
         return isinstance(value, str) and (value in self._given or _TEXT.fullmatch(value) is not None)
 
     def open(self, text: object) -> bytes:
@@ -303,7 +302,7 @@ class _Unsealed:
 
 
 def unsealed(value: Any) -> Any:
-    """For upgrades: marks a plain value of an old version that is now the value of a sealed field.
+    """For upgrades: mark a plain value of an old version as the value of a sealed field.
 
     It is sealed when the record is next written. `value` is the field's value as JSON.
     """
@@ -311,7 +310,7 @@ def unsealed(value: Any) -> Any:
 
 
 class _SealedField:
-    """What makes a field sealed: how Pydantic reads and writes it."""
+    """The Pydantic annotation of a sealed field."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         inner = handler(source)
@@ -351,15 +350,15 @@ def _write(
 ) -> Any:
     sealing = info.context
     if isinstance(sealing, NoSealing):
-        raise ValueError("a sealed field stands where none is declared")
+        raise ValueError("there is a sealed field where none is declared")
     return sealing.put(serialize(value)) if isinstance(sealing, Sealing) else HIDDEN
 
 
 Sealed = Annotated[T, _SealedField()]
 """`access_token: Sealed[str]`, or `Sealed[str] | None`: plain in Python, encrypted in the store.
 
-To a type checker `Sealed[str]` is `str`. Once a model belongs to a family, its `repr` leaves sealed fields out. Its
-JSON (`model_dump_json()`, `model_dump(mode="json")`, the answer of a web framework) shows them as `(sealed)`, and
-`model_dump()` gives the plain values. When Pydantic refuses a value, its own error quotes it: set
-`hide_input_in_errors=True` in the config of a model whose values you take from others.
+To a type checker `Sealed[str]` is `str`. Once a model belongs to a family, its `repr` omits sealed fields. Its JSON
+(`model_dump_json()`, `model_dump(mode="json")`, the response of a web framework) shows them as `(sealed)`, and
+`model_dump()` has the plain values. When Pydantic refuses a value, its error quotes it: set `hide_input_in_errors=True`
+in the config of a model with untrusted input.
 """

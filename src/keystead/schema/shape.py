@@ -1,4 +1,4 @@
-"""Shapes: the JSON Schema of what the keys of a family hold. The key document and the export are made from it."""
+"""Shapes: the JSON Schema of a family's values, the source of the key document and the export."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from keystead.schema.codec import without_none
 from keystead.schema.family import Family
 from keystead.schema.kinds import Counter, Hash
 
-# 64 bits: JavaScript's numbers are not exact beyond 2^53, so a counter is its text.
+# 64 bits: JavaScript numbers are not exact beyond 2^53, so a counter is text.
 COUNTER: dict[str, Any] = {"type": "string", "format": "int64", "pattern": "^(0|-?[1-9][0-9]*)$"}
 
 
@@ -22,7 +22,7 @@ def shapes(family: Family[Any]) -> dict[str, dict[str, Any]]:
 
 
 def record_shape(family: Hash[Any, Any, Any]) -> dict[str, Any]:
-    """A hash of a model as one object. A field that is None is not there, so none is ever null."""
+    """A hash of a model as one object. A field that is None is omitted, so none is ever null."""
     record: dict[str, Any] = {"title": family.type.__name__, "type": "object", "properties": {}, "required": []}
     doc = vars(family.type).get("__doc__")
     if doc:
@@ -45,7 +45,7 @@ def _map_shape(family: Hash[Any, Any, Any]) -> dict[str, Any]:
 
 
 def _with_definitions(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    """A schema as a part of another: what it defines, and itself if it is a model, goes to the other's definitions."""
+    """A schema as a part of another: its definitions, and itself if it is a model, move to the other's definitions."""
     definitions |= schema.pop("$defs", {})
     name = schema.get("title", "")
     if "properties" not in schema or definitions.setdefault(name, schema) != schema:

@@ -19,7 +19,7 @@ def spans_keys(store: Store) -> bool:
 
 
 def has_slots(store: Store) -> bool:
-    """Whether keys that are changed together need one hash tag there."""
+    """Whether keys that are changed atomically need the same hash tag."""
     return store.guarantees.atomic == "one slot"
 
 
@@ -29,7 +29,7 @@ def slots_of(store: Store, steps: Sequence[Step]) -> set[str]:
 
 
 def slot_name(store: Store, key: str | bytes) -> str:
-    """Keys with the same slot name can be changed together: the hash tag, or the key itself."""
+    """The hash tag, or the key itself: keys with the same slot name can be changed atomically."""
     text = key if isinstance(key, str) else key.decode("utf-8", "surrogateescape")
     if not has_slots(store):
         return text

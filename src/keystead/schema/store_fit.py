@@ -19,31 +19,31 @@ SHORT_KEYS = 65_536  # no realistic key reaches a limit beyond this
 
 
 def misfits(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
-    """Why this family cannot live in a store with these guarantees: a sentence for each reason."""
+    """Why a store with these guarantees cannot hold this family: a sentence for each reason."""
     if family.kind not in guarantees.kinds:
-        yield f"the store keeps no {family.kind_name}"
+        yield f"the store does not support {family.kind_name}"
     if family.role != CACHE and family.kind != "channel":
         if guarantees.evicts:
-            yield "the store may forget a key before its time, which only the role cache can bear"
+            yield "the store may evict keys, which only the role cache allows"
         if guarantees.consistency == "eventual":
-            yield "a read may miss a write that was acknowledged, which only the role cache can bear"
+            yield "a read may miss an acknowledged write, which only the role cache allows"
     if guarantees.atomic == "nothing" and family.role != CACHE and family.kind != "channel":
-        yield "the store has no atomic step, so add, replace and consume would not be safe"
+        yield "the store has no atomic steps, so add, replace and consume would not be safe"
     if family.listed_in and guarantees.atomic in ("one key", "nothing"):
-        yield "it is listed in an index, and the store cannot write a record and its entry in one step"
+        yield "it is listed in an index, but the store cannot write a record and its entry atomically"
     shortest_ms = _shortest_ms(family.lifetime)
     if shortest_ms is not None and shortest_ms < guarantees.shortest_lifetime_ms:
         yield (
-            f"it lives {in_words(shortest_ms)}, and the shortest lifetime of the store is "
+            f"it lives {in_words(shortest_ms)}, but the shortest lifetime of the store is "
             f"{in_words(guarantees.shortest_lifetime_ms)}"
         )
     yield from family.further_misfits(guarantees)
 
 
 def require_atomic_steps(store: Store, what: str, why: str) -> None:
-    """Raises DoesNotFit where a store has no atomic step on several keys: `what` does not fit it, because of `why`."""
+    """Raise DoesNotFit if a store has no atomic steps on several keys, which `what` needs because of `why`."""
     if not spans_keys(store):
-        raise DoesNotFit(f"{what} does not fit {store.url}: {why}, which this store cannot make")
+        raise DoesNotFit(f"{what} does not fit {store.url}: {why}, which this store does not have")
 
 
 def has_atomic_steps(guarantees: Guarantees) -> bool:
@@ -52,9 +52,9 @@ def has_atomic_steps(guarantees: Guarantees) -> bool:
 
 
 def _shortest_ms(lifetime: Lifetime) -> int | None:
-    """The shortest life of a key, if its lifetime states one."""
+    """The shortest TTL of a key, if its lifetime states one."""
     match lifetime:
-        case After() | Sliding() if type(lifetime) in (After, Sliding):  # a lifetime of a part says it itself
+        case After() | Sliding() if type(lifetime) in (After, Sliding):  # a lifetime of a part states it
             return lifetime.ms
         case Spread():
             return lifetime.shortest_ms
@@ -63,14 +63,14 @@ def _shortest_ms(lifetime: Lifetime) -> int | None:
 
 
 def weaknesses(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
-    """Guarantees that the role asks for and the store lacks. The program may start; `check` reports them."""
+    """Guarantees that the role states and the store lacks. The program may start; `check` reports them."""
     if family.role == DURABLE and guarantees.durability == "memory":
-        yield "its role is durable, and this store keeps nothing when it stops"
+        yield "its role is durable, but this store loses its data when it stops"
     longest = family.pattern.max_bytes
     limit = guarantees.key_max_bytes
     if limit is not None and limit < SHORT_KEYS and (longest is None or longest > limit):
-        said = "of any length" if longest is None else f"of up to {longest} bytes"
+        length = "of any length" if longest is None else f"of up to {longest} bytes"
         yield (
-            f"its keys may be {said}, and the store keeps keys of at most {limit} bytes; "
+            f"its keys may be {length}, but keys of the store have at most {limit} bytes; "
             "declare that long segments are hashed, as in {name<=120}"
         )

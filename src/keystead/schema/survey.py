@@ -1,4 +1,4 @@
-"""Survey: what is in the stores, by family: how many keys, how large, how long they live, and samples of them."""
+"""Survey of the stores by family: number of keys, size, TTLs and samples."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SurveyProgress(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One key. Its sealed fields are hidden; of a key with entries, the first are shown."""
+    """One key, with sealed fields hidden and only the first entries."""
 
     key: str
     value: Any
@@ -104,7 +104,7 @@ async def survey(
 ) -> Survey:
     """Scan the stores of these keyspaces and count. Values are read for samples and sizes only; nothing is unsealed.
 
-    Keys of `known` keyspaces are only counted, in `others`: they are not unknown, whatever store they are in.
+    Keys of `known` keyspaces are only counted, in `others`: they are not unknown, in any store.
     A key that is created or deleted meanwhile may or may not be counted, and one may be counted twice on stores that
     move keys during a scan.
     """
@@ -202,7 +202,7 @@ async def _read_sizes(
         bound, key = member.bound, member.key
         is_sampled = len(one.samples) < samples
         if isinstance(held, WrongKind) or held is None:
-            value: Any = {"unreadable": "it is of another kind than its family"} if held is not None else None
+            value: Any = {"unreadable": "its kind differs from its family"} if held is not None else None
         elif bound.family.kind == "string":
             one.read += 1
             one.read_bytes += len(held)
@@ -255,7 +255,7 @@ def _step(left_ms: int) -> str:
 
 
 def _entry(bound: Bound[Any], key: str, entry: Any) -> Any:
-    """One entry as an operator may see it."""
+    """One entry, as shown to an operator."""
     family, kind = bound.family, bound.family.kind
     match kind:
         case "hash":

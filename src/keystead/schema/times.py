@@ -1,8 +1,8 @@
 """Times and large integers as other programs write them in JSON.
 
-Times are aware datetimes in Python, and come back in UTC. Stored times have whole milliseconds (or seconds),
-rounded towards the past, so that a deadline is never later than the one that was given. In Python a model also accepts
-the JSON form, as web frameworks pass it on; a naive datetime is refused everywhere.
+Times are aware datetimes in Python, and are read in UTC. Stored times have whole milliseconds (or seconds), rounded
+down, so that a deadline is never later than given. In Python a model also accepts the JSON form, as web frameworks pass
+it; a naive datetime is refused everywhere.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def deadline_ms(value: datetime | int, unit: Literal["ms", "s"] = "ms") -> int:
             raise BadValue("a deadline needs a time zone; write datetime.now(UTC) instead of datetime.now()")
         return (value - _EPOCH) // _MILLISECOND
     if type(value) is not int:
-        raise BadValue(f"a deadline is an aware datetime or an integer in {unit}, not a {type(value).__name__}")
+        raise BadValue(f"a deadline must be an aware datetime or an integer in {unit}, not {type(value).__name__}")
     return value * (_UNITS[unit] // _MILLISECOND)
 
 
 class _Stored:
-    """A type that has one form in Python and another in JSON.
+    """A type with different forms in Python and JSON.
 
     Strict validation accepts only the form of its side; lax validation in Python accepts both.
     """

@@ -1,4 +1,4 @@
-"""Unreadable content: one log line with the family and the code, wherever it is met."""
+"""Unreadable content: one log line with the family and the code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("keystead.schema")
 
-# The keyspaces in use, by store: an error knows its key, and only they know the family of a key. Consulted only for
+# The keyspaces in use, by store: an error has its key, and only they know the family of a key. Used only for
 # unreadable content, so that no other access pays for it.
 _in_use: WeakKeyDictionary[Store, WeakSet[Keyspace]] = WeakKeyDictionary()
 
@@ -38,7 +38,7 @@ def log_unreadable(store: Store | None, error: Unreadable) -> None:
         return
     try:
         error.family = _family_of(store, error.key)
-    except RuntimeError:  # a keyspace was made in another thread at this moment
+    except RuntimeError:  # a keyspace was created in another thread at this moment
         error.family = NO_FAMILY
     _log.warning(
         "%s has unreadable content (%s); `keystead doctor` explains it",

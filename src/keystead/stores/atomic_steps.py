@@ -117,22 +117,22 @@ def required(command: TimedCommand) -> Required:
 
 
 def holds(key: str | bytes, value: Argument | None) -> Holds:
-    """A guard for `atomically`: go on only if `key` still holds `value` (None: only if there is no such key)."""
+    """A guard for `atomically`: continue only if `key` still holds `value` (None: only if there is no such key)."""
     return Holds(key, value)
 
 
 def field_holds(key: str | bytes, field: Argument, value: Argument | None) -> FieldHolds:
-    """A guard for `atomically`: go on only if this field of the hash `key` still holds `value` (None: is absent)."""
+    """A guard for `atomically`: continue only if this field of the hash `key` still holds `value` (None: is absent)."""
     return FieldHolds(key, field, value)
 
 
 def absent(key: str | bytes) -> Absent:
-    """A guard for `atomically`: go on only if the key does not exist, whatever the kind."""
+    """A guard for `atomically`: continue only if the key does not exist, whatever the kind."""
     return Absent(key)
 
 
 def at_most(command: TimedCommand, limit: int | float | StoreMs) -> AtMost:
-    """A guard for `atomically`: go on only if this reading command replies a number of at most `limit`.
+    """A guard for `atomically`: continue only if this reading command replies a number of at most `limit`.
 
     For caps and bounded counters: `at_most(("SCARD", "devices:7"), 4)` before a SADD limits a set to 5 members.
     Nil counts as 0. The command reads an amount of one key: GET, HGET, LINDEX, ZSCORE, SCARD, ZCARD,
@@ -143,7 +143,7 @@ def at_most(command: TimedCommand, limit: int | float | StoreMs) -> AtMost:
 
 
 def more_than(command: TimedCommand, limit: int | float | StoreMs) -> MoreThan:
-    """A guard for `atomically`, the opposite of `at_most`: go on only if the number is higher than `limit`.
+    """A guard for `atomically`, the opposite of `at_most`: continue only if the number is higher than `limit`.
 
     For stock that must not run out: `more_than(("GET", "stock:apple"), 0)` before a decrement.
     """
@@ -151,7 +151,7 @@ def more_than(command: TimedCommand, limit: int | float | StoreMs) -> MoreThan:
 
 
 def still(command: TimedCommand, reply: Reply) -> Still:
-    """A guard for `atomically`: go on only if this reading command replies what it replied before.
+    """A guard for `atomically`: continue only if this reading command replies what it replied before.
 
     For optimistic locking of a whole key of any kind, and of its deadline: `still(("HGETALL", "cart:7"), cart)`,
     `still(("PEXPIRETIME", "cart:7"), ends_at_ms)`. The command is GET, HGETALL, SMEMBERS, ZRANGE, LRANGE, XRANGE or
@@ -166,7 +166,7 @@ def store_ms(plus: int | float = 0) -> StoreMs:
 
     All writes and comparisons then use one clock, independent of the clocks of the processes, without a round trip for
     the time: `("ZADD", "seen", store_ms(), "me")`, `("ZREMRANGEBYSCORE", "seen", "-inf", store_ms(-60_000))`,
-    `at_most(("ZSCORE", "free", "me"), store_ms())`. All steps of one `atomically` have the same time. It stands for a
+    `at_most(("ZSCORE", "free", "me"), store_ms())`. All steps of one `atomically` have the same time. Allowed as a
     score, a bound of scores, a value of SET, HSET or HSETNX, the moment of PEXPIREAT and PXAT, or the limit of
     `at_most`.
     """
@@ -230,7 +230,7 @@ def plan(steps: Sequence[Step]) -> list[Planned]:
         one = _PLANNERS.get(type(step), _plan_command)(step)
         call = one.call
         if len(call.args) >= ATOMIC_ARGUMENTS:
-            raise call.blame(BadArgument(f"in an atomic step a command has at most {ATOMIC_ARGUMENTS} arguments"))
+            raise call.blame(BadArgument(f"a command in an atomic step takes at most {ATOMIC_ARGUMENTS} arguments"))
         if not call.spec.keys:
             _check_keyless(one)
         planned.append(one)
@@ -267,8 +267,8 @@ def _plan_still(step: Still) -> Planned:
 
 _PLANNERS: dict[type, Callable[[Any], Planned]] = {
     Required: _plan_required,
-    Holds: lambda step: Planned(read(("GET", step.key)), guard=True, expected=_encoded(step.value)),
-    FieldHolds: lambda step: Planned(read(("HGET", step.key, step.field)), guard=True, expected=_encoded(step.value)),
+    Holds: lambda step: Planned(read(("GET", step.key)), guard=True, expected=_encode(step.value)),
+    FieldHolds: lambda step: Planned(read(("HGET", step.key, step.field)), guard=True, expected=_encode(step.value)),
     Absent: lambda step: Planned(read(("EXISTS", step.key)), guard=True, expected=0),
     AtMost: _plan_limit,
     MoreThan: _plan_limit,
@@ -276,7 +276,7 @@ _PLANNERS: dict[type, Callable[[Any], Planned]] = {
 }
 
 
-_SEQUENCES = (tuple, list)  # not a union, which isinstance would build anew at every call
+_SEQUENCES = (tuple, list)  # not a union, which isinstance would build again at every call
 _SOME_TIME = 1  # in place of the store's time while a command is parsed
 
 
@@ -311,9 +311,9 @@ def _parse_amount_guard(guard: AtMost) -> tuple[Call, tuple[tuple[int, StoreMs],
     if type(limit) is int and INT64_MIN <= limit <= INT64_MAX:
         return call, times
     if isinstance(limit, bool) or not isinstance(limit, int | float):
-        raise call.blame(BadArgument(f"a limit is an int or a float, not {type(limit).__name__}"))
+        raise call.blame(BadArgument(f"a limit must be an int or a float, not {type(limit).__name__}"))
     if isinstance(limit, int) and not INT64_MIN <= limit <= INT64_MAX:
-        raise call.blame(BadArgument("a limit that is an int has at most 64 bits; for no limit, write inf"))
+        raise call.blame(BadArgument("an int limit has at most 64 bits; for no limit, write inf"))
     if math.isnan(limit):
         raise call.blame(BadArgument("a limit must be a number, not nan"))
     return call, times
@@ -327,5 +327,5 @@ def _parse_still_guard(guard: Still) -> tuple[Call, tuple[tuple[int, StoreMs], .
     return call, times
 
 
-def _encoded(value: Argument | None) -> bytes | None:
+def _encode(value: Argument | None) -> bytes | None:
     return None if value is None else encode(value)

@@ -1,4 +1,4 @@
-"""Arguments of commands, parsed: numbers, lifetimes, ranges, entry ids and options."""
+"""Parsers for the arguments of commands: numbers, lifetimes, ranges, entry ids and options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keystead.errors import BadArgument, BadLifetime, BadOption, NotANumber, Wro
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 UINT64_MAX = 2**64 - 1
 LATEST_MS = 253_402_300_799_999  # the last millisecond of the year 9999
-USAGE: dict[str, str] = {}  # how each command is written; the table of commands fills it
+USAGE: dict[str, str] = {}  # the syntax of each command; filled by the table of commands
 
 
 class Deadline(NamedTuple):
@@ -128,7 +128,7 @@ def _parse_deadline(word: bytes, text: bytes) -> Deadline:
     return Deadline(number * unit_ms, absolute)
 
 
-def cached(parse: Callable[[Sequence[bytes]], Any], first: int) -> Callable[[Sequence[bytes]], Any]:
+def with_cache(parse: Callable[[Sequence[bytes]], Any], first: int) -> Callable[[Sequence[bytes]], Any]:
     """The parser with a cache, keyed by the arguments from `first` on: most programs use the same few options."""
     known: dict[tuple[bytes, ...], Any] = {}
 
@@ -243,7 +243,7 @@ def parse_index(args: Sequence[bytes]) -> int:
     """An index, or a signed count. Servers differ on values so large that sums with them overflow."""
     place = integer(args[1])
     if abs(place) >= 1 << 62:
-        raise NotANumber(f"{place} is outside every list")
+        raise NotANumber(f"{place} is out of range for every list")
     return place
 
 
@@ -272,7 +272,7 @@ def parse_zrange(args: Sequence[bytes]) -> ZRangeOptions:
         low, high = (second, first) if reverse else (first, second)
         return ZRangeOptions(True, reverse, with_scores, low, high, 0, -1, offset, count)
     if limit:
-        raise BadOption("LIMIT goes with BYSCORE; an index range has its own limits")
+        raise BadOption("LIMIT needs BYSCORE; an index range has its own limits")
     start, stop = parse_indexes(args)
     return ZRangeOptions(False, reverse, with_scores, _NO_BOUND, _NO_BOUND, start, stop)
 
@@ -282,7 +282,7 @@ def parse_optional_count(args: Sequence[bytes]) -> int | None:
         return None
     count = integer(args[1])
     if count < 0:
-        raise NotANumber(f"a count is zero or more, not {count}")
+        raise NotANumber(f"a count must be zero or more, not {count}")
     return count
 
 
@@ -294,7 +294,7 @@ def _parse_max_len(args: Sequence[bytes], at: int, name: str) -> tuple[int, int]
         raise BadOption(f"MAXLEN needs a number. Write: {USAGE[name]}")
     length = integer(args[at])
     if length < 0:
-        raise NotANumber(f"MAXLEN is zero or more, not {length}")
+        raise NotANumber(f"MAXLEN must be zero or more, not {length}")
     return length, at + 1
 
 
@@ -378,7 +378,7 @@ def parse_scan(args: Sequence[bytes]) -> ScanOptions:
         elif word == b"COUNT":
             count = integer(_next(words, word))
             if count < 1:
-                raise BadOption(f"COUNT is one or more, not {count}")
+                raise BadOption(f"COUNT must be one or more, not {count}")
         else:
             raise _bad_option(raw, "SCAN")
     return ScanOptions(_parse_id_part(args[0]), match, kind, count)

@@ -20,7 +20,6 @@ from keystead.stores.command_options import (
     Deadline,
     SetOptions,
     amount_parser,
-    cached,
     check_field_pairs,
     entry_id,
     expire_parser,
@@ -39,6 +38,7 @@ from keystead.stores.command_options import (
     parse_zrange,
     range_parser,
     score,
+    with_cache,
 )
 
 __all__ = [
@@ -102,16 +102,16 @@ class Spec:
     summary: str
     kind: str | None  # of the key; None: any kind, or no key at all
     writes: bool
-    keys: int  # how many keys follow the name: 0, 1, or -1 for all arguments
-    least: int  # fewest arguments, the name not counted
+    keys: int  # the number of keys after the name: 0, 1, or -1 for all arguments
+    least: int  # minimum number of arguments, without the name
     most: int | None  # None: any number
     parse: Callable[[Sequence[bytes]], Any] | None = None
-    wide: bool = False  # may touch as many entries as the key holds
+    wide: bool = False  # may touch every entry of the key
 
     @property
     def about(self) -> str:
         """The heading of the command in a list of commands."""
-        if self.name in ("SET", "MGET"):  # they take a key of any kind, but work on strings
+        if self.name in ("SET", "MGET"):  # the key may be of any kind, but the command works on strings
             return "string"
         return self.kind or ("keys" if self.keys else "the store and messages")
 
@@ -142,7 +142,7 @@ class Call:
         return error
 
 
-# Tuples, not unions: isinstance would build a union anew at every call.
+# Tuples, not unions: isinstance would build a union again at every call.
 _TEXT = (str, bytes)
 _BYTES = (bytes, bytearray, memoryview)
 
@@ -150,7 +150,7 @@ _BYTES = (bytes, bytearray, memoryview)
 def read(command: Command | Call) -> Call:
     """Turn a command as the caller wrote it into a Call, or raise a CommandError that names it.
 
-    A Call is returned as it is: its maker vouches for the arguments, which are not checked again.
+    A Call is returned unchanged: its arguments were checked when it was created.
     """
     if type(command) is Call:
         return command
@@ -169,7 +169,7 @@ def read(command: Command | Call) -> Call:
             count = "1 argument does" if len(args) == 1 else f"{len(args)} arguments do"
             raise WrongArity(f"{count} not fit. Write: {spec.usage}")
         if spec.keys and type(command[1]) not in _TEXT and not isinstance(command[1], _TEXT):
-            raise BadArgument(f"a key is text or bytes, not {type(command[1]).__name__}")
+            raise BadArgument(f"a key must be text or bytes, not {type(command[1]).__name__}")
         return Call(spec, args, None if spec.parse is None else spec.parse(args))
     except (CommandError, UnicodeEncodeError) as error:
         if not args and len(command) > 1:
@@ -207,10 +207,10 @@ def encode(argument: Argument) -> bytes:
     instead = {
         "NoneType": "; to remove a key or a field, write DEL or HDEL",
         "bool": "; write 1 or 0",
-        "StoreMs": "; store_ms belongs in `atomically`",
+        "StoreMs": "; use store_ms in `atomically` only",
     }
     name = type(argument).__name__
-    raise BadArgument(f"an argument is text, bytes, an int or a float, not {name}{instead.get(name, '')}")
+    raise BadArgument(f"an argument must be text, bytes, an int or a float, not {name}{instead.get(name, '')}")
 
 
 def _find(command: object) -> Spec:
@@ -218,12 +218,10 @@ def _find(command: object) -> Spec:
     if isinstance(command, str | bytes) or not isinstance(command, Sequence) or not command:
         if type(command).__name__ in ("Required", "Holds", "FieldHolds", "Absent", "AtMost", "MoreThan", "Still"):
             raise BadArgument(
-                "required, holds, field_holds, absent, at_most, more_than and still belong in `atomically`, "
+                "required, holds, field_holds, absent, at_most, more_than and still can only be used in `atomically`, "
                 "not in `run`"
             ) from None
-        raise BadArgument(
-            f'a command is a tuple such as ("GET", "key"), in a list of commands; this is {command!r:.80}'
-        ) from None
+        raise BadArgument(f'a command is a tuple such as ("GET", "key"), in a list; this is {command!r:.80}') from None
     name = command[0]
     shown = name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)
     spec = TABLE.get(shown.upper())
@@ -235,7 +233,7 @@ def _find(command: object) -> Spec:
 _REPLACEMENTS = {
     "INCR": "write INCRBY key 1",
     "DECR": "write DECRBY key 1",
-    "TTL": "write PTTL, which answers in milliseconds",
+    "TTL": "write PTTL, which replies in milliseconds",
     "EXPIREAT": "write PEXPIREAT, in milliseconds",
     "SETEX": "write SET key value EX seconds",
     "PSETEX": "write SET key value PX ms",
@@ -265,9 +263,9 @@ def _advice_for(name: str) -> str:
 def check_scan(kind: str | None, page: int) -> None:
     """Check the arguments of `Store.scan` other than its pattern. Raises BadArgument."""
     if kind is not None and kind not in KINDS:
-        raise BadArgument(f"{kind!r} is not a kind; write one of {', '.join(sorted(KINDS))}", "SCAN")
+        raise BadArgument(f"{kind!r} is not a kind; use one of {', '.join(sorted(KINDS))}", "SCAN")
     if type(page) is not int or page < 1:
-        raise BadArgument(f"a page holds one key or more, not {page!r}", "SCAN")
+        raise BadArgument(f"a page must have at least one key, not {page!r}", "SCAN")
 
 
 def amount_of(reply: Reply) -> int | float:
@@ -302,49 +300,49 @@ TABLE: dict[str, Spec] = {
         *_rows(
             "string",
             ("GET key", "the value, or nil", READ, 1, 1, 1),
-            ("GETDEL key", "the value, which is gone afterwards", WRITE, 1, 1, 1),
+            ("GETDEL key", "the value, which is deleted", WRITE, 1, 1, 1),
             (
                 f"GETEX key {_LIFETIME.format(' | PERSIST')}",
                 "the value, with a new lifetime",
-                *(WRITE, 1, 1, 3, cached(parse_getex, 1)),
+                *(WRITE, 1, 1, 3, with_cache(parse_getex, 1)),
             ),
             (
                 "INCRBY key amount",
-                "add to a number, from 0 where there is none",
-                *(WRITE, 1, 2, 2, cached(amount_parser(+1), 1)),
+                "add to a number; a missing key counts as 0",
+                *(WRITE, 1, 2, 2, with_cache(amount_parser(+1), 1)),
             ),
-            ("DECRBY key amount", "take from a number", WRITE, 1, 2, 2, cached(amount_parser(-1), 1)),
+            ("DECRBY key amount", "subtract from a number", WRITE, 1, 2, 2, with_cache(amount_parser(-1), 1)),
         ),
         *_rows(
             None,
             (
                 f"SET key value {_LIFETIME.format(' | KEEPTTL')} [NX | XX] [GET]",
-                "put a value, whatever was there; nil where NX or XX did not allow it",
-                *(WRITE, 1, 2, 8, cached(parse_set, 2)),
+                "set a value of any previous kind; nil if NX or XX prevented it",
+                *(WRITE, 1, 2, 8, with_cache(parse_set, 2)),
             ),
             (
                 "MGET key [key ...]",
-                "the values; nil for each that is missing or no string",
+                "the values; nil for each key that is missing or not a string",
                 *(READ, ALL, 1, None),
             ),
-            ("DEL key [key ...]", "how many were there and are gone", WRITE, ALL, 1, None),
-            ("EXISTS key [key ...]", "how many are there", READ, ALL, 1, None),
+            ("DEL key [key ...]", "number of keys deleted", WRITE, ALL, 1, None),
+            ("EXISTS key [key ...]", "number of keys that exist", READ, ALL, 1, None),
             (
                 "EXPIRE key seconds [NX | XX | GT | LT]",
-                "1 where the lifetime was set",
-                *(WRITE, 1, 2, 4, cached(expire_parser(b"EX", "EXPIRE"), 1)),
+                "1 if the lifetime was set",
+                *(WRITE, 1, 2, 4, with_cache(expire_parser(b"EX", "EXPIRE"), 1)),
             ),
             (
                 "PEXPIRE key ms [NX | XX | GT | LT]",
-                "1 where the lifetime was set",
-                *(WRITE, 1, 2, 4, cached(expire_parser(b"PX", "PEXPIRE"), 1)),
+                "1 if the lifetime was set",
+                *(WRITE, 1, 2, 4, with_cache(expire_parser(b"PX", "PEXPIRE"), 1)),
             ),
             (
                 "PEXPIREAT key ms [NX | XX | GT | LT]",
-                "1 where the deadline was set; one in the past removes the key",
-                *(WRITE, 1, 2, 4, cached(expire_parser(b"PXAT", "PEXPIREAT"), 1)),
+                "1 if the deadline was set; a past deadline deletes the key",
+                *(WRITE, 1, 2, 4, with_cache(expire_parser(b"PXAT", "PEXPIREAT"), 1)),
             ),
-            ("PERSIST key", "1 where a lifetime was taken off", WRITE, 1, 1, 1),
+            ("PERSIST key", "1 if a lifetime was removed", WRITE, 1, 1, 1),
             ("PTTL key", "milliseconds left; -1 for no lifetime, -2 for no key", READ, 1, 1, 1),
             (
                 "PEXPIRETIME key",
@@ -355,59 +353,59 @@ TABLE: dict[str, Spec] = {
         ),
         *_rows(
             "hash",
-            ("HSET key field value [field value ...]", "how many fields are new", WRITE, 1, 3, None, check_field_pairs),
-            ("HSETNX key field value", "1 where the field was not there", WRITE, 1, 3, 3),
+            ("HSET key field value [field value ...]", "number of fields added", WRITE, 1, 3, None, check_field_pairs),
+            ("HSETNX key field value", "1 if the field was new", WRITE, 1, 3, 3),
             ("HGET key field", "the value of a field, or nil", READ, 1, 2, 2),
             ("HMGET key field [field ...]", "the values of fields", READ, 1, 2, None),
             ("HGETALL key", "all fields, as a dict", READ, 1, 1, 1, None, True),
-            ("HDEL key field [field ...]", "how many were there and are gone", WRITE, 1, 2, None),
+            ("HDEL key field [field ...]", "number of fields deleted", WRITE, 1, 2, None),
             ("HLEN key", "how many fields", READ, 1, 1, 1),
-            ("HEXISTS key field", "1 where the field is there", READ, 1, 2, 2),
-            ("HINCRBY key field amount", "add to a field", WRITE, 1, 3, 3, cached(amount_parser(+1), 2)),
+            ("HEXISTS key field", "1 if the field exists", READ, 1, 2, 2),
+            ("HINCRBY key field amount", "add to a field", WRITE, 1, 3, 3, with_cache(amount_parser(+1), 2)),
         ),
         *_rows(
             "set",
-            ("SADD key member [member ...]", "how many are new", WRITE, 1, 2, None),
-            ("SREM key member [member ...]", "how many were there and are gone", WRITE, 1, 2, None),
+            ("SADD key member [member ...]", "number of members added", WRITE, 1, 2, None),
+            ("SREM key member [member ...]", "number of members removed", WRITE, 1, 2, None),
             ("SMEMBERS key", "all members, as a set", READ, 1, 1, 1, None, True),
-            ("SISMEMBER key member", "1 where it is a member", READ, 1, 2, 2),
+            ("SISMEMBER key member", "1 if it is a member", READ, 1, 2, 2),
             ("SCARD key", "how many members", READ, 1, 1, 1),
         ),
         *_rows(
             "zset",
             (
                 "ZADD key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]",
-                "how many are new (CH: or changed); with INCR the new score, or nil",
+                "number of members added (CH: or changed); with INCR the new score, or nil",
                 *(WRITE, 1, 3, None, parse_zadd),
             ),
-            ("ZREM key member [member ...]", "how many were there and are gone", WRITE, 1, 2, None),
+            ("ZREM key member [member ...]", "number of members removed", WRITE, 1, 2, None),
             ("ZSCORE key member", "the score, or nil", READ, 1, 2, 2),
             ("ZMSCORE key member [member ...]", "the scores", READ, 1, 2, None),
             ("ZCARD key", "how many members", READ, 1, 1, 1),
-            ("ZCOUNT key min max", "how many have a score from min to max", READ, 1, 3, 3, parse_bounds, True),
-            ("ZRANK key member", "its place from the lowest score, or nil", READ, 1, 2, 2, None, True),
-            ("ZREVRANK key member", "its place from the highest score, or nil", READ, 1, 2, 2, None, True),
+            ("ZCOUNT key min max", "number of members with a score from min to max", READ, 1, 3, 3, parse_bounds, True),
+            ("ZRANK key member", "its rank from the lowest score, or nil", READ, 1, 2, 2, None, True),
+            ("ZREVRANK key member", "its rank from the highest score, or nil", READ, 1, 2, 2, None, True),
             (
                 "ZRANGE key start stop [BYSCORE] [REV] [LIMIT offset count] [WITHSCORES]",
                 "members in order; with WITHSCORES as [member, score]",
                 *(READ, 1, 3, 9, parse_zrange, True),
             ),
-            ("ZREMRANGEBYSCORE key min max", "how many are gone", WRITE, 1, 3, 3, parse_bounds, True),
-            ("ZREMRANGEBYRANK key start stop", "how many are gone", WRITE, 1, 3, 3, parse_indexes, True),
-            ("ZPOPMIN key [count]", "the lowest, which are gone afterwards", WRITE, 1, 1, 2, parse_optional_count),
+            ("ZREMRANGEBYSCORE key min max", "number of members removed", WRITE, 1, 3, 3, parse_bounds, True),
+            ("ZREMRANGEBYRANK key start stop", "number of members removed", WRITE, 1, 3, 3, parse_indexes, True),
+            ("ZPOPMIN key [count]", "the lowest, which are removed", WRITE, 1, 1, 2, parse_optional_count),
         ),
         *_rows(
             "list",
             ("LPUSH key item [item ...]", "the length afterwards", WRITE, 1, 2, None),
             ("RPUSH key item [item ...]", "the length afterwards", WRITE, 1, 2, None),
-            ("LPOP key [count]", "the first, which is gone afterwards", WRITE, 1, 1, 2, parse_optional_count),
-            ("RPOP key [count]", "the last, which is gone afterwards", WRITE, 1, 1, 2, parse_optional_count),
+            ("LPOP key [count]", "the first, which is removed", WRITE, 1, 1, 2, parse_optional_count),
+            ("RPOP key [count]", "the last, which is removed", WRITE, 1, 1, 2, parse_optional_count),
             ("LRANGE key start stop", "the items from start to stop", READ, 1, 3, 3, parse_indexes, True),
             ("LLEN key", "how many items", READ, 1, 1, 1),
-            ("LTRIM key start stop", "keep only these", WRITE, 1, 3, 3, parse_indexes, True),
+            ("LTRIM key start stop", "remove all other items", WRITE, 1, 3, 3, parse_indexes, True),
             (
                 "LREM key count item",
-                "how many are gone: the first, the last (count < 0) or all (0)",
+                "number of items removed: the first, the last (count < 0) or all (0)",
                 *(WRITE, 1, 3, 3, parse_index, True),
             ),
             (
@@ -417,7 +415,7 @@ TABLE: dict[str, Spec] = {
             ),
             (
                 "LSET key index item",
-                "put an item in the place of one",
+                "replace an item",
                 *(WRITE, 1, 3, 3, parse_index),
             ),
         ),
@@ -439,8 +437,8 @@ TABLE: dict[str, Spec] = {
                 *(READ, 1, 3, 5, range_parser(True), True),
             ),
             ("XLEN key", "how many entries", READ, 1, 1, 1),
-            ("XDEL key id [id ...]", "how many are gone", WRITE, 1, 2, None, parse_entry_ids),
-            ("XTRIM key MAXLEN [= | ~] length", "how many are gone", WRITE, 1, 3, 4, parse_xtrim, True),
+            ("XDEL key id [id ...]", "number of entries removed", WRITE, 1, 2, None, parse_entry_ids),
+            ("XTRIM key MAXLEN [= | ~] length", "number of entries removed", WRITE, 1, 3, 4, parse_xtrim, True),
         ),
         *_rows(
             None,
@@ -451,7 +449,7 @@ TABLE: dict[str, Spec] = {
             ),
             ("DBSIZE", "how many keys", READ, 0, 0, 0, None, True),
             ("TIME", "the store's clock: seconds, microseconds", READ, 0, 0, 0),
-            ("PUBLISH channel message", "how many subscribers it went to", WRITE, 0, 2, 2),
+            ("PUBLISH channel message", "number of subscribers that got it", WRITE, 0, 2, 2),
         ),
     )
 }
@@ -466,8 +464,8 @@ AMOUNTS = (
     *("SISMEMBER", "HEXISTS"),
 )
 
-# Where `store_ms` may stand: as a number, never as a key, a field or a member, because stores load what a command
-# names before they know the time. Each function takes the place of the argument, and the number of arguments.
+# Where `store_ms` is allowed: as a number, never as a key, a field or a member, because stores load what a command
+# names before they know the time. Each function takes the index of the argument, and the number of arguments.
 TIMED: dict[str, Callable[[int, int], bool]] = {
     "SET": lambda place, count: place >= 1,
     "PEXPIREAT": lambda place, count: place == 1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keystead.errors import BadUrl
 
-# How long a call may take, and how long connecting may, where the URL does not say.
+# Default time limits of a call and of connecting.
 TIMEOUT_S = 5.0
 CONNECT_TIMEOUT_S = 2.0
 

@@ -28,11 +28,17 @@ def literal_prefix(pattern: bytes) -> bytes:
     return bytes(prefix)
 
 
+def key_after_prefix(prefix: bytes) -> bytes | None:
+    """The smallest key greater than all keys with the prefix; None: there is none."""
+    stripped = prefix.rstrip(b"\xff")
+    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None
+
+
 def compile_glob(pattern: bytes) -> re.Pattern[bytes]:
     """`*` any bytes, `?` one byte, `[abc]` `[a-z]` `[^a]` one of them, `\\x` the byte x itself.
 
-    What stands between two `*` is matched where it comes first, and not looked for again: so a hostile pattern or key
-    costs no more than its length squared.
+    A part between two `*` is matched at its first occurrence, without backtracking: a hostile pattern or key costs no
+    more than its length squared.
     """
     out: list[bytes] = []
     at = 0
@@ -69,7 +75,7 @@ def _without_retries(pieces: list[bytes]) -> bytes:
 
 
 def _character_class(pattern: bytes, at: int, out: list[bytes]) -> int:
-    """Read a class that begins after its `[`; return the place of its last byte. It may end with the pattern."""
+    """Parse a class that starts after its `[`; return the index of its last byte. It may end with the pattern."""
     negated = pattern[at : at + 1] == b"^"
     at += negated
     allowed: set[int] = set()

@@ -27,7 +27,7 @@ class Mailbox:
             self.fail(
                 StoreUnavailable(
                     f"the reader of channel {message.channel} is {len(self._messages)} messages behind, and further"
-                    " ones were dropped; subscribe again, and catch up from what is stored"
+                    " ones were dropped; subscribe again, and catch up from stored data"
                 )
             )
         elif self._error is None:
@@ -36,7 +36,7 @@ class Mailbox:
             self._arrived.set()
 
     def fail(self, error: StoreError) -> None:
-        """No more messages: the reader gets the waiting ones, then this error."""
+        """End the subscription: the reader gets the waiting messages, then this error."""
         self._error = self._error or error
         self._arrived.set()
 

@@ -1,8 +1,8 @@
-"""A link to one server that reconnects by itself when its connection is lost.
+"""A link to one server that reconnects when its connection is lost.
 
-While there is no connection, calls wait for one, but no longer than `connect_timeout` from the moment it was lost.
-After that they fail at once, so that a server that is down does not block its callers. The link keeps trying in the
-background, with back-off, and works again as soon as the server does.
+Without a connection, calls wait for one, but no longer than `connect_timeout` after it was lost. After that they fail
+immediately, so that a server that is down does not block its callers. The link keeps trying in the background, with
+back-off, and works again as soon as the server does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.4
 
 
 class ConnectionLost(Exception):
-    """The reply will not come. `sent`: whether the request may have reached the server."""
+    """The connection was lost before the reply. `sent`: whether the request may have reached the server."""
 
     def __init__(self, reason: str, sent: bool) -> None:
         super().__init__(reason)
@@ -27,7 +27,7 @@ class ConnectionLost(Exception):
 
 def unknown_write(reason: object) -> StoreUnavailable:
     """The error of a write whose reply was lost."""
-    return StoreUnavailable(f"{reason}; what was being written may or may not have been", "unknown")
+    return StoreUnavailable(f"{reason}; the write may or may not have taken effect", "unknown")
 
 
 class Connection(Protocol):
@@ -41,7 +41,7 @@ C = TypeVar("C", bound=Connection)
 
 
 class ReconnectingLink(ABC, Generic[C]):
-    """`name` is what errors call the server."""
+    """`name` is the name of the server in errors."""
 
     def __init__(self, name: str, connect_timeout: float) -> None:
         self.connection: C | None = None
@@ -74,7 +74,7 @@ class ReconnectingLink(ABC, Generic[C]):
         if self._connecting is not None:
             await asyncio.wait({self._connecting})
 
-    async def connected(self, deadline: float) -> C:
+    async def wait_for_connection(self, deadline: float) -> C:
         """A working connection. Raises StoreUnavailable before the deadline, or StoreClosed."""
         while True:
             if self._closed:

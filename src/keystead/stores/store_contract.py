@@ -22,7 +22,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
-from keystead.errors import BadArgument, CommandError, StoreError, WrongEventLoop
+from keystead.errors import BadArgument, CommandError, StoreClosed, StoreError, WrongEventLoop
 from keystead.stores.atomic_steps import (
     ATOMIC_ARGUMENTS,
     Absent,
@@ -114,8 +114,8 @@ class Guarantees:
     )
     scans: bool = field(default=True, metadata={"doc": "whether it can list and count its keys"})
     shortest_lifetime_ms: int = field(default=1, metadata={"doc": "the shortest lifetime, and the step of all others"})
-    key_max_bytes: int | None = field(default=None, metadata={"doc": "the longest key; none: no limit of its own"})
-    value_max_bytes: int | None = field(default=None, metadata={"doc": "the largest value; none: no limit of its own"})
+    key_max_bytes: int | None = field(default=None, metadata={"doc": "the longest key; none: no limit"})
+    value_max_bytes: int | None = field(default=None, metadata={"doc": "the largest value; none: no limit"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ PROCEDURE: ContextVar[str] = ContextVar("keystead procedure", default="")
 
 
 class Store(ABC):
-    """Where families live. Use it as `async with keystead.connect(url) as store:`, in one event loop.
+    """The database behind a keyspace. Use it as `async with keystead.connect(url) as store:`, in one event loop.
 
     In any other event loop every verb raises WrongEventLoop. A store that was not closed emits a ResourceWarning
     when it is garbage-collected or the program ends.
@@ -194,9 +194,12 @@ class Store(ABC):
         if opened_in.is_closed():
             other, remedy = "an event loop that has ended", ""
         return WrongEventLoop(
-            f"{self.url} was opened in {other}, and a store works only in the loop it was opened in; open one for each "
+            f"{self.url} was opened in {other}, but a store only works in the loop it was opened in; open one for each "
             f"asyncio.run and each thread, with `async with keystead.connect(...)`{remedy}"
         )
+
+    def _closed_error(self) -> StoreClosed:
+        return StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -308,7 +311,7 @@ class Store(ABC):
         raises UnknownCommand.
         """
         if not isinstance(match, str | bytes):
-            raise BadArgument(f"a pattern is text or bytes, not {type(match).__name__}", "SCAN")
+            raise BadArgument(f"a pattern must be text or bytes, not {type(match).__name__}", "SCAN")
         check_scan(kind, page)
         self._check_loop()
         return self._scan(encode(match), kind, page)
@@ -321,7 +324,7 @@ class Store(ABC):
         without the kind `channel` raises UnknownCommand.
         """
         if not channels or not all(isinstance(channel, str) for channel in channels):
-            raise BadArgument('channels are text, one or more: write subscribe("news", "weather")', "SUBSCRIBE")
+            raise BadArgument('channels must be text, one or more: write subscribe("news", "weather")', "SUBSCRIBE")
         for channel in channels:
             encode(channel)  # or raises
         self._check_loop()
@@ -377,7 +380,7 @@ def _record_close(close: _Opening) -> _Opening:
 
 
 def _disown_stores() -> None:
-    """In a forked process: the stores of the parent are not to be used, warned about or closed here."""
+    """In a forked process, do not use, warn about or close the stores of the parent."""
     for store in list(_open_stores):
         store._opened_thread = 0
     _open_stores.clear()
@@ -392,7 +395,7 @@ def _close_at_exit() -> None:
     """Runs before modules and threads are torn down, while warnings and an orderly close still work."""
     left = [store for store in _open_stores if store._opened_in is not None]
     for store in left:
-        with suppress(ResourceWarning):  # if warnings are errors, the exit goes on
+        with suppress(ResourceWarning):  # if warnings are errors, the exit continues
             store._leave()
     if left:
         # asyncio would repeat the warning for each of their connections.

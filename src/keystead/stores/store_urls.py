@@ -21,23 +21,23 @@ GROUP = "keystead.stores"  # the entry point group by which other packages add a
 
 
 def connect(url: str) -> Store:
-    """The store of this URL, to be opened with `async with`. Raises BadUrl or MissingExtra at once.
+    """The store of this URL, to be opened with `async with`. Raises BadUrl or MissingExtra.
 
     `sqlite:///relative.db`, `sqlite:////absolute.db`, `memory://`, `redis://user:password@host:port/database`,
     `rediss://` (TLS), `redis+unix:///path/to/socket`, `redis+sentinel://host:port,host:port/name/database`,
-    `redis+cluster://host:port,host:port`; `valkey` may stand for `redis` in each;
+    `redis+cluster://host:port,host:port`; `valkey` may replace `redis` in each;
     `postgresql://user:password@host:port/database`, `mysql://…` and `mariadb://…` alike;
     `memcached://host:port,host:port/prefix`.
     Options are query parameters: `?timeout=2s&connect_timeout=500ms`. Other packages may add schemes, with an entry
     point in the group `keystead.stores`.
     """
     if not isinstance(url, str):
-        raise BadUrl(f"a store URL is text, such as sqlite:///app.db, not {type(url).__name__}")
+        raise BadUrl(f"a store URL must be text, such as sqlite:///app.db, not {type(url).__name__}")
     scheme, separator, rest = url.partition("://")
     if not separator:
         # The text may contain a password, so it is only shown if it looks like a file name.
         file = url if re.fullmatch(r"[\w.-]+", url) else "app.db"
-        raise BadUrl(f"a store URL has a scheme: write sqlite:///{file}, memory:// or redis://host:6379/0")
+        raise BadUrl(f"a store URL needs a scheme: write sqlite:///{file}, memory:// or redis://host:6379/0")
     maker = SCHEMES.get(scheme.lower()) or _from_entry_point(scheme.lower())
     if maker is None:
         near = get_close_matches(scheme.lower(), (*SCHEMES, *_entry_points().names), 1)
@@ -72,9 +72,7 @@ def _from_entry_point(scheme: str) -> Callable[[str], Store] | None:
     def make_store(url: str) -> Store:
         store = make(url)
         if not isinstance(store, Store):
-            raise BadUrl(
-                f"{package} made a {type(store).__name__} of {scheme}://, which is not a store; ask its authors"
-            )
+            raise BadUrl(f"{package} returned a {type(store).__name__} for {scheme}://, not a store; tell its authors")
         return store
 
     return make_store
@@ -97,7 +95,7 @@ def _memory(url: str) -> Store:
 
     name, _, query = url.removeprefix("memory://").partition("?")
     if name.strip("/"):
-        raise BadUrl("memory:// takes no name; each connection has a store of its own")
+        raise BadUrl("memory:// takes no name; each connection has a separate store")
     return SqliteStore(MEMORY, timeout=_options(query, {"timeout": durations.TIMEOUT_S})["timeout"])
 
 
@@ -147,6 +145,6 @@ def _options(query: str, known: dict[str, float]) -> dict[str, float]:
     options = dict(known)
     for name, text in parse_qsl(query, keep_blank_values=True):
         if name not in known:
-            raise BadUrl(f"the option {name!r} is not known here; there are: {', '.join(known)}")
+            raise BadUrl(f"unknown option {name!r}; the options are: {', '.join(known)}")
         options[name] = seconds(name, text)
     return options

@@ -1,6 +1,6 @@
-"""Tests for stores of your own.
+"""Tests for third-party stores.
 
-One class in a test module holds your store to the contract that all stores of Keystead keep:
+One class in a test module tests your store against the contract of all Keystead stores:
 
     import pytest
     from keystead.testing import StoreContract
@@ -8,7 +8,7 @@ One class in a test module holds your store to the contract that all stores of K
     class TestMyStore(StoreContract):
         @pytest.fixture
         async def store(self):
-            async with MyStore() as store:      # empty when the test begins
+            async with MyStore() as store:      # empty when the test starts
                 yield store
 
         @pytest.fixture

@@ -1,4 +1,4 @@
-"""The reference replies: a real server, without any store in between."""
+"""Reference replies: from a real server, without a store in between."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from keystead.stores import (
 )
 from keystead.testing.resp_client import Wire, WireError
 
-# Error messages of the server, and the errors of Keystead they stand for. The first match counts.
+# Error messages of the server, and the corresponding errors of Keystead. The first match counts.
 ERRORS_BY_MESSAGE: tuple[tuple[str, type[CommandError]], ...] = (
     ("WRONGTYPE", WrongKind),
     ("unknown command", UnknownCommand),
@@ -54,7 +54,7 @@ ERRORS_BY_MESSAGE: tuple[tuple[str, type[CommandError]], ...] = (
 
 
 class Oracle:
-    """Runs commands on a server of its own. Its time can be advanced."""
+    """Runs commands on a separate server. Its time can be advanced."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire

@@ -68,7 +68,7 @@ ENDS = st.sampled_from(("-", "+", "1", "1-1", "(1-1", "2", "(2", "3-0", "(3-7", 
 
 
 def keys_for(kind: str | None) -> st.SearchStrategy[bytes]:
-    """Mostly the key of this kind, so that values grow; else any key, so that wrong kinds occur."""
+    """Usually the key of this kind, so that values grow; otherwise any key, so that wrong kinds occur."""
     every = st.sampled_from((*KEYS.values(), b"none"))
     return every if kind is None else st.one_of(st.just(KEYS[kind]), st.just(KEYS[kind]), every)
 
@@ -190,7 +190,7 @@ ARGUMENTS: dict[str, st.SearchStrategy[Template]] = {
     "XDEL": words(keys_for("stream"), several(IDS.filter(lambda text: "*" not in text))),
     "XTRIM": words(keys_for("stream"), MAXLEN),
 }
-# DBSIZE and SCAN have rules of their own; the clock and the subscribers of two stores differ.
+# DBSIZE and SCAN have separate rules; the clock and the subscribers of two stores differ.
 NOT_PLAYED = frozenset({"DBSIZE", "SCAN", "TIME", "PUBLISH"})
 
 

@@ -1,4 +1,4 @@
-"""Replies compared by value and by type, recursively."""
+"""Compare replies by value and by type, recursively."""
 
 from __future__ import annotations
 

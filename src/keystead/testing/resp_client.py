@@ -1,6 +1,6 @@
-"""A blocking connection that speaks RESP3 and adds nothing: replies are returned as the server sent them.
+"""A blocking RESP3 connection that returns replies as the server sent them.
 
-The oracle of the state machine uses it. It shares no code with the stores it helps to test.
+Used by the oracle of the state machine. It shares no code with the stores under test.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Wire:
             raise
 
     def call(self, *command: str | bytes | float) -> Any:
-        """The reply; raises WireError where it is an error."""
+        """The reply. Raises WireError for an error reply."""
         [reply] = self.replies([command])
         if isinstance(reply, WireError):
             raise reply
         return reply
 
     def replies(self, commands: Sequence[Sequence[str | bytes | float]]) -> list[Any]:
-        """The replies in order, with a WireError in the place of each that is an error."""
+        """The replies in order, with a WireError in place of each error reply."""
         self._socket.sendall(b"".join(_pack(command) for command in commands))
         return [self._reply() for _ in commands]
 
@@ -106,7 +106,7 @@ class Wire:
                 return [self._reply() for _ in range(int(rest))]
             case b"~":
                 members = [self._reply() for _ in range(int(rest))]
-                # Sets with unhashable members occur only where a server describes itself.
+                # Sets with unhashable members occur only in a server's description of itself.
                 return set(members) if all(isinstance(member, bytes) for member in members) else members
             case b"%":
                 return {self._reply(): self._reply() for _ in range(int(rest))}

@@ -1,11 +1,11 @@
-"""Random commands on a store and on a real server, which must reply alike.
+"""Random commands on a store and on a real server, whose replies must be equal.
 
     def test_it_answers_as_redis_does(redis_server):
         machine = machine_of(open_my_subject, lambda: oracle_on(redis_server))
         run_state_machine_as_test(machine, settings=PLAY)
 
-Nothing sleeps. Lifetimes are tens of seconds, and both clocks are advanced by the same amount, so that the milliseconds
-that really pass make no difference.
+Nothing sleeps. Lifetimes are tens of seconds, and both clocks are advanced by the same amount, so that the real
+milliseconds in between make no difference.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ ALL = Guarantees()
 
 @dataclass(frozen=True)
 class StoreUnderTest:
-    """A store that is empty, its clock, and how to move that clock forward."""
+    """An empty store, its clock, and a function to advance that clock."""
 
     store: Store
     now_ms: Callable[[], int]
@@ -84,7 +84,7 @@ class RespServer(Protocol):
 
 @contextmanager
 def oracle_on(server: RespServer) -> Iterator[Oracle]:
-    """An oracle that has this server to itself, emptied."""
+    """An oracle with exclusive use of this server, emptied."""
     with server.wire() as wire:
         oracle = Oracle(wire)
         oracle.empty()
@@ -116,10 +116,10 @@ def machine_of(
     open_oracle: Callable[[], AbstractContextManager[Oracle]],
     guarantees: Guarantees = ALL,
 ) -> type[RuleBasedStateMachine]:
-    """A machine for `run_state_machine_as_test` of Hypothesis. Both are opened anew, and empty, for each run.
+    """A machine for `run_state_machine_as_test` of Hypothesis. Both are opened for each run, and empty.
 
-    `guarantees`: of a store that lacks some kinds, takes atomic steps on one key only, or cannot list its keys. Only
-    what they promise is tried.
+    `guarantees`: for a store that lacks some kinds, takes atomic steps on one key only, or cannot list its keys. Only
+    commands within them are tried.
     """
 
     class SameAsTheOracle(RuleBasedStateMachine):
@@ -202,7 +202,7 @@ def machine_of(
 
         def teardown(self) -> None:
             try:
-                if sys.exc_info()[0] is None:  # else the run has failed already, and that error matters
+                if sys.exc_info()[0] is None:  # otherwise the run has already failed, and that error matters
                     self.compare_contents()
             finally:
                 self.wait(self._opened.__aexit__(None, None, None))

@@ -124,7 +124,7 @@ def test_access_tokens_signed_with_jwt_secret_verify_elsewhere(monkeypatch: pyte
     signing = found.signing_keys
     assert signing is not None
     issued = AccessTokens(signing, issuer=BASE, audience="desktop").issue("42").token
-    assert SigningKeys({"any": ("HS256", SECRET.encode())}).current.opened(issued) is not None
+    assert SigningKeys({"any": ("HS256", SECRET.encode())}).current.verify(issued) is not None
     assert signing.jwks() == {"keys": []}
     assert SECRET not in repr(found) + repr(signing)
 
@@ -136,7 +136,7 @@ def test_access_tokens_signed_with_jwt_secret_verify_elsewhere(monkeypatch: pyte
         (
             "JWT_SECRET",
             "too short, and it is shown nowhere"[:31],
-            "JWT_SECRET: a secret that signs has 32 bytes or more",
+            "JWT_SECRET: a signing secret needs at least 32 bytes",
         ),
         ("SUPABASE_URL", "https://x.supabase.co", "SUPABASE_URL: Supabase is not used"),
         ("SUPABASE_SERVICE_KEY", "service key that is shown nowhere", "SUPABASE_SERVICE_KEY: Supabase is not used"),

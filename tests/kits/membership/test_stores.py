@@ -88,10 +88,10 @@ async def test_a_logout_during_a_cache_outage_is_final_and_can_be_completed(
     assert await rows(cache) == await rows(store) == set()
 
 
-FORGETS = "a read may miss a write that was acknowledged, which only the role cache can bear"
-NO_STEP = "the store has no atomic step, so add, replace and consume would not be safe"
+FORGETS = "a read may miss an acknowledged write, which only the role cache allows"
+NO_STEP = "the store has no atomic steps, so add, replace and consume would not be safe"
 UNDONE = (
-    "without an atomic step that every read sees, a load that began before an entry was dropped could write it again"
+    "without an atomic step that every read sees, a load that started before an entry was dropped could write it again"
 )
 # Why a store with the guarantees of a serverless KV does not fit each family. Cache entries would fit, but neither
 # sessions nor load markers do, so the caches do not fit either.
@@ -99,22 +99,22 @@ REASONS = {
     "session": [FORGETS, NO_STEP],
     "user_token": [FORGETS, NO_STEP],
     "membership": [],
-    "membership_mark": [UNDONE, "it has marks of 5 seconds, and the shortest lifetime of the store is 1 minute"],
+    "membership_mark": [UNDONE, "it lives 5 seconds or more, but the shortest lifetime of the store is 1 minute"],
     "membership_stale": [],
-    "renewing": [FORGETS, NO_STEP, "it lives 20 seconds, and the shortest lifetime of the store is 1 minute"],
+    "renewing": [FORGETS, NO_STEP, "it lives 20 seconds, but the shortest lifetime of the store is 1 minute"],
     "refresh": [FORGETS, NO_STEP],
     "refresh_chain": [FORGETS, NO_STEP],
-    "crash_report_limit": ["the store keeps no Hash", FORGETS, NO_STEP],
+    "crash_report_limit": ["the store does not support Hash", FORGETS, NO_STEP],
     "rate_limit": [FORGETS, NO_STEP],
     "quota": [],
-    "quota_mark": [UNDONE, "it has marks of 2 seconds, and the shortest lifetime of the store is 1 minute"],
+    "quota_mark": [UNDONE, "it lives 2 seconds or more, but the shortest lifetime of the store is 1 minute"],
     "auth": [],
-    "auth_mark": [UNDONE, "it has marks of 2 seconds, and the shortest lifetime of the store is 1 minute"],
-    "api_keys": ["the store keeps no SortedSet", FORGETS, NO_STEP],
+    "auth_mark": [UNDONE, "it lives 2 seconds or more, but the shortest lifetime of the store is 1 minute"],
+    "api_keys": ["the store does not support SortedSet", FORGETS, NO_STEP],
     "api_key": [
         FORGETS,
         NO_STEP,
-        "it is listed in an index, and the store cannot write a record and its entry in one step",
+        "it is listed in an index, but the store cannot write a record and its entry atomically",
     ],
 }
 SLOW = Guarantees(

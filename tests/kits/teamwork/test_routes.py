@@ -238,7 +238,7 @@ async def test_errors_of_a_deadline_show_no_internals(office: Office) -> None:
     )
     body = {"due": "2096-10-05", "title": "Print"}
     nul = await office.http.put("/api/deadlines/DEFECT/a%00b", json=body, headers=office.token(ANN))
-    said = "refId of a deadline: a name holds a NUL character; leave it out"
+    said = "refId of a deadline: a name contains a NUL character; remove it"
     assert (nul.status_code, nul.json()["error"]) == (400, said)
 
 

@@ -29,7 +29,7 @@ here = on("memory")
 
 
 class User(BaseModel):
-    """Who a user is, for each request."""
+    """The user of a request."""
 
     name: str
     role: str
@@ -39,7 +39,7 @@ ANN = User(name="Ann", role="DEVELOPER")
 
 
 class AppKeys(Keyspace):
-    """Tokens that count no more, and users who are at work."""
+    """Revoked tokens, and cached users."""
 
     naming = "domain:entity:scope"
 

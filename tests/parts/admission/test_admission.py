@@ -27,7 +27,7 @@ def watched(stores: dict[str, Store]) -> tuple[dict[str, Store], list[Relay]]:
 
 
 @everywhere
-async def test_who_comes_with_a_good_token_is_let_in_with_claims_and_user(stores: dict[str, Store]) -> None:
+async def test_a_valid_token_is_admitted_with_claims_and_user(stores: dict[str, Store]) -> None:
     app = App(stores)
     token = app.token()
     for _ in range(2):
@@ -49,7 +49,7 @@ async def test_the_token_and_its_user_are_one_round_trip_to_each_store(stores: d
     assert [len(relay.log) for relay in relays] == [1] * len(relays)
     commands = sorted(str(command[0]) for relay in relays for command in relay.log[0] if isinstance(command, tuple))
     assert commands[-2:] == ["HGETALL", "PTTL"]
-    assert sum(len(relay.log[0]) for relay in relays) == 4  # the token, its user's end, the user, how long
+    assert sum(len(relay.log[0]) for relay in relays) == 4  # the token, its user's revocation, the user, the TTL
 
 
 class Counting(Proxy):
@@ -102,7 +102,7 @@ async def test_nothing_is_loaded_or_touched_for_a_token_that_was_revoked(stores:
 
 
 @everywhere
-async def test_a_user_who_is_gone_is_let_in_no_more(stores: dict[str, Store]) -> None:
+async def test_a_deleted_user_is_denied(stores: dict[str, Store]) -> None:
     app = App(stores)
     token = app.token()
     assert await app.admission.admitted(token)
@@ -110,12 +110,12 @@ async def test_a_user_who_is_gone_is_let_in_no_more(stores: dict[str, Store]) ->
     await app.users.invalidate(app.keys.user(42))
     assert await app.admission.admitted(token) == Denied("user")
     assert await app.admission.admitted(token) == Denied("user")
-    assert app.people.asked == 2  # that there is nobody is remembered
+    assert app.people.asked == 2  # the negative result is cached
     assert await app.admission.admitted(app.token("nobody's number")) == Denied("claims")
 
 
 @everywhere
-async def test_a_user_who_was_changed_is_seen_changed_by_the_next_request_of_any_process(
+async def test_a_changed_user_is_seen_by_the_next_request_of_any_process(
     stores: dict[str, Store],
 ) -> None:
     people = People()
@@ -135,10 +135,10 @@ async def test_a_user_who_was_changed_is_seen_changed_by_the_next_request_of_any
 
 
 @everywhere
-async def test_in_every_order_of_a_logout_and_a_request_what_comes_after_the_logout_is_refused(
+async def test_in_every_order_requests_after_a_logout_are_refused(
     stores: dict[str, Store],
 ) -> None:
-    """Also where the request finds no user in the cache, and loads and writes while the logout drops."""
+    """Also if the request misses the cache, and loads and writes while the logout invalidates."""
 
     async def once(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
         gated = {role: Gated(one) for role, one in stores.items()}
@@ -163,18 +163,18 @@ async def test_in_every_order_of_a_logout_and_a_request_what_comes_after_the_log
     assert await every_order(once, switches=2) >= 3
 
 
-# --- while the store is away ---------------------------------------------------------------------------------------
+# --- store outages -------------------------------------------------------------------------------------------------
 
 
 @here
-async def test_while_nobody_can_say_whether_a_token_was_revoked_nobody_is_let_in(store: Store) -> None:
+async def test_an_outage_of_the_denylist_denies_all_tokens(store: Store) -> None:
     app = App({"default": store, "durable": Down(store)})
     assert await app.admission.admitted(app.token()) == Denied("unavailable")
     assert app.people.asked == 0
 
 
 @here
-async def test_who_chooses_to_let_tokens_pass_loads_the_user_without_the_store(store: Store) -> None:
+async def test_when_down_allow_loads_the_user_without_the_store(store: Store) -> None:
     told: list[UncheckedToken] = []
 
     async def tell(event: UncheckedToken) -> None:
@@ -188,7 +188,7 @@ async def test_who_chooses_to_let_tokens_pass_loads_the_user_without_the_store(s
 
 
 @here
-async def test_where_only_the_cache_is_away_the_user_is_loaded(store: Store) -> None:
+async def test_a_cache_outage_loads_the_user(store: Store) -> None:
     async with connect("memory://") as durable:
         app = App({"default": Down(store), "durable": durable})
         token = app.token()
@@ -201,7 +201,7 @@ async def test_where_only_the_cache_is_away_the_user_is_loaded(store: Store) -> 
 
 
 @here
-async def test_where_the_database_is_away_nobody_is_taken_for_unknown(store: Store) -> None:
+async def test_an_outage_is_not_an_unknown_user(store: Store) -> None:
     app = App({"default": store})
     app.people.error = OSError("the database is away")
     with pytest.raises(LoadFailed):
@@ -222,7 +222,7 @@ def test_check_finds_nothing_wrong_with_its_families() -> None:
     assert check([AppKeys]) == check([AppKeys], cluster=True) == []
 
 
-# --- how it is made ------------------------------------------------------------------------------------------------
+# --- declarations --------------------------------------------------------------------------------------------------
 
 
 @here

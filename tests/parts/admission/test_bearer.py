@@ -23,7 +23,7 @@ async def asked(app: App, *authorization: str) -> Admitted[object] | Challenge:
 
 @here
 @pytest.mark.parametrize("written", ["Bearer {}", "bearer {}", "BEARER   {}", " Bearer {} "])
-async def test_a_good_token_is_let_in_however_the_header_is_written(store: Store, written: str) -> None:
+async def test_a_valid_token_is_admitted_in_any_header_spelling(store: Store, written: str) -> None:
     app = App({"default": store})
     who = await asked(app, written.format(app.token()))
     assert isinstance(who, Admitted)
@@ -32,7 +32,7 @@ async def test_a_good_token_is_let_in_however_the_header_is_written(store: Store
 
 @here
 @pytest.mark.parametrize("given", [[], [""], ["Basic YTpi"], ["Bearerx a.b.c"], ["Digest username=a"]])
-async def test_who_sends_no_token_is_told_to_send_one_and_of_no_error(store: Store, given: list[str]) -> None:
+async def test_a_missing_token_gets_a_challenge_without_error(store: Store, given: list[str]) -> None:
     found = await asked(App({"default": store}), *given)
     assert isinstance(found, Challenge)
     assert (found.status, found.code, found.came) == (401, "NO_TOKEN", False)
@@ -40,7 +40,7 @@ async def test_who_sends_no_token_is_told_to_send_one_and_of_no_error(store: Sto
 
 
 @here
-async def test_whatever_is_wrong_with_a_token_the_same_is_said(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+async def test_all_token_failures_look_the_same(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     app = App({"default": store})
     good = app.token()
@@ -81,7 +81,7 @@ async def test_two_headers_are_a_request_that_is_wrong_in_itself(store: Store) -
 
 
 @here
-async def test_while_nobody_can_say_it_is_a_503_with_when_to_come_again(store: Store) -> None:
+async def test_an_unavailable_check_is_a_503_with_retry_after(store: Store) -> None:
     app = App({"default": Down(store)})
     away = await asked(app, f"Bearer {app.token()}")
     assert isinstance(away, Challenge)
@@ -96,7 +96,7 @@ async def test_while_nobody_can_say_it_is_a_503_with_when_to_come_again(store: S
 
 
 @pytest.mark.parametrize("realm", ["", 'a"b', "a\\b", "a\nb", "é"])
-def test_a_realm_that_cannot_stand_in_a_header_is_refused(realm: str) -> None:
+def test_a_realm_invalid_in_a_header_is_refused(realm: str) -> None:
     assert check_realm("my app") == "my app"
     with pytest.raises(BadDeclaration, match="without quotes"):
         check_realm(realm)

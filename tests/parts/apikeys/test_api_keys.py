@@ -11,7 +11,7 @@ from tests.parts.apikeys.conftest import everywhere
 
 
 @everywhere
-async def test_a_key_says_whose_it_is_until_it_is_revoked(api_keys: ApiKeys) -> None:
+async def test_a_key_identifies_its_user_until_it_is_revoked(api_keys: ApiKeys) -> None:
     one, two = await api_keys.issue(42, "import"), await api_keys.issue(42, "export")
     assert [await api_keys.user_of(key.token) for key in (one, two)] == [42, 42]
     assert await api_keys.revoke(one.id) is True
@@ -20,7 +20,7 @@ async def test_a_key_says_whose_it_is_until_it_is_revoked(api_keys: ApiKeys) -> 
 
 
 @everywhere
-async def test_a_list_shows_what_people_may_see_and_no_revoked_key(api_keys: ApiKeys, store: Store) -> None:
+async def test_a_list_shows_no_secrets_and_no_revoked_keys(api_keys: ApiKeys, store: Store) -> None:
     issued = [await api_keys.issue(user, f"of {user}\x1b[2J") for user in (3, 1, 2)]
     await api_keys.revoke(issued[1].id)
     listed = await api_keys.list()
@@ -59,7 +59,7 @@ async def test_nothing_that_is_stored_or_nearly_right_opens_anything(api_keys: A
 
 async def test_a_key_has_a_name_and_lives_in_a_family_of_keys() -> None:
     class Other(Keyspace):
-        """What no API keys can be kept in."""
+        """Families that cannot hold API keys."""
 
         index = SortedSet("index", str, lifetime=never("a test"), doc="ids")
         text = Value("text:{id}", str, lifetime=never("a test"), doc="no key")

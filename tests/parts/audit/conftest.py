@@ -7,5 +7,5 @@ from tests.schema.conftest import STORES, redis_server, store, store_url, valkey
 __all__ = ["everywhere", "in_one_step", "redis_server", "store", "store_url", "valkey_cluster", "valkey_server"]
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
-# Where one atomic step spans any keys.
+# Stores on which one atomic step spans any keys.
 in_one_step = pytest.mark.parametrize("store_url", [one for one in STORES if one != "cluster"], indirect=True)

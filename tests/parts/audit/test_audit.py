@@ -16,7 +16,7 @@ NOW_MS = 4_000_000_000_000
 
 
 class AppKeys(Keyspace):
-    """Links, and what was done with them."""
+    """Links, and their audit log."""
 
     link = Value("link:{id}", str, lifetime=never("a test"), doc="a link")
     count = Counter("links", lifetime=never("a test"), doc="how many there are")
@@ -34,7 +34,7 @@ async def stored(store: Store) -> list[dict[str, object]]:
 
 
 @everywhere
-async def test_an_entry_says_who_did_what_when_and_from_where(store: Store) -> None:
+async def test_an_entry_records_who_did_what_when_and_from_where(store: Store) -> None:
     audit = Audit(keys_of(store).audit())
     await audit.note("link-issued", who="user:42", what="ABC123", where="203.0.113.7", why="asked for")
     [entry] = await audit.latest(50)
@@ -44,7 +44,7 @@ async def test_an_entry_says_who_did_what_when_and_from_where(store: Store) -> N
 
 
 @everywhere
-async def test_what_is_not_known_is_left_out_of_what_is_stored(store: Store) -> None:
+async def test_unknown_fields_are_omitted_from_stored_entries(store: Store) -> None:
     audit = Audit(keys_of(store).audit())
     await audit.note("clean-up", who="job", what="")
     assert await stored(store) == [{"at": NOW_MS, "event": "clean-up", "who": "job"}]
@@ -53,7 +53,7 @@ async def test_what_is_not_known_is_left_out_of_what_is_stored(store: Store) -> 
 
 
 @in_one_step
-async def test_an_entry_and_what_it_records_are_one_step(store: Store) -> None:
+async def test_an_entry_and_its_action_are_one_step(store: Store) -> None:
     keys = keys_of(store)
     audit = Audit(keys.audit())
     done = await keys.atomically(
@@ -100,7 +100,7 @@ async def test_the_log_keeps_its_size_and_the_newest_come_first(store: Store) ->
 
 
 @everywhere
-async def test_an_entry_lives_as_long_as_its_family_says(store: Store) -> None:
+async def test_an_entry_has_the_lifetime_of_its_family(store: Store) -> None:
     keys = keys_of(store)
     await Audit(keys.audit()).note("counted")
     left = await keys.audit().remaining()
@@ -132,7 +132,7 @@ async def test_the_moment_may_be_given() -> None:
         ("\n" * 5000, "\\n" * 99 + "\\…"),
     ],
 )
-async def test_the_text_of_a_stranger_is_one_line_of_bounded_length(given: str, kept: str) -> None:
+async def test_untrusted_text_is_one_line_of_bounded_length(given: str, kept: str) -> None:
     async with connect("memory://") as store:
         audit = Audit(keys_of(store).audit())
         await audit.note("link-refused", who=given, what=given, where="w" * 1000, why="y" * 1000)
@@ -157,7 +157,7 @@ async def test_an_audit_is_a_key_of_a_log_of_entries() -> None:
 
 
 @everywhere
-async def test_a_digest_stands_for_the_secret_that_was_used(store: Store) -> None:
+async def test_a_digest_identifies_the_secret(store: Store) -> None:
     audit, secret = Audit(keys_of(store).audit()), "the-token-that-opens-it"
     await audit.note("link-resolved", what=digest(secret))
     [raw] = await store.run([("XRANGE", "audit:app", "-", "+")])
@@ -166,7 +166,7 @@ async def test_a_digest_stands_for_the_secret_that_was_used(store: Store) -> Non
 
 
 @everywhere
-async def test_an_entry_that_is_none_is_said(store: Store) -> None:
+async def test_an_invalid_entry_is_reported(store: Store) -> None:
     await store.run([("XADD", "audit:app", "*", "data", b"{}")])
     with pytest.raises(Unreadable):
         await Audit(keys_of(store).audit()).latest(1)

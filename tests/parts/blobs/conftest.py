@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["folder", "memory", "s3"])
 def blobs(request: pytest.FixtureRequest, folder: Path) -> Blobs:
-    """Blobs of a place that is empty."""
+    """Empty blob storage."""
     match request.param:
         case "folder":
             return open_blobs(folder)
@@ -33,5 +33,5 @@ def blobs(request: pytest.FixtureRequest, folder: Path) -> Blobs:
 
 @pytest.fixture
 def in_s3(s3_server: S3Server) -> Blobs:
-    """A prefix of its own in the bucket, with characters that a URL writes otherwise."""
+    """A separate prefix in the bucket, with characters that a URL escapes."""
     return on_server(s3_server, f"/of test {next(_numbers)} ü")

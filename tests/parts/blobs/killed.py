@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.serving import environment, wait_until
 
-# Puts more than two parts of a blob, says so, and waits for ever.
+# Puts more than two parts of a blob, prints that, and waits forever.
 _PROGRAM = """
 import asyncio, sys
 from keystead.parts.blobs import open_blobs
@@ -26,7 +26,7 @@ asyncio.run(open_blobs(sys.argv[1]).put(sys.argv[2], stopping(), max_bytes=100 *
 def put_and_be_killed(
     place: Path | str, path: str, arrived: Callable[[], bool], settings: Mapping[str, str] | None = None
 ) -> None:
-    """Put most of a blob, and be killed when parts of it have arrived."""
+    """Put most of a blob, and get killed when parts of it have arrived."""
     process = subprocess.Popen(
         [sys.executable, "-c", _PROGRAM, place, path],
         stdout=subprocess.PIPE,

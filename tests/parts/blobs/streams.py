@@ -16,7 +16,7 @@ async def stream(*pieces: bytes) -> AsyncIterator[bytes]:
 
 
 def many(size: int, seed: bytes = b"") -> list[bytes]:
-    """Pieces of this many bytes together, which tell if one was lost or came twice."""
+    """Pieces of this many bytes in total; lost or repeated ones are detectable."""
     pieces, left = [], size
     while left:
         piece = sha256(seed + str(left).encode()).digest() * 2048

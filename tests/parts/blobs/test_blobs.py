@@ -1,4 +1,4 @@
-"""What holds for blobs in every kind of storage."""
+"""Blobs in every kind of storage."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -55,7 +55,7 @@ HOSTILE_PATHS = [
 
 
 @pytest.mark.parametrize("size", [0, 1, 5 * MIB - 1, 5 * MIB, 5 * MIB + 1, LARGE])
-async def test_what_is_put_is_what_is_read(blobs: Blobs, size: int) -> None:
+async def test_a_put_blob_is_read_unchanged(blobs: Blobs, size: int) -> None:
     pieces = many(size)
     assert await put(blobs, "a/b", *pieces) == size
     assert await blobs.size("a/b") == size
@@ -92,14 +92,14 @@ async def test_a_range_counts_from_the_beginning(blobs: Blobs) -> None:
         await whole(blobs, "ten", 0, -1)
 
 
-async def test_what_is_not_there_is_said(blobs: Blobs) -> None:
+async def test_missing_blobs_are_reported(blobs: Blobs) -> None:
     assert await blobs.size("nothing") is None
     for start, end in ((0, None), (3, None), (0, 4), (2, 2)):
         with pytest.raises(BlobGone, match="there is no blob nothing"):
             await whole(blobs, "nothing", start, end)
 
 
-async def test_deleting_what_is_gone_is_success(blobs: Blobs) -> None:
+async def test_deleting_a_missing_blob_succeeds(blobs: Blobs) -> None:
     await put(blobs, "a/b", b"1")
     assert await blobs.delete("a/b") is True
     assert await blobs.delete("a/b") is False
@@ -107,7 +107,7 @@ async def test_deleting_what_is_gone_is_success(blobs: Blobs) -> None:
     assert await blobs.delete("never/there") is False
 
 
-async def test_what_is_added_is_kept_only_where_there_is_nothing(blobs: Blobs) -> None:
+async def test_add_never_overwrites_a_blob(blobs: Blobs) -> None:
     assert await blobs.add("marker", b"first") is True
     assert await blobs.add("marker", b"second") is False
     assert await whole(blobs, "marker") == b"first"
@@ -119,13 +119,13 @@ async def test_what_is_added_is_kept_only_where_there_is_nothing(blobs: Blobs) -
             await blobs.add(path, b"x")
 
 
-async def test_of_many_who_add_at_once_one_does(blobs: Blobs) -> None:
+async def test_of_concurrent_adds_one_succeeds(blobs: Blobs) -> None:
     added = await asyncio.gather(*(blobs.add("marker", b"%d" % number) for number in range(50)))
     assert sum(added) == 1
     assert await whole(blobs, "marker") == b"%d" % added.index(True)
 
 
-async def test_a_second_put_takes_the_place_of_the_first(blobs: Blobs) -> None:
+async def test_a_second_put_replaces_the_first(blobs: Blobs) -> None:
     await put(blobs, "a", b"first and long")
     await put(blobs, "a", b"second")
     assert await whole(blobs, "a") == b"second"
@@ -154,7 +154,7 @@ async def test_an_endless_stream_is_left_at_the_limit(blobs: Blobs) -> None:
 
 
 @pytest.mark.parametrize("sent", [3, LARGE])
-async def test_a_stream_that_fails_raises_its_own_error_and_leaves_what_was_there(blobs: Blobs, sent: int) -> None:
+async def test_a_failing_stream_raises_its_error_and_keeps_the_previous_blob(blobs: Blobs, sent: int) -> None:
     await put(blobs, "a", b"before")
 
     async def broken() -> AsyncIterator[bytes]:
@@ -240,7 +240,7 @@ async def test_the_longest_path_works(blobs: Blobs) -> None:
     assert await blobs.delete(longest)
 
 
-async def test_many_are_deleted_at_once(blobs: Blobs) -> None:
+async def test_many_keys_are_deleted_in_batches(blobs: Blobs) -> None:
     paths = [f"many/{number}" for number in range(100)]
     await asyncio.gather(*(put(blobs, path, b"1") for path in paths))
     assert await asyncio.gather(*map(blobs.delete, [*paths, "many/none"])) == [True] * 100 + [False]

@@ -49,7 +49,7 @@ async def test_a_relative_folder_stays_where_it_was(
     assert on_disk(folder) == {"a"}
 
 
-async def test_a_blob_lies_under_its_own_path(folder: Path) -> None:
+async def test_a_blob_is_stored_under_its_path(folder: Path) -> None:
     blobs = open_blobs(f"file://{folder}")
     await put(blobs, "2026/ä b.zip", b"1")
     assert (folder / "2026" / "ä b.zip").read_bytes() == b"1"
@@ -59,7 +59,7 @@ async def test_a_process_that_is_killed_leaves_nothing_visible_and_delete_remove
     blobs = open_blobs(folder)
     interrupt_a_put(folder, "2026/a.zip")
     interrupt_a_put(folder, "2026/a.zip")
-    # Of each, what it had written, and the empty file that kept the folder for it.
+    # For each: its partial data, and the empty file that pinned its folder.
     assert on_disk(folder) == {"2026", *(f"2026/a.zip#{number}" for number in range(1, 5))}
     assert await blobs.size("2026/a.zip") is None
     with pytest.raises(BlobGone):
@@ -68,7 +68,7 @@ async def test_a_process_that_is_killed_leaves_nothing_visible_and_delete_remove
     assert on_disk(folder) == set()
 
 
-async def test_what_a_killed_process_left_is_not_in_the_way_of_the_next_put(folder: Path) -> None:
+async def test_leftovers_of_a_killed_put_do_not_block_the_next(folder: Path) -> None:
     blobs = open_blobs(folder)
     interrupt_a_put(folder, "a")
     await put(blobs, "a", b"again")
@@ -77,7 +77,7 @@ async def test_what_a_killed_process_left_is_not_in_the_way_of_the_next_put(fold
     assert on_disk(folder) == set()
 
 
-async def test_what_is_left_behind_a_gap_is_removed_too(folder: Path) -> None:
+async def test_leftovers_after_a_gap_are_removed_too(folder: Path) -> None:
     blobs = open_blobs(folder)
     for name in ("a#2", "a#20", "a#21", "a#50"):
         (folder / name).write_bytes(b"left")
@@ -160,7 +160,7 @@ async def test_no_link_leads_out_of_the_folder(folder: Path, tmp_path: Path, pat
     assert (folder / path.partition("/secret")[0]).is_symlink()
 
 
-async def test_a_folder_below_is_no_blob(folder: Path) -> None:
+async def test_a_folder_is_not_a_blob(folder: Path) -> None:
     blobs = open_blobs(folder)
     await put(blobs, "a/b", b"1")
     assert await blobs.size("a") is None
@@ -172,7 +172,7 @@ async def test_a_folder_below_is_no_blob(folder: Path) -> None:
     assert on_disk(folder) == {"a", "a/b"}
 
 
-async def test_a_blob_is_no_folder(folder: Path) -> None:
+async def test_a_blob_path_cannot_be_a_folder(folder: Path) -> None:
     blobs = open_blobs(folder)
     await put(blobs, "a", b"1")
     assert await blobs.size("a/b") is None
@@ -182,7 +182,7 @@ async def test_a_blob_is_no_folder(folder: Path) -> None:
     assert await whole(blobs, "a") == b"1"
 
 
-async def test_a_folder_that_is_away_is_said_and_no_blob_is_called_gone(folder: Path) -> None:
+async def test_a_missing_folder_is_an_outage_and_not_missing_blobs(folder: Path) -> None:
     blobs = open_blobs(folder)
     os.rename(folder, f"{folder}-away")
     for verb in (blobs.size, blobs.delete, lambda one: whole(blobs, one), lambda one: put(blobs, one, b"new")):
@@ -191,9 +191,7 @@ async def test_a_folder_that_is_away_is_said_and_no_blob_is_called_gone(folder: 
     assert os.listdir(folder.parent) == ["files-away"]
 
 
-async def test_what_was_put_is_on_the_disk_with_all_names_that_lead_to_it(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_put_blob_and_its_folders_are_synced_to_disk(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blobs = open_blobs(folder)
     synced: set[int] = set()
     fsync = os.fsync
@@ -226,8 +224,8 @@ async def test_a_put_that_is_cancelled_leaves_no_file(folder: Path) -> None:
     assert on_disk(folder) == set()
 
 
-def test_a_disk_that_takes_no_more_is_said_and_nothing_is_left(folder: Path) -> None:
-    # A limit on the size of files stands for a disk that is full: both end a write in its middle.
+def test_a_full_disk_is_reported_and_leaves_nothing(folder: Path) -> None:
+    # A file size limit simulates a full disk: both stop a write in the middle.
     program = (
         "import asyncio, resource, sys\n"
         "from keystead.parts.blobs import BlobUnavailable, open_blobs\n"

@@ -26,7 +26,7 @@ from tests.parts.blobs.streams import put
         ("s3://bucket/%2e%2e/up", "prefix"),
         ("s3://bucket/a//b", "prefix"),
         ("s3://key:s3cret@bucket/a", "AWS_SECRET_ACCESS_KEY"),
-        ("s3://bucket?secret_access_key=s3cret", "not known"),
+        ("s3://bucket?secret_access_key=s3cret", "unknown option"),
         ("s3://bucket?endpoint=localhost:8333", "endpoint"),
         ("s3://bucket?endpoint=http://", "endpoint"),
         ("s3://bucket?endpoint=http://key:s3cret@localhost", "endpoint"),
@@ -34,7 +34,7 @@ from tests.parts.blobs.streams import put
         ("s3://bucket?timeout=5", "timeout=500ms"),
     ],
 )
-def test_a_url_that_is_wrong_is_one_sentence_without_the_secret(url: str, said: str) -> None:
+def test_an_invalid_url_is_a_one_line_error_without_the_secret(url: str, said: str) -> None:
     with pytest.raises(BadUrl) as refused:
         open_blobs(url)
     sentence = str(refused.value)
@@ -48,7 +48,7 @@ def test_a_url_is_text() -> None:
         open_blobs(7)  # type: ignore[arg-type]
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_a_file_cannot_be_the_folder_of_blobs(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(BadUrl, match="cannot be the folder of blobs"):

@@ -37,7 +37,7 @@ MINUTE, HOUR = 60_000, 3_600_000
 
 
 class Membership(BaseModel):
-    """What a user pays for, and when the provider was asked."""
+    """The plan of a user, and when it was loaded."""
 
     plan: str
     cachedAt: int = 0  # noqa: N815 - as it is stored
@@ -51,7 +51,7 @@ class Summary(BaseModel):
 
 
 class CacheKeys(Keyspace):
-    """Memberships, and what is kept beside them. `truth` is what the provider would say."""
+    """Memberships and their markers. `truth` is the provider's current value."""
 
     membership = Value("membership:{id}", Membership, lifetime=after("1h", jitter="10%"), role="cache", tag="id")
     mark = LoadMarkers("membership:{id}:mark", loading="10s", retry="5s", retry_at_most="1m", nothing="2m", tag="id")
@@ -59,7 +59,7 @@ class CacheKeys(Keyspace):
 
 
 class StaleKeys(CacheKeys):
-    """The same with copies for when the provider is away, and with hashes."""
+    """The same with stale copies, and with hashes."""
 
     stale = Value("membership:{id}:stale", Membership, lifetime=after("1d"), role="cache", tag="id")
     summary = Hash("summary:{id}", Summary, lifetime=after("300s"), role="cache", tag="id")
@@ -68,7 +68,7 @@ class StaleKeys(CacheKeys):
 
 
 class Provider:
-    """Says what it is told to say, when it may, and counts how often it was asked."""
+    """A scripted provider that counts its calls."""
 
     def __init__(self, says: Any = None) -> None:
         self.says = Membership(plan="Pro") if says is None else says
@@ -80,7 +80,7 @@ class Provider:
 
     async def __call__(self) -> Any:
         self.calls += 1
-        # What it knows when it is asked, however long it takes to say so.
+        # The value at the time of the call, however long the response takes.
         said, raised = self.says, self.raises
         self.was_asked.set()
         await self.may_answer.wait()
@@ -90,7 +90,7 @@ class Provider:
 
 
 def cache_of(keys: CacheKeys, **options: Any) -> Cache[Membership]:
-    """A cache as another process would have it: with stale copies where the store can keep them."""
+    """A cache as in another process, with stale copies if the store supports them."""
     stale = keys.stale if isinstance(keys, StaleKeys) else None
     return Cache(keys.membership, keys.mark, stale=stale, **options)
 
@@ -111,7 +111,7 @@ def provider() -> Provider:
 
 
 class Time:
-    """A clock that stands until it is moved."""
+    """A frozen clock, moved by tests."""
 
     def __init__(self) -> None:
         self.ms = 1_800_000_000_000
@@ -127,19 +127,19 @@ def time() -> Time:
 
 @pytest.fixture
 async def timed(time: Time, tmp_path: Path) -> AsyncIterator[StaleKeys]:
-    """Keys in a store in memory whose time stands."""
+    """Keys in a store in memory with a frozen clock."""
     async with SqliteStore(MEMORY, clock=time) as opened:
         yield StaleKeys(opened, now_ms=time)
 
 
 async def let_it_run_out(key: Any) -> None:
-    """What the store does at the end of a lifetime."""
+    """Simulate the expiry of a key."""
     await key.bound.store.run([("PEXPIRE", key.key, 1)])
     await until(key.exists, lambda there: not there)
 
 
 async def until(ask: Callable[[], Awaitable[Any]], is_so: Callable[[Any], bool]) -> None:
-    """Ask again and again, until the answer is as it should be."""
+    """Poll until the result is as expected."""
     async with asyncio.timeout(60):
         while True:
             if is_so(await ask()):

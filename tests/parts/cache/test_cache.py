@@ -27,9 +27,7 @@ PRO, FREE = Membership(plan="Pro"), Membership(plan="Free")
 
 
 @in_every_store
-async def test_a_thousand_requests_for_one_expired_entry_ask_the_provider_once(
-    keys: CacheKeys, provider: Provider
-) -> None:
+async def test_a_thousand_requests_for_one_expired_entry_load_once(keys: CacheKeys, provider: Provider) -> None:
     caches = [cache_of(keys) for _ in range(4)]  # as in four processes
     await caches[0].get(keys.membership("7"), Provider(FREE))
     await let_it_run_out(keys.membership("7"))
@@ -44,7 +42,7 @@ async def test_a_thousand_requests_for_one_expired_entry_ask_the_provider_once(
 
 
 @in_every_store
-async def test_what_was_loaded_is_said_again_without_asking(cache: Cache[Membership], keys: CacheKeys) -> None:
+async def test_a_loaded_value_is_returned_from_the_cache(cache: Cache[Membership], keys: CacheKeys) -> None:
     provider = Provider()
     assert await cache.answer(keys.membership("7"), provider) == CacheResult(PRO, "loaded")
     for _ in range(3):
@@ -56,7 +54,7 @@ async def test_what_was_loaded_is_said_again_without_asking(cache: Cache[Members
 
 
 @in_every_store
-async def test_an_entry_is_stored_as_its_family_says(cache: Cache[Membership], keys: CacheKeys) -> None:
+async def test_an_entry_is_stored_as_declared(cache: Cache[Membership], keys: CacheKeys) -> None:
     await cache.get(keys.membership("7"), Provider())
     key = keys.membership("7")
     [stored, left_ms] = await key.bound.store.run([("GET", key.key), ("PTTL", key.key)])
@@ -87,7 +85,7 @@ async def test_a_hash_is_cached_field_by_field(keys: StaleKeys) -> None:
 
 
 @everywhere
-async def test_a_hit_is_one_round_trip_and_so_are_many(keys: StaleKeys) -> None:
+async def test_one_or_many_hits_take_one_round_trip(keys: StaleKeys) -> None:
     relay = Relay(keys.membership("7").bound.store)
     watched = StaleKeys(relay)
     cache = cache_of(watched)
@@ -132,9 +130,7 @@ async def test_of_many_all_are_tried_before_the_first_error_is_raised(
 
 
 @in_every_store
-async def test_that_there_is_nothing_is_remembered_for_a_time_of_its_own(
-    cache: Cache[Membership], keys: CacheKeys
-) -> None:
+async def test_negative_results_have_their_own_lifetime(cache: Cache[Membership], keys: CacheKeys) -> None:
     provider = Provider()
     provider.says = None
     assert await cache.answer(keys.membership("7"), provider) == CacheResult(None, "loaded")
@@ -152,7 +148,7 @@ async def test_that_there_is_nothing_is_remembered_for_a_time_of_its_own(
 
 
 @in_every_store
-async def test_that_there_is_nothing_any_more_takes_the_entry_away(
+async def test_a_load_that_finds_nothing_drops_the_entry(
     cache: Cache[Membership], keys: CacheKeys, provider: Provider
 ) -> None:
     await cache.get(keys.membership("7"), provider)
@@ -167,7 +163,7 @@ async def test_that_there_is_nothing_any_more_takes_the_entry_away(
 
 
 @everywhere
-async def test_where_it_is_not_declared_that_there_is_nothing_is_asked_each_time(keys: StaleKeys) -> None:
+async def test_without_negative_caching_each_request_loads(keys: StaleKeys) -> None:
     cache = Cache(keys.summary, keys.summary_mark)
     provider = Provider()
     provider.says = None
@@ -177,7 +173,7 @@ async def test_where_it_is_not_declared_that_there_is_nothing_is_asked_each_time
 
 
 @in_every_store
-async def test_what_is_dropped_is_gone_for_every_process_at_once(keys: CacheKeys, provider: Provider) -> None:
+async def test_an_invalidation_is_visible_to_every_process(keys: CacheKeys, provider: Provider) -> None:
     one, other = cache_of(keys), cache_of(keys)
     await one.get(keys.membership("7"), provider)
     provider.says = FREE
@@ -188,9 +184,7 @@ async def test_what_is_dropped_is_gone_for_every_process_at_once(keys: CacheKeys
 
 
 @everywhere
-async def test_an_entry_is_dropped_in_one_step_with_what_makes_it_wrong(
-    keys: CacheKeys, cache: Cache[Membership]
-) -> None:
+async def test_an_entry_is_invalidated_in_one_step_with_the_change(keys: CacheKeys, cache: Cache[Membership]) -> None:
     await cache.get(keys.membership("7"), Provider())
     refused = await keys.atomically(keys.truth("7").exists().required(), cache.invalidate(keys.membership("7")))
     assert not refused
@@ -203,7 +197,7 @@ async def test_an_entry_is_dropped_in_one_step_with_what_makes_it_wrong(
 
 
 @in_every_store
-async def test_a_refresh_asks_although_there_is_an_entry_and_many_at_once_share_one(
+async def test_a_refresh_loads_despite_an_entry_and_concurrent_ones_share_a_load(
     cache: Cache[Membership], keys: CacheKeys, provider: Provider
 ) -> None:
     await cache.get(keys.membership("7"), provider)
@@ -271,7 +265,7 @@ async def test_a_key_of_another_kind_is_written_over(cache: Cache[Membership], k
 
 
 @everywhere
-async def test_a_mark_that_cannot_be_read_is_written_over(keys: CacheKeys, cache: Cache[Membership]) -> None:
+async def test_an_unreadable_marker_is_overwritten(keys: CacheKeys, cache: Cache[Membership]) -> None:
     await keys.mark("7").bound.store.run([("SET", keys.mark("7").key, "no mark", "PX", 60_000)])
     assert await cache.get(keys.membership("7"), Provider()) == PRO
 
@@ -279,7 +273,7 @@ async def test_a_mark_that_cannot_be_read_is_written_over(keys: CacheKeys, cache
 @here
 async def test_only_keys_of_its_own_family_are_taken(cache: Cache[Membership], keys: StaleKeys) -> None:
     for stranger in (keys.truth("7"), StaleKeys(keys.truth("7").bound.store).membership("7")):
-        with pytest.raises(BadKey, match="takes keys of that family"):
+        with pytest.raises(BadKey, match="pass a key of that family"):
             await cache.get(stranger, Provider())
         with pytest.raises(BadKey):
             await cache.answer(stranger, Provider())

@@ -30,7 +30,7 @@ HOUR = after("1h")
 
 
 class OddKeys(Keyspace):
-    """Families of which no cache can be made."""
+    """Families that do not fit a cache."""
 
     plan = Value("plan:{id}", Membership, lifetime=HOUR, role="cache", tag="id", doc="x")
     mark = LoadMarkers("plan:{id}:mark", tag="id")
@@ -55,14 +55,14 @@ class OddKeys(Keyspace):
         ("counter", "mark", {}, "a family Value"),
         ("mark", "mark", {}, "a family Value"),
         ("plan", "stale", {}, "a family LoadMarkers"),
-        ("for_ever", "mark", {}, "a fixed time, .* or as long as it is used"),
-        ("for_a_day", "mark", {}, "a fixed time, .* or as long as it is used"),
-        ("longer_by_use", "mark", {"stale": "stale"}, "no stale copy outlives it"),
+        ("for_ever", "mark", {}, "a fixed lifetime, .* or a sliding one"),
+        ("for_a_day", "mark", {}, "a fixed lifetime, .* or a sliding one"),
+        ("longer_by_use", "mark", {"stale": "stale"}, "no stale copy can outlive it"),
         ("plan", "other_mark", {}, "the same placeholders"),
-        ("plan", "mark", {"stale": "short_stale"}, "lives longer than one"),
+        ("plan", "mark", {"stale": "short_stale"}, "must live longer than an entry"),
         ("plan", "mark", {"stale": "hash_stale"}, "the same type"),
         ("plan", "mark", {"stale": "text_stale"}, "the same type"),
-        ("plan", "mark", {"stale": "longer_by_use"}, 'a fixed time, .*10%"\\)$'),
+        ("plan", "mark", {"stale": "longer_by_use"}, 'a fixed lifetime, .*10%"\\)$'),
         ("plan", "mark", {"store_down": "guess"}, '"load" or "raise"'),
     ],
 )
@@ -99,14 +99,14 @@ async def test_in_a_cluster_all_families_need_one_tag() -> None:
 async def test_on_memcached_there_are_no_stale_copies(store: Store) -> None:
     keys = _OnlyCached(store)
     Cache(keys.plan, keys.mark)
-    with pytest.raises(DoesNotFit, match="make the cache without stale="):
+    with pytest.raises(DoesNotFit, match="leave stale= out"):
         Cache(keys.plan, keys.mark, stale=keys.stale)
 
 
 @on_memcached
 async def test_on_memcached_no_entry_lives_on_by_use(store: Store) -> None:
     keys = _OnlyCached(store)
-    with pytest.raises(DoesNotFit, match="could let the mark live on"):
+    with pytest.raises(DoesNotFit, match="a touch could extend a marker"):
         Cache(keys.longer_by_use, keys.mark)
 
 
@@ -123,7 +123,7 @@ class _OnlyCached(Keyspace):
     [
         (Guarantees(atomic="nothing"), "could write it again"),
         (Guarantees(consistency="eventual"), "could write it again"),
-        (Guarantees(shortest_lifetime_ms=60_000), "has marks of 5 seconds"),
+        (Guarantees(shortest_lifetime_ms=60_000), "it lives 5 seconds or more"),
     ],
 )
 async def test_a_store_that_cannot_keep_it_is_refused_with_the_reason(
@@ -147,7 +147,7 @@ async def test_the_doctor_finds_nothing_wrong_with_a_cache_in_use(keys: StaleKey
     await cache.get(keys.membership("3"), provider)
     provider.raises = OSError("down")
     await cache.put(keys.membership("4"), Membership(plan="Pro"))
-    await let_it_run_out(keys.membership("4"))  # its stale copy and the mark of the failure stay
+    await let_it_run_out(keys.membership("4"))  # its stale copy and the failure marker stay
     await cache.get(keys.membership("4"), provider)
     report = await examine([keys])
     assert report.examined >= 6
@@ -161,15 +161,13 @@ def test_check_finds_nothing_wrong_with_the_families_of_a_cache() -> None:
     assert check([OddKeys], cluster=True) == []
 
 
-def test_marks_say_how_long_each_stands() -> None:
+def test_load_markers_describe_their_lifetimes() -> None:
     marks = LoadMarkers("plan:{id}:mark", loading="20s", retry="5s", retry_at_most="1m", nothing="2m", tag="id")
     assert marks.lifetime.describe() == (
-        "20 seconds while it is loaded, 5 seconds to 1 minute after a failure, 2 minutes where there is nothing"
+        "20 seconds during a load, 5 seconds to 1 minute after a failure, 2 minutes if there is nothing"
     )
     assert marks.lifetime.longest_ms == 120_000
-    assert (
-        LoadMarkers("plan:{id}:mark").lifetime.describe() == "10 seconds while it is loaded, 5 seconds after a failure"
-    )
+    assert LoadMarkers("plan:{id}:mark").lifetime.describe() == "10 seconds during a load, 5 seconds after a failure"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A provider that is down, slow or talks nonsense, cancelled callers, and store outages."""
+"""A provider that is down, slow or returns nonsense, cancelled callers, and store outages."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ async def with_a_stale_copy(keys: CacheKeys) -> None:
 
 
 @everywhere
-async def test_a_thousand_requests_to_a_provider_that_is_down_ask_it_once_and_get_the_stale_copy(
+async def test_a_thousand_requests_during_a_provider_outage_load_once_and_get_the_stale_copy(
     keys: CacheKeys, provider: Provider
 ) -> None:
     await with_a_stale_copy(keys)
@@ -63,7 +63,7 @@ async def test_a_thousand_requests_to_a_provider_that_is_down_ask_it_once_and_ge
 
 
 @in_every_store
-async def test_without_a_stale_copy_all_are_told_why_and_nobody_asks_again_before_the_pause_is_over(
+async def test_without_a_stale_copy_all_callers_get_load_failed_until_the_pause_ends(
     keys: CacheKeys, provider: Provider
 ) -> None:
     provider.raises = OSError("connection refused")
@@ -73,7 +73,7 @@ async def test_without_a_stale_copy_all_are_told_why_and_nobody_asks_again_befor
     for failure in failures:
         assert isinstance(failure, LoadFailed)
         assert (failure.why, failure.retry_after) == ("OSError", timedelta(seconds=5))
-        # A caller whose first look came back after the load had failed learns of it from the marker.
+        # A caller whose first lookup arrives after the failure reads it from the marker.
         assert failure.__cause__ in (provider.raises, None)
         assert "7" not in str(failure).replace("CacheKeys", "")  # keys may be secrets
     assert any(getattr(failure, "__cause__", None) is provider.raises for failure in failures)
@@ -90,7 +90,7 @@ async def test_without_a_stale_copy_all_are_told_why_and_nobody_asks_again_befor
 
 
 @everywhere
-async def test_a_provider_that_is_back_is_asked_when_the_pause_is_over(keys: StaleKeys, provider: Provider) -> None:
+async def test_a_recovered_provider_is_called_after_the_pause(keys: StaleKeys, provider: Provider) -> None:
     await with_a_stale_copy(keys)
     cache = cache_of(keys)
     provider.raises, provider.says = OSError("down"), FREE
@@ -103,7 +103,7 @@ async def test_a_provider_that_is_back_is_asked_when_the_pause_is_over(keys: Sta
 
 @in_every_store
 @pytest.mark.parametrize(("says", "pause_s"), [("30s", 30), ("1s", 5), ("3h", 60)])
-async def test_a_provider_that_says_when_to_ask_again_is_left_alone_until_then_within_the_limits(
+async def test_retry_after_of_the_provider_is_respected_within_limits(
     keys: CacheKeys, cache: Cache[Membership], says: str, pause_s: int
 ) -> None:
     provider = Provider()
@@ -143,9 +143,7 @@ async def test_nonsense_is_answered_with_the_stale_copy_where_there_is_one(keys:
 
 
 @everywhere
-async def test_a_provider_that_never_answers_is_given_up_within_the_time_of_its_mark(
-    store: Store, provider: Provider
-) -> None:
+async def test_a_hanging_load_times_out_within_its_marker(store: Store, provider: Provider) -> None:
     keys = HastyKeys(store)
     cache = Cache(keys.membership, keys.mark, stale=keys.stale)
     provider.may_answer.clear()
@@ -156,11 +154,11 @@ async def test_a_provider_that_never_answers_is_given_up_within_the_time_of_its_
     async with asyncio.timeout(60):
         found = await asyncio.gather(*(cache.answer(keys.membership("7"), provider) for _ in range(100)))
     assert found == [CacheResult(PRO, "stale")] * 100
-    assert provider.calls <= 4  # on a busy machine a mark may end before the failure is written down
+    assert provider.calls <= 4  # on a busy machine a marker may expire before the failure is recorded
 
 
 @everywhere
-async def test_who_waits_for_another_process_that_never_ends_gives_up_with_the_stale_copy(keys: StaleKeys) -> None:
+async def test_waiting_for_a_hanging_load_ends_with_the_stale_copy(keys: StaleKeys) -> None:
     await with_a_stale_copy(keys)
     pauses: list[float] = []
 
@@ -183,7 +181,7 @@ async def test_who_waits_for_another_process_that_never_ends_gives_up_with_the_s
 
 
 @here
-async def test_a_failure_is_logged_without_what_it_says(
+async def test_a_failure_is_logged_without_its_message(
     keys: CacheKeys, cache: Cache[Membership], caplog: pytest.LogCaptureFixture
 ) -> None:
     provider = Provider()
@@ -250,7 +248,7 @@ async def test_a_failure_that_began_before_a_drop_is_not_remembered_after_it(
 
 
 @everywhere
-async def test_a_stale_copy_that_cannot_be_read_is_none(keys: StaleKeys, provider: Provider) -> None:
+async def test_an_unreadable_stale_copy_is_ignored(keys: StaleKeys, provider: Provider) -> None:
     await with_a_stale_copy(keys)
     key = keys.stale("7")
     await key.bound.store.run([("SET", key.key, "{nonsense", "PX", 60_000)])
@@ -263,7 +261,7 @@ async def test_a_stale_copy_that_cannot_be_read_is_none(keys: StaleKeys, provide
 
 
 @in_every_store
-async def test_a_caller_that_is_cancelled_takes_nobody_along(
+async def test_cancelling_one_caller_does_not_cancel_others(
     keys: CacheKeys, cache: Cache[Membership], provider: Provider
 ) -> None:
     provider.may_answer.clear()
@@ -279,7 +277,7 @@ async def test_a_caller_that_is_cancelled_takes_nobody_along(
 
 
 @in_every_store
-async def test_a_load_whose_callers_are_all_gone_is_kept_for_the_next(
+async def test_a_load_whose_callers_were_all_cancelled_is_cached(
     keys: CacheKeys, cache: Cache[Membership], provider: Provider
 ) -> None:
     provider.may_answer.clear()
@@ -293,7 +291,7 @@ async def test_a_load_whose_callers_are_all_gone_is_kept_for_the_next(
 
 
 @in_every_store
-async def test_a_loader_that_cancels_itself_has_failed_and_cancels_nobody(
+async def test_a_loader_that_cancels_itself_fails_without_cancelling_callers(
     keys: CacheKeys, cache: Cache[Membership]
 ) -> None:
     provider = Provider()
@@ -303,7 +301,7 @@ async def test_a_loader_that_cancels_itself_has_failed_and_cancels_nobody(
 
 
 @in_every_store
-async def test_a_cache_that_is_closed_lets_others_load_at_once(keys: CacheKeys, provider: Provider) -> None:
+async def test_closing_a_cache_lets_other_processes_load_immediately(keys: CacheKeys, provider: Provider) -> None:
     provider.may_answer.clear()
     async with cache_of(keys) as cache:
         asking = asyncio.create_task(cache.get(keys.membership("7"), provider))
@@ -318,7 +316,7 @@ async def test_a_cache_that_is_closed_lets_others_load_at_once(keys: CacheKeys, 
 
 
 class Away(Relay):
-    """A store that is away from one of its calls on."""
+    """A store that is down from one of its calls on."""
 
     def __init__(self, inner: Store, after_calls: int = 0) -> None:
         super().__init__(inner)
@@ -333,7 +331,7 @@ class Away(Relay):
 
 
 @here
-async def test_where_the_store_is_away_the_provider_is_asked_once_at_a_time(store: Store, provider: Provider) -> None:
+async def test_during_an_outage_loads_are_sequential_per_key(store: Store, provider: Provider) -> None:
     away = Away(store)
     keys = StaleKeys(away)
     cache = cache_of(keys)
@@ -356,7 +354,7 @@ async def test_where_the_store_is_away_the_provider_is_asked_once_at_a_time(stor
 
 
 @here
-async def test_where_the_store_is_away_nobody_gets_a_load_that_began_before_they_asked(store: Store) -> None:
+async def test_during_an_outage_no_caller_joins_an_earlier_load(store: Store) -> None:
     keys = StaleKeys(Away(store))
     cache = cache_of(keys)
     provider = Provider()
@@ -375,7 +373,7 @@ async def test_where_the_store_is_away_nobody_gets_a_load_that_began_before_they
 
 
 @here
-async def test_where_it_is_said_so_the_error_of_the_store_is_raised(store: Store, provider: Provider) -> None:
+async def test_with_store_down_raise_the_store_error_is_raised(store: Store, provider: Provider) -> None:
     for calls in (0, 1):
         keys = StaleKeys(Away(store, calls))
         cache = cache_of(keys, store_down="raise")
@@ -389,7 +387,7 @@ async def test_where_it_is_said_so_the_error_of_the_store_is_raised(store: Store
 
 @here
 @pytest.mark.parametrize("calls", [1, 2])
-async def test_what_was_loaded_is_answered_although_the_store_went_away(store: Store, calls: int) -> None:
+async def test_a_loaded_value_is_returned_despite_an_outage(store: Store, calls: int) -> None:
     keys = StaleKeys(Away(store, calls))
     cache = cache_of(keys)
     assert await cache.answer(keys.membership("7"), Provider()) == CacheResult(PRO, "loaded")
@@ -402,7 +400,7 @@ async def test_what_was_loaded_is_answered_although_the_store_went_away(store: S
 
 
 @here
-async def test_a_drop_while_the_store_is_away_is_no_drop_and_says_so(store: Store) -> None:
+async def test_an_invalidation_during_an_outage_raises(store: Store) -> None:
     keys = StaleKeys(Away(store))
     cache = cache_of(keys)
     with pytest.raises(StoreUnavailable):
@@ -412,7 +410,7 @@ async def test_a_drop_while_the_store_is_away_is_no_drop_and_says_so(store: Stor
 
 
 @here
-async def test_each_question_is_counted_once(keys: StaleKeys, provider: Provider) -> None:
+async def test_each_request_is_counted_once(keys: StaleKeys, provider: Provider) -> None:
     cache = cache_of(keys)
     await cache.get(keys.membership("7"), provider)  # a miss
     await cache.get(keys.membership("7"), provider)  # a hit

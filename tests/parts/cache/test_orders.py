@@ -32,7 +32,7 @@ async def nobody_waits(seconds: float) -> None:
     pass
 
 
-# --- what is there when the load begins ------------------------------------------------------------------------
+# --- state when the load starts --------------------------------------------------------------------------------
 
 
 async def nothing_there(keys: CacheKeys) -> None:
@@ -60,11 +60,11 @@ async def nothing_known(keys: CacheKeys) -> None:
 
 
 async def nobody(keys: CacheKeys) -> None:
-    """The provider says that there is nothing, until the change."""
+    """The provider has nothing, until the change."""
     await keys.truth("7").delete()
 
 
-# --- what changes it meanwhile -----------------------------------------------------------------------------------
+# --- concurrent changes ------------------------------------------------------------------------------------------
 
 
 async def drop(keys: CacheKeys, cache: Cache[Membership]) -> None:
@@ -93,7 +93,7 @@ async def refresh(keys: CacheKeys, cache: Cache[Membership]) -> None:
 
 
 async def unless_busy(asked: Awaitable[Any]) -> Any:
-    """The answer. Whoever waits three times while the other one is not let through gives up, as it should."""
+    """The result. A caller that polled three times while the other one is blocked gives up, as it should."""
     try:
         return await asked
     except LoadFailed as failed:
@@ -106,7 +106,7 @@ Change = Callable[[CacheKeys, Cache[Membership]], Awaitable[None]]
 async def every_order_of(
     keys: CacheKeys, there: Any, change: Change, *, refreshes: bool, switches: int | None = None
 ) -> int:
-    """Load and change at once, in every order of their calls to the store; how many there were."""
+    """Load and change concurrently, in every interleaving of their calls to the store; returns their number."""
 
     async def once(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
         own = cache_of(keys)
@@ -152,27 +152,27 @@ async def test_no_refresh_that_began_before_a_drop_is_found_after_it(keys: Cache
 
 
 @everywhere
-async def test_a_drop_in_one_step_with_the_change_leaves_no_moment_between(keys: CacheKeys) -> None:
+async def test_invalidation_in_one_step_with_the_change_is_atomic(keys: CacheKeys) -> None:
     assert await every_order_of(keys, nothing_there, drop_in_one_step, refreshes=False) >= 4
 
 
 @here
 @pytest.mark.parametrize("there", [nothing_there, nonsense, nothing_known, nobody], ids=lambda one: one.__name__)
 @pytest.mark.parametrize("change", [drop, put, drop_and_ask, refresh], ids=lambda one: one.__name__)
-async def test_it_is_so_whatever_was_there(
+async def test_it_holds_for_every_initial_state(
     keys: CacheKeys, there: Any, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(single_flight, "_FIRST_PAUSE_MS", 10_000)  # so that whoever waits looks three times
+    monkeypatch.setattr(single_flight, "_FIRST_PAUSE_MS", 10_000)  # so that waiting callers poll three times
     monkeypatch.setattr(single_flight, "_LONGEST_PAUSE_MS", 10_000)
     refreshes = there is nothing_known
     assert await every_order_of(keys, there, change, refreshes=refreshes, switches=4) >= 6
 
 
-# --- who joins a load after the change -----------------------------------------------------------------------------
+# --- callers that join after the change ----------------------------------------------------------------------------
 
 
 class Stops(Relay):
-    """Stops before one of its calls, until it may go on."""
+    """Blocks before one of its calls, until it is released."""
 
     def __init__(self, inner: Store, at: int) -> None:
         super().__init__(inner)
@@ -189,7 +189,7 @@ class Stops(Relay):
 
 @in_every_store
 @pytest.mark.parametrize("at", range(5))
-async def test_who_asks_after_a_drop_never_gets_what_was_read_before_it(keys: CacheKeys, at: int) -> None:
+async def test_reads_after_an_invalidation_never_get_an_older_value(keys: CacheKeys, at: int) -> None:
     await keys.truth("7").set(PRO)
     stops = Stops(keys.membership("7").bound.store, at)
     theirs = same_keys(keys, stops)
@@ -210,7 +210,7 @@ async def test_who_asks_after_a_drop_never_gets_what_was_read_before_it(keys: Ca
 
 
 @in_every_store
-async def test_a_load_that_is_dropped_again_and_again_ends(keys: CacheKeys, cache: Cache[Membership]) -> None:
+async def test_a_load_with_repeated_invalidations_ends(keys: CacheKeys, cache: Cache[Membership]) -> None:
     calls = count(1)
 
     async def load() -> Membership:
@@ -224,8 +224,8 @@ async def test_a_load_that_is_dropped_again_and_again_ends(keys: CacheKeys, cach
 
 
 @in_every_store
-async def test_a_load_that_took_longer_than_its_mark_stood_writes_nothing(keys: CacheKeys) -> None:
-    """As after a process was stopped and goes on: others have loaded since."""
+async def test_a_load_that_outlived_its_marker_writes_nothing(keys: CacheKeys) -> None:
+    """As after a process was suspended and resumed: others have loaded since."""
     provider = Provider()
     provider.may_answer.clear()
     slow = asyncio.create_task(cache_of(keys).get(keys.membership("7"), provider))

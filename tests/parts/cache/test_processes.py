@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Workers:
-    """Processes on one store, and what they wrote down."""
+    """Processes on one store, and their logs."""
 
     def __init__(self, url: str, file: Path) -> None:
         self._url, self._file = url, file
@@ -65,7 +65,7 @@ def said(lines: list[list[str]], word: str) -> list[list[str]]:
 
 
 @in_processes
-async def test_a_thousand_requests_in_two_processes_ask_the_provider_once(workers: Workers) -> None:
+async def test_a_thousand_requests_in_two_processes_load_once(workers: Workers) -> None:
     workers.start(500, "60s")
     workers.start(500, "60s")
     workers.until(lambda lines: len(said(lines, "began")) == 2 and said(lines, "asked") != [], "both have asked")
@@ -76,7 +76,7 @@ async def test_a_thousand_requests_in_two_processes_ask_the_provider_once(worker
 
 
 @in_processes
-async def test_where_the_one_that_asks_is_killed_another_asks_once_its_mark_has_ended(workers: Workers) -> None:
+async def test_after_a_kill_another_process_loads_when_the_marker_expires(workers: Workers) -> None:
     killed = workers.start(10, "3s")
     workers.until(lambda lines: said(lines, "asked") == [[str(killed.pid)]], "the first has asked")
     killed.kill()

@@ -19,7 +19,7 @@ from tests.parts.sessions.relays import Actor, Gated, Relay, every_order, in_ord
 
 
 class User(BaseModel):
-    """Who a user is, for each request."""
+    """The user of a request."""
 
     name: str
     role: str
@@ -30,7 +30,7 @@ ANN = User(name="Ann", role="DEVELOPER", team="3")
 
 
 class UserKeys(Keyspace):
-    """Users in a cache, and where they come from."""
+    """Cached users, and their source."""
 
     user = Hash("session:user:{id:int}", User, lifetime=sliding("30m", touch_every="1m"), tag="id", doc="who")
     mark = LoadMarkers("session:user:{id:int}:mark", role="default", nothing="1m", tag="id")
@@ -57,13 +57,13 @@ def keys(store: Store) -> UserKeys:
 
 @pytest.fixture
 async def standing(time: Time) -> AsyncIterator[tuple[UserKeys, Relay]]:
-    """Keys in a store whose time stands, and what is sent to it."""
+    """Keys in a store with a frozen clock, and the commands sent to it."""
     async with SqliteStore(MEMORY, clock=time) as opened:
         watched = Relay(opened)
         yield UserKeys(watched, now_ms=time), watched
 
 
-# --- lives as long as it is used -----------------------------------------------------------------------------------
+# --- sliding expiration --------------------------------------------------------------------------------------------
 
 
 async def test_an_entry_lives_on_while_it_is_used_and_ends_half_an_hour_after(
@@ -112,13 +112,13 @@ async def test_the_real_lifetime_is_half_an_hour_after_a_use_and_after_a_slow_lo
 
 
 @here
-async def test_what_lives_on_by_use_is_dropped_by_nothing_but_a_drop_and_says_so(keys: UserKeys) -> None:
+async def test_a_sliding_entry_has_unbounded_staleness(keys: UserKeys) -> None:
     assert users_of(keys).longest_staleness == users_of(keys).longest_freshness == timedelta.max
     assert Cache(keys.fixed, keys.fixed_mark).longest_staleness == timedelta(minutes=5)
 
 
 @everywhere
-async def test_no_use_revives_what_was_dropped_at_the_same_moment(keys: UserKeys) -> None:
+async def test_a_touch_never_resurrects_a_dropped_entry(keys: UserKeys) -> None:
     async def once(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
         await users_of(keys).put(keys.user(42), ANN)
         await keys.user.store.run([("PEXPIRE", keys.user(42).key, MINUTE)])  # a touch is due
@@ -140,9 +140,7 @@ async def test_no_use_revives_what_was_dropped_at_the_same_moment(keys: UserKeys
 
 
 @here
-async def test_a_use_that_cannot_be_written_down_is_an_answer_all_the_same(
-    keys: UserKeys, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failed_touch_still_returns_the_value(keys: UserKeys, caplog: pytest.LogCaptureFixture) -> None:
     class Unwritable(Relay):
         async def run(self, commands: Any) -> Any:
             if commands[0][0] == "PEXPIRE":
@@ -153,7 +151,7 @@ async def test_a_use_that_cannot_be_written_down_is_an_answer_all_the_same(
     await keys.user.store.run([("PEXPIRE", keys.user(42).key, MINUTE)])
     watched = UserKeys(Unwritable(keys.user.store))
     assert await users_of(watched).get(watched.user(42), Provider()) == ANN
-    assert "could not be touched: store-unavailable" in caplog.text
+    assert "its TTL could not be extended: store-unavailable" in caplog.text
     assert "42" not in caplog.text
 
 
@@ -175,7 +173,7 @@ async def test_many_are_one_round_trip_and_each_is_used(keys: UserKeys) -> None:
 
 
 @everywhere
-async def test_a_look_leaves_with_others_and_loads_only_what_is_missing(keys: UserKeys) -> None:
+async def test_a_lookup_shares_a_round_trip_and_loads_only_missing_entries(keys: UserKeys) -> None:
     watched = Relay(keys.user.store)
     seen = UserKeys(watched)
     cache, provider = users_of(seen), Provider(ANN)
@@ -188,13 +186,13 @@ async def test_a_look_leaves_with_others_and_loads_only_what_is_missing(keys: Us
     assert await cache.answer_to(look, provider) == CacheResult(ANN, "hit")
     assert len(watched.log) == 1
     assert provider.calls == 1
-    with pytest.raises(BadKey, match="takes keys of that family"):
+    with pytest.raises(BadKey, match="pass a key of that family"):
         cache.look(keys.user(42))
 
 
 @everywhere
 @pytest.mark.parametrize("stored", ["nonsense", "of another kind"])
-async def test_a_look_at_what_cannot_be_read_is_loaded_again(keys: UserKeys, stored: str) -> None:
+async def test_an_unreadable_entry_is_loaded_again(keys: UserKeys, stored: str) -> None:
     key, cache = keys.user(42), users_of(keys)
     command = ("HSET", key.key, "name", "no role") if stored == "nonsense" else ("SADD", key.key, "a")
     await keys.user.store.run([command])
@@ -208,7 +206,7 @@ async def test_a_look_at_what_cannot_be_read_is_loaded_again(keys: UserKeys, sto
 
 
 @here
-async def test_where_the_store_is_away_a_look_is_answered_by_the_loader(keys: UserKeys) -> None:
+async def test_a_lookup_during_an_outage_calls_the_loader(keys: UserKeys) -> None:
     error = StoreUnavailable("the store is away")
     assert await users_of(keys).answer_to(CacheLookup(keys.user(42), error=error), Provider(ANN)) == CacheResult(
         ANN, "loaded"
@@ -230,7 +228,7 @@ async def test_fields_are_changed_one_by_one_and_different_ones_both_survive(key
 
 
 @everywhere
-async def test_a_change_makes_no_entry_and_revives_none(keys: UserKeys) -> None:
+async def test_a_change_creates_and_resurrects_no_entry(keys: UserKeys) -> None:
     cache, key = users_of(keys), keys.user(42)
     assert await cache.change(key, {"role": "PM"}) is False
     await cache.put(key, ANN)
@@ -241,7 +239,7 @@ async def test_a_change_makes_no_entry_and_revives_none(keys: UserKeys) -> None:
 
 
 @everywhere
-async def test_a_change_of_what_is_no_entry_takes_it_away(keys: UserKeys) -> None:
+async def test_a_change_of_an_invalid_entry_drops_it(keys: UserKeys) -> None:
     cache, key = users_of(keys), keys.user(42)
     await keys.user.store.run([("SADD", key.key, "of another kind")])
     assert await cache.change(key, {"role": "PM"}) is False
@@ -249,7 +247,7 @@ async def test_a_change_of_what_is_no_entry_takes_it_away(keys: UserKeys) -> Non
 
 
 @everywhere
-async def test_a_change_keeps_a_fixed_lifetime_and_takes_the_older_copy_away(keys: UserKeys) -> None:
+async def test_a_change_keeps_a_fixed_lifetime_and_deletes_the_stale_copy(keys: UserKeys) -> None:
     cache = Cache(keys.fixed, keys.fixed_mark, stale=keys.fixed_stale)
     await cache.put(keys.fixed(1), ANN)
     await keys.fixed.store.run([("PEXPIRE", keys.fixed(1).key, MINUTE)])
@@ -264,7 +262,7 @@ async def test_a_change_keeps_a_fixed_lifetime_and_takes_the_older_copy_away(key
 async def test_only_a_hash_has_fields_to_change(keys: UserKeys) -> None:
     with pytest.raises(BadDeclaration, match="use put"):
         await Cache(keys.value, keys.value_mark).change(keys.value(1), {"role": "PM"})
-    with pytest.raises(BadKey, match="takes keys of that family"):
+    with pytest.raises(BadKey, match="pass a key of that family"):
         await users_of(keys).change(keys.fixed(1), {"role": "PM"})
 
 
@@ -309,7 +307,7 @@ async def test_in_every_order_of_a_load_and_a_change_the_change_is_seen_after_it
 
 
 @on("memory")
-async def test_whoever_asks_after_a_change_gets_what_was_changed_although_a_load_was_under_way(keys: UserKeys) -> None:
+async def test_reads_after_a_change_see_it_despite_a_load_in_progress(keys: UserKeys) -> None:
     provider = Provider(ANN)
     provider.may_answer.clear()
     early = asyncio.create_task(users_of(keys).get(keys.user(42), provider))

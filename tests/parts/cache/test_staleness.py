@@ -47,7 +47,7 @@ STEP = st.tuples(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=25))
 def test_no_answer_is_ever_older_than_is_declared(steps: list[tuple[int, bool, int, str]]) -> None:
-    """The time goes on at random, also while it is loaded; each value says when the provider was asked."""
+    """Time advances randomly, also during loads; each value contains the time of its load."""
 
     async def play() -> None:
         time = Time()
@@ -77,7 +77,7 @@ def test_no_answer_is_ever_older_than_is_declared(steps: list[tuple[int, bool, i
                 except LoadFailed:
                     continue
                 assert found is not None
-                # What was just loaded took as long as the provider took.
+                # A value that was just loaded is as old as its load.
                 age_ms = time.ms - found.cachedAt - (takes_ms if how == "loaded" else 0)
                 assert age_ms <= (stalest if how == "stale" else freshest)
 
@@ -85,7 +85,7 @@ def test_no_answer_is_ever_older_than_is_declared(steps: list[tuple[int, bool, i
 
 
 async def test_a_change_is_never_hidden_for_longer_than_the_lifetime(timed: StaleKeys, time: Time) -> None:
-    """Nobody drops the entry: a page that counts is wrong for 300 s at most, however long the counting took."""
+    """Without invalidation a counter page is wrong for at most 300 s, however long the load took."""
     cache = Cache(timed.summary, timed.summary_mark)
     truth, changed_ms = Summary(open=1, done=0), time.ms
 
@@ -105,7 +105,7 @@ async def test_a_change_is_never_hidden_for_longer_than_the_lifetime(timed: Stal
 
 
 @everywhere
-async def test_what_took_long_to_load_ends_as_if_it_had_been_written_when_the_load_began(store: Store) -> None:
+async def test_a_slow_load_expires_as_if_written_at_its_start(store: Store) -> None:
     time = Time()
     keys = StaleKeys(store, now_ms=time)
 
@@ -120,7 +120,7 @@ async def test_what_took_long_to_load_ends_as_if_it_had_been_written_when_the_lo
     assert DAY - 29_000 < stale_ms <= DAY - 9_000
 
 
-async def test_a_stale_copy_is_answered_until_its_own_end_and_no_longer(timed: StaleKeys, time: Time) -> None:
+async def test_a_stale_copy_is_served_until_its_expiry(timed: StaleKeys, time: Time) -> None:
     cache = cache_of(timed)
     provider = Provider()
     await cache.get(timed.membership("7"), provider)
@@ -136,7 +136,7 @@ async def test_a_stale_copy_is_answered_until_its_own_end_and_no_longer(timed: S
 
 
 @given(st.integers(1, 10**12), st.integers(1, 99))
-def test_jitter_only_shortens_and_never_by_more_than_it_says(ms: int, percent: int) -> None:
+def test_jitter_only_shortens_within_its_bound(ms: int, percent: int) -> None:
     lifetime = after(timedelta(milliseconds=ms), jitter=f"{percent}%")
     for _ in range(5):
         px, drawn_ms = lifetime.on_create(0, None)
@@ -162,7 +162,7 @@ def test_jitter_is_a_part_in_whole_percent(jitter: str) -> None:
 
 
 @everywhere
-async def test_the_real_lifetime_of_an_entry_is_within_what_its_family_says(store: Store) -> None:
+async def test_the_real_lifetime_of_an_entry_is_within_its_declared_bounds(store: Store) -> None:
     keys = CacheKeys(store)
     cache = cache_of(keys)
     for number in range(30):

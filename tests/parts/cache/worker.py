@@ -1,7 +1,7 @@
 """A process with a cache, for the tests: `python -m tests.parts.cache.worker URL FILE REQUESTS LOADING`.
 
-It asks so many times at once, and writes a line to the file for what happens. The provider answers when there is a file
-of the same name with `.go` behind it.
+It sends this many concurrent requests, and writes a line to the file for each event. The provider responds when there
+is a file of the same name with the suffix `.go`.
 """
 
 from __future__ import annotations

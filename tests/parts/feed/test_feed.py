@@ -48,7 +48,7 @@ async def put(feed: Feed[str], log: LogKey[str], *places: int) -> None:
 
 
 async def followed(feed: Feed[str], log: LogKey[str], count: int, **where: Any) -> list[Any]:
-    """The next messages, one by one, and what else is said, until there are so many."""
+    """The next messages and other events, until there are this many."""
     found: list[Any] = []
     async with asyncio.timeout(60):
         async for one in feed.follow(log, **where):
@@ -63,7 +63,7 @@ def items(*places: int) -> list[FeedItem[str]]:
 
 
 @everywhere
-async def test_what_was_put_is_followed_in_order_from_any_place(feed: Feed[str], keys: FeedKeys) -> None:
+async def test_messages_are_followed_in_order_from_any_place(feed: Feed[str], keys: FeedKeys) -> None:
     log = keys.log("ann")
     await put(feed, log, 1, 2, 3, 4, 5)
     assert await followed(feed, log, 5, after=0) == items(1, 2, 3, 4, 5)
@@ -72,7 +72,7 @@ async def test_what_was_put_is_followed_in_order_from_any_place(feed: Feed[str],
 
 
 @everywhere
-async def test_what_comes_is_followed_as_it_comes_and_what_was_before_is_not(feed: Feed[str], keys: FeedKeys) -> None:
+async def test_following_from_now_yields_new_messages_only(feed: Feed[str], keys: FeedKeys) -> None:
     log = keys.log("ann")
     await put(feed, log, 1, 2)
     following = asyncio.ensure_future(followed(feed, log, 3))
@@ -97,7 +97,7 @@ async def test_a_message_that_is_put_again_is_there_once_with_all_that_was_done_
 
 
 @here
-async def test_two_who_put_the_same_places_at_once_put_each_once_and_in_order(feed: Feed[str], keys: FeedKeys) -> None:
+async def test_concurrent_puts_of_the_same_places_are_idempotent_and_ordered(feed: Feed[str], keys: FeedKeys) -> None:
     log = keys.log("ann")
 
     async def put_all() -> list[int]:
@@ -109,7 +109,7 @@ async def test_two_who_put_the_same_places_at_once_put_each_once_and_in_order(fe
 
 
 @everywhere
-async def test_who_was_away_longer_than_the_log_keeps_is_told_and_goes_on(feed: Feed[str], keys: FeedKeys) -> None:
+async def test_a_reader_beyond_the_log_gets_missed_and_continues(feed: Feed[str], keys: FeedKeys) -> None:
     log = keys.log("ann")
     await put(feed, log, *range(1, KEEP + 11))
     found = await followed(feed, log, KEEP + 1, after=4)
@@ -125,14 +125,14 @@ async def test_messages_that_are_put_together_are_all_put_or_none_and_in_order(f
     batch = {place: f"message {place}" for place in range(start + 9, start - 1, -1)}
     done = await asyncio.gather(*(feed.put(log, batch, keys.sent("ann").increment()) for _ in range(10)))
     assert (sum(done), await keys.sent("ann").get()) == (1, 1)
-    # Another has come further: nothing of it is put, also of what is new.
+    # Another process is ahead: nothing is put, not even the new messages.
     assert not await feed.put(log, {start + 9: "another", start + 10: "another"}, keys.sent("ann").increment())
     assert await keys.sent("ann").get() == 1
     assert await followed(feed, log, 10, after=start - 1) == items(*range(start, start + 10))
 
 
 @here
-async def test_a_last_place_that_lags_behind_the_log_is_no_gap_and_repeats_nothing(
+async def test_a_last_place_that_lags_behind_the_log_causes_no_gap_and_no_repeat(
     feed: Feed[str], keys: FeedKeys
 ) -> None:
     log = keys.log("ann")
@@ -146,7 +146,7 @@ async def test_a_last_place_that_lags_behind_the_log_is_no_gap_and_repeats_nothi
 
 
 @here
-async def test_places_that_were_withdrawn_before_they_were_put_are_no_gap(feed: Feed[str], keys: FeedKeys) -> None:
+async def test_places_withdrawn_before_they_were_put_are_not_a_gap(feed: Feed[str], keys: FeedKeys) -> None:
     log = keys.log("ann")
     asked: list[tuple[int, int]] = []
 
@@ -165,7 +165,7 @@ async def test_places_that_were_withdrawn_before_they_were_put_are_no_gap(feed: 
 
 
 @here
-async def test_a_log_that_has_expired_is_known_as_missed_by_who_knows_the_last_place(
+async def test_an_expired_log_is_reported_as_missed_to_readers_with_a_last_place(
     feed: Feed[str], keys: FeedKeys
 ) -> None:
     log = keys.log("ann")
@@ -184,15 +184,13 @@ async def test_a_place_before_the_end_is_taken_for_one_that_was_put(feed: Feed[s
     assert not await feed.put(log, {5: "another"})
     assert not await feed.put(log, {4: "another", 6: "another"})
     for wrong in (0, -1):
-        with pytest.raises(BadValue, match="begin with 1"):
+        with pytest.raises(BadValue, match="start at 1"):
             await feed.put(log, {wrong: "none"})
     assert await followed(feed, log, 2, after=0) == [Missed(5), *items(5)]
 
 
 @everywhere
-async def test_a_log_that_begins_anew_is_told_to_all_who_follow_and_by_one_only(
-    feed: Feed[str], keys: FeedKeys
-) -> None:
+async def test_restarting_a_log_notifies_all_followers_and_happens_once(feed: Feed[str], keys: FeedKeys) -> None:
     log = keys.log("ann")
     await put(feed, log, *range(1, 11))
     following = feed.follow(log, after=10)
@@ -212,7 +210,7 @@ async def test_a_log_that_begins_anew_is_told_to_all_who_follow_and_by_one_only(
 
 
 @here
-async def test_a_pause_is_told_and_the_end_of_the_feed_ends_all_who_follow(keys: FeedKeys) -> None:
+async def test_a_pause_is_yielded_and_closing_the_feed_ends_all_followers(keys: FeedKeys) -> None:
     async with Feed(keys.log, keys.wakes(), pause_s=0.001) as short:
         assert await followed(short, keys.log("ann"), 1) == [Pause()]
     async with Feed(keys.log, keys.wakes(), pause_s=30) as feed:
@@ -225,7 +223,7 @@ async def test_a_pause_is_told_and_the_end_of_the_feed_ends_all_who_follow(keys:
 
 
 @on("redis")
-async def test_a_subscription_that_is_lost_hides_nothing(feed: Feed[str], keys: FeedKeys, redis_server: Any) -> None:
+async def test_a_lost_subscription_raises(feed: Feed[str], keys: FeedKeys, redis_server: Any) -> None:
     log = keys.log("ann")
     following = asyncio.ensure_future(followed(feed, log, 3))
     await _read_by(feed, log, 1)
@@ -235,7 +233,7 @@ async def test_a_subscription_that_is_lost_hides_nothing(feed: Feed[str], keys: 
     assert await following == items(1, 2, 3)
 
 
-async def test_a_reader_stays_while_the_store_is_away_and_misses_nothing() -> None:
+async def test_a_reader_survives_an_outage_and_misses_nothing() -> None:
     with servers.redis("--appendonly", "yes", "--appendfsync", "always") as own:
         async with connect(f"{own.url}?timeout=500ms") as opened:
             keys = FeedKeys(opened)
@@ -272,7 +270,7 @@ async def test_1000_readers_have_one_subscription_and_each_gets_all_in_order(
 
 
 @here
-async def test_a_reader_who_is_slow_holds_up_nobody_and_fills_no_memory(feed: Feed[str], keys: FeedKeys) -> None:
+async def test_a_slow_reader_blocks_no_other_and_fills_no_memory(feed: Feed[str], keys: FeedKeys) -> None:
     log = keys.log("ann")
     slow = feed.follow(log, after=0)
     await put(feed, log, 1)
@@ -285,7 +283,7 @@ async def test_a_reader_who_is_slow_holds_up_nobody_and_fills_no_memory(feed: Fe
 
 
 @here
-async def test_a_log_without_an_end_is_no_feed(keys: FeedKeys) -> None:
+async def test_a_log_without_keep_is_refused(keys: FeedKeys) -> None:
     with pytest.raises(BadDeclaration, match="keep=1000"):
         Feed(keys.endless, keys.wakes())
 
@@ -305,7 +303,7 @@ def test_a_place_is_what_a_client_may_name(text: str | None, place: int | None) 
 
 
 async def _read_by(feed: Feed[str], log: LogKey[str], count: int) -> None:
-    """So many follow it now, and have looked once."""
+    """This many readers follow it now, and have read once."""
     await until(lambda: feed.readers_of(log) >= count, "they follow")
     for _ in range(3):
-        await log.count()  # a round trip: whoever began before has been answered
+        await log.count()  # a round trip: earlier reads have been answered

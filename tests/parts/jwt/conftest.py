@@ -55,20 +55,20 @@ def access_of(keys: SigningKeys, clock: Clock, **options: Any) -> AccessTokens:
 
 
 def claims_at(clock: Clock, **changed: Any) -> dict[str, Any]:
-    """The claims of a good token, and what a test changes of them. None takes a claim out."""
+    """The claims of a valid token, with the changes of a test. None removes a claim."""
     now_s = clock() // 1000
     good = {"iss": ISSUER, "aud": AUDIENCE, "sub": "42", "jti": "one", "iat": now_s, "exp": now_s + 3600}
     return {name: value for name, value in {**good, **changed}.items() if value is not None}
 
 
 def by_hand(keys: SigningKeys, claims: dict[str, Any] | bytes, **header: Any) -> str:
-    """A token that is signed by the current key as it stands, whatever is in it."""
+    """A token with any content, signed by the current key."""
     key = keys.current
     data = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
-    return key.signed({"alg": key.algorithm, "kid": key.id, "typ": "at+jwt", **header}, data)
+    return key.sign({"alg": key.algorithm, "kid": key.id, "typ": "at+jwt", **header}, data)
 
 
 def parts(header: dict[str, Any] | bytes, claims: dict[str, Any] | bytes, signature: bytes = b"") -> str:
-    """A token of these parts, signed by nobody."""
+    """A token of these parts, without a valid signature."""
     texts = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in (header, claims)]
     return ".".join([*map(base64url, texts), base64url(signature)])

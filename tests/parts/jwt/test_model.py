@@ -35,7 +35,7 @@ class Issued:
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=20))
-def test_a_token_counts_exactly_until_it_is_ended_or_expires(steps: list[tuple[int, Verb, int]]) -> None:
+def test_a_token_is_valid_exactly_until_it_is_revoked_or_expires(steps: list[tuple[int, Verb, int]]) -> None:
     """Each step is at a moment, often the same as the one before. The time of the store is that of the tokens."""
 
     async def play() -> None:
@@ -71,7 +71,7 @@ def test_a_token_counts_exactly_until_it_is_ended_or_expires(steps: list[tuple[i
                 for one in tokens:
                     expired = time.ms >= one.new.expires_at_ms + LEEWAY_MS
                     assert bool(await access.admitted(one.new.token)) is not (one.is_over or expired)
-            # Whatever happened, nothing is left when all tokens have expired, but for the ends of users.
+            # When all tokens have expired, only the revocations of users are left.
             time.ms += LIFETIME_MS + LEEWAY_MS
             assert [key async for key in keys.revoked.scan()] == []
             time.ms += 2 * 3_600_000

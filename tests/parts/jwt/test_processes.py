@@ -91,7 +91,7 @@ def test_neither_a_killed_process_nor_a_store_that_was_killed_makes_a_token_good
         assert [second.does("ask", token) for token in (one, all_of_bob, good)] == ["revoked", "revoked", "eve"]
 
 
-async def test_a_redis_that_writes_nothing_down_is_refused_unless_that_was_chosen() -> None:
+async def test_a_redis_without_persistence_is_refused_unless_allowed() -> None:
     with servers.redis() as server:
         async with connect(server.url) as store:
             keys = WorkerKeys(store)

@@ -21,7 +21,7 @@ from tests.parts.sessions.relays import Actor, Gated, Relay, every_order, in_ord
 
 
 class RevokedKeys(Keyspace):
-    """Tokens that count no more, and what is known of their users."""
+    """Revoked tokens, and the users."""
 
     revoked = Value("jwt:blacklist:{jti}", str, lifetime=until("expires_at"), role="durable")
     since = Value("jwt:since:{sub}", int, lifetime=after("2h"), role="durable")
@@ -60,8 +60,8 @@ async def test_a_revoked_token_is_refused_and_the_others_are_not(store: Store, c
 
 
 @everywhere
-async def test_it_is_kept_for_exactly_as_long_as_somebody_would_take_the_token(store: Store, clock: Clock) -> None:
-    """Until it expires and the leeway beyond, to the millisecond. The clock is the real one: the store has its own."""
+async def test_a_revocation_lives_exactly_as_long_as_the_token_is_accepted(store: Store, clock: Clock) -> None:
+    """Until the expiry plus the leeway, to the millisecond. With the real clock, because the store has its own."""
     keys = RevokedKeys(store)
     access = AccessTokens(
         keys_of("EdDSA"),
@@ -79,7 +79,7 @@ async def test_it_is_kept_for_exactly_as_long_as_somebody_would_take_the_token(s
 
 
 @here
-async def test_a_token_that_nobody_takes_any_more_is_not_written_down(store: Store, clock: Clock) -> None:
+async def test_revoking_an_expired_token_writes_nothing(store: Store, clock: Clock) -> None:
     access, keys = tokens_on(store, clock)
     one, other = access.issue("ann"), access.issue("ann")
     found, late = await admitted(access, one), await admitted(access, other)
@@ -95,10 +95,10 @@ async def test_a_token_that_nobody_takes_any_more_is_not_written_down(store: Sto
 
 
 @on("sqlite", "redis", "postgres", "mariadb")
-async def test_what_has_expired_leaves_no_trace(
+async def test_expired_keys_leave_no_rows(
     store: Store, request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
 ) -> None:
-    """Neither an entry nor an index of them: what the file or the server really holds, when their time is over."""
+    """Checks the actual contents of the file or server after the expiry: no entry and no index."""
     keys = RevokedKeys(store)
     access = AccessTokens(
         keys_of("EdDSA"),
@@ -123,9 +123,7 @@ async def test_what_has_expired_leaves_no_trace(
 
 
 @everywhere
-async def test_all_tokens_of_a_user_end_at_once_and_those_of_the_next_login_are_good(
-    store: Store, clock: Clock
-) -> None:
+async def test_revoke_all_ends_all_tokens_and_admits_those_of_the_next_login(store: Store, clock: Clock) -> None:
     access, keys = tokens_on(store, clock)
     old, others = access.issue("ann"), access.issue("bob")
     await access.revoke_all("ann")  # in the very millisecond in which the token was issued
@@ -140,7 +138,7 @@ async def test_all_tokens_of_a_user_end_at_once_and_those_of_the_next_login_are_
 
 
 @here
-async def test_a_clock_that_is_behind_does_not_make_tokens_good_again(store: Store, clock: Clock) -> None:
+async def test_a_clock_that_is_behind_does_not_revive_tokens(store: Store, clock: Clock) -> None:
     ahead = Clock(clock() + 2_000)
     access, _ = tokens_on(store, ahead)
     late, _ = tokens_on(store, clock)
@@ -170,8 +168,8 @@ async def test_two_ends_at_the_same_moment_leave_the_later_one(store: Store, clo
 
 
 @here
-async def test_a_token_of_the_same_moment_is_over_and_one_issued_after_the_call_is_good(store: Store) -> None:
-    """With the real clock, again and again: whatever is issued before the call ends, whatever after it counts."""
+async def test_revoke_all_covers_the_same_millisecond_but_not_later_tokens(store: Store) -> None:
+    """With the real clock, repeatedly: tokens issued before the call are revoked, later ones are valid."""
     keys = RevokedKeys(store)
     revoked = RevokedTokens(keys.revoked, keys.since, may_forget=True)
     access = AccessTokens(keys_of("EdDSA"), issuer="i", audience="a", revoked=revoked)
@@ -185,10 +183,10 @@ async def test_a_token_of_the_same_moment_is_over_and_one_issued_after_the_call_
 
 @here
 @pytest.mark.parametrize(("issued_s", "is_good"), [(-1, False), (0, False), (1, True)])
-async def test_where_an_id_tells_no_time_the_whole_second_of_the_end_is_over(
+async def test_without_a_time_in_the_jti_the_whole_second_is_revoked(
     store: Store, clock: Clock, issued_s: int, is_good: bool
 ) -> None:
-    """A token of before the end is never good; one of the same second after it is refused, too."""
+    """An earlier token is never valid; a later one of the same second is refused, too."""
     access, _ = tokens_on(store, clock)
     clock.now_ms += 400
     await access.revoke_all("42")
@@ -199,7 +197,7 @@ async def test_where_an_id_tells_no_time_the_whole_second_of_the_end_is_over(
 
 
 @here
-async def test_an_id_that_tells_another_second_than_the_token_is_not_believed(store: Store, clock: Clock) -> None:
+async def test_a_jti_whose_time_contradicts_iat_is_ignored(store: Store, clock: Clock) -> None:
     access, _ = tokens_on(store, clock)
     later = access.issue("42").jti  # tells this second
     token = by_hand(keys_of("EdDSA"), claims_at(clock, jti=later, iat=clock() // 1000 - 10))
@@ -210,7 +208,7 @@ async def test_an_id_that_tells_another_second_than_the_token_is_not_believed(st
 
 
 @everywhere
-async def test_the_question_and_the_user_are_one_round_trip(store: Store, clock: Clock) -> None:
+async def test_the_revocation_check_and_the_user_are_one_round_trip(store: Store, clock: Clock) -> None:
     watched = Relay(store)
     access, keys = tokens_on(watched, clock)
     await keys.user("ann").set("Ann")
@@ -230,9 +228,7 @@ async def test_the_question_and_the_user_are_one_round_trip(store: Store, clock:
 
 
 @here
-async def test_what_goes_wrong_beside_the_question_lets_nobody_in_and_keeps_nobody_out(
-    store: Store, clock: Clock
-) -> None:
+async def test_a_failing_extra_read_neither_admits_nor_denies(store: Store, clock: Clock) -> None:
     async with connect("memory://") as other:
         keys = RevokedKeys(Down(store), durable=other, now_ms=clock)
         revoked = RevokedTokens(keys.revoked, keys.since, may_forget=True)
@@ -251,7 +247,7 @@ async def test_what_goes_wrong_beside_the_question_lets_nobody_in_and_keeps_nobo
 
 
 @here
-async def test_without_a_place_for_revoked_tokens_the_user_is_read_all_the_same(store: Store, clock: Clock) -> None:
+async def test_without_a_denylist_the_user_is_still_read(store: Store, clock: Clock) -> None:
     keys = RevokedKeys(store, now_ms=clock)
     access = access_of(keys_of("EdDSA"), clock)
     await keys.user("ann").set("Ann")
@@ -265,7 +261,7 @@ async def test_without_a_place_for_revoked_tokens_the_user_is_read_all_the_same(
 async def test_in_every_order_of_a_logout_and_a_request_the_next_request_is_refused(
     store: Store, clock: Clock, ends: str
 ) -> None:
-    """A request that is under way is let in or not; whatever comes after the logout is not."""
+    """A concurrent request may be admitted; requests after the logout are not."""
     outcomes: set[bool] = set()
 
     async def once(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
@@ -293,7 +289,9 @@ async def test_in_every_order_of_a_logout_and_a_request_the_next_request_is_refu
 
 
 @everywhere
-async def test_both_questions_are_one_round_trip_and_a_bad_token_costs_none(store: Store, clock: Clock) -> None:
+async def test_both_revocation_checks_are_one_round_trip_and_an_invalid_token_costs_none(
+    store: Store, clock: Clock
+) -> None:
     watched = Relay(store)
     access, _ = tokens_on(watched, clock)
     await admitted(access, access.issue("ann"))
@@ -304,7 +302,7 @@ async def test_both_questions_are_one_round_trip_and_a_bad_token_costs_none(stor
 
 
 class Down(Relay):
-    """A store that is away."""
+    """A store that is down."""
 
     async def run(self, commands: Sequence[Command]) -> list[Reply]:
         raise StoreUnavailable("the store is away")
@@ -314,7 +312,7 @@ class Down(Relay):
 
 
 @here
-async def test_while_the_store_is_away_nobody_is_let_in(store: Store, clock: Clock) -> None:
+async def test_an_outage_denies_all_tokens(store: Store, clock: Clock) -> None:
     access, _ = tokens_on(Down(store), clock)
     new = access.issue("ann")
     assert await access.admitted(new.token) == Denied("unavailable")
@@ -326,7 +324,7 @@ async def test_while_the_store_is_away_nobody_is_let_in(store: Store, clock: Clo
 
 
 @here
-async def test_who_chooses_to_let_tokens_pass_hears_of_each(
+async def test_when_down_allow_reports_each_unchecked_token(
     store: Store, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     told: list[UncheckedToken] = []
@@ -346,7 +344,7 @@ async def test_who_chooses_to_let_tokens_pass_hears_of_each(
 
 
 @here
-async def test_what_cannot_be_read_lets_nobody_in_whatever_was_chosen(store: Store, clock: Clock) -> None:
+async def test_unreadable_revocations_deny_whatever_the_policy(store: Store, clock: Clock) -> None:
     async def tell(event: UncheckedToken) -> None:
         raise AssertionError("the store is not away")
 
@@ -359,9 +357,7 @@ async def test_what_cannot_be_read_lets_nobody_in_whatever_was_chosen(store: Sto
 
 @everywhere
 @pytest.mark.parametrize("stored", [("SET", "never"), ("SADD", "of another kind")])
-async def test_what_cannot_be_read_is_over_with_the_next_end(
-    store: Store, clock: Clock, stored: tuple[str, str]
-) -> None:
+async def test_revoke_all_replaces_an_unreadable_record(store: Store, clock: Clock, stored: tuple[str, str]) -> None:
     access, keys = tokens_on(store, clock)
     await store.run([(stored[0], keys.since("ann").key, stored[1])])
     old = access.issue("ann")
@@ -374,7 +370,7 @@ async def test_what_cannot_be_read_is_over_with_the_next_end(
     assert left <= timedelta(hours=2)
 
 
-async def test_a_restart_does_not_make_a_revoked_token_good_again(tmp_path: Path, clock: Clock) -> None:
+async def test_revocations_survive_a_restart(tmp_path: Path, clock: Clock) -> None:
     url = f"sqlite:///{tmp_path}/kept.db"
     async with connect(url) as store:
         access, _ = tokens_on(store, clock, may_forget=False)
@@ -389,12 +385,12 @@ async def test_a_restart_does_not_make_a_revoked_token_good_again(tmp_path: Path
 
 
 @here
-async def test_a_store_that_forgets_is_refused_unless_that_was_chosen(store: Store, clock: Clock) -> None:
+async def test_a_volatile_store_is_refused_unless_allowed(store: Store, clock: Clock) -> None:
     with pytest.raises(DoesNotFit, match="may_forget"):
         tokens_on(store, clock, may_forget=False)
 
 
-def test_check_says_where_a_restart_would_make_revoked_tokens_good_again() -> None:
+def test_check_warns_if_a_restart_would_lose_revocations() -> None:
     class TokenKeys(Keyspace):
         revoked = Value("jwt:blacklist:{jti}", str, lifetime=until("expires_at"), role="durable", doc="a token")
         since = Value("jwt:since:{sub}", int, lifetime=after("2h"), role="durable", doc="a moment")
@@ -422,9 +418,9 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
             access_of(keys_of("EdDSA"), clock, revoked=RevokedTokens(tokens, since, **{"may_forget": True, **options}))
         return str(caught.value)
 
-    assert "a cache may forget" in refused(keys.cached, keys.since)
-    assert "would outlive its end" in refused(keys.revoked, keys.brief)
-    assert "1 hour at most" in refused(keys.bounded, keys.since)
+    assert "a cache may lose revocations" in refused(keys.cached, keys.since)
+    assert "would outlive their revocation" in refused(keys.revoked, keys.brief)
+    assert "at most 1 hour" in refused(keys.bounded, keys.since)
     assert "two families" in refused(keys.revoked, keys.text)
     assert "two families" in refused(keys, keys.since)
     assert "two families" in refused(keys.listed, keys.since)
@@ -432,7 +428,7 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
     assert "give both one role" in refused(with_others.revoked, with_others.elsewhere)
     assert "until(" in refused(keys.since, keys.since)
     assert 'after("2h")' in refused(keys.revoked, keys.slides)
-    assert "to erase them would make tokens good again" in refused(keys.revoked, keys.erased)
+    assert "erasing it would make revoked tokens valid again" in refused(keys.revoked, keys.erased)
     assert "deny or allow" in refused(keys.revoked, keys.since, when_down="maybe")
 
 
@@ -441,9 +437,9 @@ async def test_without_a_place_for_them_nothing_can_be_revoked(store: Store, clo
     access = access_of(keys_of("EdDSA"), clock)
     new = access.issue("ann")
     found = await admitted(access, new)
-    with pytest.raises(BadDeclaration, match="good until they expire"):
+    with pytest.raises(BadDeclaration, match="valid until they expire"):
         await access.revoke(found)
-    with pytest.raises(BadDeclaration, match="good until they expire"):
+    with pytest.raises(BadDeclaration, match="valid until they expire"):
         await access.revoke_all("ann")
 
 

@@ -60,7 +60,7 @@ class LimitKeys(Keyspace):
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to limit, and what makes a window of it pass on a store whose clock nobody moves."""
+    """A kind of limit, and how to end its window on a store with a real clock."""
 
     name: str
     make: Callable[..., Limit]
@@ -73,7 +73,7 @@ async def _run_out(keys: LimitKeys, key: str) -> None:
 
 
 async def _move_back(keys: LimitKeys, key: str) -> None:
-    """As if a minute and a millisecond had passed since everything that a sorted set holds."""
+    """Simulate that a minute and a millisecond have passed since all hits of a sorted set."""
     store = keys.log.store
     [held] = await store.run([("ZRANGE", key, 0, -1, "WITHSCORES")])
     pairs = [part for member, score in held for part in (score - 60_001, member)]
@@ -111,7 +111,7 @@ def keys(store: Store) -> LimitKeys:
 
 
 class Clock:
-    """A clock that stands, until a test moves it."""
+    """A frozen clock, moved by tests."""
 
     def __init__(self, ms: int = NOW_MS) -> None:
         self.ms = ms
@@ -122,7 +122,7 @@ class Clock:
 
 @asynccontextmanager
 async def at_a_clock(clock: Clock) -> AsyncIterator[LimitKeys]:
-    """A store in memory whose time is this clock's."""
+    """A store in memory with this clock."""
     async with SqliteStore(":memory:", clock=clock) as opened:
         yield LimitKeys(opened, now_ms=clock)
 

@@ -3,7 +3,7 @@
 from keystead.parts.limit import client_of, network_of
 
 
-def test_a_client_is_an_address_or_a_network_of_64_bits_and_its_name_tells_neither() -> None:
+def test_a_client_is_an_ipv4_address_or_an_ipv6_64_network_and_its_id_reveals_neither() -> None:
     assert client_of("2001:db8::1") == client_of("2001:db8::ffff") != client_of("2001:db8:0:1::1")
     assert client_of("::ffff:192.0.2.1") == client_of("192.0.2.1") != client_of("192.0.2.2")
     assert client_of("fe80::1%eth0") == client_of("fe80::1")

@@ -54,12 +54,12 @@ def test_a_rate_is_read_from_text(text: str, amount: int, window_ms: int) -> Non
         *("10/minute/hour", "10//minute", "10/0s", "10 per", "per minute", "10/1x", None, 10, b"10/minute"),
     ],
 )
-def test_what_is_no_rate_is_refused_with_an_example(text: object) -> None:
+def test_an_invalid_rate_is_refused_with_an_example(text: object) -> None:
     with pytest.raises(BadDeclaration, match=re.escape('such as "10/minute" or "100 per 60s", not ')):
         Rate.of(text)  # type: ignore[arg-type]
 
 
-def test_a_rate_lets_something_through() -> None:
+def test_a_rate_must_allow_something() -> None:
     for text in ("0/minute", f"{10**12 + 1}/minute"):
         with pytest.raises(BadDeclaration, match="at least 1 and at most"):
             Rate.of(text)
@@ -69,7 +69,7 @@ def test_a_rate_lets_something_through() -> None:
 
 
 class OtherKeys(Keyspace):
-    """What no limit can be made of, and what one can."""
+    """Families that do not fit a limit, and some that do."""
 
     fixed = Counter("fixed:{client}", lifetime=after("1m"))
     again = Counter("again:{client}", lifetime=after("1m"))

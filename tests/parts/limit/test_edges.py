@@ -22,7 +22,7 @@ async def test_a_fixed_window_ends_a_minute_after_its_first_hit(timed: LimitKeys
     assert (await limit.hit("ann")).remaining == 1
 
 
-async def test_a_hash_tells_when_its_window_began(timed: LimitKeys, clock: Clock) -> None:
+async def test_a_hash_stores_the_start_of_its_window(timed: LimitKeys, clock: Clock) -> None:
     limit, began_ms = FixedWindow(timed.record, "10/minute"), clock.ms
     await limit.hit("192.0.2.1")
     clock.ms += 1_000
@@ -49,7 +49,7 @@ async def test_a_sliding_window_forgets_each_hit_a_window_after_it(timed: LimitK
     assert (await limit.peek("ann")).remaining == 2
 
 
-async def test_a_bucket_gives_a_token_when_its_time_has_passed(timed: LimitKeys, clock: Clock) -> None:
+async def test_a_bucket_refills_at_its_rate(timed: LimitKeys, clock: Clock) -> None:
     limit, began_ms = TokenBucket(timed.bucket, "10/minute", burst=3), clock.ms  # one in six seconds
     assert [(await limit.hit("ann")).remaining for _ in range(3)] == [2, 1, 0]
     refused = await limit.hit("ann")
@@ -85,7 +85,7 @@ async def test_a_burst_is_whole_whatever_fraction_of_a_millisecond_a_token_takes
     burst=st.integers(1, 20),
     hits=st.lists(st.tuples(st.integers(0, 3_000), st.integers(1, 22)), min_size=1, max_size=30),
 )
-def test_a_bucket_does_what_plain_arithmetic_says(
+def test_a_bucket_matches_plain_arithmetic(
     amount: int, window_ms: int, burst: int, hits: list[tuple[int, int]]
 ) -> None:
     async def play() -> None:

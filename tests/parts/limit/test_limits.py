@@ -26,13 +26,13 @@ ODD = (" ", "*", "a:b", "{tag}", "ü ñ\n\x00", "x" * 300, "%2F", "../..", "limi
 
 
 async def passed(limit: Limits, client: str, hits: int = 200) -> int:
-    """How many of so many hits at once are let through."""
+    """How many of this many concurrent hits are allowed."""
     return sum(map(bool, await asyncio.gather(*(limit.hit(client) for _ in range(hits)))))
 
 
 @everywhere
 @each_kind
-async def test_of_200_at_once_ten_are_let_through_on_both_sides_of_a_window_edge(keys: LimitKeys, kind: Kind) -> None:
+async def test_ten_of_200_concurrent_hits_pass_on_both_sides_of_a_window_edge(keys: LimitKeys, kind: Kind) -> None:
     limit = kind.make(keys)
     for _ in range(3):
         assert await passed(limit, "ann") == 10
@@ -78,7 +78,7 @@ async def test_hits_that_were_sent_for_a_window_that_is_over_count_in_the_curren
 
 @everywhere
 @each_kind
-async def test_a_refusal_says_when_to_come_again_and_does_not_prolong_anything(keys: LimitKeys, kind: Kind) -> None:
+async def test_a_refusal_has_retry_after_and_does_not_extend_the_window(keys: LimitKeys, kind: Kind) -> None:
     limit = kind.make(keys)
     first = await limit.hit("ann", by=10)
     assert (first.allowed, first.limit, first.remaining, first.retry_after) == (True, 10, 0, 0)
@@ -135,7 +135,7 @@ async def test_a_client_may_have_any_name_and_none_counts_for_another(keys: Limi
 
 @here
 @each_kind
-async def test_peeking_counts_nothing_and_a_reset_forgets_everything(keys: LimitKeys, kind: Kind) -> None:
+async def test_peek_counts_nothing_and_reset_clears_the_limit(keys: LimitKeys, kind: Kind) -> None:
     limit = kind.make(keys)
     assert [(await limit.peek("ann")).remaining for _ in range(3)] == [10, 10, 10]
     await limit.hit("ann", by=9)
@@ -164,7 +164,7 @@ async def test_a_request_counts_as_one_or_more(keys: LimitKeys, kind: Kind) -> N
 
 @here
 @each_kind
-async def test_who_requires_it_is_told_by_an_error(keys: LimitKeys, kind: Kind) -> None:
+async def test_require_raises_limit_reached(keys: LimitKeys, kind: Kind) -> None:
     limit = kind.make(keys)
     assert (await limit.require("ann", by=10)).remaining == 0
     with pytest.raises(LimitReached, match=r"too many requests; wait \d+ s") as reached:
@@ -180,7 +180,7 @@ async def test_who_requires_it_is_told_by_an_error(keys: LimitKeys, kind: Kind) 
 
 @everywhere
 @each_kind
-async def test_a_hit_and_what_it_is_for_are_one_step(keys: LimitKeys, kind: Kind) -> None:
+async def test_a_hit_and_its_work_are_one_step(keys: LimitKeys, kind: Kind) -> None:
     limit = kind.make(keys)
 
     async def order() -> bool:
@@ -192,7 +192,7 @@ async def test_a_hit_and_what_it_is_for_are_one_step(keys: LimitKeys, kind: Kind
 
     assert sum(await asyncio.gather(*(order() for _ in range(50)))) == 10
     assert await keys.orders("ann").get() == 10
-    # Where what it is for stops, nothing is counted either.
+    # If the work stops, nothing is counted either.
     look, count = limit.in_steps("bob")
     assert not await keys.atomically(look, count, keys.orders("bob").at_most(-1))
     assert (await limit.peek("bob")).remaining == 10
@@ -222,7 +222,7 @@ async def test_several_limits_count_in_all_of_them_or_in_none(keys: LimitKeys) -
 # --- the clock of the store ----------------------------------------------------------------------------------
 
 
-async def test_an_aligned_window_goes_by_the_clock_of_the_store(timed: LimitKeys, clock: Clock) -> None:
+async def test_an_aligned_window_uses_the_clock_of_the_store(timed: LimitKeys, clock: Clock) -> None:
     class Keys(Keyspace):
         hits = Counter("ratelimit:{identifier}:{windowStart:int}", lifetime=after("120s"))
 

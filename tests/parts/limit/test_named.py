@@ -24,7 +24,7 @@ def window(store: Store, limit: int, now_ms: int = NOW_MS) -> NamedLimits:
 
 
 @everywhere
-async def test_of_many_at_once_as_many_pass_as_the_limit_says(store: Store) -> None:
+async def test_of_many_concurrent_hits_exactly_the_limit_passes(store: Store) -> None:
     limit = window(store, 5)
     answers = await asyncio.gather(*(limit.count("order", "192.0.2.1") for _ in range(50)), return_exceptions=True)
     assert sum(one is None for one in answers) == 5
@@ -34,7 +34,7 @@ async def test_of_many_at_once_as_many_pass_as_the_limit_says(store: Store) -> N
 
 
 @everywhere
-async def test_what_is_counted_only_when_it_goes_wrong_is_refused_beforehand(store: Store) -> None:
+async def test_failures_that_count_are_refused_beforehand(store: Store) -> None:
     limit = window(store, 2)
     for _ in range(2):
         await limit.refuse_reached("order", "192.0.2.1")
@@ -48,7 +48,7 @@ async def test_what_is_counted_only_when_it_goes_wrong_is_refused_beforehand(sto
 
 
 @everywhere
-async def test_who_is_refused_is_told_how_long_the_minute_lasts(store: Store) -> None:
+async def test_a_refusal_has_the_rest_of_the_minute(store: Store) -> None:
     for left_ms, wait_s in ((15_000, 15), (14_001, 15), (1, 1), (60_000, 60)):
         limit = window(store, 1, NOW_MS + 15_000 - left_ms + 60_000 * left_ms)
         await limit.count("order", "192.0.2.1")
@@ -58,7 +58,7 @@ async def test_who_is_refused_is_told_how_long_the_minute_lasts(store: Store) ->
 
 
 @in_one_step
-async def test_a_count_and_what_is_asked_for_leave_together_and_no_more_than_the_limit_pass(store: Store) -> None:
+async def test_a_count_and_its_work_share_a_round_trip_and_at_most_the_limit_passes(store: Store) -> None:
     keys, limit = Keys(store), window(store, 5)
 
     async def order() -> bool:
@@ -74,7 +74,7 @@ async def test_a_count_and_what_is_asked_for_leave_together_and_no_more_than_the
 
 
 @everywhere
-async def test_nothing_is_counted_before_it_is_awaited_or_where_there_is_no_limit(store: Store) -> None:
+async def test_nothing_is_counted_before_the_await_or_without_a_limit(store: Store) -> None:
     limit = window(store, 1)
     assert limit.counting("free", "192.0.2.1") is None
     await limit.count("free", "192.0.2.1")

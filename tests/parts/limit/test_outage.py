@@ -23,7 +23,7 @@ def server() -> Iterator[servers.Server]:
 
 @pytest.fixture
 async def away(server: servers.Server, clock: Clock) -> AsyncIterator[LimitKeys]:
-    """Keys in a store that was there and is gone."""
+    """Keys in a store that went down."""
     server.restart()
     async with connect(f"{server.url}?timeout=500ms&connect_timeout=1s") as store:
         keys = LimitKeys(store, now_ms=clock)
@@ -32,7 +32,7 @@ async def away(server: servers.Server, clock: Clock) -> AsyncIterator[LimitKeys]
 
 
 @each_kind
-async def test_it_denies_unless_told_otherwise(away: LimitKeys, kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
+async def test_it_denies_by_default(away: LimitKeys, kind: Kind, caplog: pytest.LogCaptureFixture) -> None:
     limit = kind.make(away)
     with caplog.at_level(logging.WARNING, logger="keystead.parts.limit"):
         verdicts = [await limit.hit("ann") for _ in range(3)]
@@ -47,7 +47,7 @@ async def test_it_denies_unless_told_otherwise(away: LimitKeys, kind: Kind, capl
     assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "STORE_UNAVAILABLE", "1")
 
 
-async def test_it_raises_where_that_is_said(away: LimitKeys) -> None:
+async def test_it_raises_if_declared_so(away: LimitKeys) -> None:
     limit = FixedWindow(away.fixed, "10/minute", when_down="raise")
     with pytest.raises(StoreUnavailable):
         await limit.hit("ann")
@@ -70,13 +70,11 @@ async def test_where_it_allows_each_process_still_lets_no_more_than_the_limit_th
     assert (await limit.hit("eve", by=11)).retry_after is None
     clock.ms += 60_000
     assert await limit.hit("ann")
-    clock.ms -= 600_000  # a clock that was set back makes nobody wait for ever
+    clock.ms -= 600_000  # a clock that was set back makes no client wait forever
     assert await limit.hit("ann", by=10)
 
 
-async def test_what_a_process_counts_by_itself_does_not_fill_its_memory(
-    timed: LimitKeys, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_local_counters_have_bounded_memory(timed: LimitKeys, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = FixedWindow(timed.fixed, "1/minute", when_down="allow")
     error = StoreUnavailable("away")
     for n in range(CLIENTS_MOST + 10):
@@ -86,7 +84,7 @@ async def test_what_a_process_counts_by_itself_does_not_fill_its_memory(
     assert limit._outage.verdict(error, (0,), 1)  # the first one made room
 
 
-async def test_of_several_limits_each_says_its_own(away: LimitKeys) -> None:
+async def test_each_of_several_limits_has_its_own_verdict(away: LimitKeys) -> None:
     allows = FixedWindow(away.fixed, "2/minute", when_down="allow")
     together = CombinedLimit(allows, SlidingWindow(away.log, "3/minute", when_down="allow"))
     assert [bool(await together.hit("ann")) for _ in range(3)] == [True, True, False]
@@ -107,7 +105,7 @@ async def test_when_the_store_is_back_it_counts_there_again(
     assert caplog.records[-1].getMessage() == "limit fixed: its store answers again"
 
 
-async def test_what_is_wrong_with_a_key_is_no_outage(timed: LimitKeys) -> None:
+async def test_an_error_of_a_key_is_not_an_outage(timed: LimitKeys) -> None:
     store: Store = timed.fixed.store
     await store.run([("SET", timed.fixed("ann").key, "no number"), ("SET", timed.log("ann").key, "no log")])
     with pytest.raises(NotANumber):

@@ -27,7 +27,7 @@ async def worker(url: str, ahead_ms: int) -> Process:
 
 
 @on("redis", "postgres", "sqlite")
-async def test_200_hits_of_two_processes_with_clocks_two_seconds_apart_let_ten_through(
+async def test_ten_of_200_hits_pass_in_two_processes_with_clocks_two_seconds_apart(
     store: Store, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     kind = store.url.partition(":")[0]
@@ -42,9 +42,7 @@ async def test_200_hits_of_two_processes_with_clocks_two_seconds_apart_let_ten_t
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not divide here")
 @on("redis")
-async def test_a_process_that_divides_counts_each_hit_of_both_halves(
-    store: Store, request: pytest.FixtureRequest
-) -> None:
+async def test_hits_of_both_processes_after_a_fork_are_counted(store: Store, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue("redis_server").url
     started = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.parts.limit.forked", url, cwd=ROOT, stdout=PIPE

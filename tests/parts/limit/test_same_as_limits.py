@@ -31,7 +31,7 @@ def storage() -> MemoryStorage:
 @settings(max_examples=150, deadline=None)
 @given(limit=st.integers(1, 6), pauses=st.lists(PAUSES, min_size=1, max_size=60))
 @example(limit=1, pauses=[0, 480, 480, 479, 1])
-def test_a_fixed_window_answers_as_theirs(limit: int, pauses: list[int]) -> None:
+def test_a_fixed_window_equals_that_of_limits(limit: int, pauses: list[int]) -> None:
     clock = Clock()
 
     async def play(theirs: FixedWindowRateLimiter) -> None:
@@ -56,7 +56,7 @@ def test_a_fixed_window_answers_as_theirs(limit: int, pauses: list[int]) -> None
     hits=st.lists(st.tuples(PAUSES, st.one_of(st.just(1), st.integers(1, 7))), min_size=1, max_size=60),
 )
 @example(limit=1, hits=[(0, 1), (480, 1), (1, 1), (479, 1)])
-def test_a_sliding_window_answers_as_their_moving_window(limit: int, hits: list[tuple[int, int]]) -> None:
+def test_a_sliding_window_equals_the_moving_window_of_limits(limit: int, hits: list[tuple[int, int]]) -> None:
     clock = Clock()
 
     async def play(theirs: MovingWindowRateLimiter) -> None:
@@ -78,7 +78,7 @@ def _at(clock: Clock, play: Callable[[], None]) -> None:
         play()
 
 
-async def test_where_costs_differ_ours_does_not_count_what_it_refuses(timed: LimitKeys) -> None:
+async def test_refused_hits_are_not_counted_unlike_in_limits(timed: LimitKeys) -> None:
     theirs, item = FixedWindowRateLimiter(storage()), RateLimitItemPerSecond(10, 60)
     ours = FixedWindow(timed.fixed, "10/minute")
     assert [theirs.hit(item, "ann", cost=cost) for cost in (8, 5, 1)] == [True, False, False]

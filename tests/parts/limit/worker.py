@@ -1,7 +1,7 @@
 """A process whose clock is wrong, for the tests: `python -m tests.parts.limit.worker URL AHEAD_MS`.
 
-When it is ready it says so, and waits for a line. Then it asks each limit 100 times at once, and says how many of these
-were let through.
+When ready it prints a line, and waits for one. Then it sends 100 concurrent hits to each limit, and prints how many
+were allowed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 
 
 def set_clock(ahead_ms: int) -> None:
-    """What the rest of this process takes for the time."""
+    """The clock of this process."""
     real_ns, real = time.time_ns, time.time
     time.time_ns = lambda: real_ns() + ahead_ms * 1_000_000
     time.time = lambda: real() + ahead_ms / 1000

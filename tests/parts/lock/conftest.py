@@ -48,7 +48,7 @@ class Waits:
         await ended
 
     async def end_next(self, first: Callable[[], object] = lambda: None) -> float:
-        """End the wait that was asked for next, as soon as it is; how long it would have been."""
+        """End the next wait as soon as it starts; returns its length."""
         async with asyncio.timeout(60):
             seconds, ended = await self.asked.get()
         first()
@@ -77,13 +77,13 @@ async def held(lock: Lock, by: str = "user:1", comment: str = "") -> Hold:
 
 
 async def let_it_run_out(keys: LockKeys, site: int = 7) -> None:
-    """What the store does 120 s after the last refresh."""
+    """Simulate the expiry 120 s after the last refresh."""
     await keys.lock(site).bound.store.run([("PEXPIRE", keys.lock(site).key, 1)])
     await until(lambda: keys.lock(site).remaining(), lambda left: left is None)
 
 
 async def until(ask: Callable[[], Awaitable[Any]], is_so: Callable[[Any], bool]) -> None:
-    """Ask again and again, until the answer is as it should be."""
+    """Poll until the result is as expected."""
     async with asyncio.timeout(60):
         while True:
             if is_so(await ask()):

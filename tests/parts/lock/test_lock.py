@@ -14,7 +14,7 @@ from tests.parts.lock.conftest import LockKeys, Waits, everywhere, held, here, l
 
 
 @everywhere
-async def test_of_fifty_callers_one_gets_it_and_the_others_learn_who(keys: LockKeys) -> None:
+async def test_of_fifty_callers_one_gets_the_lock_and_the_others_the_holder(keys: LockKeys) -> None:
     found = await asyncio.gather(*(lock_of(keys).acquire(f"user:{n}", "an import") for n in range(50)))
     [hold] = [one for one in found if isinstance(one, Hold)]
     others = [one for one in found if not one]
@@ -59,7 +59,7 @@ async def test_after_the_end_the_old_holder_neither_refreshes_nor_releases(keys:
 
 
 @everywhere
-async def test_what_is_released_can_be_neither_refreshed_nor_released_again(keys: LockKeys) -> None:
+async def test_a_released_lock_can_be_neither_refreshed_nor_released_again(keys: LockKeys) -> None:
     hold = await held(lock_of(keys))
     assert await hold.release() is True
     other = await held(lock_of(keys), "user:2")
@@ -107,7 +107,7 @@ async def test_locks_of_different_names_do_not_wait_for_each_other(keys: LockKey
 
 @everywhere
 async def test_it_is_never_held_twice(keys: LockKeys) -> None:
-    """Ten tasks take it, work and release it, again and again; some lose it. Nobody sees another inside."""
+    """Ten tasks repeatedly acquire, work and release; some lose the lock. No two are inside at once."""
     inside: set[str] = set()
     seen: list[int] = []
 
@@ -141,7 +141,7 @@ async def test_a_write_beside_its_guard_takes_effect_only_while_it_is_held(keys:
 
 
 @here
-async def test_a_loop_asks_the_store_once_in_30_seconds(keys: LockKeys, store: Store, clock: Clock) -> None:
+async def test_a_loop_refreshes_once_in_30_seconds(keys: LockKeys, store: Store, clock: Clock) -> None:
     hold = await held(lock_of(keys))
     clock.stand_at(hold.since_ms)
     key = keys.lock(7)
@@ -156,7 +156,7 @@ async def test_a_loop_asks_the_store_once_in_30_seconds(keys: LockKeys, store: S
 
 
 @here
-async def test_what_is_stored_says_who_since_when_and_what_for(keys: LockKeys, store: Store) -> None:
+async def test_the_stored_lock_has_holder_time_and_purpose(keys: LockKeys, store: Store) -> None:
     hold = await held(lock_of(keys), "user:1\x1b[2J", "the import\nof May")
     [raw] = await store.run([("GET", "lock:7")])
     stored = json.loads(raw)
@@ -165,7 +165,7 @@ async def test_what_is_stored_says_who_since_when_and_what_for(keys: LockKeys, s
 
 
 @here
-async def test_nobody_takes_it_without_saying_who(keys: LockKeys) -> None:
+async def test_acquiring_needs_the_name_of_the_holder(keys: LockKeys) -> None:
     with pytest.raises(BadValue, match="needs the name of its holder"):
         await lock_of(keys).acquire("")
 
@@ -177,7 +177,7 @@ async def test_nobody_takes_it_without_saying_who(keys: LockKeys) -> None:
 async def test_a_block_holds_it_and_releases_it(keys: LockKeys) -> None:
     async with lock_of(keys).holding("user:1", "an import") as hold:
         assert await lock_of(keys).holder() == HeldBy("user:1", hold.since_ms, "an import")
-        with pytest.raises(LockHeld, match=r"locked by user:1 \(an import\)") as told:
+        with pytest.raises(LockHeld, match=r"held by user:1 \(an import\)") as told:
             async with lock_of(keys).holding("user:2"):
                 raise AssertionError("nobody comes here")
         assert told.value.held.since_ms == hold.since_ms
@@ -220,7 +220,7 @@ async def test_a_block_is_refreshed_every_30_seconds(keys: LockKeys, store: Stor
 
 
 @here
-async def test_a_block_that_lost_the_lock_is_cancelled_and_told(keys: LockKeys) -> None:
+async def test_a_block_that_lost_the_lock_is_cancelled_with_lock_lost(keys: LockKeys) -> None:
     waits = Waits()
 
     async def work() -> None:
@@ -242,7 +242,7 @@ async def test_a_block_that_lost_the_lock_is_cancelled_and_told(keys: LockKeys) 
 
 
 @here
-async def test_a_block_that_ends_after_it_lost_the_lock_is_told(keys: LockKeys) -> None:
+async def test_a_block_that_ends_after_losing_the_lock_raises_lock_lost(keys: LockKeys) -> None:
     with pytest.raises(LockLost):
         async with lock_of(keys).holding("user:1"):
             await let_it_run_out(keys)
@@ -261,7 +261,7 @@ async def test_a_block_that_fails_after_its_store_was_closed_raises_its_own_erro
 
 @here
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreClosed])
-async def test_while_the_store_is_away_a_block_goes_on_until_the_lock_would_be_free(
+async def test_during_an_outage_a_block_runs_until_the_lock_expires(
     keys: LockKeys, clock: Clock, monkeypatch: pytest.MonkeyPatch, error: type[KeysteadError]
 ) -> None:
     waits, began = Waits(), clock()
@@ -285,11 +285,11 @@ async def test_while_the_store_is_away_a_block_goes_on_until_the_lock_would_be_f
     assert tries == 4
 
 
-# --- what a lock is made of ----------------------------------------------------------------------------------
+# --- declarations --------------------------------------------------------------------------------------------
 
 
 class OtherKeys(Keyspace):
-    """What no lock can be made of."""
+    """Families that do not fit a lock."""
 
     lock = Value("lock:{n:int}", Holder, lifetime=sliding("120s", touch_every="30s"), doc="good")
     fence = Counter("fence:{n:int}", lifetime=never("a test"), doc="good")

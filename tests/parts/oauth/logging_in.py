@@ -13,7 +13,7 @@ REDIRECT_URI = "http://127.0.0.1:8700/api/auth/oidc/callback"
 
 
 class Clock:
-    """A clock that a test moves. It begins at the real time, for the provider has a clock of its own."""
+    """A clock that tests move. It starts at the real time, because the provider has its own clock."""
 
     def __init__(self) -> None:
         self.ms = time.time_ns() // 1_000_000
@@ -27,7 +27,7 @@ class Clock:
 
 @dataclass
 class Login:
-    """What the caller of a client keeps while a login is under way."""
+    """The state that a caller keeps during a login."""
 
     client: Client
     verifier: str = field(default_factory=new_verifier)

@@ -25,14 +25,14 @@ def answer(body: object, status: int = 200, headers: str = "") -> bytes:
 
 @cache
 def _first_key() -> RSAKey:
-    """The key of every stand-in: to make one takes longer than most of what it is used for."""
+    """The shared key of all stand-ins, because creating one is slow."""
     return RSAKey.generate_key(2048, {"kid": "first", "use": "sig"}, auto_kid=False)
 
 
 class StandIn:
-    """Answers each path with the bytes that stand in `answers`, and keeps what it was asked.
+    """Responds to each path with the bytes in `answers`, and records requests.
 
-    A path that is not there is never answered: the connection stays open and silent.
+    An unknown path gets no response: the connection stays open and silent.
     """
 
     def __init__(self, port: int) -> None:
@@ -57,7 +57,7 @@ class StandIn:
             await self._was_asked.wait_for(lambda: self.count(path) >= times)
 
     def holds(self, path: str) -> Callable[[], None]:
-        """From now on nothing is answered to a path, until what is returned here is called."""
+        """Block a path until the returned function is called."""
         gate = self._gates[path] = asyncio.Event()
         return gate.set
 

@@ -38,7 +38,7 @@ def test_a_verifier_is_32_random_bytes_in_43_characters() -> None:
     assert all(one.replace("-", "a").replace("_", "a").isalnum() for one in verifiers)
 
 
-async def test_discord_is_asked_as_its_document_says(http: httpx2.AsyncClient) -> None:
+async def test_discord_requests_follow_its_documentation(http: httpx2.AsyncClient) -> None:
     client = Client(DISCORD.configured(client_id="1", client_secret="s"), http, now_ms)
     url = await client.authorize_url(REDIRECT_URI, "the state", "the-challenge", "unused")
     asked = parameters(url)
@@ -59,7 +59,7 @@ async def test_discord_is_asked_as_its_document_says(http: httpx2.AsyncClient) -
     assert parameters(app) == asked
 
 
-async def test_google_is_asked_with_a_nonce_and_has_no_app_link(http: httpx2.AsyncClient) -> None:
+async def test_google_requests_have_a_nonce_and_no_app_link(http: httpx2.AsyncClient) -> None:
     client = Client(GOOGLE.configured(client_id="1", client_secret="s"), http, now_ms)
     asked = parameters(await client.authorize_url(REDIRECT_URI, "s", "c", "the-nonce"))
     assert asked["nonce"] == "the-nonce"
@@ -67,7 +67,7 @@ async def test_google_is_asked_with_a_nonce_and_has_no_app_link(http: httpx2.Asy
     assert client.app_authorize_url(REDIRECT_URI, "s", "c", "the-nonce") is None
 
 
-async def test_further_parameters_cannot_replace_what_protects_the_login(http: httpx2.AsyncClient) -> None:
+async def test_extra_parameters_cannot_replace_security_parameters(http: httpx2.AsyncClient) -> None:
     odd = GITHUB.configured(
         client_id="1",
         client_secret="s",
@@ -103,10 +103,10 @@ def test_every_setting_of_a_preset_can_be_replaced_and_the_preset_stays() -> Non
     assert (DISCORD.client_id, DISCORD.identity.id) == ("", "id")
 
 
-def test_a_wrong_setting_is_one_sentence_without_its_value() -> None:
+def test_an_invalid_setting_is_a_one_line_error_without_its_value() -> None:
     with pytest.raises(BadProvider) as refused:
         DISCORD.configured(client_secret=["s3cret"], colour="red")
-    assert str(refused.value).startswith("discord: its settings are wrong: ")
+    assert str(refused.value).startswith("discord: invalid settings: ")
     assert "colour" in str(refused.value)
     assert "s3cret" not in str(refused.value)
 
@@ -183,7 +183,7 @@ async def test_an_issuer_in_the_clear_is_refused_before_anything_is_sent(http: h
             await Client(oidc(issuer, client_id="1"), http, now_ms).authorize_url(REDIRECT_URI, "s", "c", "n")
 
 
-async def test_a_plain_provider_without_endpoints_says_which_are_missing(http: httpx2.AsyncClient) -> None:
+async def test_a_plain_provider_reports_its_missing_endpoints(http: httpx2.AsyncClient) -> None:
     with pytest.raises(BadProvider, match="it needs authorize_url, token_url, userinfo_url"):
         Client(Provider(name="mine", client_id="1"), http, now_ms)
 

@@ -25,13 +25,13 @@ LINGERS = 4 * MINUTE  # longer than an empty queue keeps its mark in a cluster
 
 
 class AppKeys(Keyspace):
-    """What messages tell of."""
+    """The records that messages report."""
 
     total = Counter("app:total:{id}", lifetime=never("deleted by hand"), tag="id", doc="counts")
 
 
 class Receiver:
-    """Takes messages, or does what it is told to do instead."""
+    """Receives messages, or misbehaves on request."""
 
     def __init__(self) -> None:
         self.got: list[OutboxMessage] = []
@@ -66,12 +66,12 @@ class Receiver:
 
 
 def outbox_of(store: Store, time: Time, receiver: Any, **policy: Any) -> Outbox:
-    """An outbox as a process of its own would have it."""
+    """An outbox as in a separate process."""
     return Outbox(OutboxKeys(store, now_ms=time), receiver, policy=OutboxPolicy(**policy), wait=time.wait)
 
 
 async def add(outbox: Outbox, store: Store, *numbers: int, topic: str = "counter", name: str = "a") -> None:
-    """Add messages, each in one step with what it tells of."""
+    """Add messages, each in one step with its change."""
     keys = AppKeys(store)
     for number in numbers:
         await outbox.announce(topic, name)
@@ -79,7 +79,7 @@ async def add(outbox: Outbox, store: Store, *numbers: int, topic: str = "counter
 
 
 async def let_the_lease_run_out(store: Store, topic: str = "counter", name: str = "a") -> None:
-    """What the store does when the time of a lease is over."""
+    """Simulate the expiry of a lease."""
     await store.run([("DEL", OutboxKeys(store).lease(topic, name).key)])
 
 

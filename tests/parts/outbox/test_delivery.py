@@ -35,9 +35,7 @@ from tests.parts.sessions.relays import Relay
 
 
 @everywhere
-async def test_what_is_added_is_delivered_in_order_and_nothing_is_left(
-    store: Store, time: Time, receiver: Receiver
-) -> None:
+async def test_messages_are_delivered_in_order_and_removed(store: Store, time: Time, receiver: Receiver) -> None:
     outbox = outbox_of(store, time, receiver)
     await add(outbox, store, *range(5))
     await add(outbox, store, *range(3), name="b")
@@ -65,7 +63,7 @@ async def test_a_message_is_there_if_and_only_if_the_step_took_effect(
 
 
 @here
-async def test_a_message_says_what_it_is_and_keeps_its_id(store: Store, time: Time, receiver: Receiver) -> None:
+async def test_a_message_has_its_topic_and_a_stable_id(store: Store, time: Time, receiver: Receiver) -> None:
     outbox = outbox_of(store, time, receiver)
     created_ms = time.now_ms
     payload = {"event": "counter.increment", "data": {"é": [1, 2.5, None, True, "\n"]}}
@@ -90,7 +88,7 @@ async def test_ids_are_not_used_twice(store: Store, time: Time, receiver: Receiv
 
 
 @everywhere
-async def test_what_is_added_while_the_block_runs_is_delivered_at_once(
+async def test_messages_added_while_running_are_delivered_immediately(
     store: Store, time: Time, receiver: Receiver
 ) -> None:
     outbox = outbox_of(store, time, receiver)
@@ -103,7 +101,7 @@ async def test_what_is_added_while_the_block_runs_is_delivered_at_once(
 
 
 @each_way
-async def test_what_another_process_added_is_seen_at_the_next_look(
+async def test_messages_of_another_process_are_seen_at_the_next_poll(
     store: Store, time: Time, receiver: Receiver
 ) -> None:
     other = outbox_of(store, time, Receiver())
@@ -150,9 +148,7 @@ async def test_of_many_claims_one_gets_the_queue(store: Store, time: Time) -> No
 
 
 @here
-async def test_no_more_queues_are_delivered_at_once_than_the_policy_says(
-    store: Store, time: Time, receiver: Receiver
-) -> None:
+async def test_the_policy_limits_concurrent_queues(store: Store, time: Time, receiver: Receiver) -> None:
     outbox = outbox_of(store, time, receiver, at_once=3)
     for name in "abcdefgh":
         await add(outbox, store, 1, name=name)
@@ -217,7 +213,7 @@ async def test_a_queue_that_is_dropped_while_it_is_sent_stays_gone(
 
 
 @everywhere
-async def test_a_state_says_what_waits_what_failed_and_what_was_given_up(
+async def test_a_state_shows_waiting_failing_and_given_up_messages(
     store: Store, time: Time, receiver: Receiver
 ) -> None:
     outbox = outbox_of(store, time, receiver)
@@ -251,7 +247,7 @@ async def test_a_queue_has_a_name_that_a_key_can_have(
 
 @here
 @pytest.mark.parametrize("payload", [{"n": {1, 2}}, {"n": object()}, {"n": "\ud800"}])
-async def test_what_is_no_json_is_refused_before_anything_is_sent(
+async def test_claims_that_are_not_json_are_refused(
     store: Store, time: Time, receiver: Receiver, payload: dict[str, Any]
 ) -> None:
     with pytest.raises(BadValue):
@@ -294,7 +290,7 @@ async def test_in_a_cluster_a_mark_that_was_announced_again_is_not_taken_out(
     outbox = outbox_of(store, time, receiver)
 
     class Slow(Relay):
-        """Lets a message be announced after the look at its queue, just before its mark is taken out."""
+        """Announces a message after the poll of its queue, just before its mark is removed."""
 
         announced = False
 
@@ -319,7 +315,7 @@ async def test_in_a_cluster_a_message_that_comes_just_after_an_empty_queue_was_c
     store: Store, time: Time, receiver: Receiver
 ) -> None:
     class Slow(Relay):
-        """Lets a message be added after the lease of the empty queue has ended, before its mark is moved."""
+        """Adds a message after the lease of the empty queue was released, before its mark is moved."""
 
         closed = added = False
 
@@ -361,7 +357,7 @@ def test_nothing_is_wrong_with_the_key_document_and_only_one_key_is_in_another_s
     assert check([OutboxKeys], cluster=True) == []
 
 
-def test_of_each_procedure_it_is_known_what_it_does_and_only_marks_are_in_another_slot() -> None:
+def test_all_procedures_are_traceable_and_only_marks_are_in_another_slot() -> None:
     found = {name: traced(OutboxKeys, one) for name, one in OutboxKeys.procedures.items()}
     assert {name: one.problem for name, one in found.items() if one.problem} == {}
     assert {name for name, one in OutboxKeys.procedures.items() if one.ordered} == {
@@ -411,7 +407,7 @@ def test_a_policy_that_makes_no_sense_is_refused() -> None:
 async def test_two_outboxes_of_one_store_deliver_only_their_own_topics(
     store: Store, time: Time, receiver: Receiver
 ) -> None:
-    """Two kits of one server: what one cannot send, it must not take for undeliverable either."""
+    """Two kits of one server: neither may treat messages of the other as undeliverable."""
     other = Receiver()
     mine = Outbox(OutboxKeys(store, now_ms=time), receiver, topics=("counter",), policy=OutboxPolicy(at_once=3))
     theirs = Outbox(OutboxKeys(store, now_ms=time), other, topics=("slack",), policy=OutboxPolicy(at_once=3))

@@ -88,9 +88,7 @@ async def test_a_success_ends_the_trouble_and_the_next_failure_waits_ten_seconds
 
 
 @everywhere
-async def test_what_is_added_to_a_queue_that_waits_does_not_make_it_hurry(
-    store: Store, time: Time, receiver: Receiver
-) -> None:
+async def test_adding_to_a_queue_in_back_off_does_not_shorten_it(store: Store, time: Time, receiver: Receiver) -> None:
     outbox = outbox_of(store, time, receiver)
     await add(outbox, store, 1)
     receiver.fails()
@@ -106,7 +104,7 @@ async def test_what_is_added_to_a_queue_that_waits_does_not_make_it_hurry(
 
 
 @everywhere
-async def test_a_receiver_that_is_down_delays_nobody_else(store: Store, time: Time, receiver: Receiver) -> None:
+async def test_a_receiver_that_is_down_does_not_delay_others(store: Store, time: Time, receiver: Receiver) -> None:
     outbox = outbox_of(store, time, receiver)
     receiver.raises = lambda message: ConnectionError() if message.name == "a" else None
     for name in "abcd":
@@ -174,7 +172,7 @@ async def test_a_message_that_waited_for_this_side_for_days_has_its_day_of_attem
 
 
 @everywhere
-async def test_what_is_undeliverable_is_given_up_at_once(store: Store, time: Time, receiver: Receiver) -> None:
+async def test_undeliverable_messages_are_given_up_immediately(store: Store, time: Time, receiver: Receiver) -> None:
     outbox = outbox_of(store, time, receiver)
     receiver.raises = lambda message: Undeliverable("it is gone") if message.payload["n"] == 1 else None
     await add(outbox, store, 1, 2)
@@ -185,7 +183,7 @@ async def test_what_is_undeliverable_is_given_up_at_once(store: Store, time: Tim
 
 
 @here
-async def test_a_receiver_that_asks_for_time_is_given_it_within_bounds(
+async def test_retry_after_of_a_receiver_is_respected_within_bounds(
     store: Store, time: Time, receiver: Receiver
 ) -> None:
     outbox = outbox_of(store, time, receiver)
@@ -200,7 +198,7 @@ async def test_a_receiver_that_asks_for_time_is_given_it_within_bounds(
 
 
 @everywhere
-async def test_a_queue_holds_no_more_than_it_may_and_what_went_is_noted(
+async def test_a_full_queue_gives_up_its_oldest_messages_and_records_it(
     store: Store, time: Time, receiver: Receiver
 ) -> None:
     outbox = outbox_of(store, time, receiver, most_waiting=20)
@@ -222,9 +220,7 @@ async def test_a_queue_holds_no_more_than_it_may_and_what_went_is_noted(
 
 
 @everywhere
-async def test_many_who_add_to_a_full_queue_at_once_leave_it_within_its_bound(
-    store: Store, time: Time, receiver: Receiver
-) -> None:
+async def test_concurrent_adds_keep_a_full_queue_within_its_bound(store: Store, time: Time, receiver: Receiver) -> None:
     outbox = outbox_of(store, time, receiver, most_waiting=20)
     await asyncio.gather(*(add(outbox, store, number) for number in range(100)))
     await add(outbox, store, 100)
@@ -236,7 +232,7 @@ async def test_many_who_add_to_a_full_queue_at_once_leave_it_within_its_bound(
 
 
 @each_way
-async def test_what_is_no_message_is_given_up_and_holds_up_no_other(
+async def test_an_invalid_item_is_set_aside_and_blocks_no_message(
     store: Store, time: Time, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     outbox = outbox_of(store, time, receiver)
@@ -259,7 +255,7 @@ async def test_a_queue_of_another_kind_and_a_mark_of_no_queue_harm_no_other(
     await add(outbox, store, 1)
     assert await outbox.deliver_due() == DeliveryCounts(delivered=1)
     assert await outbox.deliver_due() == DeliveryCounts()
-    assert caplog.text.count("counter/bad is not delivered") == 1
+    assert caplog.text.count("counter/bad cannot be delivered") == 1
 
 
 @each_way
@@ -289,7 +285,7 @@ class _ErrorOfItsOwn(BaseException):
 @pytest.mark.parametrize(
     "error", [SystemExit(3), asyncio.CancelledError(), _ErrorOfItsOwn(), ValueError("a secret"), TimeoutError()]
 )
-async def test_whatever_a_sender_raises_is_a_failure_and_a_foreign_text_is_not_kept(
+async def test_any_sender_error_is_a_failure_and_foreign_messages_are_not_stored(
     store: Store, time: Time, receiver: Receiver, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
@@ -304,7 +300,7 @@ async def test_whatever_a_sender_raises_is_a_failure_and_a_foreign_text_is_not_k
 
 
 @here
-async def test_a_sender_that_hangs_is_cut_off(store: Store, time: Time, receiver: Receiver) -> None:
+async def test_a_hanging_sender_times_out(store: Store, time: Time, receiver: Receiver) -> None:
     outbox = outbox_of(store, time, receiver)
     receiver.may_answer.clear()
     await add(outbox, store, 1)
@@ -315,11 +311,11 @@ async def test_a_sender_that_hangs_is_cut_off(store: Store, time: Time, receiver
     assert receiver.at_once == 0
     trouble = (await outbox.state("counter", "a")).trouble
     assert trouble is not None
-    assert trouble.error == "it took longer than 20 seconds"
+    assert trouble.error == "it timed out after 20 seconds"
 
 
 @here
-async def test_each_attempt_is_told(store: Store, time: Time, receiver: Receiver) -> None:
+async def test_each_attempt_is_reported(store: Store, time: Time, receiver: Receiver) -> None:
     told: list[tuple[str, str]] = []
     outbox = Outbox(
         OutboxKeys(store, now_ms=time),
@@ -346,10 +342,10 @@ async def test_the_first_failure_in_a_row_is_logged_and_no_other(
     await outbox.deliver_due()
     await tries_until(outbox, time, receiver, 5)
     said = [one.message for one in caplog.records if one.name == "keystead.outbox"]
-    assert said == ["counter/a is not delivered, and is tried again: ConnectionError"]
+    assert said == ["counter/a was not delivered, and will be retried: ConnectionError"]
 
 
-def test_waits_differ_so_that_what_failed_together_is_not_tried_together() -> None:
+def test_back_off_has_jitter() -> None:
     policy = OutboxPolicy()
     assert len({policy.wait_ms(5) for _ in range(50)}) > 10
     assert policy.wait_ms(10**6) <= HOUR
@@ -371,6 +367,6 @@ async def test_the_loop_tries_again_when_it_is_time(store: Store, time: Time, re
     assert 8 * SECOND <= time.now_ms - began_ms <= 15 * SECOND
 
 
-def test_what_was_given_up_is_stored_without_what_is_not_known() -> None:
+def test_dead_letters_omit_unknown_fields() -> None:
     entry = GivenUp(at_ms=1, why="too many", count=2)
     assert OutboxKeys.given_up.item.encode(entry, "") == b'{"at_ms":1,"why":"too many","count":2,"attempts":0}'

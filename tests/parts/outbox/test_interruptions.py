@@ -129,7 +129,7 @@ async def test_a_process_that_dies_at_any_command_of_a_drop_leaves_nothing_that_
 
 
 @everywhere
-async def test_who_lost_the_lease_without_knowing_takes_nothing_out(store: Store, time: Time) -> None:
+async def test_a_delivery_that_lost_its_lease_unnoticed_removes_nothing(store: Store, time: Time) -> None:
     slow, other = Receiver(), Receiver()
     first = outbox_of(store, time, slow)
     await add(first, store, 1, 2)
@@ -172,7 +172,7 @@ async def test_the_lease_is_renewed_while_a_message_is_being_sent_however_long_t
 
 
 @everywhere
-async def test_who_loses_the_lease_while_sending_stops_and_leaves_the_message_to_the_other(
+async def test_losing_the_lease_while_sending_leaves_the_message_to_the_new_holder(
     store: Store, time: Time, receiver: Receiver
 ) -> None:
     outbox = outbox_of(store, time, receiver)
@@ -189,7 +189,7 @@ async def test_who_loses_the_lease_while_sending_stops_and_leaves_the_message_to
 
 
 class _Mortal(Relay):
-    """Passes everything on until its program is dead."""
+    """Forwards everything until its program is dead."""
 
     is_dead = False
 
@@ -199,7 +199,7 @@ class _Mortal(Relay):
 
 
 class _Slowing(Receiver):
-    """Takes one message, and then no other."""
+    """Accepts one message, and then no other."""
 
     async def __call__(self, message: OutboxMessage) -> None:
         if self.got:
@@ -208,7 +208,7 @@ class _Slowing(Receiver):
 
 
 @everywhere
-async def test_the_queue_of_a_process_that_was_killed_is_another_s_within_ten_seconds(
+async def test_another_process_takes_over_the_queue_of_a_killed_one_within_ten_seconds(
     store: Store, time: Time, receiver: Receiver
 ) -> None:
     other = outbox_of(store, time, receiver)
@@ -235,7 +235,7 @@ async def test_the_queue_of_a_process_that_was_killed_is_another_s_within_ten_se
 
 
 class Closing(Relay):
-    """Lets another process add a message just before an empty queue is closed."""
+    """Another process adds a message just before an empty queue is closed."""
 
     def __init__(self, inner: Store, time: Time) -> None:
         super().__init__(inner)
@@ -260,11 +260,11 @@ async def test_a_message_that_comes_while_an_empty_queue_is_closed_is_not_lost(
     assert receiver.numbers() == [1, 2]
 
 
-# --- a store that is away -----------------------------------------------------------------------------------
+# --- store outages ------------------------------------------------------------------------------------------
 
 
 class Away(Relay):
-    """A store that can be away, or full."""
+    """A store that can be down, or full."""
 
     away = False
     full = False
@@ -292,7 +292,7 @@ class Away(Relay):
 
 @each_way
 @pytest.mark.parametrize("trouble", ["away", "full"])
-async def test_a_store_that_is_away_or_full_is_waited_for_and_that_is_said_once(
+async def test_an_outage_or_a_full_store_pauses_and_is_logged_once(
     store: Store, time: Time, receiver: Receiver, caplog: pytest.LogCaptureFixture, trouble: str
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -318,16 +318,14 @@ async def test_a_store_that_is_away_or_full_is_waited_for_and_that_is_said_once(
         await until(lambda: "is back" in caplog.text)
     said = [one.message for one in caplog.records if one.name == "keystead.outbox"]
     assert len(said) == 2, said
-    assert said[0].startswith("the outbox waits for its store: ")
-    assert said[1] == "the outbox goes on: its store is back"
+    assert said[0].startswith("the outbox is paused until its store is back: ")
+    assert said[1] == "the outbox continues: its store is back"
     assert waited[-1] > 8 * SECOND  # less and less often
     assert await waiting_in(store) == []
 
 
 @each_way
-async def test_a_turn_whose_store_went_away_is_taken_up_again_by_the_same_process_at_once(
-    store: Store, time: Time, receiver: Receiver
-) -> None:
+async def test_after_an_outage_the_same_process_resumes_its_lease(store: Store, time: Time, receiver: Receiver) -> None:
     relay = Away(store)
     outbox = outbox_of(relay, time, receiver)
     await add(outbox, relay, 1)
@@ -363,7 +361,7 @@ async def test_an_answer_that_was_lost_loses_no_message(store: Store, time: Time
 
 
 @each_way
-async def test_a_stop_lets_what_is_under_way_end_and_leaves_the_rest_to_others(
+async def test_a_stop_finishes_sends_in_progress_and_leaves_the_rest(
     store: Store, time: Time, receiver: Receiver
 ) -> None:
     outbox = outbox_of(store, time, receiver)
@@ -381,7 +379,7 @@ async def test_a_stop_lets_what_is_under_way_end_and_leaves_the_rest_to_others(
 
 
 @each_way
-async def test_a_stop_cancels_what_takes_too_long_and_another_process_goes_on_at_once(
+async def test_a_stop_cancels_slow_sends_and_another_process_takes_over(
     store: Store, time: Time, receiver: Receiver
 ) -> None:
     outbox, other = outbox_of(store, time, receiver), Receiver()
@@ -420,13 +418,13 @@ async def test_a_sender_that_will_not_be_cancelled_does_not_keep_the_process(
         await time.asked_to_wait(given_ms)
         time.pass_ms(given_ms)
     await asyncio.wait({looping})
-    assert "goes on although it was cancelled" in caplog.text
+    assert "is still running although it was cancelled" in caplog.text
     may_end.set()
     await until(lambda: not any(task.get_name().startswith("keystead") for task in asyncio.all_tasks()))
 
 
 @here
-async def test_a_stop_while_the_store_is_away_ends(store: Store, time: Time, receiver: Receiver) -> None:
+async def test_a_stop_during_an_outage_ends(store: Store, time: Time, receiver: Receiver) -> None:
     relay = Away(store)
     outbox = outbox_of(relay, time, receiver)
     receiver.may_answer.clear()
@@ -440,7 +438,7 @@ async def test_a_stop_while_the_store_is_away_ends(store: Store, time: Time, rec
 
 
 @here
-async def test_a_round_that_is_cancelled_gives_its_leases_back(store: Store, time: Time, receiver: Receiver) -> None:
+async def test_a_cancelled_round_releases_its_leases(store: Store, time: Time, receiver: Receiver) -> None:
     outbox = outbox_of(store, time, receiver)
     receiver.may_answer.clear()
     await add(outbox, store, 1)
@@ -458,7 +456,7 @@ async def test_a_round_that_is_cancelled_gives_its_leases_back(store: Store, tim
 
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-async def test_a_process_that_is_killed_loses_nothing_and_another_goes_on_within_ten_seconds_and_exits_when_asked_to(
+async def test_another_process_takes_over_within_ten_seconds_after_a_kill_and_loses_nothing(
     store: Store, store_url: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "lines.txt"

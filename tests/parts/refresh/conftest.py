@@ -51,7 +51,7 @@ SESSION = "the-session"
 
 
 class RefreshToken(RefreshRecord):
-    """A chain of tokens, whose it is, and the session that it belongs to."""
+    """A chain of tokens, its user and its session."""
 
     uid: str
     sid: str
@@ -67,7 +67,7 @@ class TokenKeys(Keyspace):
 
 
 class App:
-    """Refresh tokens as one process has them, with a session that is alive, and what was told."""
+    """Refresh tokens of one process, with a live session, and the reported events."""
 
     def __init__(self, store: Store, clock: Callable[[], int], ring: KeyRing = RING, **options: Any) -> None:
         self.keys = TokenKeys(store, seal=ring, now_ms=clock)
@@ -87,7 +87,7 @@ class App:
         return await self.tokens.begin(RefreshToken(uid="ann", sid=sid, **bound))
 
     async def works(self, token: str) -> bool:
-        """Whether a token brings another one. It does change the chain, so it is the last thing a test asks."""
+        """Whether a token can be rotated. This changes the chain, so call it last."""
         return bool(await self.tokens.rotate(token))
 
 

@@ -98,13 +98,13 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
     keys = OddKeys(store, seal=RING)
     assert "RefreshTokens(keys.refresh)" in refused(keys)
     assert "RefreshTokens(keys.refresh)" in refused(keys.user_sessions)
-    assert "inherit RefreshRecord" in refused(keys.text)
+    assert "subclass RefreshRecord" in refused(keys.text)
     assert 'after("30d")' in refused(keys.slides)
     assert "leads_to=session" in refused(keys.no_session)
-    assert "alone" in refused(keys.two_names)
-    assert "43 letters" in refused(keys.number)
+    assert "the only placeholder" in refused(keys.two_names)
+    assert "43 base64url characters" in refused(keys.number)
     assert "alive=lambda" in refused(keys.by_index)
-    assert "named by a field" in refused(keys.by_key)
+    assert "a field of the model must name its session" in refused(keys.by_key)
     assert "key ring" in refused(OddKeys(store, needs_seal=False).by_index, alive=lambda record: None)
     assert "grace" in refused(TokenKeys(store, seal=RING).refresh, grace="30d")
     assert "unit" in refused(TokenKeys(store, seal=RING).refresh, grace=30)
@@ -114,8 +114,8 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
 async def test_a_store_that_cannot_keep_the_promises_is_refused(store: Store) -> None:
     keys = TokenKeys(store, seal=RING)
     for guarantees, why in (
-        (Guarantees(atomic="one key"), "one atomic step"),
-        (Guarantees(consistency="eventual"), "may miss a logout"),
+        (Guarantees(atomic="one key"), "needs an atomic step"),
+        (Guarantees(consistency="eventual"), "may miss an acknowledged logout"),
     ):
         weak = Relay(store)
         keys.refresh.store = weak
@@ -142,7 +142,7 @@ class IndexedKeys(Keyspace):
 
 
 @everywhere
-async def test_whether_a_session_is_alive_can_be_asked_in_another_way(store: Store, clock: Clock) -> None:
+async def test_the_session_check_can_be_replaced(store: Store, clock: Clock) -> None:
     keys = IndexedKeys(store, seal=RING, now_ms=clock)
     tokens = RefreshTokens(keys.refresh, alive=lambda record: keys.user_sessions(record.uid).has(record.sid))
     await keys.session("s1").set(RefreshToken(uid="ann", sid="s1"))
@@ -171,7 +171,7 @@ async def test_a_token_that_belongs_to_no_session_is_not_begun(store: Store) -> 
 
 
 @here
-async def test_what_the_part_keeps_is_not_taken_from_the_caller(app: App) -> None:
+async def test_fields_set_by_the_part_ignore_caller_values(app: App) -> None:
     odd = RefreshToken(uid="ann", sid="the-session", generation=7, is_used=True)
     begun = await app.tokens.begin(odd)
     assert (begun.record.generation, begun.record.is_used) == (0, False)

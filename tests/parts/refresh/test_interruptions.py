@@ -1,4 +1,4 @@
-"""Two programs in every interleaving, killed programs, and store outages: dead stays dead."""
+"""Two programs in every interleaving, killed programs, and store outages: ended chains stay ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Look = Callable[[App, NewChain[RefreshToken], dict[Actor, Any]], Awaitable[None]
 
 
 async def in_all_orders(store: Store, clock: Clock, setting: Setting, look: Look) -> int:
-    """Two processes on one store: `setting` says what each does, and `look` what must be so whoever came first."""
+    """Two processes on one store: `setting` defines their actions, and `look` checks what must hold in any order."""
 
     async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
         gated = Gated(store)
@@ -122,7 +122,7 @@ async def test_a_reuse_at_the_same_moment_as_a_rotation_leaves_no_fresh_token_al
 
 
 @in_every_order
-async def test_a_retry_at_the_same_moment_as_a_reuse_brings_nothing_that_works(ordered: Store, clock: Clock) -> None:
+async def test_a_retry_concurrent_with_a_reuse_yields_no_valid_token(ordered: Store, clock: Clock) -> None:
     async def setting(a: App, b: App, begun: NewChain[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
         outside = App(ordered, clock)
         first = await rotated(outside.tokens.rotate(begun.token))
@@ -154,7 +154,7 @@ async def test_a_reuse_does_not_bring_a_revoked_chain_back(ordered: Store, clock
 
 
 @in_every_order
-async def test_a_user_who_is_erased_while_a_token_is_rotated_leaves_no_token(ordered: Store, clock: Clock) -> None:
+async def test_erasing_a_user_during_a_rotation_leaves_no_token(ordered: Store, clock: Clock) -> None:
     async def setting(a: App, b: App, begun: NewChain[RefreshToken]) -> dict[Actor, Callable[[], Awaitable[Any]]]:
         async def erase() -> None:
             async for key in b.keys.refresh.scan():
@@ -192,7 +192,7 @@ async def test_a_process_that_is_killed_after_any_command_leaves_a_client_that_w
 
 
 @everywhere
-async def test_a_process_that_is_killed_while_it_ends_a_chain_lets_nobody_in(store: Store, clock: Clock) -> None:
+async def test_killing_a_process_during_revocation_admits_no_token(store: Store, clock: Clock) -> None:
     app = App(store, clock)
     await app.log_in()
     lives = 0
@@ -212,7 +212,7 @@ async def test_a_process_that_is_killed_while_it_ends_a_chain_lets_nobody_in(sto
 
 
 class Deaf(Relay):
-    """Passes everything on, and the answer of the n-th call is lost."""
+    """Forwards everything, but loses the reply of the n-th call."""
 
     def __init__(self, inner: Store, lost: int) -> None:
         super().__init__(inner)
@@ -250,7 +250,7 @@ async def test_an_answer_of_the_store_that_is_lost_is_an_error_and_the_client_ca
 
 
 @everywhere
-async def test_a_rotation_is_two_round_trips_also_for_those_who_lose(store: Store, clock: Clock) -> None:
+async def test_a_rotation_is_two_round_trips_also_for_losers(store: Store, clock: Clock) -> None:
     app = App(store, clock)
     await app.log_in()
     begun = await app.begin()
@@ -271,7 +271,7 @@ async def test_a_rotation_is_two_round_trips_also_for_those_who_lose(store: Stor
 
 
 @here
-async def test_what_this_server_never_made_costs_no_round_trip(store: Store, clock: Clock) -> None:
+async def test_forged_tokens_cost_no_round_trip(store: Store, clock: Clock) -> None:
     watched = Relay(store)
     app = App(watched, clock)
     for token in ("", "a.b.c", "x" * 43 + ".0." + "y" * 43, "\ud800", "é" * 43, "x" * 100_000):

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Clients(RuleBasedStateMachine):
-    """A client that keeps the last token it was answered with, and others who may have seen any token there was."""
+    """A client that keeps its last token, and attackers who may have seen any token."""
 
     runner: ClassVar[asyncio.Runner]
     store: ClassVar[Store]  # one for all examples: each has a chain and a session of its own
@@ -88,7 +88,7 @@ class Clients(RuleBasedStateMachine):
     @precondition(lambda self: self.asked_ms is not None)
     @rule()
     def the_client_retries_in_time(self) -> None:
-        """The promise that retries are for: in the grace, and with nobody else about, it always works."""
+        """The purpose of retries: within the grace, and without attackers, a retry always works."""
         alone = self.held >= len(self.minted) - 2
         alive = not (self.reused or self.gone or self.logged_out) and self.clock() < self.ends_ms
         in_time = self.asked_ms is not None and self.clock() < self.asked_ms + GRACE_MS
@@ -121,7 +121,7 @@ class Clients(RuleBasedStateMachine):
         assert len(set(self.minted)) == len(self.minted)
 
 
-def test_whatever_clients_and_thieves_do_comes_out_as_the_model_says() -> None:
+def test_clients_and_attackers_match_the_model() -> None:
     with asyncio.Runner() as Clients.runner:
         Clients.store = connect("memory://")
         Clients.runner.run(Clients.store.open())

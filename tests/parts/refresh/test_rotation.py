@@ -14,7 +14,7 @@ from tests.parts.refresh.conftest import DAY_MS, GRACE_MS, App, Clock, everywher
 
 
 @everywhere
-async def test_each_use_brings_another_token(app: App) -> None:
+async def test_each_use_returns_a_new_token(app: App) -> None:
     begun = await app.begin()
     seen = {begun.token}
     token = begun.token
@@ -28,7 +28,7 @@ async def test_each_use_brings_another_token(app: App) -> None:
 
 
 @everywhere
-async def test_twenty_presentations_at_once_mint_one_successor(app: App) -> None:
+async def test_twenty_concurrent_uses_of_a_token_get_one_successor(app: App) -> None:
     begun = await app.begin()
     found = await asyncio.gather(*(app.tokens.rotate(begun.token) for _ in range(20)))
     assert sum(isinstance(one, Rotated) for one in found) == 1
@@ -95,7 +95,7 @@ async def test_a_token_from_before_the_last_ends_the_chain_also_inside_the_grace
 
 @everywhere
 async def test_the_grace_never_yields_two_chains(app: App) -> None:
-    """Thief and owner come with one token, both are answered, and of what they go on with only one chain lives."""
+    """Attacker and owner use one token, both get a successor, and reuse detection ends the chain."""
     begun = await app.begin()
     owner, thief = await asyncio.gather(app.tokens.rotate(begun.token), app.tokens.rotate(begun.token))
     assert owner
@@ -147,7 +147,7 @@ async def test_the_time_to_live_in_the_store_is_not_renewed_by_a_rotation(app: A
 
 
 @here
-async def test_a_chain_that_ended_by_reuse_lives_no_longer_than_it_would_have(app: App, clock: Clock) -> None:
+async def test_a_reused_chain_keeps_its_ttl(app: App, clock: Clock) -> None:
     begun = await app.begin()
     await app.keys.refresh(begun.id).bound.store.run([("PEXPIRE", app.keys.refresh(begun.id).key, 90_000)])
     await app.tokens.rotate(begun.token)
@@ -159,7 +159,7 @@ async def test_a_chain_that_ended_by_reuse_lives_no_longer_than_it_would_have(ap
 
 
 @everywhere
-async def test_a_token_is_good_for_its_client_only(app: App) -> None:
+async def test_a_token_is_valid_for_its_client_only(app: App) -> None:
     begun = await app.begin(client="desktop")
     assert await app.tokens.rotate(begun.token) == RotationRefused("client")
     assert await app.tokens.rotate(begun.token, client="phone") == RotationRefused("client")
@@ -249,7 +249,7 @@ async def test_chains_of_one_session_do_not_touch_each_other(app: App, clock: Cl
 
 
 @here
-async def test_a_store_that_lost_its_last_moments_locks_nobody_out(app: App) -> None:
+async def test_a_store_that_lost_its_last_writes_locks_no_user_out(app: App) -> None:
     """A failover can lose a rotation that was acknowledged: the client has a newer token than the record knows."""
     begun = await app.begin()
     before = await app.keys.refresh(begun.id).get()
@@ -263,7 +263,7 @@ async def test_a_store_that_lost_its_last_moments_locks_nobody_out(app: App) -> 
 
 
 @here
-async def test_a_chain_goes_on_with_its_key_when_the_key_ring_gets_a_new_one(store: Store, clock: Clock) -> None:
+async def test_a_chain_keeps_its_key_when_the_key_ring_is_rotated(store: Store, clock: Clock) -> None:
     old = App(store, clock, KeyRing({"a": b"a" * 32}))
     both = App(store, clock, KeyRing({"a": b"a" * 32, "b": b"b" * 32}))
     new = App(store, clock, KeyRing({"b": b"b" * 32}))
@@ -279,7 +279,7 @@ async def test_a_chain_goes_on_with_its_key_when_the_key_ring_gets_a_new_one(sto
 
 @here
 @pytest.mark.parametrize("seconds", [1, 60])
-async def test_the_grace_is_as_long_as_it_is_said_to_be(store: Store, clock: Clock, seconds: int) -> None:
+async def test_the_grace_ends_exactly_as_declared(store: Store, clock: Clock, seconds: int) -> None:
     app = App(store, clock, grace=timedelta(seconds=seconds))
     await app.log_in()
     begun = await app.begin()
@@ -291,9 +291,7 @@ async def test_the_grace_is_as_long_as_it_is_said_to_be(store: Store, clock: Clo
 
 
 @everywhere
-async def test_a_token_can_be_examined_without_using_it_up_and_a_reused_one_ends_its_chain_at_once(
-    app: App, clock: Clock
-) -> None:
+async def test_examining_a_token_does_not_use_it_up_but_detects_reuse(app: App, clock: Clock) -> None:
     begun = await app.begin()
     for _ in range(3):
         examined = await app.tokens.examine(begun.token)

@@ -17,7 +17,7 @@ from tests.parts.refresh.conftest import GRACE_MS, RING, App, Clock, TokenKeys, 
 
 
 async def dump(store: Store) -> str:
-    """All that the store holds, as text."""
+    """The whole content of the store, as text."""
     found: list[bytes] = []
     async for page in store.scan("*"):
         for key in page:
@@ -44,14 +44,14 @@ async def test_no_token_and_no_part_of_one_is_in_the_store_a_log_or_a_repr(
     await app.tokens.rotate(begun.token, client="desktop")
     held += await dump(store)
     shown = repr([begun, first, again, app.tokens, app.told]) + caplog.text
-    assert "used again (late)" in shown
+    assert "token reuse detected (late)" in shown
     for secret in parts_of(begun.token, first.token):
         assert secret not in held
         assert secret not in shown
 
 
 @everywhere
-async def test_what_is_stored_is_no_token(app: App, store: Store) -> None:
+async def test_stored_records_contain_no_token(app: App, store: Store) -> None:
     begun = await app.begin()
     secret, generation, mac = begun.token.split(".")
     assert begun.id == digest(secret)
@@ -62,7 +62,7 @@ async def test_what_is_stored_is_no_token(app: App, store: Store) -> None:
 
 
 @here
-async def test_nobody_makes_the_next_token_of_a_chain_from_an_old_one(app: App) -> None:
+async def test_the_next_token_cannot_be_derived_from_an_old_one(app: App) -> None:
     begun = await app.begin()
     secret, _, mac = begun.token.split(".")
     other_ring = Mint(KeyRing({"x": b"x" * 32}).derived("refresh tokens")).first(b"s" * 32)
@@ -99,7 +99,7 @@ async def test_a_secret_is_never_used_for_two_chains(store: Store, clock: Clock)
 
 
 @here
-async def test_a_source_of_secrets_that_is_broken_is_said(store: Store, clock: Clock) -> None:
+async def test_a_broken_random_source_is_reported(store: Store, clock: Clock) -> None:
     same = App(store, clock, new_secret=lambda: b"1" * 32)
     await same.begin()
     with pytest.raises(Contended, match="random"):
@@ -123,7 +123,7 @@ async def test_a_secret_has_256_bits_and_comes_from_the_system(app: App, monkeyp
 
 
 @here
-async def test_a_token_is_refused_although_nobody_can_be_told(
+async def test_a_reused_token_is_refused_even_if_reporting_fails(
     store: Store, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(event: RefreshEvent) -> None:
@@ -136,7 +136,7 @@ async def test_a_token_is_refused_although_nobody_can_be_told(
     clock.pass_ms(GRACE_MS)
     assert await app.tokens.rotate(begun.token) == RotationRefused("reused", "late")
     assert await app.tokens.rotate(first.token) == RotationRefused("reused", "ended")
-    assert "reporting a misuse failed: RuntimeError" in caplog.text
+    assert "reporting a security event failed: RuntimeError" in caplog.text
     silent = App(store, clock, tell=None)
     assert await silent.tokens.rotate(first.token) == RotationRefused("reused", "ended")
 
@@ -145,7 +145,7 @@ async def test_a_token_is_refused_although_nobody_can_be_told(
 @pytest.mark.parametrize(
     "stored", [b"\xff\xfe", b"[]", b'{"generation":"many"}', b'{"uid":"ann","sid":"x","generation":-1.5}']
 )
-async def test_a_record_that_is_none_is_told_as_such(app: App, store: Store, stored: bytes) -> None:
+async def test_an_invalid_record_is_reported(app: App, store: Store, stored: bytes) -> None:
     begun = await app.begin()
     await store.run([("SET", app.keys.refresh(begun.id).key, stored)])
     assert await app.tokens.rotate(begun.token) == RotationRefused("unreadable")
@@ -153,7 +153,7 @@ async def test_a_record_that_is_none_is_told_as_such(app: App, store: Store, sto
 
 
 @here
-async def test_a_key_of_another_kind_is_told_as_such(app: App, store: Store) -> None:
+async def test_a_key_of_another_kind_is_reported(app: App, store: Store) -> None:
     begun = await app.begin()
     key = app.keys.refresh(begun.id).key
     await store.run([("DEL", key), ("LPUSH", key, "x")])

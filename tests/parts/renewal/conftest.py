@@ -57,7 +57,7 @@ class AppKeys(Keyspace):
 
 
 class Provider:
-    """Gives a new refresh token with each use. To come with an old one counts as theft, and ends them all."""
+    """Issues a new refresh token with each use. Reusing an old one counts as theft, and ends them all."""
 
     def __init__(self, server: StandIn) -> None:
         self.server = server
@@ -93,7 +93,7 @@ class Provider:
 
 
 class Late(Client):
-    """A client whose answers arrive when a test lets them."""
+    """A client whose responses a test can delay."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -109,7 +109,7 @@ class Late(Client):
 
 
 class App:
-    """One process, with a session whose tokens are the first ones that the provider gave."""
+    """One process, with a session that has the first tokens of the provider."""
 
     def __init__(self, store: Store, client: Client, clock: Clock, **options: Any) -> None:
         self.keys = AppKeys(store, seal=KeyRing({"test": b"k" * 32}), now_ms=clock)

@@ -49,7 +49,7 @@ async def test_tokens_are_renewed_five_minutes_before_they_expire_and_not_earlie
 
 
 @everywhere
-async def test_twenty_requests_in_two_processes_ask_once_and_all_get_what_came(
+async def test_twenty_requests_in_two_processes_share_one_load(
     store: Store, app: App, client: Client, provider: Provider, clock: Clock
 ) -> None:
     other = App(store, client, clock)
@@ -62,7 +62,7 @@ async def test_twenty_requests_in_two_processes_ask_once_and_all_get_what_came(
 
 
 @here
-async def test_while_one_renews_the_others_go_on_with_the_token_that_is_still_good(
+async def test_during_a_renewal_others_use_the_still_valid_token(
     store: Store, app: App, client: Client, provider: Provider, clock: Clock
 ) -> None:
     clock.pass_ms(LIFETIME_MS - 1)
@@ -101,7 +101,7 @@ async def test_a_renewal_does_not_make_a_session_live_longer(app: App, clock: Cl
 
 
 @everywhere
-async def test_a_provider_that_refuses_is_not_asked_again_where_the_record_notes_it(
+async def test_a_refusal_recorded_in_the_record_is_not_retried(
     store: Store, client: Client, provider: Provider, clock: Clock
 ) -> None:
     """As after a renewal whose answer was lost: the old refresh token is spent, and stays so."""
@@ -118,7 +118,7 @@ async def test_a_provider_that_refuses_is_not_asked_again_where_the_record_notes
 
 
 @here
-async def test_a_refresh_token_that_the_provider_refuses_is_over(app: App, provider: Provider, clock: Clock) -> None:
+async def test_a_refused_refresh_token_is_final(app: App, provider: Provider, clock: Clock) -> None:
     before = await app.session.get()
     provider.number = 7  # the user took the permission back
     clock.pass_ms(LIFETIME_MS)
@@ -143,7 +143,7 @@ async def test_a_refresh_token_that_the_provider_refuses_is_over(app: App, provi
     ],
     ids=lambda given: given if isinstance(given, str) else given[:60].decode().split("\r")[0],
 )
-async def test_a_provider_that_fails_ends_nothing_and_is_not_asked_by_everybody(
+async def test_a_failing_provider_ends_no_session_and_is_called_once(
     app: App, provider: Provider, clock: Clock, given: bytes, reason: Any
 ) -> None:
     works = provider.server.answers["/token"]
@@ -162,7 +162,7 @@ async def test_a_provider_that_fails_ends_nothing_and_is_not_asked_by_everybody(
 
 
 @here
-async def test_a_provider_that_never_answers_is_not_waited_for(
+async def test_a_provider_without_a_response_times_out(
     store: Store, app: App, client: Client, provider: Provider, clock: Clock
 ) -> None:
     del provider.server.answers["/token"]
@@ -174,7 +174,7 @@ async def test_a_provider_that_never_answers_is_not_waited_for(
 
 
 @everywhere
-async def test_a_session_that_ends_meanwhile_stays_ended_and_its_new_tokens_are_given_back(
+async def test_tokens_renewed_for_an_ended_session_are_revoked(
     store: Store, app: App, late: Late, provider: Provider, clock: Clock
 ) -> None:
     clock.pass_ms(LIFETIME_MS)
@@ -189,7 +189,7 @@ async def test_a_session_that_ends_meanwhile_stays_ended_and_its_new_tokens_are_
 
 
 @everywhere
-async def test_what_others_write_meanwhile_is_not_lost(store: Store, app: App, late: Late, clock: Clock) -> None:
+async def test_concurrent_writes_are_not_lost(store: Store, app: App, late: Late, clock: Clock) -> None:
     clock.pass_ms(LIFETIME_MS)
 
     async def change() -> None:
@@ -204,7 +204,7 @@ async def test_what_others_write_meanwhile_is_not_lost(store: Store, app: App, l
 
 @here
 @pytest.mark.parametrize("refuses", [False, True])
-async def test_a_new_login_meanwhile_counts_whatever_the_provider_says_of_the_old_one(
+async def test_a_concurrent_login_wins_over_the_renewal_of_the_old_tokens(
     store: Store, app: App, late: Late, provider: Provider, clock: Clock, refuses: bool
 ) -> None:
     if refuses:
@@ -223,7 +223,7 @@ async def test_a_new_login_meanwhile_counts_whatever_the_provider_says_of_the_ol
 
 
 async def _interrupted(store: Store, late: Late, clock: Clock, meanwhile: Callable[[], Awaitable[Any]]) -> Any:
-    """Do something between the answer of the provider and its arrival."""
+    """Do something between the provider's response and its arrival."""
     task = asyncio.ensure_future(App(store, late, clock).fresh())
     await late.answered.wait()
     await meanwhile()
@@ -232,7 +232,7 @@ async def _interrupted(store: Store, late: Late, clock: Clock, meanwhile: Callab
 
 
 @here
-async def test_a_caller_that_goes_away_does_not_lose_the_new_tokens(app: App, provider: Provider, clock: Clock) -> None:
+async def test_cancelling_the_caller_does_not_lose_the_new_tokens(app: App, provider: Provider, clock: Clock) -> None:
     clock.pass_ms(LIFETIME_MS)
     asking = asyncio.ensure_future(app.fresh())
     await provider.server.until_asked("/token", 1)
@@ -245,7 +245,7 @@ async def test_a_caller_that_goes_away_does_not_lose_the_new_tokens(app: App, pr
 
 
 class Flaky(Relay):
-    """A store whose answers to some atomic steps are lost, before or after they took effect."""
+    """A store that loses replies of some atomic steps, before or after they took effect."""
 
     def __init__(self, inner: Store, lost: int, *, takes_effect: bool) -> None:
         super().__init__(inner)
@@ -263,7 +263,7 @@ class Flaky(Relay):
 
 @here
 @pytest.mark.parametrize("takes_effect", [True, False])
-async def test_a_store_that_is_away_for_a_moment_does_not_cost_the_new_tokens(
+async def test_a_short_outage_does_not_lose_the_new_tokens(
     store: Store, app: App, client: Client, provider: Provider, clock: Clock, takes_effect: bool
 ) -> None:
     waits: list[float] = []
@@ -280,7 +280,7 @@ async def test_a_store_that_is_away_for_a_moment_does_not_cost_the_new_tokens(
 
 
 @here
-async def test_a_store_that_stays_away_is_said(store: Store, app: App, client: Client, clock: Clock) -> None:
+async def test_a_lasting_outage_is_reported(store: Store, app: App, client: Client, clock: Clock) -> None:
     async def pause(seconds: float) -> None: ...
 
     clock.pass_ms(LIFETIME_MS)
@@ -289,7 +289,7 @@ async def test_a_store_that_stays_away_is_said(store: Store, app: App, client: C
 
 
 @here
-async def test_a_process_that_is_killed_leaves_a_claim_that_ends_by_itself(
+async def test_the_claim_of_a_killed_process_expires(
     store: Store, app: App, client: Client, provider: Provider, clock: Clock
 ) -> None:
     clock.pass_ms(LIFETIME_MS)
@@ -343,12 +343,12 @@ async def test_families_of_another_shape_are_refused_with_the_reason(store: Stor
 
     assert "keys.renewing" in refused(app.keys)
     assert "keys.renewing" in refused(app.keys.session)
-    assert "so that no two ask at once" in refused(app.keys.brief)
-    assert "so that no two ask at once" in refused(app.keys.renewing, within="1m")
+    assert "so that only one request calls it" in refused(app.keys.brief)
+    assert "so that only one request calls it" in refused(app.keys.renewing, within="1m")
     weak = Relay(store)
     weak.guarantees = Guarantees(atomic="nothing")
     app.keys.renewing.store = weak
-    assert "two processes would spend" in refused(app.keys.renewing)
+    assert "two processes could spend" in refused(app.keys.renewing)
 
 
 @pytest.mark.parametrize("slots", [False, True])

@@ -28,7 +28,7 @@ def ms(text: str) -> int:
 
 
 class Time:
-    """A clock that stands until it is moved, and waits that end by it."""
+    """A frozen clock, and waits that depend on it."""
 
     def __init__(self, start: str = "2026-01-01T00:00:30Z") -> None:
         self.now_ms = ms(start)
@@ -65,7 +65,7 @@ class Time:
         self.pass_ms(ms(text) + SECOND - self.now_ms)
 
     async def rested(self, schedules: int, running: int = 0) -> None:
-        """Until so many schedules, and so many leases of jobs that run, wait for a time that has not come."""
+        """Wait until this many schedules and leases of running jobs wait for a future time."""
         calm = 0
         while calm < 3:  # a schedule that was just woken does not wait any more a moment later
             await until(lambda: self._is_calm(schedules, running))
@@ -79,7 +79,7 @@ class Time:
         return turns == running and waits == schedules + running
 
     async def asked_to_wait(self, ms: int) -> None:
-        """Until somebody begins to wait for exactly so long."""
+        """Wait until a wait of exactly this length starts."""
         await until(lambda: any(at - self.now_ms == ms and not ended.done() for at, ended in self.waits))
 
 
@@ -92,7 +92,7 @@ async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 class Work:
-    """What a job does here: it notes each run, waits for `may_end` if it is to, and returns or raises as it is told."""
+    """A job that records each run, waits for `may_end` if requested, and returns or raises as configured."""
 
     def __init__(self, *, waits: bool = False, returns: Any = None) -> None:
         self.runs: list[Run] = []
@@ -132,7 +132,7 @@ def text(at_ms: int) -> str:
 
 
 def schedule_of(store: Store, time: Time, *jobs: Job, **options: Any) -> Schedule:
-    """A schedule as a process of its own would have it."""
+    """A schedule as in a separate process."""
     return Schedule(ScheduleKeys(store, now_ms=time), jobs, wait=time.wait, **options)
 
 
@@ -154,7 +154,7 @@ async def history_of(store: Store, name: str) -> list[RunEntry]:
 
 
 async def let_the_lease_run_out(store: Store, name: str) -> None:
-    """What the store does when the time of a lease is over."""
+    """Simulate the expiry of a lease."""
     assert await store.run([("DEL", ScheduleKeys(store).lease(name).key)]) == [1]
 
 

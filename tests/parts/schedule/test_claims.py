@@ -46,9 +46,7 @@ async def test_of_many_schedules_on_one_store_one_runs_each_moment(store: Store,
 
 
 @everywhere
-async def test_of_many_runs_by_hand_at_once_one_is_made_and_the_others_are_told_who_makes_it(
-    store: Store, time: Time
-) -> None:
+async def test_of_concurrent_manual_runs_one_starts_and_the_others_are_busy(store: Store, time: Time) -> None:
     work = Work(waits=True)
     crowd = [schedule_of(store, time, Job("a.job", "0 15 * * *", work)) for _ in range(CROWD)]
     asked = [asyncio.create_task(one.run_now("a.job")) for one in crowd]
@@ -63,7 +61,7 @@ async def test_of_many_runs_by_hand_at_once_one_is_made_and_the_others_are_told_
 
 
 class _LookOnce:
-    """A schedule that looks once, makes what it began, and ends."""
+    """A schedule that polls once, finishes its runs, and ends."""
 
     def __init__(self, store: Store, time: Time, job: Job) -> None:
         self._looked = asyncio.Event()
@@ -97,7 +95,7 @@ async def test_in_every_order_two_schedules_run_a_due_moment_once(store: Store, 
 
 
 @everywhere
-async def test_a_claim_is_one_atomic_step_and_so_is_the_end_of_a_run(store: Store, time: Time) -> None:
+async def test_a_run_is_claimed_and_ended_in_one_atomic_step_each(store: Store, time: Time) -> None:
     relay = Relay(store)
     await schedule_of(relay, time, Job("a.job", "0 15 * * *", Work())).run_now("a.job")
     writes = [
@@ -109,7 +107,7 @@ async def test_a_claim_is_one_atomic_step_and_so_is_the_end_of_a_run(store: Stor
 
 
 class _LosesAnAnswer(Relay):
-    """The claim takes effect, and its answer is lost."""
+    """The claim takes effect, and its reply is lost."""
 
     lost = 0
 
@@ -122,7 +120,7 @@ class _LosesAnAnswer(Relay):
 
 
 @everywhere
-async def test_a_claim_whose_answer_was_lost_is_carried_out_by_who_made_it(store: Store, time: Time) -> None:
+async def test_a_claim_whose_reply_was_lost_is_run_by_its_process(store: Store, time: Time) -> None:
     work = Work()
     losing = _LosesAnAnswer(store)
     async with schedule_of(losing, time, Job("a.job", "0 15 * * *", work)):
@@ -138,7 +136,7 @@ async def test_a_claim_whose_answer_was_lost_is_carried_out_by_who_made_it(store
 
 
 class _HeldUp(Relay):
-    """While it is asked to, it keeps each reply to a read until it is let go."""
+    """On request, delays replies to reads until they are released."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
@@ -155,7 +153,7 @@ class _HeldUp(Relay):
 
 
 @everywhere
-async def test_a_look_that_is_late_does_not_make_a_run_again_that_has_ended_meanwhile(store: Store, time: Time) -> None:
+async def test_a_late_read_does_not_repeat_an_ended_run(store: Store, time: Time) -> None:
     work = Work(waits=True)
     late = _HeldUp(store)
     async with schedule_of(late, time, Job("a.job", "0 15 * * *", work)):
@@ -196,7 +194,7 @@ async def test_the_fence_of_a_run_grows_also_where_the_store_forgot_the_last_one
 
 
 @here
-async def test_the_fence_grows_with_every_run_also_where_the_clock_goes_back(store: Store, time: Time) -> None:
+async def test_the_fencing_token_grows_with_every_run_even_if_the_clock_goes_back(store: Store, time: Time) -> None:
     work = Work()
     schedule = schedule_of(store, time, Job("a.job", "0 15 * * *", work))
     for _ in range(5):
@@ -239,7 +237,7 @@ async def test_a_run_by_hand_beside_a_claim_of_the_same_process_is_not_a_second_
 
 
 @here
-async def test_nobody_polls(store: Store, time: Time) -> None:
+async def test_there_is_no_polling(store: Store, time: Time) -> None:
     """One read a wake: at the next moment, or about every 30 seconds."""
     relay = Relay(store)
     jobs = [Job(f"job.{n}", "0 15 * * *", Work()) for n in range(5)]

@@ -114,7 +114,7 @@ async def test_moments_that_are_to_be_run_each_wait_for_the_one_that_failed(stor
 
 
 @here
-async def test_missed_moments_do_not_run_a_failing_job_again_and_again_at_once(store: Store, time: Time) -> None:
+async def test_missed_runs_of_a_failing_job_back_off(store: Store, time: Time) -> None:
     work = Work(waits=True)
     work.raises = ValueError("no")
     async with schedule_of(store, time, Job("a.job", "* * * * *", work, lease="1h")):
@@ -157,7 +157,7 @@ async def test_an_error_of_keystead_is_recorded_with_its_sentence(store: Store, 
 
 @here
 @pytest.mark.parametrize("returned", [7, "text", [1], {"a": 1.5}, {"a": None}, {1: 1}, {"a": {"b": 1}}])
-async def test_a_job_that_returns_what_cannot_be_kept_has_failed(store: Store, time: Time, returned: Any) -> None:
+async def test_a_job_with_an_unstorable_result_has_failed(store: Store, time: Time, returned: Any) -> None:
     told = await schedule_of(store, time, Job("a.job", "0 15 * * *", Work(returns=returned))).run_now("a.job")
     assert told
     assert told.outcome == "failed"
@@ -165,7 +165,7 @@ async def test_a_job_that_returns_what_cannot_be_kept_has_failed(store: Store, t
 
 
 @here
-async def test_what_a_job_returns_is_kept_as_it_is_and_long_texts_are_cut(store: Store, time: Time) -> None:
+async def test_job_results_are_stored_and_long_texts_cut(store: Store, time: Time) -> None:
     work = Work(returns={"deleted": 12, "kept": True, "note": "n" * 5_000})
     told = await schedule_of(store, time, Job("a.job", "0 15 * * *", work)).run_now("a.job")
     assert told
@@ -184,7 +184,7 @@ async def test_what_a_job_returns_is_kept_as_it_is_and_long_texts_are_cut(store:
         ({"n" * 5_000: 1}, {"n" * 99 + "…": 1}),
         (
             {f"k{n}": n for n in range(60)},
-            {**{f"k{n}": n for n in range(50)}, "…": "10 more, which are not kept"},
+            {**{f"k{n}": n for n in range(50)}, "…": "10 more, not stored"},
         ),
     ],
 )
@@ -199,7 +199,7 @@ async def test_whatever_text_a_job_returns_is_recorded_and_no_terminal_obeys_it(
 
 @here
 @pytest.mark.parametrize("count", [pytest.param(2**63, id="65 bits"), pytest.param(10**5_000, id="5,000 digits")])
-async def test_a_count_that_nobody_can_keep_is_a_failure_that_is_recorded(store: Store, time: Time, count: int) -> None:
+async def test_a_count_beyond_64_bits_is_recorded_as_a_failure(store: Store, time: Time, count: int) -> None:
     told = await schedule_of(store, time, Job("a.job", "0 15 * * *", Work(returns={"n": count}))).run_now("a.job")
     assert told
     assert (told.outcome, "more than 64 bits" in str(told.error)) == ("failed", True)
@@ -245,7 +245,7 @@ class _ErrorOfItsOwn(BaseException):
 
 @here
 @pytest.mark.parametrize("error", [SystemExit(3), GeneratorExit(), _ErrorOfItsOwn()])
-async def test_a_job_that_exits_has_failed_and_takes_nothing_with_it(
+async def test_a_job_that_calls_exit_has_failed_and_the_process_continues(
     store: Store, time: Time, error: BaseException
 ) -> None:
     work, other = Work(), Work()
@@ -261,7 +261,7 @@ async def test_a_job_that_exits_has_failed_and_takes_nothing_with_it(
     assert {(one.outcome, one.error) for one in entries} == {("failed", type(error).__name__)}
 
 
-def test_a_job_that_takes_one_process_after_the_other_with_it_waits_longer_and_longer(time: Time) -> None:
+def test_a_job_that_kills_processes_backs_off(time: Time) -> None:
     job = Job("a.job", "0 15 * * *", Work())
     state = due_runs.first_state(job, time.now_ms)
     waits = []
@@ -284,7 +284,7 @@ async def test_a_job_that_cancels_itself_has_failed(store: Store, time: Time) ->
 
 
 @here
-async def test_a_failing_job_holds_up_no_other(store: Store, time: Time) -> None:
+async def test_a_failing_job_blocks_no_other(store: Store, time: Time) -> None:
     bad, good = Work(), Work()
     bad.raises = ValueError("no")
     ended: list[tuple[str, str]] = []
@@ -298,7 +298,7 @@ async def test_a_failing_job_holds_up_no_other(store: Store, time: Time) -> None
 
 
 @here
-async def test_a_job_that_fails_and_asked_to_run_sooner_runs_sooner(store: Store, time: Time) -> None:
+async def test_a_failed_job_that_requested_an_earlier_run_gets_it(store: Store, time: Time) -> None:
     async def job(run: Run) -> Mapping[str, int | str] | None:
         run.again_after("10s")
         raise ValueError("no")

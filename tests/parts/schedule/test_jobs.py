@@ -31,18 +31,18 @@ def test_another_name_is_refused(name: Any) -> None:
         ("0 15 * *", "five fields .* has 4"),
         ("0 0 15 * * *", "five fields .* has 6"),
         ("@daily", "five fields .* has 1"),
-        ("60 * * * *", "a.job: the cron text '60 .* has a wrong minute"),
-        ("0 24 * * *", "wrong hour"),
-        ("0 0 0 * *", "wrong day-of-month"),
-        ("0 0 31 2 *", "wrong day-of-month"),
-        ("0 0 * 13 *", "wrong month"),
-        ("0 0 * * FUNDAY", "wrong day-of-week"),
-        ("* * * * MON#1/2", "wrong day-of-week"),
-        ("*/0 * * * *", "wrong minute"),
+        ("60 * * * *", "a.job: the cron expression '60 .* has an invalid minute"),
+        ("0 24 * * *", "invalid hour"),
+        ("0 0 0 * *", "invalid day-of-month"),
+        ("0 0 31 2 *", "invalid day-of-month"),
+        ("0 0 * 13 *", "invalid month"),
+        ("0 0 * * FUNDAY", "invalid day-of-week"),
+        ("* * * * MON#1/2", "invalid day-of-week"),
+        ("*/0 * * * *", "invalid minute"),
         (None, "five fields"),
     ],
 )
-def test_cron_text_that_is_none_is_refused_with_what_is_wrong(cron: Any, sentence: str) -> None:
+def test_an_invalid_cron_expression_is_refused_with_the_reason(cron: Any, sentence: str) -> None:
     with pytest.raises(BadDeclaration, match=sentence):
         Job("a.job", cron, Work())
 
@@ -56,14 +56,14 @@ def test_a_time_zone_that_does_not_exist_is_refused(zone: Any) -> None:
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"missed": "all"}, "missed is once, each or skip"),
+        ({"missed": "all"}, "missed must be once, each or skip"),
         ({"lease": "60"}, "a number with a unit"),
-        ({"lease": "999ms"}, "between 1 second and 1 day"),
-        ({"lease": "25h"}, "between 1 second and 1 day"),
+        ({"lease": "999ms"}, "must be 1 second to 1 day"),
+        ({"lease": "25h"}, "must be 1 second to 1 day"),
         ({"run": None}, "an async function"),
     ],
 )
-def test_whatever_else_is_wrong_is_said_with_the_name_of_the_job(wrong: dict[str, Any], sentence: str) -> None:
+def test_declaration_errors_name_the_job(wrong: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadDeclaration, match=rf"a\.job: .*{sentence}"):
         Job(**{"name": "a.job", "cron": "0 15 * * *", "run": Work(), **wrong})
 
@@ -79,20 +79,20 @@ def test_a_run_can_be_made_for_a_test_of_a_job() -> None:
 
 @here
 async def test_two_jobs_of_one_name_are_refused(store: Store, time: Time) -> None:
-    with pytest.raises(BadDeclaration, match="two jobs are called a"):
+    with pytest.raises(BadDeclaration, match="two jobs have the name a"):
         schedule_of(store, time, Job("a", "0 15 * * *", Work()), Job("a", "0 16 * * *", Work()))
 
 
 @here
-async def test_a_job_that_is_not_there_is_said_with_those_that_are(store: Store, time: Time) -> None:
+async def test_an_unknown_job_is_reported_with_the_known_ones(store: Store, time: Time) -> None:
     schedule = schedule_of(store, time, Job("a", "0 15 * * *", Work()), Job("b", "0 16 * * *", Work()))
-    with pytest.raises(BadValue, match="no job 'c'; there are: a, b"):
+    with pytest.raises(BadValue, match="no job 'c'; the jobs are: a, b"):
         await schedule.run_now("c")
     with pytest.raises(BadValue, match="no job 'c'"):
         await schedule.history("c")
 
 
-def test_of_each_procedure_it_is_known_what_it_does_and_all_are_atomic_everywhere() -> None:
+def test_all_procedures_are_traceable_and_atomic_on_every_store() -> None:
     found = [traced(ScheduleKeys, one) for one in ScheduleKeys.procedures.values()]
     assert [(one.problem, one.groups) for one in found] == [("", 1)] * 5
 

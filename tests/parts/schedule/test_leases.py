@@ -72,7 +72,7 @@ async def test_a_run_whose_lease_ran_out_is_cancelled_and_made_by_another_with_a
 
 
 @everywhere
-async def test_who_lost_the_lease_without_knowing_can_record_nothing(
+async def test_a_run_that_lost_its_lease_unnoticed_records_nothing(
     store: Store, time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = Work(waits=True, returns={"deleted": 7})
@@ -92,7 +92,7 @@ async def test_who_lost_the_lease_without_knowing_can_record_nothing(
 
 
 @everywhere
-async def test_nobody_renews_or_ends_the_lease_of_another(store: Store, time: Time) -> None:
+async def test_no_process_can_renew_or_end_the_lease_of_another(store: Store, time: Time) -> None:
     stuck, other = Work(waits=True), Work(waits=True)
     first = schedule_of(store, time, Job("a.job", "0 15 * * *", stuck))
     second = schedule_of(store, time, Job("a.job", "0 15 * * *", other))
@@ -115,7 +115,7 @@ async def test_nobody_renews_or_ends_the_lease_of_another(store: Store, time: Ti
 
 
 @here
-async def test_a_run_that_was_lost_by_hand_is_told_and_not_made_again(store: Store, time: Time) -> None:
+async def test_a_lost_manual_run_is_reported_and_not_retried(store: Store, time: Time) -> None:
     stuck, work = Work(waits=True), Work()
     asked = asyncio.create_task(schedule_of(store, time, Job("a.job", "0 15 * * *", stuck)).run_now("a.job"))
     await until(lambda: len(stuck.runs) == 1)
@@ -151,7 +151,7 @@ async def test_a_stop_waits_for_the_job_that_runs(store: Store, time: Time) -> N
 
 
 @everywhere
-async def test_a_stop_cancels_what_goes_on_for_too_long_and_another_process_takes_over_at_its_next_look(
+async def test_a_stop_cancels_slow_runs_and_another_process_takes_over_at_its_next_poll(
     store: Store, time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
     work, other = Work(waits=True), Work()
@@ -196,13 +196,13 @@ async def test_a_job_that_will_not_be_cancelled_keeps_its_lease_and_the_schedule
         time.pass_ms(given_ms)
     await asyncio.wait({looping})
     assert await ScheduleKeys(store).lease("a.job").exists()
-    assert "goes on although it was cancelled" in caplog.text
+    assert "is still running although it was cancelled" in caplog.text
     may_end.set()
     await until(lambda: not any(task.get_name().startswith("keystead") for task in asyncio.all_tasks()))
 
 
 @here
-async def test_a_run_by_hand_that_is_cancelled_is_told_and_not_made_again(store: Store, time: Time) -> None:
+async def test_a_cancelled_manual_run_is_reported_and_not_retried(store: Store, time: Time) -> None:
     work = Work(waits=True)
     job = Job("a.job", "0 15 * * *", work)
     asked = asyncio.create_task(schedule_of(store, time, job).run_now("a.job"))
@@ -217,7 +217,7 @@ async def test_a_run_by_hand_that_is_cancelled_is_told_and_not_made_again(store:
 
 
 @here
-async def test_a_list_says_what_runs_since_when_and_how_the_last_run_went(store: Store, time: Time) -> None:
+async def test_a_list_shows_the_running_job_and_the_last_outcome(store: Store, time: Time) -> None:
     work = Work(waits=True, returns={"deleted": 3})
     schedule = schedule_of(store, time, Job("a.job", "0 15 * * *", work), Job("b.job", "0 16 * * *", Work()))
     began_ms = time.now_ms
@@ -237,7 +237,7 @@ async def test_a_list_says_what_runs_since_when_and_how_the_last_run_went(store:
 
 
 @here
-async def test_of_the_history_the_last_hundred_are_kept(store: Store, time: Time) -> None:
+async def test_the_history_keeps_the_last_hundred_runs(store: Store, time: Time) -> None:
     schedule = schedule_of(store, time, Job("a.job", "0 15 * * *", Work()))
     for _ in range(105):
         await schedule.run_now("a.job")
@@ -246,7 +246,7 @@ async def test_of_the_history_the_last_hundred_are_kept(store: Store, time: Time
 
 
 @everywhere
-async def test_what_is_written_lives_as_long_as_its_family_says(store: Store, time: Time) -> None:
+async def test_written_keys_have_the_lifetime_of_their_family(store: Store, time: Time) -> None:
     work = Work(waits=True)
     job = Job("a.job", "0 15 * * *", work, lease="5m")
     await seen(store, time, job)

@@ -70,9 +70,7 @@ async def test_moments_missed_in_a_stop_are_caught_up_with_as_stated(
 
 @here
 @pytest.mark.parametrize(("late_ms", "count"), [(60_000, 1), (60_001, 0)])
-async def test_what_is_to_be_skipped_is_more_than_a_minute_past(
-    store: Store, time: Time, late_ms: int, count: int
-) -> None:
+async def test_skipped_runs_are_more_than_a_minute_late(store: Store, time: Time, late_ms: int, count: int) -> None:
     work = Work()
     job = Job("a.job", "0 15 * * *", work, missed="skip")
     await seen(store, time, job)
@@ -109,7 +107,7 @@ async def test_moments_that_come_while_the_job_runs_are_missed_ones(
 
 
 @here
-async def test_the_one_run_for_a_year_of_missed_minutes_begins_at_once(store: Store, time: Time) -> None:
+async def test_the_one_run_for_a_year_of_missed_minutes_starts_immediately(store: Store, time: Time) -> None:
     work = Work()
     job = Job("a.job", "* * * * *", work)
     await seen(store, time, job)
@@ -155,7 +153,7 @@ async def test_a_job_at_a_fixed_hour_runs_once_a_day_also_when_clocks_change(
 @here
 @pytest.mark.parametrize("missed", ["once", "each", "skip"])
 @pytest.mark.parametrize("start", ["2026-03-28T12:00:00Z", "2026-10-24T12:00:00Z"])
-async def test_a_job_of_every_half_hour_goes_on_in_real_time_when_clocks_change(
+async def test_a_job_every_half_hour_runs_in_real_time_across_daylight_saving(
     store: Store, start: str, missed: Missed
 ) -> None:
     time, work = Time(start), Work()
@@ -199,7 +197,7 @@ async def test_days_missed_around_a_change_of_clocks_are_each_run_once(store: St
 
 
 @everywhere
-async def test_a_changed_cron_text_takes_effect_and_runs_nothing_by_itself(store: Store, time: Time) -> None:
+async def test_a_changed_cron_expression_takes_effect_without_an_extra_run(store: Store, time: Time) -> None:
     work = Work()
     await seen(store, time, Job("a.job", "0 15 * * *", work))
     time.pass_until("2026-01-01T14:30:00Z")
@@ -215,7 +213,7 @@ async def test_a_changed_cron_text_takes_effect_and_runs_nothing_by_itself(store
 
 
 @here
-async def test_a_changed_time_zone_takes_effect_and_the_numbers_go_on(store: Store, time: Time) -> None:
+async def test_a_changed_time_zone_takes_effect_and_run_numbers_continue(store: Store, time: Time) -> None:
     work = Work()
     async with schedule_of(store, time, Job("a.job", "0 15 * * *", work)):
         await time.rested(1)
@@ -275,7 +273,7 @@ async def seen_by_another_version(store: Store, time: Time) -> None:
 
 
 @everywhere
-async def test_a_machine_whose_clock_was_a_year_ahead_stops_the_job_for_nobody(
+async def test_a_clock_that_was_a_year_ahead_does_not_stop_the_job(
     store: Store, time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
     work, early = Work(), Work()
@@ -329,7 +327,7 @@ async def _both_go_on(time: Time, ahead: Time, *, times: int, by_ms: int) -> Non
 
 
 @here
-async def test_a_list_says_when_a_job_will_be_run_although_a_clock_was_wrong(store: Store, time: Time) -> None:
+async def test_a_list_shows_the_next_run_although_a_clock_was_wrong(store: Store, time: Time) -> None:
     job = Job("a.job", "0 15 * * *", Work())
     ahead = Time()
     ahead.pass_ms(365 * DAY)
@@ -380,9 +378,7 @@ async def test_a_job_can_ask_for_one_more_run(store: Store, time: Time) -> None:
 
 
 @here
-async def test_where_the_cron_text_comes_sooner_that_run_is_the_one_that_was_asked_for(
-    store: Store, time: Time
-) -> None:
+async def test_an_earlier_scheduled_run_replaces_the_requested_one(store: Store, time: Time) -> None:
     dues: list[int] = []
 
     async def batch(run: object) -> None:

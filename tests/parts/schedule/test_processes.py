@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Workers:
-    """Processes on one store, and what they wrote down."""
+    """Processes on one store, and their logs."""
 
     def __init__(self, url: str, file: Path) -> None:
         self._url, self._file = url, file
@@ -110,7 +110,7 @@ async def test_a_process_that_was_stopped_for_longer_than_its_lease_is_cancelled
 
 
 @in_processes
-async def test_a_process_that_is_asked_to_stop_hands_its_run_over_at_once(store: Store, workers: Workers) -> None:
+async def test_a_stopping_process_releases_its_run_immediately(store: Store, workers: Workers) -> None:
     await make_due(store, "stuck", "0 0 1 1 *", MINUTE)
     asked = workers.start()
     workers.until(lambda lines: ["began", "1", str(asked.pid)] in lines, "the first run began")

@@ -1,4 +1,4 @@
-"""Trouble: the schedule waits during a store outage; an unreadable state stops one job and no other."""
+"""Outages pause the schedule; an unreadable state stops one job and no other."""
 
 import asyncio
 import logging
@@ -28,7 +28,7 @@ from tests.parts.sessions.relays import Relay
 
 
 class Away(Relay):
-    """A store that can be away."""
+    """A store that can be down."""
 
     away = False
     full = False
@@ -51,9 +51,7 @@ class Away(Relay):
 
 
 @here
-async def test_a_store_that_is_away_is_waited_for_less_and_less_often(
-    store: Store, time: Time, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_an_outage_backs_off(store: Store, time: Time, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     away, work = Away(store), Work()
     waited = []
@@ -74,12 +72,12 @@ async def test_a_store_that_is_away_is_waited_for_less_and_less_often(
     assert all(22 <= seconds <= 30 for seconds in waited[5:])
     said = [one.message for one in caplog.records if one.name == "keystead.schedule"]
     assert said == [
-        "the schedule waits for its store: the store does not answer",
-        "the schedule goes on: its store is back",
+        "the schedule is paused until its store is back: the store does not answer",
+        "the schedule continues: its store is back",
     ]
 
 
-async def test_a_schedule_goes_on_when_its_server_was_away() -> None:
+async def test_a_schedule_continues_after_an_outage() -> None:
     work = Work()
     with servers.redis("--appendonly", "yes") as server:
         async with connect(f"{server.url}?timeout=500ms") as store:
@@ -101,9 +99,7 @@ async def test_a_schedule_goes_on_when_its_server_was_away() -> None:
 
 
 @here
-async def test_what_a_run_did_is_recorded_when_the_store_is_back_and_the_lease_still_holds(
-    store: Store, time: Time
-) -> None:
+async def test_an_outcome_is_recorded_after_an_outage_if_the_lease_still_holds(store: Store, time: Time) -> None:
     away, work = Away(store), Work(waits=True, returns={"deleted": 3})
     async with schedule_of(away, time, Job("a.job", "0 15 * * *", work)):
         await time.rested(1)
@@ -150,7 +146,7 @@ async def test_a_run_that_cannot_renew_its_lease_in_time_is_cancelled(store: Sto
 
 
 @here
-async def test_a_store_that_takes_no_claim_is_not_asked_again_and_again(store: Store, time: Time) -> None:
+async def test_a_store_that_refuses_claims_is_not_polled_in_a_loop(store: Store, time: Time) -> None:
     full, work = Away(store), Work()
     async with schedule_of(full, time, Job("a.job", "0 15 * * *", work)):
         await time.rested(1)
@@ -170,7 +166,7 @@ async def test_a_store_that_takes_no_claim_is_not_asked_again_and_again(store: S
 
 @everywhere
 @pytest.mark.parametrize("data", ["not JSON", "{}", '{"cron":7}'])
-async def test_a_state_that_cannot_be_read_stops_one_job_and_is_said_once(
+async def test_an_unreadable_state_stops_one_job_and_is_logged_once(
     store: Store, time: Time, caplog: pytest.LogCaptureFixture, data: str
 ) -> None:
     bad, good = Work(), Work()
@@ -185,7 +181,7 @@ async def test_a_state_that_cannot_be_read_stops_one_job_and_is_said_once(
             await until(lambda count=count: len(good.ended) == count)  # type: ignore[misc]
         await time.rested(1)
         assert bad.runs == []
-        assert sum("bad is not run" in one.message for one in caplog.records) == 1
+        assert sum("bad cannot run" in one.message for one in caplog.records) == 1
         report = await repair([keys], set_aside="all")
         assert [(one.finding.code, one.fixed) for one in report.found] == [("unreadable", True)]
         time.pass_ms(MINUTE)
@@ -197,7 +193,7 @@ async def test_a_state_that_cannot_be_read_stops_one_job_and_is_said_once(
 
 
 @everywhere
-async def test_what_cannot_be_read_hides_no_other_job_in_a_list(store: Store, time: Time) -> None:
+async def test_an_unreadable_job_hides_no_other_in_a_list(store: Store, time: Time) -> None:
     names = ("bad.state", "bad.kind", "bad.entry", "good")
     jobs = [Job(name, "0 15 * * *", Work()) for name in names]
     keys = ScheduleKeys(store)
@@ -227,7 +223,7 @@ async def test_a_key_of_another_kind_stops_one_job_and_no_other(store: Store, ti
 
 
 @everywhere
-async def test_the_doctor_finds_nothing_wrong_with_what_the_schedule_writes(store: Store) -> None:
+async def test_the_doctor_has_no_findings_for_the_schedule(store: Store) -> None:
     time, work = Time("2026-01-01T00:00:30Z"), Work(waits=True)
     async with schedule_of(store, time, Job("a.job", "* * * * *", work), Job("b.job", "* * * * *", Work())):
         await time.rested(1)
@@ -241,7 +237,7 @@ async def test_the_doctor_finds_nothing_wrong_with_what_the_schedule_writes(stor
 
 
 @here
-async def test_a_lease_without_a_deadline_is_not_looked_at_again_and_again(store: Store, time: Time) -> None:
+async def test_a_lease_without_a_deadline_is_not_polled_in_a_loop(store: Store, time: Time) -> None:
     job = Job("a.job", "* * * * *", Work())
     await seen(store, time, job)
     await store.run([("SET", ScheduleKeys(store).lease("a.job").key, '{"by":"somebody","number":1}')])
@@ -254,7 +250,7 @@ async def test_a_lease_without_a_deadline_is_not_looked_at_again_and_again(store
 
 
 @everywhere
-async def test_a_history_of_another_kind_keeps_no_run_from_ending(store: Store, time: Time) -> None:
+async def test_a_history_of_another_kind_does_not_block_runs(store: Store, time: Time) -> None:
     work, history = Work(), ScheduleKeys(store).history("a.job").key
     await store.run([("SET", history, "x")])
     entry = await schedule_of(store, time, Job("a.job", "* * * * *", work)).run_now("a.job")

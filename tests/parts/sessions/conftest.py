@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 everywhere = pytest.mark.parametrize("store_url", STORES, indirect=True)
-# Where one atomic step spans any keys.
+# Stores on which one atomic step spans any keys.
 in_one_step = pytest.mark.parametrize("store_url", [one for one in STORES if one != "cluster"], indirect=True)
 
 # For all orders that two programs can have: whether one step spans any keys or those of a slot makes the difference,
@@ -44,7 +44,7 @@ DAY_MS = 86_400_000
 
 
 class AppSession(SessionRecord):
-    """Who is logged in, what they chose, and a token that must not be seen."""
+    """The user, their settings, and a secret token."""
 
     theme: str = "light"
     seen: int = 0
@@ -70,7 +70,7 @@ class AppKeys(Keyspace):
 
 
 class Clock:
-    """A clock that stands until it is set. It begins at a moment that no real clock shows."""
+    """A frozen clock. It starts at an unreal time."""
 
     def __init__(self, now_ms: int = 4_000_000_000_000) -> None:
         self.now_ms = now_ms
@@ -113,7 +113,7 @@ def switches_on(store: Store, in_slots: int | None = None) -> int | None:
 
 
 def sessions_of(store: Store, clock: Clock, policy: Policy | None = None, **options: Any) -> Sessions[AppSession]:
-    """Sessions with all that they can have, as another process would make them on the same store."""
+    """Sessions with all options, as in another process on the same store."""
     keys = AppKeys(store, seal=RING, now_ms=clock)
     return Sessions(keys.session, policy, successors=keys.successor, ends=keys.end, **options)
 

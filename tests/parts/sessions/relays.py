@@ -19,7 +19,7 @@ from keystead.stores.store_contract import Planned
 
 
 class Relay(Store):
-    """Passes each call on. `log` has the commands of each, as they were given."""
+    """Forwards each call. `log` has the commands of each."""
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
@@ -28,10 +28,10 @@ class Relay(Store):
         self.log: list[list[Any]] = []
 
     async def before(self) -> None:
-        """Called before each call that is passed on."""
+        """Called before each forwarded call."""
 
     async def after(self) -> None:
-        """Called after each call that was passed on."""
+        """Called after each forwarded call."""
 
     async def run(self, commands: Sequence[Command]) -> list[Reply]:
         await self.before()
@@ -80,7 +80,7 @@ class Slots(SqliteStore):
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         keys = {key for step in steps for key in step.call.keys}
-        assert len({slot_of(key) for key in keys}) <= 1, f"{keys} live in different slots"
+        assert len({slot_of(key) for key in keys}) <= 1, f"{keys} are in different slots"
         return await super()._atomically(steps)
 
 
@@ -89,7 +89,7 @@ class Killed(BaseException):
 
 
 class Mortal(Relay):
-    """Lets so many commands through, and then the program is dead. A batch goes through one command at a time."""
+    """Forwards this many commands, and then the program is dead. A batch is forwarded one command at a time."""
 
     def __init__(self, inner: Store, lives: int) -> None:
         super().__init__(inner)
@@ -104,14 +104,14 @@ class Mortal(Relay):
         return [(await super(Mortal, self).run([command]))[0] for command in commands]
 
 
-# --- all orders of two programs ------------------------------------------------------------------------------
+# --- interleavings of two programs -----------------------------------------------------------------------------
 
 Actor = Literal["a", "b"]
 _actor: ContextVar[Actor] = ContextVar("actor")
 
 
 class Gated(Relay):
-    """Each call waits until it is let through; what is called by nobody of the two goes through at once."""
+    """Each call of the two programs waits until it is released; other calls are forwarded immediately."""
 
     def __init__(self, inner: Store) -> None:
         super().__init__(inner)
@@ -157,7 +157,7 @@ async def in_order(
         tasks[actor].add_done_callback(lambda _: gated.moved.set())
 
     async def settled() -> list[Actor]:
-        """Those who wait for their turn, once everybody waits or is done."""
+        """The programs that wait for their turn, once all wait or are done."""
         while True:
             gated.moved.clear()
             if all(
@@ -181,7 +181,7 @@ async def in_order(
 async def every_order(
     one: Callable[[Sequence[Actor]], Awaitable[list[tuple[Actor, bool]]]], *, switches: int | None = None
 ) -> int:
-    """Call `one` with a beginning for each order that two programs can have; how many there were.
+    """Call `one` with a prefix of each possible interleaving of two programs; returns their number.
 
     `one` runs both from the start, and returns the order that it became. `switches`: only the orders in which the turn
     goes over from one to the other so often at most, for programs of many steps.

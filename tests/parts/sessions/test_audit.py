@@ -40,7 +40,7 @@ async def greeted(keys: AuditedKeys) -> set[str]:
 
 
 @everywhere
-async def test_each_sign_in_sign_out_and_revocation_is_noted_with_who_did_it(store: Store, clock: Clock) -> None:
+async def test_sign_ins_sign_outs_and_revocations_are_audited_with_their_actor(store: Store, clock: Clock) -> None:
     sessions, keys = audited(store, clock)
     one, two, three = [await sessions.create(AppSession(uid="ann"), Act(where="10.0.0.1")) for _ in range(3)]
     assert await sessions.revoke(one.token, Act(where="10.0.0.1"))
@@ -99,7 +99,7 @@ async def test_the_end_of_everybody_is_two_entries_however_many_there_were(store
 
 
 @everywhere
-async def test_a_rotation_is_no_end_and_nothing_is_noted_of_it(store: Store, clock: Clock) -> None:
+async def test_a_rotation_is_not_audited_as_an_end(store: Store, clock: Clock) -> None:
     sessions, keys = audited(store, clock)
     made = await sessions.create(AppSession(uid="ann"))
     assert await sessions.rotate(made.token)
@@ -108,7 +108,7 @@ async def test_a_rotation_is_no_end_and_nothing_is_noted_of_it(store: Store, clo
 
 
 @everywhere
-async def test_of_fifty_who_end_one_session_at_once_one_is_noted(store: Store, clock: Clock) -> None:
+async def test_fifty_concurrent_ends_of_one_session_are_audited_once(store: Store, clock: Clock) -> None:
     sessions, keys = audited(store, clock)
     made = await sessions.create(AppSession(uid="ann"))
     ended = await asyncio.gather(*(sessions.revoke(made.token) for _ in range(50)))
@@ -118,7 +118,7 @@ async def test_of_fifty_who_end_one_session_at_once_one_is_noted(store: Store, c
 
 @in_one_step
 async def test_a_sign_out_its_note_and_its_farewell_are_one_atomic_step(store: Store, clock: Clock) -> None:
-    """So no crash leaves a session that has ended and is noted nowhere."""
+    """So no crash leaves an ended session without an audit entry."""
     relay = Relay(store)
     sessions, _keys = audited(relay, clock)
     made = await sessions.create(AppSession(uid="ann"))

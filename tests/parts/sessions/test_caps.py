@@ -25,7 +25,7 @@ class Ticking(Clock):
 
 
 @everywhere
-async def test_of_fifty_logins_at_once_the_three_latest_are_alive(store: Store) -> None:
+async def test_of_fifty_concurrent_logins_the_three_latest_are_alive(store: Store) -> None:
     sessions = sessions_of(store, Ticking(), Policy(cap=3))
     made = await asyncio.gather(*(sessions.create(AppSession(uid="ann")) for _ in range(50)))
     alive = [one for one in made if await sessions.read(one.token)]
@@ -40,13 +40,13 @@ async def test_of_fifty_logins_at_once_the_three_latest_are_alive(store: Store) 
 
 
 @everywhere
-async def test_of_fifty_logins_at_once_three_are_let_in_and_the_others_told_why_not(store: Store) -> None:
+async def test_of_fifty_concurrent_logins_three_succeed_and_the_others_get_the_reason(store: Store) -> None:
     sessions = sessions_of(store, Ticking(), Policy(cap=3, at_cap="refuse"))
     made = await asyncio.gather(*(sessions.create(AppSession(uid="ann")) for _ in range(50)), return_exceptions=True)
     let_in = [one for one in made if isinstance(one, New)]
     refused = [one for one in made if isinstance(one, CapReached)]
     assert (len(let_in), len(refused)) == (3, 47)
-    assert "3 are allowed; end one of them first" in str(refused[0])
+    assert "the maximum is 3; end one of them first" in str(refused[0])
     for one in let_in:
         assert await sessions.read(one.token)
     assert await sessions.revoke(let_in[0].token)
@@ -78,7 +78,7 @@ async def test_without_a_cap_there_may_be_as_many_as_a_user_likes(store: Store) 
 
 
 @everywhere
-async def test_what_has_expired_takes_no_place_and_is_not_called_evicted(store: Store, clock: Clock) -> None:
+async def test_expired_sessions_do_not_count_toward_the_cap(store: Store, clock: Clock) -> None:
     sessions = sessions_of(store, clock, Policy(idle="1h", absolute="24h", cap=2))
     old = [await sessions.create(AppSession(uid="ann")) for _ in range(2)]
     clock.pass_ms(3_600_000)
@@ -91,7 +91,7 @@ async def test_what_has_expired_takes_no_place_and_is_not_called_evicted(store: 
 
 
 @everywhere
-async def test_who_was_evicted_is_told_so_for_a_day(store: Store, clock: Clock, keys: AppKeys) -> None:
+async def test_an_evicted_session_reports_the_reason_for_a_day(store: Store, clock: Clock, keys: AppKeys) -> None:
     sessions = sessions_of(store, clock, Policy(cap=1))
     old = await sessions.create(AppSession(uid="ann"))
     clock.pass_ms(1)
@@ -103,9 +103,7 @@ async def test_who_was_evicted_is_told_so_for_a_day(store: Store, clock: Clock, 
 
 
 @everywhere
-async def test_a_session_that_cannot_be_read_does_not_keep_its_user_out(
-    store: Store, clock: Clock, keys: AppKeys
-) -> None:
+async def test_an_unreadable_session_does_not_lock_its_user_out(store: Store, clock: Clock, keys: AppKeys) -> None:
     for at_cap in ("evict", "refuse"):
         sessions = sessions_of(store, clock, Policy(cap=1, at_cap=at_cap))
         broken = await sessions.create(AppSession(uid=at_cap))

@@ -72,7 +72,7 @@ async def test_in_every_order_two_updates_of_different_fields_both_survive(order
 
 
 @everywhere
-async def test_an_update_says_what_the_session_holds_then(sessions: Sessions[AppSession]) -> None:
+async def test_an_update_returns_the_new_session(sessions: Sessions[AppSession]) -> None:
     made = await sessions.create(AppSession(uid="ann"))
     changed = await sessions.update(made.token, theme="dark")
     assert changed == await sessions.read(made.token)
@@ -85,13 +85,13 @@ async def test_an_update_says_what_the_session_holds_then(sessions: Sessions[App
     ("fields", "sentence"),
     [
         ({"colour": "red"}, "the session has no field 'colour'"),
-        ({"seen": "many"}, "the session does not take what was given for seen"),
-        ({"uid": "bob"}, "'uid' of a session stays as it is"),
-        ({"created_at": 0}, "'created_at' of a session stays as it is"),
-        ({"last_seen_at": 0}, "'last_seen_at' of a session stays as it is"),
+        ({"seen": "many"}, "invalid values for seen of the session"),
+        ({"uid": "bob"}, "'uid' of a session is read-only"),
+        ({"created_at": 0}, "'created_at' of a session is read-only"),
+        ({"last_seen_at": 0}, "'last_seen_at' of a session is read-only"),
     ],
 )
-async def test_an_update_that_does_not_fit_says_so_and_changes_nothing(
+async def test_an_invalid_update_is_refused_and_changes_nothing(
     sessions: Sessions[AppSession], fields: dict[str, object], sentence: str
 ) -> None:
     made = await sessions.create(AppSession(uid="ann"))

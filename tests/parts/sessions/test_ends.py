@@ -1,4 +1,4 @@
-"""Dead stays dead: nothing under way resurrects a session that was logged out, was revoked or has expired."""
+"""Ended sessions stay ended: no concurrent request resurrects one that was logged out, revoked or expired."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -96,7 +96,7 @@ async def test_in_every_order_of_their_steps_an_end_is_final_whatever_is_under_w
 
 
 class Interrupted(Relay):
-    """Takes the entry of a session off its list just before the second call: it ends, and nobody has cleaned up yet."""
+    """Removes a session from its list just before the second call: it has ended, without clean-up."""
 
     entry: tuple[str, str] | None = None
 
@@ -107,7 +107,7 @@ class Interrupted(Relay):
 
 @everywhere
 @pytest.mark.parametrize("work", [save, touch, rotate, refresh], ids=lambda verb: verb.__name__)
-async def test_who_is_under_way_when_a_session_ends_is_told_so_and_writes_nothing(
+async def test_requests_in_progress_when_a_session_ends_write_nothing(
     store: Store, clock: Clock, keys: AppKeys, work: Verb
 ) -> None:
     interrupted = Interrupted(store)
@@ -124,7 +124,7 @@ async def test_who_is_under_way_when_a_session_ends_is_told_so_and_writes_nothin
 
 
 class JustOver(Clock):
-    """A clock by which the time is over between the first look at it and the second."""
+    """A clock that passes the deadline between its first and second read."""
 
     over_ms: int | None = None
 
@@ -137,7 +137,7 @@ class JustOver(Clock):
 
 @everywhere
 @pytest.mark.parametrize("work", [touch, rotate, read], ids=lambda verb: verb.__name__)
-async def test_a_use_that_is_noted_a_moment_too_late_does_not_bring_a_session_back(store: Store, work: Verb) -> None:
+async def test_a_late_touch_does_not_resurrect_a_session(store: Store, work: Verb) -> None:
     clock = JustOver()
     sessions = sessions_of(store, clock, POLICY)
     made = await sessions.create(AppSession(uid="ann"))

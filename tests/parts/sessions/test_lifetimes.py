@@ -36,7 +36,7 @@ async def test_a_session_that_is_not_used_ends_to_the_millisecond(store: Store, 
 
 
 @everywhere
-async def test_a_session_that_is_used_in_its_last_millisecond_goes_on(store: Store, clock: Clock) -> None:
+async def test_a_session_used_in_its_last_millisecond_stays_alive(store: Store, clock: Clock) -> None:
     sessions = sessions_of(store, clock, POLICY)
     one = await sessions.create(AppSession(uid="ann"))
     clock.pass_ms(HOUR_MS - 1)
@@ -66,7 +66,7 @@ async def test_use_does_not_move_the_absolute_deadline(store: Store, clock: Cloc
 
 
 @everywhere
-async def test_a_change_is_no_use_and_cannot_prolong_a_session(store: Store, clock: Clock) -> None:
+async def test_a_change_does_not_extend_a_session(store: Store, clock: Clock) -> None:
     sessions = sessions_of(store, clock, POLICY)
     one = await sessions.create(AppSession(uid="ann"))
     past = datetime(1980, 1, 1, tzinfo=UTC)
@@ -84,9 +84,7 @@ async def test_a_change_is_no_use_and_cannot_prolong_a_session(store: Store, clo
 
 
 @pytest.mark.parametrize("store_url", ["memory"], indirect=True)
-async def test_what_was_given_for_the_times_of_a_login_is_replaced(
-    sessions: Sessions[AppSession], clock: Clock
-) -> None:
+async def test_caller_values_for_login_times_are_replaced(sessions: Sessions[AppSession], clock: Clock) -> None:
     late = datetime(9000, 1, 1, tzinfo=UTC)
     made = await sessions.create(AppSession(uid="ann", created_at=late, last_seen_at=late))
     assert {made.session.created_at, made.session.last_seen_at} == {datetime.fromtimestamp(clock.now_ms / 1000, UTC)}
@@ -119,7 +117,7 @@ async def test_each_preset_holds_its_deadlines(store: Store, clock: Clock, prese
 
 
 @everywhere
-async def test_a_read_is_one_round_trip_and_the_last_use_is_true_to_a_minute(store: Store, clock: Clock) -> None:
+async def test_a_read_is_one_round_trip_and_last_seen_is_accurate_to_a_minute(store: Store, clock: Clock) -> None:
     relay = Relay(store)
     sessions = sessions_of(relay, clock)
     made = await sessions.create(AppSession(uid="ann"))
@@ -172,10 +170,10 @@ VERBS: dict[str, Verb] = {
 
 @everywhere
 @pytest.mark.parametrize("verb", VERBS)
-async def test_after_each_verb_every_key_lives_as_long_as_its_family_says(
+async def test_after_each_verb_every_key_has_the_lifetime_of_its_family(
     store: Store, clock: Clock, keys: AppKeys, verb: str
 ) -> None:
-    """A key that a verb writes gets its whole lifetime; one that it leaves alone keeps what it had left."""
+    """A key that a verb writes gets its whole lifetime; other keys keep their TTL."""
     sessions = sessions_of(store, clock, Policy(cap=2))
     await sessions.create(AppSession(uid="ann"))
     clock.pass_ms(1)
@@ -218,7 +216,7 @@ async def test_a_list_lives_at_least_as_long_as_each_session_that_it_names(
 async def test_keys_live_as_long_as_the_policy_and_not_as_long_as_their_family_could(
     store: Store, clock: Clock, keys: AppKeys
 ) -> None:
-    """So what a session held is gone from the store when the session is, and not weeks later."""
+    """So the data of a session is gone when the session ends, not weeks later."""
     sessions = sessions_of(store, clock, Policy(idle="1h", absolute="90m"))
 
     async def left_ms(made: New[AppSession]) -> tuple[int, int]:

@@ -52,7 +52,7 @@ async def test_a_logout_leaves_the_other_sessions_of_the_user_alone(sessions: Se
 
 
 @everywhere
-async def test_one_session_is_ended_by_its_id_and_told_why(sessions: Sessions[AppSession]) -> None:
+async def test_a_session_ended_by_its_id_reports_the_reason(sessions: Sessions[AppSession]) -> None:
     made = [await sessions.create(AppSession(uid="ann")) for _ in range(2)]
     assert await sessions.revoke_id("ann", made[0].id) is True
     assert await sessions.revoke_id("ann", made[0].id) is False
@@ -91,7 +91,7 @@ async def test_a_session_that_has_ended_cannot_end_the_others(sessions: Sessions
 
 
 @everywhere
-async def test_revoke_all_ends_all_of_one_user_and_nobody_elses(store: Store, sessions: Sessions[AppSession]) -> None:
+async def test_revoke_all_ends_all_sessions_of_one_user_only(store: Store, sessions: Sessions[AppSession]) -> None:
     made = [await sessions.create(AppSession(uid="ann")) for _ in range(4)]
     bobs = await sessions.create(AppSession(uid="bob"))
     assert await sessions.revoke_all("ann") == 4
@@ -104,9 +104,7 @@ async def test_revoke_all_ends_all_of_one_user_and_nobody_elses(store: Store, se
 
 
 @everywhere
-async def test_where_the_list_is_lost_nothing_authenticates_any_more(
-    store: Store, sessions: Sessions[AppSession], keys: AppKeys
-) -> None:
+async def test_a_lost_list_ends_all_sessions(store: Store, sessions: Sessions[AppSession], keys: AppKeys) -> None:
     made = [await sessions.create(AppSession(uid="ann")) for _ in range(3)]
     await store.run([("DEL", keys.user_sessions("ann").key)])
     assert await sessions.revoke_all("ann") == 0
@@ -120,7 +118,7 @@ async def test_where_the_list_is_lost_nothing_authenticates_any_more(
 
 
 @everywhere
-async def test_revoke_all_is_one_atomic_step_and_the_rest_only_cleans_up(store: Store, clock: Clock) -> None:
+async def test_revoke_all_is_one_atomic_step_followed_by_clean_up(store: Store, clock: Clock) -> None:
     relay = Relay(store)
     sessions = sessions_of(relay, clock)
     made = [await sessions.create(AppSession(uid="ann")) for _ in range(3)]
@@ -180,7 +178,7 @@ async def test_an_operator_ends_the_sessions_of_a_user_whose_id_is_stored_as_a_d
 
 
 @everywhere
-async def test_a_listing_shows_the_latest_login_first_and_what_each_holds(store: Store, clock: Clock) -> None:
+async def test_a_listing_shows_the_latest_login_first(store: Store, clock: Clock) -> None:
     sessions = sessions_of(store, clock)
     for number in range(3):
         clock.pass_ms(1)
@@ -192,9 +190,7 @@ async def test_a_listing_shows_the_latest_login_first_and_what_each_holds(store:
 
 
 @everywhere
-async def test_a_listing_shows_nothing_that_has_ended_and_takes_it_off(
-    store: Store, clock: Clock, keys: AppKeys
-) -> None:
+async def test_a_listing_hides_and_removes_ended_sessions(store: Store, clock: Clock, keys: AppKeys) -> None:
     sessions = sessions_of(store, clock, Policy(idle="1h", absolute="24h"))
     made = [await sessions.create(AppSession(uid="ann")) for _ in range(2)]
     await store.run([("DEL", keys.session(made[0].id).key)])  # as its TTL does
@@ -233,9 +229,7 @@ class Brief(Keyspace):
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
-async def test_ten_thousand_sessions_expire_with_nobody_watching_and_leave_nothing(
-    store: Store, store_url: str
-) -> None:
+async def test_ten_thousand_expired_sessions_are_swept_without_readers(store: Store, store_url: str) -> None:
     sessions = Sessions(Brief(store).session, Policy(idle="2s", absolute="1h", cap=None))
     [before] = await store.run([("DBSIZE",)])
     for wave in range(100):  # so few at once that none waits for long, on a busy machine
@@ -249,9 +243,7 @@ async def test_ten_thousand_sessions_expire_with_nobody_watching_and_leave_nothi
 
 
 @in_one_step
-async def test_a_logout_that_the_store_cannot_clean_up_after_is_a_logout_all_the_same(
-    store: Store, clock: Clock
-) -> None:
+async def test_a_logout_is_final_even_if_the_clean_up_fails(store: Store, clock: Clock) -> None:
     class Failing(Relay):
         async def before(self) -> None:
             if len(self.log) >= self.good:

@@ -43,7 +43,7 @@ async def test_in_the_grace_requests_under_way_read_with_the_old_token_and_then_
 
 
 @everywhere
-async def test_without_successors_the_old_token_is_dead_at_once(store: Store, clock: Clock) -> None:
+async def test_without_successors_the_old_token_is_invalid_immediately(store: Store, clock: Clock) -> None:
     sessions = Sessions(AppKeys(store, seal=RING, now_ms=clock).session)
     made = await sessions.create(AppSession(uid="ann"))
     rotated = is_new(await sessions.rotate(made.token))
@@ -173,7 +173,7 @@ async def test_in_every_order_a_change_is_not_lost_by_a_rotation(ordered: Store)
 
 
 @in_every_order
-async def test_in_every_order_a_read_is_not_turned_away_by_a_rotation(ordered: Store) -> None:
+async def test_in_every_order_a_read_succeeds_during_a_rotation(ordered: Store) -> None:
     async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
         clock, gated = Clock(), Gated(ordered)
         sessions, others = sessions_of(gated, clock), sessions_of(gated, clock)
@@ -191,7 +191,7 @@ async def test_in_every_order_a_read_is_not_turned_away_by_a_rotation(ordered: S
 
 
 @in_every_order
-async def test_of_two_rotations_at_once_one_wins_and_one_session_is_alive(ordered: Store) -> None:
+async def test_of_two_concurrent_rotations_one_wins_and_one_session_is_alive(ordered: Store) -> None:
     async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
         clock, gated = Clock(), Gated(ordered)
         sessions, others = sessions_of(gated, clock), sessions_of(gated, clock)
@@ -239,7 +239,7 @@ async def test_a_grace_that_its_family_cannot_keep_is_refused(store: Store, cloc
 
 
 @everywhere
-async def test_a_new_login_has_a_new_token_and_both_deadlines_begin_anew(store: Store, clock: Clock) -> None:
+async def test_a_new_login_has_a_new_token_and_new_deadlines(store: Store, clock: Clock) -> None:
     sessions = sessions_of(store, clock, Policy(idle="1h", absolute="2h"))
     old = await sessions.create(AppSession(uid="ann"))
     clock.pass_ms(59 * 60_000)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from keystead import Store
 from keystead.errors import BadValue
 from keystead.parts.sessions import Gone, Live, Sessions, id_of
-from keystead.parts.sessions.session_token import SECRET_BYTES, USER_MAX_BYTES, named_by, new_token
+from keystead.parts.sessions.session_token import SECRET_BYTES, USER_MAX_BYTES, new_token, parse_token
 from tests.parts.sessions.conftest import AppSession, Clock, everywhere, sessions_of
 from tests.parts.sessions.relays import Relay
 
@@ -27,7 +27,7 @@ def secret_part(token: str) -> bytes:
 
 
 async def everything(store: Store) -> bytes:
-    """All keys of a store and all that they hold."""
+    """All keys of a store and their contents."""
     held = []
     async for page in store.scan():
         for key in page:
@@ -37,14 +37,14 @@ async def everything(store: Store) -> bytes:
     return b"\n".join(held)
 
 
-# --- what a token is -----------------------------------------------------------------------------------------
+# --- format --------------------------------------------------------------------------------------------------
 
 
 @given(secret=some_bytes, user=users)
 @example(secret=bytes(32), user="\U0010ffff" * 128)
-def test_a_token_tells_its_user_whatever_their_name(secret: bytes, user: str) -> None:
+def test_a_token_contains_its_user_for_any_user_id(secret: bytes, user: str) -> None:
     token = new_token(secret, user)
-    assert named_by(token) == (id_of(token), user)
+    assert parse_token(token) == (id_of(token), user)
     assert secret_part(token) == secret
 
 
@@ -55,8 +55,8 @@ def test_no_two_secrets_or_users_have_one_token(one: tuple[bytes, str], other: t
 
 
 @given(text=st.text() | st.from_regex(r"\A[A-Za-z0-9_-]{43}\.[A-Za-z0-9_-]{0,20}\Z"))
-def test_what_is_no_token_is_told_and_never_an_error(text: str) -> None:
-    named = named_by(text)
+def test_a_malformed_token_is_gone_and_never_an_error(text: str) -> None:
+    named = parse_token(text)
     assert named is None or named[1]
 
 
@@ -71,11 +71,11 @@ def test_a_user_whose_name_no_token_can_hold_is_refused(user: str) -> None:
 
 
 def test_a_secret_that_is_too_short_is_refused() -> None:
-    with pytest.raises(BadValue, match="32 bytes or more"):
+    with pytest.raises(BadValue, match="at least 32 bytes"):
         new_token(bytes(31), "ann")
 
 
-# --- where it comes from -------------------------------------------------------------------------------------
+# --- origin --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("store_url", ["memory"], indirect=True)
@@ -116,7 +116,7 @@ async def test_where_the_generator_repeats_itself_the_first_session_is_not_touch
 
 
 @everywhere
-async def test_a_rotation_never_takes_the_place_of_another_session(store: Store, clock: Clock) -> None:
+async def test_a_rotation_never_overwrites_another_session(store: Store, clock: Clock) -> None:
     drawn = iter([bytes(32), b"1" * 32, bytes(32), b"2" * 32])
     sessions = sessions_of(store, clock, new_secret=lambda: next(drawn))
     one = await sessions.create(AppSession(uid="ann", theme="of the first"))
@@ -129,7 +129,7 @@ async def test_a_rotation_never_takes_the_place_of_another_session(store: Store,
     assert found.session.theme == "of the first"
 
 
-# --- what a client sends -------------------------------------------------------------------------------------
+# --- client input --------------------------------------------------------------------------------------------
 
 HOSTILE = [
     "",
@@ -165,7 +165,7 @@ async def test_a_token_that_a_client_made_up_is_never_adopted(store: Store, sess
 
 
 @pytest.mark.parametrize("store_url", ["memory"], indirect=True)
-async def test_what_was_never_a_token_is_not_looked_for(store: Store, clock: Clock) -> None:
+async def test_malformed_tokens_cost_no_round_trip(store: Store, clock: Clock) -> None:
     relay = Relay(store)
     sessions = sessions_of(relay, clock)
     for token in HOSTILE[:11]:
@@ -174,7 +174,7 @@ async def test_what_was_never_a_token_is_not_looked_for(store: Store, clock: Clo
 
 
 @everywhere
-async def test_what_stands_in_the_store_opens_nothing(store: Store, sessions: Sessions[AppSession]) -> None:
+async def test_stored_values_are_not_credentials(store: Store, sessions: Sessions[AppSession]) -> None:
     made = await sessions.create(AppSession(uid="ann"))
     user = made.token.partition(".")[2]
     for forged in (made.id, f"{made.id}.{user}", f"sess:{made.id}"):
@@ -190,7 +190,7 @@ async def test_the_token_of_one_user_is_not_another_users(sessions: Sessions[App
     assert await sessions.read(forged) == Gone("unknown")
 
 
-# --- what is kept --------------------------------------------------------------------------------------------
+# --- storage -------------------------------------------------------------------------------------------------
 
 
 async def happy_path(sessions: Sessions[AppSession], clock: Clock) -> list[str]:
@@ -212,7 +212,7 @@ async def happy_path(sessions: Sessions[AppSession], clock: Clock) -> list[str]:
 
 
 @everywhere
-async def test_no_issued_secret_stands_in_the_store(store: Store, sessions: Sessions[AppSession], clock: Clock) -> None:
+async def test_no_issued_secret_is_stored(store: Store, sessions: Sessions[AppSession], clock: Clock) -> None:
     tokens = await happy_path(sessions, clock)
     held = await everything(store)
     assert b"dark" in held

@@ -1,4 +1,4 @@
-"""Trouble: unreadable records, store outages, leftovers of a crash, and declarations that do not fit."""
+"""Unreadable records, store outages, leftovers of a crash, and declarations that do not fit."""
 
 from dataclasses import replace
 from time import time_ns
@@ -19,12 +19,12 @@ from tests.parts.sessions.relays import Relay
 MONTH = sliding("30d", touch_every="1m")
 
 
-# --- what cannot be read -------------------------------------------------------------------------------------
+# --- unreadable records --------------------------------------------------------------------------------------
 
 
 @everywhere
 @pytest.mark.parametrize("data", [b"not JSON", b"{}", b"\x80\x04K\x01.", b'{"uid":"ann","provider_token":"sealed.x"}'])
-async def test_a_record_that_cannot_be_read_is_told_and_left_for_the_doctor(
+async def test_an_unreadable_record_is_refused_and_left_for_the_doctor(
     store: Store, sessions: Sessions[AppSession], keys: AppKeys, data: bytes
 ) -> None:
     made = await sessions.create(AppSession(uid="ann"))
@@ -65,9 +65,7 @@ async def test_a_key_of_another_kind_is_unreadable_and_not_an_error(
 
 
 @everywhere
-async def test_a_successor_that_cannot_be_read_is_told_too(
-    store: Store, sessions: Sessions[AppSession], keys: AppKeys
-) -> None:
+async def test_an_unreadable_successor_is_reported(store: Store, sessions: Sessions[AppSession], keys: AppKeys) -> None:
     made = await sessions.create(AppSession(uid="ann"))
     rotated = is_new(await sessions.rotate(made.token))
     await store.run([("SET", keys.successor(made.id).key, b"not JSON", "KEEPTTL")])
@@ -78,9 +76,7 @@ async def test_a_successor_that_cannot_be_read_is_told_too(
 
 @everywhere
 @pytest.mark.parametrize("at_cap", ["evict", "refuse"])
-async def test_entries_that_are_no_id_end_nothing_and_keep_nobody_out(
-    store: Store, clock: Clock, keys: AppKeys, at_cap: Any
-) -> None:
+async def test_entries_that_are_not_ids_are_ignored(store: Store, clock: Clock, keys: AppKeys, at_cap: Any) -> None:
     sessions = sessions_of(store, clock, Policy(cap=2, at_cap=at_cap))
     made = await sessions.create(AppSession(uid="ann"))
     name = keys.user_sessions("ann").key
@@ -98,17 +94,17 @@ async def test_entries_that_are_no_id_end_nothing_and_keep_nobody_out(
 
 @everywhere
 async def test_a_clock_that_is_behind_those_of_the_others_can_change_a_session(store: Store, clock: Clock) -> None:
-    """Its record would live longer from now on than its family says."""
+    """The TTL of its record would exceed that of its family."""
     made = await sessions_of(store, clock).create(AppSession(uid="ann"))
     behind = sessions_of(store, Clock(clock.now_ms - 2000))
     assert await behind.update(made.token, theme="dark")
     assert await behind.rotate(made.token)
 
 
-# --- a store that is away ------------------------------------------------------------------------------------
+# --- store outages -------------------------------------------------------------------------------------------
 
 
-async def test_a_store_that_is_down_is_said_and_nobody_is_called_logged_out(clock: Clock) -> None:
+async def test_an_outage_is_an_error_and_not_a_logout(clock: Clock) -> None:
     with servers.redis() as server:
         async with connect(f"{server.url}?timeout=1s") as store:
             sessions = sessions_of(store, clock)
@@ -160,7 +156,7 @@ class RealClock(Clock):
 
 
 @everywhere
-async def test_what_a_crash_left_of_a_session_is_deleted_by_the_doctor_and_never_listed_again(store: Store) -> None:
+async def test_the_doctor_deletes_session_leftovers_of_a_crash(store: Store) -> None:
     clock = RealClock()
     keys = AppKeys(store, seal=RING, now_ms=clock)
     sessions = sessions_of(store, clock)
@@ -210,22 +206,22 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
             "session": {"listed_in": [link("user_sessions", admits=True), link("all_sessions")]},
             "all_sessions": Set("sessions", str, lifetime=MONTH),
         },
-        "sessions are listed in one Set, by user",
+        "sessions need a Set that lists and admits them by user",
     ),
-    "a model without its times": ({"model": Undated}, "inherit SessionRecord, or write last_seen_at: EpochMs"),
+    "a model without its times": ({"model": Undated}, "subclass SessionRecord, or write last_seen_at: EpochMs"),
     "a key with more than an id": (
         {"pattern": "sess:{uid}:{sid:token}"},
-        "the key of a session holds its id alone",
+        "the only placeholder of a session's key must be its id",
     ),
     "an id that fits no key": (
         {"pattern": "sess:{sid:int}", "user_sessions": Set("user:{uid}:s", int, lifetime=MONTH)},
-        "43 letters of base64url",
+        "43 base64url characters",
     ),
 }
 
 
 @pytest.mark.parametrize("wrong", BAD)
-async def test_a_keyspace_that_cannot_hold_sessions_is_told_what_to_write(wrong: str) -> None:
+async def test_a_keyspace_unfit_for_sessions_is_refused_with_advice(wrong: str) -> None:
     families, sentence = BAD[wrong]
     async with connect("memory://") as store:
         keys: Any = declared(**families)(store)
@@ -293,7 +289,7 @@ async def test_successors_in_another_store_are_refused() -> None:
 
     async with connect("memory://") as store, connect("memory://") as other:
         keys = Split(store, cache=other, seal=RING)
-        with pytest.raises(BadDeclaration, match="need one role"):
+        with pytest.raises(BadDeclaration, match="need the same role"):
             Sessions(keys.session, successors=keys.elsewhere)
 
 
@@ -311,19 +307,19 @@ async def test_a_store_in_which_a_logout_may_be_missed_is_refused() -> None:
     async with connect("memory://") as store:
         late = Relay(store)
         late.guarantees = replace(store.guarantees, consistency="eventual")
-        with pytest.raises(DoesNotFit, match="a read may miss a logout"):
+        with pytest.raises(DoesNotFit, match="a read may miss an acknowledged logout"):
             Sessions(Cached(late).session)
 
 
 @pytest.mark.parametrize(
     ("rules", "sentence"),
     [
-        ({"idle": "2d", "absolute": "1d"}, r"cannot be idle for longer \(2d\) than it lives \(1d\)"),
-        ({"cap": 0}, "cap is a number of sessions from 1 on, or None"),
-        ({"cap": True}, "cap is a number of sessions from 1 on, or None"),
-        ({"at_cap": "drop"}, "at_cap is evict or refuse"),
+        ({"idle": "2d", "absolute": "1d"}, r"idle timeout \(2d\) exceeds the absolute timeout \(1d\)"),
+        ({"cap": 0}, "cap must be a whole number from 1, or None"),
+        ({"cap": True}, "cap must be a whole number from 1, or None"),
+        ({"at_cap": "drop"}, "at_cap must be evict or refuse"),
         ({"idle": 30}, "idle needs a unit"),
-        ({"grace": "0s"}, "grace of '0s' is not a time to live"),
+        ({"grace": "0s"}, "grace of '0s' is not valid"),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(rules: dict[str, Any], sentence: str) -> None:
@@ -331,6 +327,6 @@ def test_a_policy_that_makes_no_sense_is_refused(rules: dict[str, Any], sentence
         Policy(**rules)
 
 
-def test_an_index_that_is_no_set_cannot_admit() -> None:
-    with pytest.raises(BadDeclaration, match="an index that admits is a Set"):
+def test_only_a_set_can_admit() -> None:
+    with pytest.raises(BadDeclaration, match="an index that admits must be a Set"):
         declared(user_sessions=SortedSet("user:{uid}:sessions", str, lifetime=MONTH))

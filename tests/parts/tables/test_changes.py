@@ -73,19 +73,19 @@ async def test_a_step_may_take_longer_than_a_transaction_may(database_url: str) 
 @on_databases("sqlite", "postgres", "mariadb")
 async def test_tables_of_a_later_version_are_left_alone(database_url: str) -> None:
     await open_tables(database_url, LATER).upgrade()
-    with pytest.raises(StoreDamaged, match=r"made by a later Keystead \(version 2, this one knows 1\)"):
+    with pytest.raises(StoreDamaged, match=r"created by a later Keystead \(version 2, this one knows 1\)"):
         await open_tables(database_url, TEST_TABLES).open()
 
 
 @on_databases("postgres")
-async def test_a_user_who_may_not_make_tables_can_use_those_that_are_there(
+async def test_a_user_without_ddl_rights_can_use_existing_tables(
     database_url: str, postgres_server: PostgresServer
 ) -> None:
     postgres_server.query("DROP ROLE IF EXISTS keystead_test_worker")
     postgres_server.query("CREATE ROLE keystead_test_worker LOGIN")
     url = database_url.replace("//postgres@", "//keystead_test_worker@")
     try:
-        with pytest.raises(StoreRefused, match="does not let this user do that"):
+        with pytest.raises(StoreRefused, match="denies this to the user"):
             await open_tables(url, TEST_TABLES).open()
         await open_tables(database_url, TEST_TABLES).upgrade()
         postgres_server.query("GRANT SELECT ON keystead_tables, keystead_test_things TO keystead_test_worker")
@@ -96,7 +96,7 @@ async def test_a_user_who_may_not_make_tables_can_use_those_that_are_there(
 
 
 @on_databases("memory")
-async def test_each_set_has_a_version_of_its_own(database_url: str) -> None:
+async def test_each_set_has_its_own_version(database_url: str) -> None:
     other = TableSet("other", (TableChange(1, "does nothing", lambda connection: None),))
     plans = await open_tables(database_url, LATER, other).upgrade()
     assert [(plan.name, plan.version) for plan in plans] == [("test", 2), ("other", 1)]

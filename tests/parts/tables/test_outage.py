@@ -44,9 +44,7 @@ def names(connection: Connection) -> list[str]:
 
 
 @on_databases("mariadb")
-def test_a_server_that_stands_still_is_said_in_time_and_the_process_exits(
-    database_url: str, mariadb_server: MariadbServer
-) -> None:
+def test_a_hanging_server_times_out_and_the_process_exits(database_url: str, mariadb_server: MariadbServer) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", EXITS, f"{database_url}?timeout=300ms"],
         cwd=ROOT,
@@ -68,7 +66,7 @@ def test_a_server_that_stands_still_is_said_in_time_and_the_process_exits(
 
 
 @on_databases("postgres")
-async def test_a_connection_that_is_lost_before_the_commit_is_made_again_and_one_lost_in_it_is_said(
+async def test_a_connection_lost_before_the_commit_is_retried_and_one_lost_in_it_is_an_unknown_outcome(
     database_url: str, postgres_server: PostgresServer
 ) -> None:
     tries: list[int] = []
@@ -91,7 +89,7 @@ async def test_a_connection_that_is_lost_before_the_commit_is_made_again_and_one
         assert (raised.value.outcome, len(tries)) == ("unknown", 2)
 
 
-async def test_a_file_that_another_process_keeps_locked_is_said_in_time_and_works_again_after(tmp_path: Path) -> None:
+async def test_a_locked_file_times_out_and_works_after_it_is_unlocked(tmp_path: Path) -> None:
     async with open_tables(f"sqlite:///{tmp_path}/kept.db?timeout=200ms", TEST_TABLES) as tables:
         with closing(sqlite3.connect(tmp_path / "kept.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")

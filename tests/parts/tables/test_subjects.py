@@ -27,7 +27,7 @@ async def tables(database_url: str) -> AsyncIterator[Tables]:
 
 
 async def write_all(tables: Tables, user: str) -> None:
-    """Something of a user in each table that has rows of users."""
+    """Rows of a user in each table with user rows."""
     ledger = Ledger(tables)
     await ledger.profile_of(user, NOW_MS, email="ann@example.com", full_name="Ann")
     await ledger.grant_bonus(user, "welcome", 100, "welcome", NOW_MS)
@@ -58,7 +58,7 @@ async def test_all_rows_of_one_user_are_counted_and_go_and_those_of_others_stay(
 
 
 @on_databases("memory")
-async def test_what_cannot_be_a_user_has_nothing_and_is_no_error(tables: Tables) -> None:
+async def test_an_impossible_user_id_has_no_sessions_and_is_not_an_error(tables: Tables) -> None:
     await write_all(tables, "123")
     wrong = ("", "x" * 1000, "a\0b", "é" * 40, "12", "%")
     for subject in ("membership", "user:123", *(f"membership:{id}" for id in wrong)):
@@ -68,10 +68,8 @@ async def test_what_cannot_be_a_user_has_nothing_and_is_no_error(tables: Tables)
 
 
 @on_databases("postgres", "mariadb")
-async def test_an_erasure_that_finds_nobody_leaves_who_comes_a_moment_later_whole(
-    tables: Tables, database_url: str
-) -> None:
-    """They come when it has looked for their uses, and not yet for themselves. On SQLite nobody can come between."""
+async def test_an_erasure_without_rows_does_not_affect_later_rows(tables: Tables, database_url: str) -> None:
+    """Rows are added between the search for children and for the parent. Impossible on SQLite."""
     loop = asyncio.get_running_loop()
     async with open_tables(database_url, MEMBERSHIP_TABLES) as others:
         came: list[str] = []
@@ -93,7 +91,7 @@ async def test_an_erasure_that_finds_nobody_leaves_who_comes_a_moment_later_whol
 
 @on_databases("sqlite", "postgres", "mariadb")
 async def test_an_erasure_beside_recordings_breaks_no_rule_of_a_table(tables: Tables) -> None:
-    """Each erasure may find nobody, and somebody a moment later: what is new stays whole, and nothing of it is lost."""
+    """Erasures interleave with inserts: new rows stay complete."""
     ledger = Ledger(tables)
 
     async def record(at: int) -> None:

@@ -74,18 +74,18 @@ async def test_a_transaction_that_fails_leaves_nothing(database_url: str) -> Non
 
 
 @on_databases()
-async def test_a_row_that_breaks_a_rule_is_said_without_its_values(database_url: str) -> None:
+async def test_a_constraint_violation_is_reported_without_values(database_url: str) -> None:
     row = insert(THINGS).values(name="a-secret-word", number=1)
     async with open_tables(database_url, TEST_TABLES) as tables:
         await tables.write(lambda connection: connection.execute(row).rowcount)
-        with pytest.raises(StoreError, match="breaks a rule of its table") as raised:
+        with pytest.raises(StoreError, match="violates a constraint of its table") as raised:
             await tables.write(lambda connection: connection.execute(row).rowcount)
         assert "a-secret-word" not in str(raised.value)
         assert raised.value.__cause__ is None
 
 
 @on_databases("sqlite", "postgres", "mariadb")
-async def test_a_caller_who_is_cancelled_before_the_commit_has_changed_nothing(database_url: str) -> None:
+async def test_cancelling_before_the_commit_changes_nothing(database_url: str) -> None:
     inside, go_on = threading.Event(), threading.Event()
 
     def slow(connection: Connection) -> None:
@@ -105,7 +105,7 @@ async def test_a_caller_who_is_cancelled_before_the_commit_has_changed_nothing(d
 
 
 @on_databases("postgres", "mariadb")
-async def test_a_deadlock_is_run_again_and_both_go_through(database_url: str) -> None:
+async def test_a_deadlock_is_retried_and_both_succeed(database_url: str) -> None:
     both = threading.Barrier(2)
     tries = {"ab": 0, "ba": 0}
 
@@ -131,7 +131,7 @@ async def test_a_deadlock_is_run_again_and_both_go_through(database_url: str) ->
 
 
 @on_databases("postgres", "mariadb")
-async def test_of_many_who_lock_one_row_at_once_none_has_to_begin_again(database_url: str) -> None:
+async def test_concurrent_locks_of_one_row_need_no_retry(database_url: str) -> None:
     asked = select(THINGS.c.number).where(THINGS.c.name == "a")
     runs = 0
 
@@ -149,7 +149,7 @@ async def test_of_many_who_lock_one_row_at_once_none_has_to_begin_again(database
 
 
 @on_databases("sqlite", "postgres", "mariadb")
-async def test_two_processes_that_start_at_once_make_the_tables_once_and_lose_no_write(database_url: str) -> None:
+async def test_two_processes_that_start_together_create_the_tables_once(database_url: str) -> None:
     command = (sys.executable, "-m", "tests.parts.tables.worker", database_url, "20")
     workers = [await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdin=PIPE, stdout=PIPE) for _ in range(2)]
     for one in workers:
@@ -177,7 +177,7 @@ async def test_connections_that_a_server_ended_are_made_again(
         assert await tables.read(numbers) == {"a": 2}
 
 
-async def test_a_server_that_is_away_is_said_without_the_password() -> None:
+async def test_a_server_outage_is_reported_without_the_password() -> None:
     for scheme in ("postgresql", "mysql"):
         with pytest.raises(StoreUnavailable, match="is the server running there") as raised:
             await open_tables(f"{scheme}://app:hunter22@127.0.0.1:1/app", TEST_TABLES).open()
@@ -185,13 +185,13 @@ async def test_a_server_that_is_away_is_said_without_the_password() -> None:
 
 
 @on_databases("postgres", "mariadb")
-async def test_a_database_that_is_not_there_is_said(database_url: str) -> None:
+async def test_a_missing_database_is_reported(database_url: str) -> None:
     elsewhere = database_url.rpartition("/")[0] + "/nowhere"
     with pytest.raises(StoreRefused, match="there is no such database"):
         await open_tables(elsewhere, TEST_TABLES).open()
 
 
-async def test_tables_that_are_not_open_say_so_and_can_be_opened_again(tmp_path: Path) -> None:
+async def test_closed_tables_raise_store_closed_and_can_be_reopened(tmp_path: Path) -> None:
     tables = open_tables(f"sqlite:///{tmp_path}/a.db", TEST_TABLES)
     with pytest.raises(StoreClosed, match="not open"):
         await tables.read(numbers)
@@ -203,7 +203,7 @@ async def test_tables_that_are_not_open_say_so_and_can_be_opened_again(tmp_path:
         await tables.read(numbers)
 
 
-async def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+async def test_a_file_of_another_program_is_left_unchanged(tmp_path: Path) -> None:
     from keystead import connect
 
     async with connect(f"sqlite:///{tmp_path}/store.db"):
@@ -214,8 +214,8 @@ async def test_a_file_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "store.db").read_bytes() == before
 
 
-def test_a_store_without_tables_is_refused_with_what_to_write() -> None:
-    with pytest.raises(BadUrl, match="redis:// has no tables; write sqlite:///"):
+def test_a_store_without_tables_is_refused_with_advice() -> None:
+    with pytest.raises(BadUrl, match="redis:// cannot have tables; write sqlite:///"):
         open_tables("redis://127.0.0.1:6379/0", TEST_TABLES)
 
 

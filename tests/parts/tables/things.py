@@ -1,4 +1,4 @@
-"""A set of tables of the tests' own."""
+"""A set of tables for tests."""
 
 from sqlalchemy import BigInteger, Column, Index, MetaData
 

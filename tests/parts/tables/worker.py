@@ -1,8 +1,8 @@
-"""A process that opens tables, and adds 1 to a thing so many times.
+"""A process that opens tables, and adds 1 to a thing this many times.
 
     python worker.py URL TIMES
 
-It says `ready` before it opens them, and waits for a line.
+It prints `ready` before it opens them, and waits for a line.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from tests.parts.tables.things import TEST_TABLES, THINGS
 
 
 def add_one(connection: Connection) -> None:
-    """Read, then write: what another adds in between would be lost without the lock."""
+    """Read, then write: concurrent increments would be lost without the lock."""
     insert_new(connection, THINGS, {"name": "a", "number": 0})
     at = THINGS.c.name == "a"
     number = connection.execute(select(THINGS.c.number).where(at).with_for_update()).scalar_one()

@@ -1,4 +1,4 @@
-"""Every store by name, empty: a name is enough to say which two a test goes between."""
+"""Every store by name, empty, so that tests can name source and target."""
 
 from collections.abc import Callable
 from pathlib import Path

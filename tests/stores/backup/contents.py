@@ -1,4 +1,4 @@
-"""What stands in a store, read past the code under test; and stores full of everything."""
+"""The contents of a store, read without the code under test; and stores with every kind of key."""
 
 import struct
 from typing import Any
@@ -42,13 +42,13 @@ async def emptied(store: Store) -> None:
 
 
 def exact(number: int) -> float:
-    """A float made of these bits, so that every bit of it counts."""
+    """A float of these bits, to test every bit."""
     value: float = struct.unpack("<d", struct.pack("<Q", number))[0]
     return value
 
 
 def some_of_everything(ends_at_ms: int) -> list[Command]:
-    """Every kind with a deadline and without; empty and binary values; numbers that are easily rounded."""
+    """Every kind with and without a deadline; empty and binary values; numbers prone to rounding."""
     every_byte = bytes(range(256))
     commands: list[Command] = [
         ("SET", "string", "value"),

@@ -1,4 +1,4 @@
-"""A backup file that was cut or altered is refused before anything is written, and a hostile one does no harm."""
+"""A truncated or altered backup file is refused before anything is written, and a hostile one does no harm."""
 
 import asyncio
 import errno
@@ -67,10 +67,10 @@ async def test_any_flipped_byte_is_refused_and_nothing_is_written(store: Store, 
         assert str(path) in str(caught.value)
     assert await contents(store) == {}
     path.write_bytes(whole)
-    await restored(store, path)  # and as it was it is taken
+    await restored(store, path)  # the original is accepted
 
 
-async def test_a_file_that_was_cut_anywhere_is_refused_and_says_so(store: Store, tmp_path: Path) -> None:
+async def test_a_truncated_file_is_refused(store: Store, tmp_path: Path) -> None:
     async with connect("memory://") as source:
         await source.run(some_of_everything(await now_ms(source) + 10_000_000))
         await backup(source, tmp_path / "whole")
@@ -80,9 +80,9 @@ async def test_a_file_that_was_cut_anywhere_is_refused_and_says_so(store: Store,
         path.write_bytes(whole[:length])
         with pytest.raises(NoBackup if length == 0 else BackupDamaged) as caught:
             await restored(store, path)
-        assert length < len(file_module.MAGIC) or "was cut short: its end is missing" in str(caught.value)
+        assert length < len(file_module.MAGIC) or "is truncated: its end is missing" in str(caught.value)
     path.write_bytes(whole + b"\0")
-    with pytest.raises(BackupDamaged, match="something follows its end"):
+    with pytest.raises(BackupDamaged, match="there is data after its end"):
         await restored(store, path)
     assert await contents(store) == {}
 
@@ -119,11 +119,11 @@ def split(data: bytes) -> list[bytes]:
     return parts
 
 
-# --- files of an attacker, whose checksums are right --------------------------------------------------------
+# --- hostile files with valid checksums ---------------------------------------------------------------------
 
 
 def forged(*blocks: tuple[bytes, bytes], cut: int = 0) -> bytes:
-    """A file with right checksums; `cut` bytes are missing of what is compressed in the last block."""
+    """A file with valid checksums; `cut` bytes are missing from the compressed content of the last block."""
     data = checksum = file_module.MAGIC
     for what, content in blocks:
         stored = zlib.compress(content)
@@ -144,28 +144,28 @@ RECORD = encode(Record(b"key", "string", None, [b"value"]))
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "is no backup of Keystead"),
-        (b"SQLite format 3\0" + b"\0" * 100, "is no backup of Keystead"),
-        (b"keystead backup 1\n" + b"\0" * 100, "another format; use the version of Keystead that made it"),
-        (b"keystead backup 3\n" + b"\0" * 100, "another format; use the version of Keystead that made it"),
-        (forged((b"H", b"[" * 50_000)), "its header is none"),
-        (forged((b"H", json.dumps({**HEADER, "more": 1}).encode())), "its header is none"),
-        (forged((b"H", json.dumps({**HEADER, "store": 1}).encode())), "its header is none"),
-        (forged((b"K", RECORD)), "its header is none"),
-        (forged(HEADER_BLOCK, HEADER_BLOCK, (b"F", footer())), "its blocks are not in order"),
+        (b"", "is not a Keystead backup"),
+        (b"SQLite format 3\0" + b"\0" * 100, "is not a Keystead backup"),
+        (b"keystead backup 1\n" + b"\0" * 100, "another format; use the version of Keystead that wrote it"),
+        (b"keystead backup 3\n" + b"\0" * 100, "another format; use the version of Keystead that wrote it"),
+        (forged((b"H", b"[" * 50_000)), "its header is invalid"),
+        (forged((b"H", json.dumps({**HEADER, "more": 1}).encode())), "its header is invalid"),
+        (forged((b"H", json.dumps({**HEADER, "store": 1}).encode())), "its header is invalid"),
+        (forged((b"K", RECORD)), "its header is invalid"),
+        (forged(HEADER_BLOCK, HEADER_BLOCK, (b"F", footer())), "its blocks are out of order"),
         (forged(HEADER_BLOCK, (b"Z", b""), (b"F", footer())), "was altered"),
-        (forged(HEADER_BLOCK, (b"L", RECORD + RECORD), (b"F", footer())), "a record in it is none"),
-        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", footer(1))), "is not what its end says"),
-        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", b"{}")), "is not what its end says"),
-        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", b"\xff")), "is not what its end says"),
-        (forged(HEADER_BLOCK, (b"K", b"x")), "a record in it is none"),
-        (forged(HEADER_BLOCK, (b"K", bytes(1 << 24))), "larger than any may be"),
-        (forged(HEADER_BLOCK, (b"K", RECORD), cut=1), "a block of it is none"),
-        (forged(HEADER_BLOCK, (b"K", RECORD), cut=20), "a block of it is none"),
-        (forged(HEADER_BLOCK, (b"F", b" " * (1 << 20))), "larger than any may be"),
+        (forged(HEADER_BLOCK, (b"L", RECORD + RECORD), (b"F", footer())), "it contains an invalid record"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", footer(1))), "its contents do not match its footer"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", b"{}")), "its contents do not match its footer"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), (b"F", b"\xff")), "its contents do not match its footer"),
+        (forged(HEADER_BLOCK, (b"K", b"x")), "it contains an invalid record"),
+        (forged(HEADER_BLOCK, (b"K", bytes(1 << 24))), "a block is too large"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), cut=1), "a block is invalid"),
+        (forged(HEADER_BLOCK, (b"K", RECORD), cut=20), "a block is invalid"),
+        (forged(HEADER_BLOCK, (b"F", b" " * (1 << 20))), "a block is too large"),
     ],
 )
-async def test_a_forged_file_is_one_sentence(store: Store, tmp_path: Path, data: bytes, said: str) -> None:
+async def test_a_forged_file_is_a_one_line_error(store: Store, tmp_path: Path, data: bytes, said: str) -> None:
     path = tmp_path / "forged"
     path.write_bytes(data)
     with pytest.raises(BackupError) as caught:
@@ -183,11 +183,11 @@ def record_of(kind: int, at_ms: int, lengths: list[int], data: bytes, count: int
 @pytest.mark.parametrize(
     "data",
     [
-        record_of(0, -1, [3, 5], b"keyvalu"),  # shorter than it says
+        record_of(0, -1, [3, 5], b"keyvalu"),  # shorter than declared
         record_of(0, -1, [3, 2**32 - 1], b"keyv"),
-        record_of(0, -2, [1, 1], b"kv"),  # a deadline that is none
+        record_of(0, -2, [1, 1], b"kv"),  # an invalid deadline
         record_of(0, -1, [1, 1], b"kv", count=2),
-        record_of(1, -1, [1], b"k", count=2**32 - 1),  # more parts than there can be
+        record_of(1, -1, [1], b"k", count=2**32 - 1),  # too many parts
         record_of(1, -1, [1, 2**32 - 1, 2**32 - 1], b"kf"),
         record_of(1, -1, [1, 1], b"kf"),  # a field without a value
         record_of(2, -1, [1], b"k"),  # a set without members
@@ -203,7 +203,7 @@ def record_of(kind: int, at_ms: int, lengths: list[int], data: bytes, count: int
         record_of(255, -1, [1, 1], b"km"),
     ],
 )
-def test_a_record_that_is_none_is_refused(data: bytes) -> None:
+def test_an_invalid_record_is_refused(data: bytes) -> None:
     with pytest.raises(BackupDamaged):
         decode(data)
 
@@ -222,8 +222,8 @@ def test_random_bytes_are_records_or_refused(data: bytes) -> None:
     assert b"".join(map(encode, found)) == data
 
 
-def test_a_bomb_takes_no_more_memory_than_a_block(tmp_path: Path) -> None:
-    """Zeros that compress well, as a block and as a long key: read by a process that has no room for them."""
+def test_a_decompression_bomb_takes_no_more_memory_than_a_block(tmp_path: Path) -> None:
+    """A decompression bomb, as a block and as a long key, read by a process with little memory."""
     path = tmp_path / "bomb"
     huge = (b"K", bytes(512 << 20))
     many_parts = (b"L", record_of(2, -1, [1], b"", count=20_000_000) + bytes(80 << 20))
@@ -272,7 +272,7 @@ async def test_only_its_owner_can_read_it_all_the_time(store: Store, tmp_path: P
     assert modes_in(tmp_path) == {"backup": 0o600}
 
 
-async def test_a_file_that_is_there_is_not_written_over_unless_told(store: Store, tmp_path: Path) -> None:
+async def test_an_existing_file_is_not_overwritten_without_overwrite(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "backup"
     path.write_text("something else")
     with pytest.raises(BackupInTheWay, match="--overwrite"):
@@ -283,7 +283,7 @@ async def test_a_file_that_is_there_is_not_written_over_unless_told(store: Store
         assert (await compare(store, file)).keys == 0
 
 
-async def test_two_backups_into_one_file_at_once_are_kept_apart(store: Store, tmp_path: Path) -> None:
+async def test_two_concurrent_backups_into_one_file_are_refused(store: Store, tmp_path: Path) -> None:
     await store.run([("SET", f"key:{number}", "x") for number in range(5000)])
     refused: list[str] = []
 
@@ -307,7 +307,7 @@ async def test_two_backups_into_one_file_at_once_are_kept_apart(store: Store, tm
     assert ["--resume" in refused[0], "another process" in refused[1]] == [True, True]
 
 
-async def test_of_two_that_overwrite_one_file_at_once_the_second_is_refused(store: Store, tmp_path: Path) -> None:
+async def test_of_two_concurrent_overwrites_of_one_file_the_second_is_refused(store: Store, tmp_path: Path) -> None:
     await store.run([("SET", f"key:{number}", os.urandom(500)) for number in range(3000)])
     path = tmp_path / "backup"
     await backup(store, path)
@@ -337,15 +337,15 @@ async def test_a_file_that_was_replaced_while_it_was_written_does_not_get_the_na
     assert modes_in(tmp_path).keys() == {"backup.part"}
 
 
-async def test_what_others_may_hold_open_is_not_written_into(store: Store, tmp_path: Path) -> None:
+async def test_a_file_that_others_may_have_open_is_refused(store: Store, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("mine")
     part_of(tmp_path / "backup").hardlink_to(tmp_path / "precious")
-    with pytest.raises(BackupInTheWay, match="not a file of yours alone"):
+    with pytest.raises(BackupInTheWay, match="also accessible to other users"):
         await backup(store, tmp_path / "backup", overwrite=True)
     assert (tmp_path / "precious").read_text() == "mine"
 
 
-async def test_what_an_interrupted_backup_left_is_written_over_and_private(store: Store, tmp_path: Path) -> None:
+async def test_a_part_file_is_overwritten_and_stays_private(store: Store, tmp_path: Path) -> None:
     part = part_of(tmp_path / "backup")
     part.write_bytes(b"x" * 10_000)
     part.chmod(0o644)
@@ -364,7 +364,7 @@ async def test_a_key_that_is_too_large_is_left_out_and_named(
     assert "many small holds" in saved.left_out.examples[0]
 
 
-async def test_a_full_disk_for_what_was_met_is_one_sentence() -> None:
+async def test_a_full_disk_for_the_set_of_seen_keys_is_a_one_line_error() -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     with SeenKeys(cache_kib=64) as seen:
@@ -377,7 +377,7 @@ async def test_a_full_disk_for_what_was_met_is_one_sentence() -> None:
             signal.signal(signal.SIGXFSZ, handler)
 
 
-def test_what_can_be_read_once_only_is_one_sentence() -> None:
+def test_a_pipe_is_refused_as_a_backup_with_a_one_line_error() -> None:
     reader, writer = os.pipe()
     try:
         with pytest.raises(NoBackup, match="save it as a file first"):
@@ -388,7 +388,9 @@ def test_what_can_be_read_once_only_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize("name", ["folder", "begun"])
-async def test_a_folder_in_the_way_is_said_before_anything_is_read(store: Store, tmp_path: Path, name: str) -> None:
+async def test_a_folder_of_the_same_name_is_reported_before_anything_is_read(
+    store: Store, tmp_path: Path, name: str
+) -> None:
     (tmp_path / "folder").mkdir()
     part_of(tmp_path / "begun").mkdir()
 
@@ -401,13 +403,13 @@ async def test_a_folder_in_the_way_is_said_before_anything_is_read(store: Store,
 
 
 @pytest.mark.parametrize("name", ["no/such/folder/backup", "folder"])
-async def test_a_place_that_cannot_be_written_is_one_sentence(store: Store, tmp_path: Path, name: str) -> None:
+async def test_an_unwritable_location_is_a_one_line_error(store: Store, tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     with pytest.raises(BackupError, match=name):
         await backup(store, tmp_path / name)
 
 
-async def test_a_full_disk_is_said_and_leaves_no_file_that_looks_whole(store: Store, tmp_path: Path) -> None:
+async def test_a_full_disk_is_reported_and_leaves_no_file_that_looks_complete(store: Store, tmp_path: Path) -> None:
     await store.run([("SET", f"key:{number}", os.urandom(1000)) for number in range(5000)])
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, before[1]))

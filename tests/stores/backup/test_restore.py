@@ -1,4 +1,4 @@
-"""What a restore does with what is there, with what is over, and when it is interrupted."""
+"""Restore: existing keys, expired keys, and interruptions."""
 
 import asyncio
 import json
@@ -86,7 +86,7 @@ async def restored(store: Store, path: Path, **options: Any) -> Restored:
         return await restore(store, file, **options)
 
 
-# --- keys that are there ------------------------------------------------------------------------------------
+# --- existing keys ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -102,9 +102,7 @@ async def test_one_key_that_is_there_and_nothing_is_restored(name: str, url_of: 
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_skip_leaves_what_is_there_and_replace_puts_the_backup_in_its_place(
-    name: str, url_of: UrlOf, path: Path
-) -> None:
+async def test_skip_keeps_existing_keys_and_replace_overwrites_them(name: str, url_of: UrlOf, path: Path) -> None:
     async with connect("memory://") as source, connect(url_of(name)) as target:
         await source.run(some_of_everything(await now_ms(source) + DAY_MS))
         saved = await contents(source)
@@ -133,7 +131,7 @@ async def test_a_key_that_comes_after_the_check_is_left_as_it_is(store: Store, t
     with BackupFile(path) as file:
         checked = await check(target, file)
         await target.run([("SET", "key:5", "new")])
-        with pytest.raises(KeysThere, match="key:5 came into the store"):
+        with pytest.raises(KeysThere, match="key:5 was created after the backup was verified"):
             await restore(target, file, checked=checked)
         done = await restore(target, file, resume=True, if_there=IfThere.SKIP)
     assert done.skipped == 1
@@ -144,7 +142,7 @@ async def test_a_key_that_comes_after_the_check_is_left_as_it_is(store: Store, t
 # --- time ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_key_whose_time_is_over_is_not_restored_and_counted(
+async def test_an_expired_key_is_not_restored_but_counted(
     store: Store, target: Store, clock: Clock, path: Path
 ) -> None:
     ends_ms = clock.now_ms + 1000
@@ -199,20 +197,20 @@ async def test_no_reader_sees_a_key_without_its_deadline_or_in_part(url_of: UrlO
         assert seen == {(0, -2), (100, ends_ms)}
 
 
-# --- what fits ----------------------------------------------------------------------------------------------
+# --- store limits --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("promised", "said"),
     [
-        (Guarantees(kinds=frozenset({"string"})), "is a .*, a kind that"),
+        (Guarantees(kinds=frozenset({"string"})), "is a .*, which"),
         (Guarantees(value_max_bytes=255), "at most 255"),
         (Guarantees(key_max_bytes=20), "at most 20"),
         (Guarantees(shortest_lifetime_ms=60_000), "would round"),
-        (Guarantees(atomic="nothing"), "in one step"),
+        (Guarantees(atomic="nothing"), "needs an atomic step"),
     ],
 )
-async def test_what_the_store_cannot_hold_is_said_before_anything_is_written(
+async def test_keys_that_do_not_fit_are_refused_before_anything_is_written(
     store: Store, target: Store, clock: Clock, path: Path, promised: Guarantees, said: str
 ) -> None:
     await store.run(some_of_everything(clock.now_ms + DAY_MS + 1))
@@ -235,7 +233,7 @@ async def test_a_store_without_atomic_steps_is_not_saved(store: Store, path: Pat
 
 
 class Failing:
-    """A store that goes away after so many calls that write, or that read whole keys."""
+    """A store that goes down after this many calls that write, or that read whole keys."""
 
     def __init__(self, store: Store, after: int, patch: pytest.MonkeyPatch) -> None:
         self._run, self._atomically = store.run, store.atomically
@@ -258,7 +256,7 @@ class Failing:
 
     async def add_whole_keys(self, keys: Any) -> Any:
         if self.left == 0:
-            await self._add_whole_keys(keys[: len(keys) // 2])  # it is not one step as a whole
+            await self._add_whole_keys(keys[: len(keys) // 2])  # the restore as a whole is not atomic
         self._count(True)
         return await self._add_whole_keys(keys)
 
@@ -302,7 +300,7 @@ async def test_wherever_a_restore_is_interrupted_resume_ends_as_if_it_was_not(
     assert interrupted > 20
 
 
-async def test_what_was_deleted_after_it_was_restored_stays_deleted(
+async def test_keys_deleted_after_their_restore_stay_deleted(
     store: Store, target: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_module, "BLOCK_BYTES", 512)
@@ -346,7 +344,7 @@ async def test_wherever_a_backup_is_interrupted_resume_saves_each_key_once(
                 Failing(store, after, patch)
                 with pytest.raises(StoreUnavailable):
                     await backup(store, path := tmp_path / f"{after}.backup")
-            with pytest.raises(NoBackup, match="begun and not finished"):
+            with pytest.raises(NoBackup, match="started but not finished"):
                 BackupFile(path)
             with pytest.raises(BackupInTheWay, match="--resume"):
                 await backup(store, path)
@@ -359,7 +357,7 @@ async def test_wherever_a_backup_is_interrupted_resume_saves_each_key_once(
 
 
 async def test_keys_that_were_saved_are_not_read_again(store: Store, path: Path) -> None:
-    """What changed since does not show, and what was deleted since is still there: that is said in the docs."""
+    """Later changes and deletions of saved keys are not in the backup, as documented."""
     await store.run([("SET", f"key:{number:04d}", "old") for number in range(3000)])
     seen: list[int] = []
 
@@ -383,7 +381,7 @@ async def test_keys_that_were_saved_are_not_read_again(store: Store, path: Path)
     assert [*values.values()].count(b"old") == seen[-1]
 
 
-async def test_a_part_file_cut_at_any_byte_is_gone_on_with(
+async def test_a_part_file_truncated_at_any_byte_can_be_resumed(
     store: Store, target: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As kill -9 or the loss of power may leave it."""
@@ -413,7 +411,7 @@ async def test_a_part_file_cut_at_any_byte_is_gone_on_with(
     assert kept[-1] == 11
 
 
-async def test_resume_goes_on_with_the_same_store_and_pattern_only(
+async def test_resume_needs_the_same_store_and_pattern(
     store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(NoBackup, match="leave --resume out"):
@@ -422,15 +420,15 @@ async def test_resume_goes_on_with_the_same_store_and_pattern_only(
     Failing(store, 0, monkeypatch)
     with pytest.raises(StoreUnavailable):
         await backup(store, path, match="k*")
-    with pytest.raises(BackupError, match="begun from memory:// with --match 'k\\*'"):
+    with pytest.raises(BackupError, match="started from memory:// with --match 'k\\*'"):
         await backup(store, path, resume=True)
 
 
-# --- stores that forget, and files that are replaced -------------------------------------------------------
+# --- stores that lose data, and replaced files -------------------------------------------------------------
 
 
 async def many(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[bytes, Any]:
-    """A backup of several blocks; returns what it holds."""
+    """A backup of several blocks; returns its contents."""
     monkeypatch.setattr(file_module, "BLOCK_BYTES", 10_000)
     async with connect("memory://") as source:
         await source.run([("SET", f"key:{number:03d}", f"{number}" * 50) for number in range(600)])
@@ -438,10 +436,10 @@ async def many(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[bytes, Any]:
         return await contents(source)
 
 
-async def test_a_store_that_forgets_on_the_way_is_noticed_and_resume_brings_all_back(
+async def test_a_store_that_loses_data_during_a_restore_is_detected_and_resume_restores_all(
     url_of: UrlOf, valkey_server: Server, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a server without persistence that is restarted between two steps, which no call notices."""
+    """Like a server without persistence that restarts between two steps, unnoticed by any call."""
     expected = await many(path, monkeypatch)
 
     def forget(now: TransferProgress) -> None:
@@ -456,11 +454,11 @@ async def test_a_store_that_forgets_on_the_way_is_noticed_and_resume_brings_all_
 
 
 def of_another_node(cluster: Cluster) -> Server:
-    """A node that does not hold the journal."""
+    """A node without the checkpoint."""
     return next(node for node in cluster.masters() if not node.ask("KEYS", "keystead:restore:*"))
 
 
-async def test_what_one_node_of_a_cluster_forgot_is_counted_in_the_end(
+async def test_keys_that_one_cluster_node_lost_are_counted_as_missing(
     url_of: UrlOf, valkey_cluster: Cluster, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = await many(path, monkeypatch)
@@ -479,7 +477,7 @@ async def test_what_one_node_of_a_cluster_forgot_is_counted_in_the_end(
 
 
 @pytest.mark.parametrize("mode", [IfThere.REFUSE, IfThere.REPLACE])
-async def test_what_one_node_of_a_cluster_forgot_comes_back_with_resume(
+async def test_resume_restores_keys_that_one_cluster_node_lost(
     url_of: UrlOf, valkey_cluster: Cluster, path: Path, monkeypatch: pytest.MonkeyPatch, mode: IfThere
 ) -> None:
     expected = await many(path, monkeypatch)
@@ -500,7 +498,7 @@ async def test_what_one_node_of_a_cluster_forgot_comes_back_with_resume(
         assert await contents(target) == {**expected, kept: (b"string", -1, b"changed since")}
 
 
-async def test_two_restores_of_one_backup_at_once_are_kept_apart(
+async def test_a_concurrent_restore_of_the_same_backup_is_detected(
     target: Store, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await many(path, monkeypatch)
@@ -522,7 +520,7 @@ async def test_two_restores_of_one_backup_at_once_are_kept_apart(
         {"more": 1},
     ],
 )
-async def test_a_note_in_the_store_that_cannot_be_is_not_believed(
+async def test_an_impossible_checkpoint_is_ignored(
     store: Store, target: Store, path: Path, said: dict[str, Any]
 ) -> None:
     await store.run([("SET", f"key:{number}", "x") for number in range(10)])
@@ -534,14 +532,14 @@ async def test_a_note_in_the_store_that_cannot_be_is_not_believed(
     assert await contents(target) == await contents(store)
 
 
-async def test_a_note_in_the_store_that_fits_another_backup_is_refused(store: Store, target: Store, path: Path) -> None:
+async def test_a_checkpoint_of_another_backup_is_refused(store: Store, target: Store, path: Path) -> None:
     await store.run([("SET", f"key:{number}", "x") for number in range(10)])
     await backup(store, path)
     with BackupFile(path) as file:
         key = f"keystead:restore:{(await check(target, file)).digest[:32]}"
     said = {"blocks": 1, "keys": 5, "restored": 5, "if_there": "skip"}
     await target.run([("SET", key, json.dumps(said))])
-    with pytest.raises(BackupError, match=r"5 keys done, where it has 10\. Leave --resume out"):
+    with pytest.raises(BackupError, match=r"5 keys done, but the backup has 10 there\. Leave --resume out"):
         await restored(target, path, resume=True)
     assert (await restored(target, path, if_there=IfThere.SKIP)).restored == 10
 
@@ -556,12 +554,12 @@ async def test_a_file_that_is_replaced_after_the_check_is_not_restored(
     with BackupFile(path) as file:
         checked = await check(target, file)
         write(path, data_of(tmp_path / "other"))
-        with pytest.raises(BackupDamaged, match=r"was replaced since it was checked\. Nothing was restored"):
+        with pytest.raises(BackupDamaged, match=r"was replaced after it was verified\. Nothing was restored"):
             await restore(target, file, checked=checked)
     assert await contents(target) == {}
 
 
-async def test_a_file_that_is_replaced_while_it_is_restored_is_said(
+async def test_replacing_the_file_during_a_restore_is_detected(
     store: Store, target: Store, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_module, "BLOCK_BYTES", 20_000)
@@ -578,11 +576,11 @@ async def test_a_file_that_is_replaced_while_it_is_restored_is_said(
         await restored(target, path, on_progress=replace_it)
 
 
-# --- keys that take long ------------------------------------------------------------------------------------
+# --- slow keys ----------------------------------------------------------------------------------------------
 
 
 class Late:
-    """A store that does what it is asked, and answers too late where that was a large key."""
+    """A store that executes steps with large keys, but replies too late."""
 
     def __init__(self, store: Store) -> None:
         self._atomically = store.atomically
@@ -615,7 +613,7 @@ async def test_resume_gets_past_a_key_that_takes_longer_than_the_store_is_waited
 # --- comparing ----------------------------------------------------------------------------------------------
 
 
-async def test_each_difference_is_told_apart(store: Store, target: Store, clock: Clock, path: Path) -> None:
+async def test_each_kind_of_difference_is_counted(store: Store, target: Store, clock: Clock, path: Path) -> None:
     await store.run([("SET", key, "x") for key in ("same", "gone", "value", "kind", "expiry")])
     await store.run([("SET", "over", "x", "PX", 1000), ("ZADD", "score", 1, "m")])
     await backup(store, path)

@@ -1,4 +1,4 @@
-"""What was saved comes back as it was, from any store into any other."""
+"""Backup and restore round-trip every key, between any two stores."""
 
 import asyncio
 import tracemalloc
@@ -24,7 +24,7 @@ STORES = ("memory", "sqlite", "redis", "valkey", "cluster")
 
 
 async def carried(source: Store, target: Store, path: Path) -> Saved:
-    """Into a file, and from there into a store that is empty by then."""
+    """Back up into a file, and restore it into an empty store."""
     saved = await backup(source, path)
     await emptied(source)
     with BackupFile(path) as file:
@@ -44,7 +44,7 @@ PAIRS = [
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
-async def test_every_kind_goes_from_every_store_into_every_other_with_its_deadline_to_the_millisecond(
+async def test_every_kind_is_copied_between_all_stores_with_its_exact_deadline(
     source: str, target: str, url_of: UrlOf, tmp_path: Path
 ) -> None:
     async with connect(url_of(source)) as store:
@@ -106,7 +106,7 @@ def written(stored: dict[bytes, tuple[tuple[str, Any], int | None]], begins_ms: 
 @settings(max_examples=30)
 @given(stored=STORED)
 @example(stored={})
-def test_whatever_a_store_holds_comes_back(
+def test_every_kind_of_key_round_trips(
     stored: dict[bytes, tuple[tuple[str, Any], int | None]], valkey_server: Server
 ) -> None:
     async def play(folder: Path) -> None:
@@ -158,7 +158,7 @@ async def test_values_longer_than_a_block_are_whole(name: str, url_of: UrlOf, tm
         assert await contents(store) == before
 
 
-async def test_a_stream_goes_on_after_its_last_id(url_of: UrlOf, tmp_path: Path) -> None:
+async def test_new_stream_ids_follow_the_last_id(url_of: UrlOf, tmp_path: Path) -> None:
     async with connect("memory://") as store, connect(url_of("valkey")) as target:
         await store.run([("XADD", "log", "99999999999999-7", "n", "1")])
         await carried(store, target, tmp_path / "backup")
@@ -177,7 +177,7 @@ async def test_only_keys_that_match_are_saved(tmp_path: Path) -> None:
 
 
 def twice(store: Store) -> Any:
-    """As a server that moves keys while they are scanned."""
+    """Like a server that moves keys during a scan."""
     scan = store.scan
 
     async def pages(*arguments: Any, **options: Any) -> Any:
@@ -199,7 +199,7 @@ async def test_a_key_that_the_store_names_twice_is_saved_once(tmp_path: Path, mo
 
 
 class Interfering:
-    """Runs a command of somebody else after each atomic step, as long as there are any."""
+    """Runs a concurrent command after each atomic step, as long as there are any."""
 
     def __init__(self, store: Store, commands: Sequence[Command]) -> None:
         self._atomically = store.atomically
@@ -255,7 +255,7 @@ async def test_a_collection_that_changes_while_it_is_read_is_saved_as_it_was_at_
 async def test_points_that_move_between_members_are_never_saved_twice_or_lost(
     quiet: int, changes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One step takes from one member what it gives to another. Neither the order nor the size tells of it."""
+    """A step moves an amount between two members: neither order nor size changes."""
     async with connect("memory://") as store:
         await store.run([("ZADD", "key", *(part for n in range(12_000) for part in (n, n)))])
         moves: list[Command] = [
@@ -302,9 +302,7 @@ async def test_large_values_are_held_a_few_at_a_time(tmp_path: Path) -> None:
     assert peak < 60 << 20
 
 
-async def test_what_could_never_be_restored_is_left_out_and_named(
-    url_of: UrlOf, valkey_server: Server, tmp_path: Path
-) -> None:
+async def test_unrestorable_keys_are_left_out_and_named(url_of: UrlOf, valkey_server: Server, tmp_path: Path) -> None:
     async with connect(url_of("valkey")) as store, connect("memory://") as target:
         await store.run([("SET", "good", "x"), ("XADD", "wide", "1-1", *range(8_000)), ("SET", "document", "x")])
         valkey_server.ask("SET", "far", "x", "PXAT", 300_000_000_000_000)
@@ -315,7 +313,7 @@ async def test_what_could_never_be_restored_is_left_out_and_named(
             return [one for one in found if one[0] != b"document"], [*left, b"document"]
 
         async def run_with_a_module(commands: Any) -> Any:
-            """As a server that was given another kind by a module."""
+            """Like a server with a module's own kind."""
             names = [getattr(command, "args", None) for command in commands]
             replies = await run(commands)
             return [
@@ -358,7 +356,7 @@ async def test_a_key_that_becomes_another_kind_while_it_is_read_is_saved_as_that
 
 
 async def test_a_value_and_its_deadline_are_of_one_moment(url_of: UrlOf, tmp_path: Path) -> None:
-    """A program gives a key a value and the deadline that goes with it, again and again; no backup mixes two."""
+    """A program repeatedly writes a value with its deadline; no backup mixes two of them."""
     async with connect(url_of("valkey")) as store:
         begins_ms = await now_ms(store) + DAY_MS
         stopped = asyncio.Event()

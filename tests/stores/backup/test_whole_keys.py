@@ -1,4 +1,4 @@
-"""The shortcut for whole keys does what commands do, key by key."""
+"""The fast path for whole keys equals the commands, key by key."""
 
 from collections.abc import AsyncIterator
 
@@ -24,7 +24,7 @@ async def store(request: pytest.FixtureRequest, url_of: UrlOf) -> AsyncIterator[
 
 
 async def by_commands(store: Store, keys: list[bytes]) -> list[Record]:
-    """What is read without the shortcut."""
+    """The keys as read without the fast path."""
     found: list[Record] = []
     assert await Reader(store)._read_by_commands(keys, found) == []
     return found
@@ -46,7 +46,7 @@ async def test_whole_keys_are_read_as_by_commands(store: Store) -> None:
     assert ordered == {one.key: list(one.parts) for one in await by_commands(store, list(ordered))}
 
 
-async def test_what_is_too_large_is_left_to_commands_and_all_else_is_read(store: Store) -> None:
+async def test_large_keys_are_left_to_commands(store: Store) -> None:
     await store.run([("SADD", f"set:{n}", *range(400)) for n in range(9)])
     await store.run([("SADD", "large", *range(20_000)), ("SET", "long", b"x" * (5 << 20)), ("SET", "short", "x")])
     keys = [*(b"set:%d" % n for n in range(9)), b"large", b"long", b"short"]
@@ -69,7 +69,7 @@ async def test_whole_keys_are_added_where_there_are_none_and_work_as_any_other(s
     assert {record.key for record, written in zip(records, done, strict=True) if not written} == {b"hash", b"string"}
     theirs = {b"hash": (b"string", -1, b"theirs"), b"string": (b"set", -1, {b"theirs"})}
     assert await contents(store) == {**before, **theirs}
-    # What was written so is what the commands go on with.
+    # Commands continue with what the fast path wrote.
     changed = await store.run(
         [
             *(("HSET", "hash with a deadline", "new", "1"), ("HLEN", "hash with a deadline"), ("SADD", "set", "new")),
@@ -81,7 +81,7 @@ async def test_whole_keys_are_added_where_there_are_none_and_work_as_any_other(s
     assert changed == [1, 4, 1, 4, 1, 8, 6, 7, [b"new"], 1, b"0-2", 1, 2]
 
 
-async def test_a_key_that_has_expired_and_was_not_swept_is_not_in_the_way(url_of: UrlOf) -> None:
+async def test_an_expired_key_that_was_not_swept_is_overwritten(url_of: UrlOf) -> None:
     now = [1_000_000]
     async with SqliteStore(url_of("sqlite").removeprefix("sqlite:///"), clock=lambda: now[0]) as store:
         await store.run([("SADD", "key", "old"), ("PEXPIRE", "key", 10)])

@@ -46,18 +46,18 @@ def url_of(request: pytest.FixtureRequest, url_of_others: UrlOf) -> UrlOf:
 
 
 async def own(store: Store) -> dict[bytes, Any]:
-    """What is there, without the key of the copy itself."""
+    """The contents, without the marker of the copy."""
     return {key: held for key, held in (await contents(store)).items() if not key.startswith(b"keystead:copy:")}
 
 
 def files(folder: Path = Path()) -> list[str]:
-    """What a copy has left in a folder."""
+    """The files that a copy left in a folder."""
     return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own, where progress files are made; and no pause between two passes."""
+    """A separate folder for progress files, and no pause between passes."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)

@@ -1,4 +1,4 @@
-"""Somebody who writes to a store at the worst moment; and keys of every kind to do so with."""
+"""Concurrent writes at the worst moment, with keys of every kind."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from keystead import Store
 from keystead.stores import Command, Outcome, Step
 from keystead.stores.store_contract import WholeKey
 
-# What makes a key of each kind, and what an application then does to it.
+# Commands that create a key of each kind, and that an application then runs on it.
 EVERY_KIND: dict[str, tuple[Command, Command, Command]] = {
     "string": (("SET", "key", "1"), ("SET", "key", "2"), ("SET", "key", "theirs")),
     "hash": (("HSET", "key", "a", "1", "b", "2"), ("HSET", "key", "a", "2"), ("HSET", "key", "b", "theirs")),
@@ -20,9 +20,9 @@ EVERY_KIND: dict[str, tuple[Command, Command, Command]] = {
 
 
 def meanwhile(patch: pytest.MonkeyPatch, store: Store, *commands: Command) -> list[Outcome]:
-    """Between a look at this store and the step that would change a key there, somebody else is faster, once.
+    """Between a check of this store and the step that changes a key there, another writer is faster, once.
 
-    Returns what became of all steps that write.
+    Returns the outcomes of all steps that write.
     """
     atomically, add_whole_keys = store.atomically, store.add_whole_keys
     waiting = [list(commands)]

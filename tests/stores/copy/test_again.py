@@ -1,4 +1,4 @@
-"""A second copy brings the target to the state of the source, deletions included, and deletes nothing else."""
+"""A second copy updates the target, including deletions, and deletes nothing else."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -53,7 +53,7 @@ async def pair(one: str, other: str, url_of: UrlOf) -> AsyncIterator[tuple[Store
 
 @pytest.mark.parametrize("overwrite", [False, True], ids=["", "overwrite"])
 @pytest.mark.parametrize(("one", "other"), [("redis", "sqlite"), ("sqlite", "postgres"), ("redis", "redis")])
-async def test_a_second_copy_deletes_what_an_earlier_one_copied_and_nothing_else(
+async def test_a_second_copy_deletes_only_keys_of_an_earlier_copy(
     one: str, other: str, overwrite: bool, url_of: UrlOf
 ) -> None:
     async with pair(one, other, url_of) as (source, target):
@@ -100,7 +100,7 @@ async def test_a_key_that_the_application_made_again_at_the_target_is_not_delete
 
 async def test_overwrite_takes_back_changes_at_the_target_but_no_deletions(source: Store, target: Store) -> None:
     await source.run([("SET", f"sess:{n}", n) for n in range(5)])
-    await target.run([("SET", "sess:4", "4")])  # there before, the same
+    await target.run([("SET", "sess:4", "4")])  # equal before the copy
     await copy(source, target, progress=ONE)
     await target.run([("SET", "sess:1", "theirs"), ("DEL", "sess:2"), ("SET", "sess:4", "theirs")])
     theirs = await own(target)
@@ -114,11 +114,11 @@ async def test_overwrite_takes_back_changes_at_the_target_but_no_deletions(sourc
     del expected[b"sess:2"]
     assert await own(target) == expected
 
-    await source.run([("DEL", "sess:1")])  # which is a copy's own by now
+    await source.run([("DEL", "sess:1")])  # which now belongs to a copy
     assert (await copy(source, target, progress=ONE)).deleted == 1
 
 
-async def test_what_expired_is_not_counted_as_deleted_by_anybody(source: Store, target: Store) -> None:
+async def test_expired_keys_do_not_count_as_deleted(source: Store, target: Store) -> None:
     soon_ms = await now_ms(source) + 300
     await source.run([("SET", "gone", "1", "PXAT", soon_ms), ("SET", "stays", "1")])
     await copy(source, target, progress=ONE)
@@ -175,9 +175,7 @@ async def test_a_second_copy_keeps_few_notes_in_memory_and_notes_nothing_twice(
     assert max(noted) < 5_000
 
 
-async def test_the_comparison_tells_of_keys_that_were_copied_and_are_gone_at_the_source(
-    source: Store, target: Store
-) -> None:
+async def test_the_comparison_counts_copied_keys_that_are_gone_at_the_source(source: Store, target: Store) -> None:
     await source.run([("SET", f"sess:{n}", n) for n in range(10)])
     with Journal(ONE, source.url, target.url) as notes:
         copier = Copier(source, target, notes)
@@ -192,10 +190,10 @@ async def test_the_comparison_tells_of_keys_that_were_copied_and_are_gone_at_the
     assert copied.verified.deleted_since == 0
 
 
-# --- where it is not known what was copied ------------------------------------------------------------------
+# --- without the progress of earlier copies -----------------------------------------------------------------
 
 
-async def test_without_the_notes_of_an_earlier_run_it_refuses_and_says_where_they_are(
+async def test_without_the_progress_file_of_an_earlier_run_it_refuses_and_names_it(
     source: Store, target: Store, here: Path
 ) -> None:
     await source.run([("SET", "sess:1", "1"), ("SET", "sess:2", "1")])
@@ -204,7 +202,7 @@ async def test_without_the_notes_of_an_earlier_run_it_refuses_and_says_where_the
     before = await contents(target)
     other = Path("other.progress")
     for refused in (copy(source, target, progress=other, overwrite=True), survey(source, target, progress=other)):
-        with pytest.raises(NoProgress, match=r"one\.progress on .* knows which keys. Name it with --progress"):
+        with pytest.raises(NoProgress, match=r"one\.progress on .* records which keys. Name it with --progress"):
             await refused
     assert await contents(target) == before
     assert files() == ["one.progress"]
@@ -214,9 +212,7 @@ async def test_without_the_notes_of_an_earlier_run_it_refuses_and_says_where_the
     assert (copied.deleted, copied.is_whole) == (1, True)
 
 
-async def test_starting_over_leaves_what_was_deleted_since_and_knows_its_own_keys_again(
-    source: Store, target: Store
-) -> None:
+async def test_starting_over_keeps_deleted_keys_and_recognizes_its_own(source: Store, target: Store) -> None:
     await source.run([("SET", f"sess:{n}", n) for n in range(5)])
     await copy(source, target, progress=ONE)
     await source.run([("DEL", "sess:1"), ("SET", "new", "1")])
@@ -228,7 +224,7 @@ async def test_starting_over_leaves_what_was_deleted_since_and_knows_its_own_key
     assert (await copy(source, target, progress=ONE)).deleted == 1  # not sess:3, which was there before
 
 
-async def test_each_pattern_knows_what_all_of_them_copied(source: Store, target: Store) -> None:
+async def test_all_patterns_share_the_progress(source: Store, target: Store) -> None:
     await source.run([("SET", f"{kind}:{n}", n) for kind in ("sess", "user") for n in range(5)])
     await copy(source, target, progress=ONE)
     await source.run([("DEL", "sess:1"), ("DEL", "user:1")])
@@ -255,7 +251,7 @@ async def test_a_source_that_lost_its_data_empties_no_target(left: int, source: 
     assert files() == ([str(ONE)] if left else [])
 
 
-async def test_a_tenth_of_all_keys_is_deleted_and_what_expired_does_not_count(source: Store, target: Store) -> None:
+async def test_up_to_a_tenth_of_the_keys_is_deleted_and_expired_ones_do_not_count(source: Store, target: Store) -> None:
     soon_ms = await now_ms(source) + 300
     await source.run([("SET", f"gone:{n}", n, "PXAT", soon_ms) for n in range(500)])
     await source.run([("SET", f"sess:{n}", n) for n in range(10 * LOST_KEYS)])
@@ -285,18 +281,16 @@ async def test_a_source_that_loses_its_data_while_it_is_followed_empties_no_targ
     assert await own(target) == before
 
 
-async def test_a_target_that_was_emptied_since_is_not_taken_for_one_that_deleted_everything(
-    source: Store, target: Store
-) -> None:
+async def test_an_emptied_target_is_not_treated_as_deleted(source: Store, target: Store) -> None:
     await source.run([("SET", "sess:1", "1")])
     assert (await copy(source, target, progress=ONE)).is_whole
     async with connect("memory://") as emptied:
-        with pytest.raises(CopyLost, match="add --start-over to begin anew"):
+        with pytest.raises(CopyLost, match="add --start-over to start over"):
             await copy(source, emptied, progress=ONE)
         assert (await copy(source, emptied, progress=ONE, start_over=True)).written == 1
 
 
-async def test_a_target_that_lost_a_part_is_not_taken_for_one_that_deleted_it(source: Store, target: Store) -> None:
+async def test_a_target_that_lost_a_part_is_not_treated_as_deleted(source: Store, target: Store) -> None:
     await source.run([("SET", f"sess:{n}", n) for n in range(1_000)])
     await copy(source, target, progress=ONE)
     await target.run([("DEL", f"sess:{n}") for n in range(101)])
@@ -316,10 +310,10 @@ async def test_a_target_that_lost_a_part_is_not_taken_for_one_that_deleted_it(so
     assert (copied.written, copied.deleted_there, copied.is_whole) == (0, 300, True)
 
 
-async def test_a_key_that_was_in_doubt_at_a_kill_is_like_any_other_when_it_was_looked_at(
+async def test_an_uncertain_key_is_settled_after_its_check(
     source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A logout at the target stays one, also of a key that was being written when the first run was killed."""
+    """A logout at the target is final, also for a key that was being written when the first run was killed."""
     await source.run([("SET", "sess:1", "1"), ("SET", "sess:2", "1")])
 
     def killed(self: Journal, *_: Any) -> None:
@@ -340,7 +334,7 @@ async def test_a_key_that_was_in_doubt_at_a_kill_is_like_any_other_when_it_was_l
 async def test_a_kill_makes_no_key_a_copys_own_that_was_there_before(
     moment: str, nth: int, source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed right after an intent is noted, or right before its end is: of keys that are new, or to be replaced."""
+    """Killed right after an intent is recorded, or right before its end: for new keys, and keys to be replaced."""
     await source.run([("SET", "same", "1"), ("SET", "differs", "1"), ("SET", "stays", "1")])
     await target.run([("SET", "same", "1"), ("SET", "differs", "theirs"), ("SET", "stays", "theirs")])
     theirs = await own(target)
@@ -371,7 +365,7 @@ async def replaces_nothing(*_: object) -> bool:
     return True  # as if the step was on its way when the process was killed
 
 
-async def test_a_move_that_is_taken_up_again_deletes_what_was_deleted_meanwhile(source: Store, target: Store) -> None:
+async def test_a_resumed_follow_propagates_deletions(source: Store, target: Store) -> None:
     await source.run([("SET", "sess:1", "1"), ("SET", "sess:2", "1")])
     stop = asyncio.Event()
     stop.set()
@@ -384,7 +378,7 @@ async def test_a_move_that_is_taken_up_again_deletes_what_was_deleted_meanwhile(
 
 async def test_the_doctor_knows_the_key_that_a_copy_leaves(source: Store, target: Store) -> None:
     class Others(Keyspace):
-        """Whatever there is besides."""
+        """Any other store."""
 
         other = Value("other:{id}", str, lifetime=never("it is only a test"), doc="another key")
 

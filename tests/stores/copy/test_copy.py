@@ -1,4 +1,4 @@
-"""A copy never harms what it writes to, goes on where it was, and says what is not as it should be."""
+"""A copy never harms the target, resumes after an interruption, and reports problems."""
 
 import stat
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -59,7 +59,7 @@ def write(name: str, text: str) -> None:
 
 
 class Killed(Exception):
-    """In the place of a kill: nothing after it is done."""
+    """Simulates a kill: nothing after it is executed."""
 
 
 def after(keys: int) -> Callable[[TransferProgress], None]:
@@ -70,10 +70,10 @@ def after(keys: int) -> Callable[[TransferProgress], None]:
     return on_progress
 
 
-# --- what is in the way -------------------------------------------------------------------------------------
+# --- existing keys ------------------------------------------------------------------------------------------
 
 
-async def test_a_key_that_is_there_is_left_alone_and_named(source: Store, target: Store) -> None:
+async def test_an_existing_key_is_kept_and_named(source: Store, target: Store) -> None:
     await source.run([("SET", "a", "1"), ("HSET", "b", "f", "1"), ("SET", "c", "1"), ("SET", "same", "1")])
     await target.run([("SET", "a", "theirs"), ("SET", "b", "theirs"), ("SET", "same", "1"), ("SET", "other", "theirs")])
     before = await own(target)
@@ -105,10 +105,10 @@ async def test_a_key_that_comes_to_be_at_the_last_moment_is_not_written_over(
     assert await own(target) == {b"key": HELD}
 
 
-# --- going on -----------------------------------------------------------------------------------------------
+# --- resuming -----------------------------------------------------------------------------------------------
 
 
-async def test_what_was_interrupted_goes_on_and_writes_nothing_twice(source: Store, target: Store, here: Path) -> None:
+async def test_an_interrupted_copy_resumes_and_writes_nothing_twice(source: Store, target: Store, here: Path) -> None:
     await sessions(source, 6_000)
     with pytest.raises(Killed):
         await copy(source, target, progress=ONE, on_progress=after(500))
@@ -121,7 +121,7 @@ async def test_what_was_interrupted_goes_on_and_writes_nothing_twice(source: Sto
     assert files() == [str(ONE)]
 
 
-async def test_what_changed_meanwhile_goes_on_as_it_is_now(source: Store, target: Store) -> None:
+async def test_the_move_uses_the_current_state(source: Store, target: Store) -> None:
     await sessions(source, 1_000)
     await source.run([("SADD", "user", "a", "b"), ("SET", "extra", "1")])
     await target.run([("SET", "extra", "theirs")])
@@ -138,7 +138,7 @@ async def test_what_changed_meanwhile_goes_on_as_it_is_now(source: Store, target
     assert await own(target) == {**await contents(source), b"extra": HELD}
 
 
-async def test_what_the_target_changed_or_deleted_meanwhile_stays_so(source: Store, target: Store) -> None:
+async def test_changes_and_deletions_at_the_target_win(source: Store, target: Store) -> None:
     await sessions(source, 10)
     await source.run([("SET", "extra", "1")])
     await target.run([("SET", "extra", "theirs")])
@@ -175,7 +175,7 @@ async def test_a_key_that_expired_at_the_target_and_was_prolonged_at_the_source_
         assert (copied.written, copied.deleted, copied.deleted_there) == (0, 0, 0)
 
 
-async def test_a_key_that_expires_right_before_it_is_looked_at_was_not_deleted_by_anybody(
+async def test_a_key_that_expires_before_the_check_does_not_count_as_deleted(
     source: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock_ms = await now_ms(source)
@@ -199,7 +199,7 @@ async def test_a_key_that_expires_right_before_it_is_looked_at_was_not_deleted_b
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("kind", EVERY_KIND)
-async def test_a_kill_around_the_very_step_leaves_nothing_in_doubt(
+async def test_a_kill_around_the_step_leaves_no_uncertain_key(
     kind: str, moment: str, source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, changed, _ = EVERY_KIND[kind]
@@ -221,7 +221,7 @@ async def test_a_kill_around_the_very_step_leaves_nothing_in_doubt(
     assert await own(target) == await contents(source)
 
 
-async def test_what_was_written_when_it_was_killed_is_not_written_again(
+async def test_keys_written_before_a_kill_are_not_written_again(
     source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await sessions(source, 100)
@@ -241,27 +241,25 @@ async def test_what_was_written_when_it_was_killed_is_not_written_again(
     assert (copied.written, copied.ours, copied.is_whole) == (100 - arrived, 100, True)
 
 
-async def test_a_target_that_forgot_everything_is_not_taken_for_one_that_deleted_it(
-    source: Store, target: Store
-) -> None:
+async def test_a_target_that_lost_everything_is_not_treated_as_deleted(source: Store, target: Store) -> None:
     await sessions(source, 100)
     await source.run([("SET", "extra", "1")])
     await target.run([("SET", "extra", "theirs")])
     await copy(source, target, progress=ONE)
     async with connect("memory://") as emptied:
-        with pytest.raises(CopyLost, match="add --start-over to begin anew"):
+        with pytest.raises(CopyLost, match="add --start-over to start over"):
             await copy(source, emptied, progress=ONE)
         assert await contents(emptied) == {}
         begin_anew()
         assert (await copy(source, emptied, progress=ONE)).written == 101
 
 
-# --- who is faster ------------------------------------------------------------------------------------------
+# --- races --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("url", ["sqlite", "valkey"])
 @pytest.mark.parametrize("kind", EVERY_KIND)
-async def test_whoever_changes_a_key_between_the_look_and_the_write_has_the_last_word(
+async def test_a_change_between_check_and_write_wins(
     kind: str, url: str, source: Store, url_of: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, changed, theirs = EVERY_KIND[kind]
@@ -276,7 +274,7 @@ async def test_whoever_changes_a_key_between_the_look_and_the_write_has_the_last
                 copied = await copy(source, target, progress=ONE)
             expected = {"key": await seen(target)}
             begin_anew()
-            if interference[1] == "key2":  # nobody touched the key itself
+            if interference[1] == "key2":  # the key itself was not touched
                 assert ([bool(one) for one in outcomes], copied.written) == ([True], 1)
                 assert expected["key"] == await seen(source)
                 continue
@@ -289,7 +287,7 @@ async def test_whoever_changes_a_key_between_the_look_and_the_write_has_the_last
 
 
 @pytest.mark.parametrize("kind", EVERY_KIND)
-async def test_whoever_changes_a_key_before_it_is_deleted_keeps_it(
+async def test_a_key_changed_before_its_delete_is_kept(
     kind: str, source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, _, theirs = EVERY_KIND[kind]
@@ -310,10 +308,10 @@ async def seen(store: Store) -> Any:
     return (await contents(store)).get(b"key")
 
 
-# --- what is told -------------------------------------------------------------------------------------------
+# --- reports ------------------------------------------------------------------------------------------------
 
 
-async def test_differences_are_found_and_what_changed_at_the_source_is_none(source: Store, target: Store) -> None:
+async def test_verification_finds_differences_but_not_later_changes_at_the_source(source: Store, target: Store) -> None:
     await sessions(source, 20)
     with Journal(ONE, source.url, target.url) as notes:
         copier = Copier(source, target, notes)
@@ -343,7 +341,7 @@ async def test_only_keys_that_match_are_copied_and_only_those_are_deleted(source
     }
 
 
-async def test_a_key_that_a_scan_tells_twice_is_copied_once(
+async def test_a_key_that_a_scan_returns_twice_is_copied_once(
     source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await sessions(source, 600)
@@ -381,12 +379,12 @@ async def test_a_key_that_a_scan_missed_is_neither_forgotten_nor_deleted(
 
 
 async def test_a_progress_file_belongs_to_one_copy_and_to_one_process(source: Store, target: Store, here: Path) -> None:
-    with Journal(ONE, source.url, target.url), pytest.raises(NoProgress, match="another process is copying with"):
+    with Journal(ONE, source.url, target.url), pytest.raises(NoProgress, match="another process uses"):
         await copy(source, target, progress=ONE)
-    with pytest.raises(NoProgress, match="is the progress of another copy"):
+    with pytest.raises(NoProgress, match="is the progress file of another copy"):
         await copy(source, target, progress=another(here))
     (here / "link").symlink_to(ONE)
-    with pytest.raises(NoProgress, match="not a file of yours alone"):
+    with pytest.raises(NoProgress, match="also accessible to other users"):
         await copy(source, target, progress=Path("link"))
     write("text", "no database" * 100)
     with pytest.raises(NoProgress, match="is not a progress file of a copy, or is damaged"):
@@ -396,7 +394,7 @@ async def test_a_progress_file_belongs_to_one_copy_and_to_one_process(source: St
     assert await own(target) == {}
 
 
-async def test_a_run_that_is_refused_removes_only_a_progress_file_of_its_own(source: Store, target: Store) -> None:
+async def test_a_refused_run_removes_only_its_own_progress_file(source: Store, target: Store) -> None:
     await source.run([("SET", "sess:1", "1")])
     await copy(source, target, progress=Path("first.progress"))
     Journal(ONE, source.url, target.url).close()
@@ -416,6 +414,6 @@ async def test_a_string_is_written_by_the_very_call_that_its_command_is_read_as(
             assert (made.spec, list(made.args), made.options) == (expected.spec, expected.args, expected.options)
 
 
-def test_a_copy_says_all_of_it_as_json() -> None:
+def test_a_copy_result_is_json_serializable() -> None:
     said = Copied(ours=2, equal=1, in_the_way=1, examples={"in_the_way": ["a"]}).as_json()
     assert (said["keys"], said["whole"], said["verified"], said["examples"]) == (3, False, None, {"in_the_way": ["a"]})

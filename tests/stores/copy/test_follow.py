@@ -1,4 +1,4 @@
-"""A move that logs nobody out: one application writes to the source, and later the same one to the target."""
+"""Migration without logouts: an application writes to the source, and later to the target."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ class Following:
         )
 
     async def in_step(self) -> Passed:
-        """Wait for a pass that began after this was called, or longer ago, and for the one after it."""
+        """Wait for the current pass, and for the one after it."""
         while not self._passes.empty():
             self._passes.get_nowait()
         changed = [await self._next(), await self._next()]
@@ -100,7 +100,7 @@ async def test_writes_deletes_and_new_deadlines_arrive_while_it_follows(one: str
         assert files() == [str(ONE)]
 
 
-async def test_the_application_that_has_moved_has_the_last_word() -> None:
+async def test_the_migrated_application_wins() -> None:
     async with connect("memory://") as source, connect("memory://") as target:
         ends_ms = await now_ms(source) + DAY_MS
         await source.run([("SET", f"sess:{n}", n, "PXAT", ends_ms) for n in range(10)])
@@ -123,7 +123,7 @@ async def test_the_application_that_has_moved_has_the_last_word() -> None:
         assert copied.examples == {"deleted_there": ["sess:3"]}
 
 
-async def test_a_logout_at_the_target_is_not_undone_by_a_session_that_nobody_touched() -> None:
+async def test_a_logout_at_the_target_is_not_undone_by_an_unchanged_session() -> None:
     async with connect("memory://") as source, connect("memory://") as target:
         await source.run([("SET", "sess:1", "1"), ("SET", "sess:2", "1")])
         async with following(source, target) as moving:
@@ -151,7 +151,7 @@ async def test_overwrite_replaces_in_the_first_pass_only() -> None:
         assert (copied.written, copied.in_the_way) == (1, 1)
 
 
-async def test_a_target_that_is_restarted_is_waited_for(tmp_path: Path) -> None:
+async def test_a_restarted_target_is_retried(tmp_path: Path) -> None:
     with servers.valkey("--appendonly", "yes") as server:
         async with connect("memory://") as source, connect(f"{server.url}?timeout=1s&connect_timeout=1s") as target:
             await source.run([("SET", f"sess:{n}", n) for n in range(300)])
@@ -168,7 +168,7 @@ async def test_a_target_that_is_restarted_is_waited_for(tmp_path: Path) -> None:
             assert await own(target) == await contents(source)
 
 
-async def test_a_store_that_is_away_in_the_first_pass_ends_it_and_it_goes_on_later() -> None:
+async def test_an_outage_in_the_first_pass_ends_the_copy_which_resumes_later() -> None:
     async with connect("memory://") as source, connect("memory://") as target:
         await source.run([("SET", f"sess:{n}", n) for n in range(900)])
         run = target.run

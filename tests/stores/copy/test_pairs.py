@@ -69,19 +69,19 @@ async def test_changes_of_large_collections_and_values_follow(source: str, targe
 
 
 async def marks(store: object) -> dict[bytes, object]:
-    """What a copy that is not whole leaves: the mark by which it knows the store again."""
+    """What an incomplete copy leaves: the marker by which it recognizes the store."""
     held = await contents(store)  # type: ignore[arg-type]
     return {key: value for key, value in held.items() if key.startswith(b"keystead:copy:")}
 
 
-async def test_memcached_takes_strings_and_the_rest_is_named(url_of: UrlOf) -> None:
+async def test_only_strings_are_copied_to_memcached_and_the_rest_is_named(url_of: UrlOf) -> None:
     async with connect(url_of("sqlite")) as store, connect(url_of("memcached")) as other:
         ends_ms = await now_ms(store) + DAY_MS + 7
         await store.run([("SET", "a", "1", "PXAT", ends_ms), ("SET", "b", b"\x00\xff"), ("HSET", "h", "f", "1")])
         copied = await copy(store, other)
         assert (copied.written, copied.is_whole, copied.left_out.count) == (2, False, 1)
         [said] = copied.left_out.examples
-        assert said.startswith("h is a hash, a kind that memcached://")
+        assert said.startswith("h is a hash, which memcached://")
         assert await other.run([("GET", "a"), ("PEXPIRETIME", "a"), ("GET", "b")]) == [b"1", ends_ms, b"\x00\xff"]
         await store.run([("DEL", "h"), ("SET", "a", "2", "PXAT", ends_ms + 1), ("DEL", "b")])
         copied = await copy(store, other)
@@ -106,7 +106,7 @@ async def test_a_store_is_not_copied_into_itself_by_whatever_name(url_of: UrlOf,
     async with connect(url) as store, connect(url) as same, connect(other_name) as hidden:
         await store.run([("SET", "key", "1")])
         for work in (copy(store, same), survey(store, same)):
-            with pytest.raises(SameStore, match="name another store"):
+            with pytest.raises(SameStore, match="name another target"):
                 await work
         with pytest.raises(SameStore, match="are the same store; nothing was copied"):
             await copy(store, hidden, overwrite=True)
@@ -114,9 +114,7 @@ async def test_a_store_is_not_copied_into_itself_by_whatever_name(url_of: UrlOf,
         assert files() == []
 
 
-async def test_what_other_programs_wrote_and_no_store_can_be_given_is_named(
-    valkey_server: Server, url_of: UrlOf
-) -> None:
+async def test_unwritable_keys_of_other_programs_are_named(valkey_server: Server, url_of: UrlOf) -> None:
     async with connect(url_of("valkey")) as store, connect("memory://") as other:
         valkey_server.ask("SET", "far", "x", "PXAT", 300_000_000_000_000)
         await store.run([("SET", "good", "x")])

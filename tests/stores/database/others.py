@@ -1,4 +1,4 @@
-"""What somebody else does to the tables of a store, in the words of its server."""
+"""What other programs do to the tables of a store, in the SQL of its server."""
 
 import dataclasses
 import threading
@@ -17,7 +17,7 @@ from tests.stores.sqlite.processes import until
 
 
 class Other:
-    """A connection of its own to the server, in one transaction."""
+    """A separate connection to the server, in one transaction."""
 
     def __init__(self, server: DatabaseServer) -> None:
         self._postgres = isinstance(server, PostgresServer)
@@ -68,7 +68,7 @@ def other(server: DatabaseServer) -> Iterator[Other]:
 
 
 def waiting(server: DatabaseServer) -> int:
-    """How many wait for a lock."""
+    """The number of sessions that wait for a lock."""
     if isinstance(server, PostgresServer):
         return int(server.query("SELECT count(*) FROM pg_locks WHERE NOT granted")[0][0])
     return int(server.query("SHOW GLOBAL STATUS LIKE 'Innodb_row_lock_current_waits'")[0][1])
@@ -93,7 +93,7 @@ async def until_one_waits(server: DatabaseServer) -> None:
 
 
 def fresh(server: DatabaseServer) -> str:
-    """The URL of a database that nobody has opened before."""
+    """The URL of a new database."""
     force = " WITH (FORCE)" if isinstance(server, PostgresServer) else ""
     server.query(f"DROP DATABASE IF EXISTS fresh{force}")
     server.query("CREATE DATABASE fresh")
@@ -105,7 +105,7 @@ def garbage_table(url: str) -> str:
 
 
 def next_version(url: str) -> DatabaseStore:
-    """The store of a Keystead of the next version: the same, and one change more, which cannot be made twice."""
+    """The store of the next version of Keystead: the same, plus one migration that is not idempotent."""
     store = connect(url)
     assert isinstance(store, DatabaseStore)
     added = Statement(f"ALTER TABLE {garbage_table(url)} ADD COLUMN since bigint")
@@ -115,7 +115,7 @@ def next_version(url: str) -> DatabaseStore:
 
 
 def connections(server: DatabaseServer) -> int:
-    """How many connections others than the test itself have."""
+    """The number of connections, except those of the test."""
     if isinstance(server, PostgresServer):
         words = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'keystead'"
     else:

@@ -1,4 +1,4 @@
-"""What the tests run as processes of their own: `python -m tests.stores.database.programs NAME ARGUMENTS`."""
+"""Programs that the tests run as separate processes: `python -m tests.stores.database.programs NAME ARGUMENTS`."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ def tell(line: str) -> None:
 
 
 async def increments(url: str, count: str) -> None:
-    """Opens when all have started, and adds one again and again, in several tasks."""
+    """Opens when all have started, and increments repeatedly, in several tasks."""
     tell("ready")
     sys.stdin.readline()
     async with connect(url) as store:
@@ -27,7 +27,7 @@ async def increments(url: str, count: str) -> None:
 
 
 async def upgrades(url: str) -> None:
-    """Brings the tables to the next version, when all have started, and reads what was in them before."""
+    """Upgrades the tables when all have started, and reads the old data."""
     store = next_version(url)
     tell("ready")
     sys.stdin.readline()

@@ -1,4 +1,4 @@
-"""Many callers at once, in one process and in several; and others who are in their way."""
+"""Concurrent callers in one or several processes, and conflicts with other programs."""
 
 import asyncio
 import random
@@ -75,9 +75,7 @@ async def test_a_read_sees_all_of_an_atomic_step_or_nothing(server: DatabaseServ
         await asyncio.gather(write(), read(), read())
 
 
-async def test_a_deadlock_with_somebody_else_is_tried_again_and_shows_nowhere(
-    server: DatabaseServer, store: Store
-) -> None:
+async def test_a_deadlock_with_another_program_is_retried_transparently(server: DatabaseServer, store: Store) -> None:
     await store.run([("SET", "a", 1), ("HSET", "h", "f", 1)])
     before = deadlocks(server)
     with other(server) as somebody:
@@ -96,10 +94,10 @@ async def test_a_deadlock_with_somebody_else_is_tried_again_and_shows_nowhere(
     assert await store.run([("GET", "a"), ("HGET", "h", "f")]) == [b"2", b"2"]
 
 
-async def test_a_serialization_failure_is_tried_again_and_shows_nowhere(
+async def test_a_serialization_failure_is_retried_transparently(
     postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Writers read what is committed, which never fails so; here one state is to hold for a whole transaction."""
+    """Writers use READ COMMITTED, which never fails like this; so this test uses a stricter level."""
     postgres_server.empty()
     tried = 0
 
@@ -123,14 +121,14 @@ async def test_a_serialization_failure_is_tried_again_and_shows_nowhere(
         assert await store.run([("GET", "a")]) == [b"15"]
 
 
-async def test_who_waits_for_a_key_in_vain_is_told_that_nothing_was_done(server: DatabaseServer) -> None:
+async def test_a_timeout_waiting_for_a_key_has_the_outcome_not_sent(server: DatabaseServer) -> None:
     async with connect(f"{server.url}?timeout=300ms") as store:
         await store.run([("SET", "a", 1), ("SET", "free", 1)])
         with other(server) as somebody:
             somebody.lock_key(b"a")
             writing = asyncio.create_task(store.run([("SET", "a", 2)]))
             await until_one_waits(server)
-            assert await store.run([("GET", "a"), ("GET", "free")]) == [b"1", b"1"]  # reads wait for nobody
+            assert await store.run([("GET", "a"), ("GET", "free")]) == [b"1", b"1"]  # reads never wait
             assert await store.run([("SET", "free", 2)]) == [b"OK"]
             with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.3 s") as caught:
                 await writing
@@ -138,7 +136,7 @@ async def test_who_waits_for_a_key_in_vain_is_told_that_nothing_was_done(server:
         assert await store.run([("GET", "a"), ("SET", "a", 3)]) == [b"1", b"OK"]
 
 
-async def test_what_one_process_writes_to_a_key_happens_in_the_order_in_which_it_was_asked(store: Store) -> None:
+async def test_writes_of_one_process_to_a_key_are_ordered(store: Store) -> None:
     writes = [asyncio.ensure_future(store.run([("SET", "a", n), ("RPUSH", "seen", n)])) for n in range(50)]
     await asyncio.gather(*writes)
     assert await store.run([("GET", "a"), ("LRANGE", "seen", 0, -1)]) == [b"49", [b"%d" % n for n in range(50)]]
@@ -177,7 +175,7 @@ async def test_a_program_that_forgets_to_close_ends_and_has_lost_nothing(server:
     assert await store.run([("MGET", *(f"k{n}" for n in range(20)))]) == [[b"%d" % n for n in range(20)]]
 
 
-async def test_a_batch_that_the_server_refuses_does_not_take_its_neighbours_with_it(
+async def test_a_refused_batch_does_not_affect_others_of_its_group(
     mariadb_server: MariadbServer,
 ) -> None:
     mariadb_server.empty()
@@ -205,7 +203,7 @@ def _adding(url: str) -> subprocess.Popen[str]:
 async def test_no_increment_of_two_processes_is_lost_though_they_make_the_tables_together(
     server: DatabaseServer,
 ) -> None:
-    """On a database that nobody has opened before."""
+    """On a new database."""
     url = fresh(server)
     processes = [_adding(url) for _ in range(2)]
     try:

@@ -32,7 +32,7 @@ async def recovered(store: Store) -> None:
 
 
 @pytest.mark.matrix
-async def test_a_crash_under_load_is_said_and_what_was_acknowledged_is_there_afterwards(
+async def test_acknowledged_writes_survive_a_crash_under_load(
     server: DatabaseServer,
 ) -> None:
     async with connect(f"{server.url}?timeout=3s&connect_timeout=1s") as store:
@@ -70,7 +70,7 @@ async def test_a_crash_under_load_is_said_and_what_was_acknowledged_is_there_aft
         assert least <= int(count) <= least + maybe
 
 
-async def test_calls_fail_at_once_while_the_server_is_away_and_work_when_it_is_back(server: DatabaseServer) -> None:
+async def test_calls_fail_fast_during_an_outage_and_work_afterwards(server: DatabaseServer) -> None:
     async with Proxy(server.port) as proxy, connect(through(proxy, server, "?connect_timeout=1s")) as store:
         await store.run([("SET", "a", 1)])
         await proxy.refuse()
@@ -103,7 +103,7 @@ async def test_a_write_whose_reply_is_lost_has_an_unknown_outcome_and_is_not_mad
         assert await store.run([("INCRBY", "a", 10)]) in ([11], [12])
 
 
-async def test_a_connection_that_is_cut_between_two_calls_is_made_again_and_nobody_notices(
+async def test_a_connection_cut_between_two_calls_is_reopened_transparently(
     server: DatabaseServer,
 ) -> None:
     async with Proxy(server.port) as proxy, connect(through(proxy, server)) as store:
@@ -114,7 +114,7 @@ async def test_a_connection_that_is_cut_between_two_calls_is_made_again_and_nobo
         assert await store.run([("GET", "a")]) == [b"4"]
 
 
-async def test_a_server_that_says_nothing_holds_nobody_longer_than_the_timeout(server: DatabaseServer) -> None:
+async def test_a_silent_server_holds_no_caller_beyond_the_timeout(server: DatabaseServer) -> None:
     async with Proxy(server.port) as proxy, connect(through(proxy, server, "?timeout=400ms")) as store:
         await store.run([("SET", "a", 1)])
         proxy.black_hole()
@@ -126,7 +126,7 @@ async def test_a_server_that_says_nothing_holds_nobody_longer_than_the_timeout(s
         await recovered(store)
 
 
-async def test_a_subscriber_is_told_when_messages_may_have_been_missed(postgres_server: PostgresServer) -> None:
+async def test_a_subscription_fails_if_messages_may_have_been_missed(postgres_server: PostgresServer) -> None:
     async with Proxy(postgres_server.port) as proxy, connect(through(proxy, postgres_server)) as store:
         async with store.subscribe("news") as messages:
             proxy.reset()
@@ -137,7 +137,7 @@ async def test_a_subscriber_is_told_when_messages_may_have_been_missed(postgres_
             assert (await anext(messages)).data == b"again"
 
 
-async def test_no_message_is_missed_where_they_are_kept_in_a_table(mariadb_server: MariadbServer) -> None:
+async def test_no_message_is_missed_on_stores_with_a_message_table(mariadb_server: MariadbServer) -> None:
     mariadb_server.empty()
     async with (
         Proxy(mariadb_server.port) as proxy,
@@ -153,7 +153,7 @@ async def test_no_message_is_missed_where_they_are_kept_in_a_table(mariadb_serve
 
 @pytest.mark.everyday("postgres")
 async def test_messages_are_heard_again_after_a_crash_of_the_server(server: DatabaseServer) -> None:
-    """By the same subscription where messages are in a table; by a new one where the old one is told to begin anew."""
+    """With the same subscription if messages are in a table; with a new one if the old one fails."""
     options = "?connect_timeout=1s"
     async with connect(server.url + options) as store, connect(server.url + options) as publisher:
         subscription = store.subscribe("news")

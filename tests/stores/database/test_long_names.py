@@ -21,7 +21,7 @@ TEXTS = sorted(
 )
 
 
-def test_a_name_tells_every_text_from_every_other_and_gives_it_back() -> None:
+def test_index_names_are_unique_and_reversible() -> None:
     names = {name_of(text) for text in TEXTS} | {name_of(text) for text in map(name_of, TEXTS)}
     assert len({name_of(text) for text in TEXTS}) == len(TEXTS)
     assert all(len(name) <= LONGEST + 1 for name in names)

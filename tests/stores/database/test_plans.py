@@ -1,4 +1,4 @@
-"""How much a database reads for what is asked, while it grows from nothing."""
+"""The number of rows a database reads per call, while it grows from empty."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tables that are made, upgraded, and left alone where they are of a later version."""
+"""Tables are created, upgraded, and left alone if they have a later version."""
 
 import asyncio
 import dataclasses
@@ -28,7 +28,7 @@ def version_table(server: DatabaseServer) -> str:
 
 
 class Later:
-    """A Keystead of the next version, and the way back from it."""
+    """The next version of Keystead, and the way back."""
 
     def __init__(self, server: DatabaseServer) -> None:
         self.store = next_version(server.url)
@@ -39,9 +39,7 @@ class Later:
         self._server.query(f"ALTER TABLE {garbage_table(self._server.url)} DROP COLUMN since")
 
 
-async def test_tables_of_an_older_version_are_upgraded_and_keep_what_is_in_them(
-    server: DatabaseServer, store: Store
-) -> None:
+async def test_older_tables_are_upgraded_and_keep_their_rows(server: DatabaseServer, store: Store) -> None:
     await store.run([("SET", "a", 1), ("HSET", "h", "f", 1)])
     later = Later(server)
     plan = await later.store.upgrade(dry_run=True)
@@ -52,13 +50,13 @@ async def test_tables_of_an_older_version_are_upgraded_and_keep_what_is_in_them(
             assert await upgraded.run([("GET", "a"), ("HGETALL", "h")]) == [b"1", {b"f": b"1"}]
         assert server.query(f"SELECT max(version) FROM {version_table(server)}") == [(2,)]
         assert (await later.store.upgrade()).changes == ()
-        with pytest.raises(StoreDamaged, match=r"made by a later Keystead \(version 2, this one knows 1\)"):
+        with pytest.raises(StoreDamaged, match=r"created by a later Keystead \(version 2, this one knows 1\)"):
             await connect(server.url).open()
     finally:
         later.undo()
 
 
-async def test_an_upgrade_that_fails_is_said_and_can_be_made_again(server: DatabaseServer, store: Store) -> None:
+async def test_a_failed_upgrade_is_reported_and_can_be_repeated(server: DatabaseServer, store: Store) -> None:
     later = Later(server)
     good = later.store.schema
     broken = SchemaChange(2, "breaks", (Statement("SELECT nonsense FROM nowhere"),))
@@ -73,12 +71,12 @@ async def test_an_upgrade_that_fails_is_said_and_can_be_made_again(server: Datab
         later.undo()
 
 
-def test_an_operator_sees_what_an_upgrade_would_do_and_did(server: DatabaseServer, tmp_path: Path) -> None:
+def test_an_upgrade_reports_its_plan_and_its_result(server: DatabaseServer, tmp_path: Path) -> None:
     url = fresh(server)
     settings = environment({"KEYSTEAD_STORE": url})
     shown = forking.run(["store", "upgrade", "--dry-run"], tmp_path, settings)
     assert "would be upgraded from version 0 to 1" in shown.stdout, shown
-    assert "version 1 makes the " in shown.stdout
+    assert "version 1 creates the " in shown.stdout
     done = forking.run(["store", "upgrade", "--json"], tmp_path, settings)
     [told] = json.loads(done.stdout)
     assert (told["found"], told["version"], told["done"]) == (0, 1, True)
@@ -99,10 +97,8 @@ def _upgrading(url: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.everyday("postgres")
-async def test_of_two_processes_that_upgrade_older_tables_at_once_one_does_it(
-    server: DatabaseServer, store: Store
-) -> None:
-    """The change cannot be made twice, so a process that did not wait for the other one would fail."""
+async def test_of_two_processes_that_upgrade_tables_one_does(server: DatabaseServer, store: Store) -> None:
+    """The migration is not idempotent, so a process that did not wait for the other one would fail."""
     await store.run([("SET", "a", 1), ("HSET", "h", "f", 1)])
     processes = [_upgrading(server.url) for _ in range(2)]
     try:
@@ -119,9 +115,7 @@ async def test_of_two_processes_that_upgrade_older_tables_at_once_one_does_it(
         Later(server).undo()
 
 
-def test_two_operators_who_make_the_tables_at_once_are_both_told_that_they_are_there(
-    server: DatabaseServer, tmp_path: Path
-) -> None:
+def test_two_concurrent_upgrades_both_report_existing_tables(server: DatabaseServer, tmp_path: Path) -> None:
     settings = environment({"KEYSTEAD_STORE": fresh(server)})
     with ExitStack() as stack:
         files = [stack.enter_context(open(tmp_path / f"{n}.txt", "w+")) for n in range(4)]
@@ -137,7 +131,7 @@ def test_two_operators_who_make_the_tables_at_once_are_both_told_that_they_are_t
     assert [(each["version"], each["done"]) for each in told] == [(1, True), (1, True)]
 
 
-async def test_what_has_expired_goes_by_itself_with_all_that_it_held(server: DatabaseServer, store: Store) -> None:
+async def test_expired_collections_are_swept_with_their_entries(server: DatabaseServer, store: Store) -> None:
     pairs = [part for m in range(70) for part in (m, m)]
     await store.run([("SET", f"s{n}", "x", "PX", 1) for n in range(300)])
     await store.run([("HSET", f"h{n}", *pairs) for n in range(10)])

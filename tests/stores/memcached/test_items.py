@@ -1,4 +1,4 @@
-"""What stands in Memcached: names that it takes, values with their exact deadline."""
+"""Items in Memcached: valid names, and values with their exact deadline."""
 
 import pytest
 from hypothesis import given
@@ -48,7 +48,7 @@ def test_a_key_that_looks_like_a_digest_is_never_taken_for_the_key_of_that_diges
 
 
 @given(st.binary(max_size=50), st.one_of(st.none(), st.integers(1, 253_402_300_799_999)))
-def test_an_item_comes_back_as_it_was_packed(value: bytes, expires_at: int | None) -> None:
+def test_an_item_round_trips(value: bytes, expires_at: int | None) -> None:
     item = Item(value, expires_at)
     assert unpack_item(pack_item(item), 0x4B533031) == item
 
@@ -61,7 +61,7 @@ def test_the_server_clears_up_after_the_deadline_and_never_before(expires_at: in
     assert second == 0 or second > THIRTY_DAYS_S
 
 
-async def test_a_readable_key_stands_there_as_it_is_behind_the_prefix(server: MemcachedServer) -> None:
+async def test_a_plain_key_is_stored_unchanged_after_the_prefix(server: MemcachedServer) -> None:
     async with connect(f"{server.url}/app") as store:
         await store.run([("SET", "user:ü:7", "x")])
     assert stored(server, "app:user:ü:7").startswith(b"HD")
@@ -92,7 +92,7 @@ async def test_a_key_without_a_lifetime_has_none_on_the_server(server: Memcached
     assert stored(server, "keystead:a").startswith(b"HD t-1 ")
 
 
-async def test_what_others_wrote_is_said_and_left_alone(server: MemcachedServer) -> None:
+async def test_values_of_other_programs_are_wrong_kind_and_unchanged(server: MemcachedServer) -> None:
     server.exchange("set keystead:theirs 0 0 3\r\nabc")
     async with connect(server.url) as store:
         for command in (("GET", "theirs"), ("INCRBY", "theirs", 1), ("DEL", "theirs"), ("SET", "theirs", "x", "NX")):

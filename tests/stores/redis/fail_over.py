@@ -1,4 +1,4 @@
-"""What a cluster and its store do when a master dies, measured side by side."""
+"""The failover of a cluster and of its store, measured together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks that write and read through a store without pause, and remember what they were told."""
+"""Tasks that constantly write and read through a store, and record the acknowledgements."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 class Proxy:
-    """Stands before the server of a port. Faults hold for all connections, those of now and those to come.
+    """A proxy for the server of a port. Faults apply to all connections, current and future.
 
     `forwarded_bytes` counts what went on to the server; `connections` counts how often somebody connected.
     """
@@ -68,7 +68,7 @@ class Proxy:
             writer.transport.abort()
 
     async def refuse(self) -> None:
-        """As if no server were there: connections are reset, and new ones refused."""
+        """Simulate a server that is down: connections are reset, and new ones refused."""
         await self._stop_listening()
 
     async def accept(self) -> None:

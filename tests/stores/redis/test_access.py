@@ -1,4 +1,4 @@
-"""What a server or its user does not allow is said at the start; what it promises is stated."""
+"""Missing permissions are reported on open; guarantees are read from the server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -40,11 +40,11 @@ def signed_in(server: Server, user: str, *rules: str) -> str:
 # --- read-only --------------------------------------------------------------------------------------------------
 
 
-async def test_a_replica_is_said_at_the_start(engine: Server) -> None:
+async def test_a_replica_is_refused_on_open(engine: Server) -> None:
     with servers.valkey("--replicaof", f"127.0.0.1 {engine.port}") as replica:
         wait_until(lambda: replica.ask("ROLE")[3] in (b"connected", b"connect", b"sync"), "it is a replica")
         replica.ask("CONFIG", "SET", "replica-serve-stale-data", "yes")
-        with pytest.raises(StoreReadOnly, match=r"is a replica.*redis\+sentinel://"):
+        with pytest.raises(StoreReadOnly, match=r"is a read-only replica.*redis\+sentinel://"):
             await keystead.connect(replica.url + FAST).open()
 
 
@@ -59,14 +59,12 @@ async def test_a_replica_is_said_at_the_start(engine: Server) -> None:
     ],
     ids=["no write commands", "no write commands and few keys", "keys to read only", "keys to read only, no admin"],
 )
-async def test_a_user_that_may_only_read_is_said_at_the_start(
-    engine: Server, user: str, rules: tuple[str, ...]
-) -> None:
+async def test_a_read_only_user_is_refused_on_open(engine: Server, user: str, rules: tuple[str, ...]) -> None:
     with pytest.raises(StoreReadOnly, match=r"may not write .*@write"):
         await keystead.connect(signed_in(engine, user, *rules)).open()
 
 
-async def test_a_user_with_keys_of_its_own_can_work_on_them(engine: Server) -> None:
+async def test_a_user_limited_to_some_keys_can_use_them(engine: Server) -> None:
     async with keystead.connect(signed_in(engine, "app", "~app:*", "&app:*", "+@all")) as store:
         assert await store.run([("SET", "app:k", "v"), ("GET", "app:k")]) == [b"OK", b"v"]
         assert await store.atomically([required(("SET", "app:n", "1", "NX")), ("INCRBY", "app:n", 1)])
@@ -74,7 +72,7 @@ async def test_a_user_with_keys_of_its_own_can_work_on_them(engine: Server) -> N
         [own, foreign, last] = await replies_of(store, [("GET", "app:n"), ("GET", "foreign"), ("GET", "app:k")])
         assert (own, last) == (b"2", b"v")
         assert isinstance(foreign, StoreRefused)
-        with pytest.raises(StoreRefused, match="does not let this user"):
+        with pytest.raises(StoreRefused, match="denies this to the user"):
             await store.atomically([("SET", "app:k", "new"), ("SET", "foreign", "x")])
         assert await store.run([("GET", "app:k")]) == [b"v"]
 
@@ -95,7 +93,7 @@ async def test_a_user_without_the_rights_of_an_administrator_is_enough(engine: S
         (("&*", "~*", "+@all", "-scard"), [("SET", "a", "1"), at_most(("SCARD", "s"), 4)]),
     ],
 )
-async def test_a_user_who_may_not_do_all_of_an_atomic_step_does_none_of_it(
+async def test_a_missing_permission_makes_the_whole_atomic_step_fail(
     engine: Server, rules: tuple[str, ...], steps: list[Step]
 ) -> None:
     async with keystead.connect(signed_in(engine, "half", *rules)) as store:
@@ -106,11 +104,11 @@ async def test_a_user_who_may_not_do_all_of_an_atomic_step_does_none_of_it(
 
 async def test_a_server_that_demands_a_password_refuses_those_without(engine: Server) -> None:
     engine.ask("CONFIG", "SET", "requirepass", "pw")
-    with pytest.raises(StoreRefused, match="does not let this user in; check user and password"):
+    with pytest.raises(StoreRefused, match="denies access; check user and password"):
         await keystead.connect(engine.url + FAST).open()
 
 
-async def test_a_password_that_was_changed_is_said_after_the_next_connection(engine: Server) -> None:
+async def test_a_changed_password_is_reported_on_reconnect(engine: Server) -> None:
     async with keystead.connect(signed_in(engine, "app", "~*", "&*", "+@all")) as store:
         await store.run([("SET", "k", "v")])
         engine.ask("ACL", "SETUSER", "app", "resetpass", ">other")
@@ -122,7 +120,7 @@ async def test_a_password_that_was_changed_is_said_after_the_next_connection(eng
         await works_again(lambda: store.run([("SET", "k", "v")]))
 
 
-async def test_a_master_that_becomes_a_replica_is_said_and_works_when_it_is_master_again(engine: Server) -> None:
+async def test_a_demoted_master_is_reported_and_works_when_promoted_again(engine: Server) -> None:
     with servers.valkey() as master:
         async with keystead.connect(engine.url + FAST) as store:
             await store.run([("SET", "k", "v")])
@@ -140,7 +138,7 @@ async def test_a_master_that_becomes_a_replica_is_said_and_works_when_it_is_mast
 # --- full -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_full_server_refuses_what_needs_room_and_goes_on_with_the_rest(engine: Server) -> None:
+async def test_a_full_server_refuses_writes_that_need_memory_and_serves_the_rest(engine: Server) -> None:
     async with keystead.connect(engine.url + FAST) as store:
         await store.run([("SET", "k", "v"), ("RPUSH", "l", "1")])
         engine.ask("CONFIG", "SET", "maxmemory", "1", "maxmemory-policy", "noeviction")
@@ -163,7 +161,7 @@ async def test_a_full_server_refuses_what_needs_room_and_goes_on_with_the_rest(e
         assert await store.run([("SET", "new", "v")]) == [b"OK"]
 
 
-async def test_a_server_that_cannot_save_is_said_for_writes_while_reads_work(engine: Server) -> None:
+async def test_a_server_that_cannot_persist_refuses_writes_and_serves_reads(engine: Server) -> None:
     async with keystead.connect(engine.url + FAST) as store:
         await store.run([("SET", "k", "v")])
         engine.ask("CONFIG", "SET", "min-replicas-to-write", "1")
@@ -171,7 +169,7 @@ async def test_a_server_that_cannot_save_is_said_for_writes_while_reads_work(eng
         assert isinstance(written, StoreUnavailable)
         assert written.outcome == "not-sent"
         assert read == b"v"
-        with pytest.raises(StoreUnavailable, match="cannot serve now"):
+        with pytest.raises(StoreUnavailable, match="is unavailable"):
             await store.atomically([("SET", "k", "new")])
         engine.ask("CONFIG", "SET", "min-replicas-to-write", "0")
         assert await store.run([("SET", "k", "new")]) == [b"OK"]
@@ -182,7 +180,7 @@ async def test_a_server_that_cannot_save_is_said_for_writes_while_reads_work(eng
 
 @asynccontextmanager
 async def answering(answer: bytes) -> AsyncIterator[str]:
-    """A server that gives one answer to whatever it is told."""
+    """A server that sends one reply to anything."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.read(10_000):
@@ -210,24 +208,24 @@ async def answering(answer: bytes) -> AsyncIterator[str]:
         b"",
     ],
 )
-async def test_what_is_no_redis_ends_in_a_sentence_and_not_in_a_hang(answer: bytes) -> None:
+async def test_a_server_that_is_not_redis_is_a_one_line_error(answer: bytes) -> None:
     async with answering(answer) as url:
         with takes_at_most(2.5), pytest.raises((StoreUnavailable, StoreRefused), match=r"127\.0\.0\.1") as error:
             await keystead.connect(url).open()
         assert isinstance(error.value, StoreError)
 
 
-async def test_a_redis_without_a_cluster_is_said_to_be_none(engine: Server) -> None:
+async def test_a_redis_that_is_not_a_cluster_is_reported(engine: Server) -> None:
     with pytest.raises(StoreRefused, match="is not a cluster; write redis:// instead"):
         await keystead.connect(f"redis+cluster://127.0.0.1:{engine.port}{FAST}").open()
 
 
-async def test_a_redis_that_is_no_sentinel_is_said_to_name_no_master(engine: Server) -> None:
+async def test_a_redis_that_is_not_a_sentinel_names_no_master(engine: Server) -> None:
     with pytest.raises(StoreUnavailable, match="no sentinel names a master"):
         await keystead.connect(f"redis+sentinel://127.0.0.1:{engine.port}/main{FAST}").open()
 
 
-# --- what it states -----------------------------------------------------------------------------------------------
+# --- guarantees ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -239,7 +237,7 @@ async def test_a_redis_that_is_no_sentinel_is_said_to_name_no_master(engine: Ser
         ("yes", "always", "disk"),
     ],
 )
-async def test_durability_is_what_the_server_is_set_to(
+async def test_durability_follows_the_server_configuration(
     engine: Server, append_only: str, sync: str, durability: str
 ) -> None:
     engine.ask("CONFIG", "SET", "appendfsync", sync)
@@ -258,7 +256,7 @@ async def test_durability_is_what_the_server_is_set_to(
         ("100mb", "volatile-ttl", True),
     ],
 )
-async def test_it_says_whether_keys_may_vanish_before_their_time(
+async def test_guarantees_state_whether_keys_may_be_evicted(
     engine: Server, limit: str, policy: str, evicts: bool
 ) -> None:
     engine.ask("CONFIG", "SET", "maxmemory", limit, "maxmemory-policy", policy)

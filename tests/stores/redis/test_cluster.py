@@ -98,9 +98,9 @@ async def test_an_atomic_step_works_within_each_hash_tag(cluster: Cluster, store
 
 
 async def test_an_atomic_step_across_slots_is_refused_with_both_keys_named(store: Store) -> None:
-    with pytest.raises(CrossSlot, match=r"'key:1' and 'key:2' live in different slots.*hash tag") as error:
+    with pytest.raises(CrossSlot, match=r"'key:1' and 'key:2' are in different slots.*hash tag") as error:
         await store.atomically([("SET", "key:1", "v"), ("SET", "key:2", "v")])
-    with pytest.raises(CrossSlot, match=r"'key:1' and 'key:2' live in different slots"):
+    with pytest.raises(CrossSlot, match=r"'key:1' and 'key:2' are in different slots"):
         await store.atomically([at_most(("SCARD", "key:1"), 4), ("SET", "key:2", "v")])
     assert error.value.code == "cross-slot"
     assert await store.run([("EXISTS", "key:1", "key:2")]) == [0]
@@ -122,7 +122,7 @@ async def test_one_living_node_of_the_url_is_enough(cluster: Cluster) -> None:
     url = f"redis+cluster://127.0.0.1:{dead},127.0.0.1:{living}{FAST}"
     async with keystead.connect(url) as store:
         assert await store.run([("SET", key, key) for key in KEYS]) == [b"OK"] * len(KEYS)
-    with takes_at_most(1.5), pytest.raises(StoreUnavailable, match=f"no node of .* answers: .*{dead}"):
+    with takes_at_most(1.5), pytest.raises(StoreUnavailable, match=f"no node of .* responds: .*{dead}"):
         await keystead.connect(f"redis+cluster://127.0.0.1:{dead}{FAST}").open()
 
 
@@ -131,7 +131,7 @@ async def test_a_cluster_has_one_database() -> None:
         keystead.connect("redis+cluster://127.0.0.1:1/1")
 
 
-async def test_nodes_that_name_no_host_are_found_where_they_were_asked(cluster: Cluster) -> None:
+async def test_nodes_without_a_host_name_are_found_at_the_asked_address(cluster: Cluster) -> None:
     for node in cluster.nodes:
         node.ask("CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint")
     try:

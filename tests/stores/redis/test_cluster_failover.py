@@ -30,7 +30,7 @@ async def test_a_master_that_dies_under_load_costs_nothing_but_time(cluster: Clu
     await serves_again_as_soon_as_the_cluster(cluster, end, options)
 
 
-async def test_what_other_nodes_hold_is_served_while_one_is_down(cluster: Cluster) -> None:
+async def test_other_nodes_are_served_while_one_is_down(cluster: Cluster) -> None:
     async with keystead.connect(cluster.url + FAST) as store:
         await others_are_served(cluster, store)
 

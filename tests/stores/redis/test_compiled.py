@@ -1,4 +1,4 @@
-"""Steps that come again have a script of their own, and do what the same steps do without it."""
+"""Recurring steps get a generated script, with the same results as without it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -66,7 +66,7 @@ async def test_a_hundred_limits_of_one_kind_are_one_script_for_the_server(engine
     assert scripts_kept(engine) == 1
 
 
-async def test_a_server_that_forgot_its_scripts_is_told_them_again(engine: Server, store: Store) -> None:
+async def test_a_server_without_its_scripts_gets_them_again(engine: Server, store: Store) -> None:
     def count(key: bytes) -> Awaitable[Outcome]:
         return store.atomically([("INCRBY", key, 1)])
 
@@ -80,7 +80,7 @@ async def test_a_server_that_forgot_its_scripts_is_told_them_again(engine: Serve
     assert engine.ask("GET", "n") == b"1"
 
 
-async def test_what_their_own_script_leaves_is_decided_exactly_and_blamed_on_the_right_key(store: Store) -> None:
+async def test_cases_beyond_the_generated_script_are_decided_exactly(store: Store) -> None:
     def count(key: bytes) -> Awaitable[Outcome]:
         return store.atomically([("TIME",), at_most(("GET", key), 2**62), ("INCRBY", key, 1)])
 
@@ -103,7 +103,7 @@ async def test_what_their_own_script_leaves_is_decided_exactly_and_blamed_on_the
     assert await store.run([("LRANGE", "n", 0, -1)]) == [[b"x"]]
 
 
-async def test_a_key_of_another_kind_behind_the_first_write_takes_back_what_was_written(store: Store) -> None:
+async def test_a_key_of_another_kind_after_the_first_write_rolls_back(store: Store) -> None:
     def both(a: bytes, b: bytes) -> Awaitable[Outcome]:
         return store.atomically([("SET", a, "1"), ("ZADD", b, 1, "m"), ("INCRBY", a, 1)])
 
@@ -118,7 +118,7 @@ async def test_a_key_of_another_kind_behind_the_first_write_takes_back_what_was_
     assert await store.run([("EXISTS", "a", "same")]) == [0]
 
 
-async def test_a_user_who_may_not_do_all_of_it_does_none_of_it(engine: Server) -> None:
+async def test_a_missing_permission_makes_all_steps_fail(engine: Server) -> None:
     async with connect(signed_in(engine, "app", "~*", "+@all", "-pexpire")) as store:
         for _ in range(3):
             with pytest.raises(StoreRefused, match="PEXPIRE"):
@@ -160,7 +160,7 @@ def test_shapes_that_come_once_take_no_room_from_those_that_come_again() -> None
     ],
     ids=repr,
 )
-async def test_what_has_no_shape_is_said_as_it_always_was(store: Store, step: Any) -> None:
+async def test_steps_without_a_shape_raise_the_usual_errors(store: Store, step: Any) -> None:
     said: list[Any] = []
     for run in (store.atomically, partial(Store.atomically, store)) * 2:
         try:
@@ -194,7 +194,7 @@ async def test_a_limit_that_is_not_a_number_is_refused_though_an_equal_one_was_c
 ) -> None:
     for _ in range(3):
         await store.atomically([at_most(("GET", "n"), 1.0), ("SET", "a", "1")])
-    with pytest.raises(BadArgument, match="a limit is an int or a float"):
+    with pytest.raises(BadArgument, match="a limit must be an int or a float"):
         await store.atomically([at_most(("GET", "n"), limit), ("SET", "a", "1")])
 
 
@@ -214,7 +214,7 @@ async def test_an_argument_that_is_the_same_key_as_a_constant_writes_nothing_whe
     assert await store.run([("EXISTS", "z")]) == [0]
 
 
-# --- whatever the steps are -------------------------------------------------------------------------------------
+# --- random steps -----------------------------------------------------------------------------------------------
 
 # Made of a text and of a sorted set. Behind the names stands what each test of a kind finds there.
 READS: list[Callable[[bytes, bytes], Step]] = [
@@ -349,7 +349,7 @@ async def test_guards_behind_a_write_are_looked_at_first_where_that_is_the_same(
     assert await store.run([("EXISTS", "r4", "r5", "r6", "nobody"), ("SCARD", "members")]) == [0, 5]
 
 
-async def test_a_guard_of_what_a_step_before_it_writes_is_not_looked_at_first(store: Store) -> None:
+async def test_a_guard_on_a_key_written_by_an_earlier_step_is_not_checked_early(store: Store) -> None:
     def steps(key: bytes) -> list[Step]:
         return [("INCRBY", key, 1), at_most(("GET", key), 2), ("SET", key + b":seen", "1")]
 

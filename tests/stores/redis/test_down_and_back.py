@@ -1,4 +1,4 @@
-"""A server that is down, hangs, restarts or loads: StoreUnavailable in time, and back by itself."""
+"""A server that is down, hangs, restarts or loads: StoreUnavailable in time, and automatic recovery."""
 
 import asyncio
 import random
@@ -41,7 +41,7 @@ EACH_VERB = pytest.mark.parametrize(
 )
 
 
-async def test_a_server_that_is_down_at_the_start_is_said_in_a_sentence(server: Server) -> None:
+async def test_a_server_that_is_down_on_open_is_a_one_line_error(server: Server) -> None:
     server.kill()
     with takes_at_most(CONNECT_S + SLACK_S), pytest.raises(StoreUnavailable, match="is the server running there") as no:
         await keystead.connect(server.url + FAST).open()
@@ -49,13 +49,13 @@ async def test_a_server_that_is_down_at_the_start_is_said_in_a_sentence(server: 
     assert no.value.outcome == "not-sent"
 
 
-async def test_a_server_that_hangs_at_the_start_is_said_within_the_connect_timeout(server: Server) -> None:
+async def test_a_server_that_hangs_on_open_fails_within_the_connect_timeout(server: Server) -> None:
     server.pause()
     with takes_at_most(CONNECT_S + SLACK_S), pytest.raises(StoreUnavailable, match=r"did not answer within 1 s"):
         await keystead.connect(server.url + FAST).open()
 
 
-async def test_a_server_that_stops_in_the_middle_of_opening_is_said(server: Server, proxy: Proxy) -> None:
+async def test_a_server_that_stops_during_open_is_reported(server: Server, proxy: Proxy) -> None:
     """Whatever was answered already: each byte of the greeting may be the last."""
     for count in (0, 3, 7, 8, 11, 12, 15, 16, 40, 400, 2000):
         proxy.cut_replies_after(count)
@@ -65,7 +65,7 @@ async def test_a_server_that_stops_in_the_middle_of_opening_is_said(server: Serv
 
 
 @EACH_VERB
-async def test_every_call_to_a_killed_server_fails_in_time_and_later_ones_at_once(server: Server, call: Call) -> None:
+async def test_calls_to_a_killed_server_fail_in_time_and_later_ones_fast(server: Server, call: Call) -> None:
     async with keystead.connect(server.url + FAST) as store:
         await call(store)
         server.kill()
@@ -80,7 +80,7 @@ async def test_every_call_to_a_killed_server_fails_in_time_and_later_ones_at_onc
 
 
 async def until_down_is_known(store: Store) -> None:
-    """Until calls fail at once, which is after the connect timeout at the latest."""
+    """Wait until calls fail fast, which is after the connect timeout at the latest."""
     watch = Stopwatch()
     while True:
         call = Stopwatch()
@@ -92,7 +92,7 @@ async def until_down_is_known(store: Store) -> None:
 
 
 @EACH_VERB
-async def test_a_restarted_server_works_again_by_itself(server: Server, call: Call) -> None:
+async def test_a_restarted_server_works_again(server: Server, call: Call) -> None:
     async with keystead.connect(server.url + FAST) as store:
         await call(store)
         server.kill()
@@ -136,7 +136,7 @@ async def test_a_paused_server_fails_calls_in_time_and_works_again_after(server:
 
 
 @EACH_VERB
-async def test_a_network_that_swallows_everything_fails_calls_in_time(proxy: Proxy, call: Call) -> None:
+async def test_a_black_hole_network_fails_calls_in_time(proxy: Proxy, call: Call) -> None:
     async with keystead.connect(proxy.url + FAST) as store:
         await call(store)
         proxy.black_hole()
@@ -149,7 +149,7 @@ async def test_a_network_that_swallows_everything_fails_calls_in_time(proxy: Pro
 
 @EACH_VERB
 async def test_a_call_that_waited_for_a_connection_still_keeps_its_timeout(proxy: Proxy, call: Call) -> None:
-    """The time spent on connecting counts: what is left is all that the answer may take."""
+    """Connecting counts toward the timeout of a call."""
     async with keystead.connect(proxy.url + "?timeout=1s&connect_timeout=1s") as store:
         await call(store)
         await proxy.refuse()
@@ -165,7 +165,7 @@ async def test_a_call_that_waited_for_a_connection_still_keeps_its_timeout(proxy
         assert watch.seconds < 1.0 + SLACK_S
 
 
-async def test_a_restarted_server_learns_the_script_anew(server: Server) -> None:
+async def test_a_restarted_server_gets_the_script_again(server: Server) -> None:
     async with keystead.connect(server.url + FAST) as store:
         assert await store.atomically([required(("SET", "k", "v", "NX"))])
         assert server.ask("SCRIPT", "EXISTS", script_digest()) == [1]
@@ -194,7 +194,7 @@ async def test_a_call_that_meets_a_loading_server_waits_for_it() -> None:
             await reload
 
 
-async def test_a_loading_server_is_said_and_works_when_it_has_loaded() -> None:
+async def test_a_loading_server_is_unavailable_until_it_has_loaded() -> None:
     with loading_slowly() as server:
         async with keystead.connect(server.url + "?timeout=300ms&connect_timeout=1s") as store:
             server.ask("SAVE")
@@ -253,7 +253,7 @@ def until_loading(server: Server) -> None:
 # --- much at once -------------------------------------------------------------------------------------------
 
 
-async def test_values_of_20_megabytes_come_back_whole(server: Server) -> None:
+async def test_values_of_20_megabytes_round_trip(server: Server) -> None:
     big = random.Random(1).randbytes(20_000_000)
     async with keystead.connect(server.url + "?timeout=10s") as store:
         assert await store.run([("SET", "big", big), ("GET", "big"), ("EXISTS", "big")]) == [b"OK", big, 1]
@@ -289,7 +289,7 @@ async def test_a_server_that_reads_nothing_does_not_fill_the_memory(server: Serv
         await works_again(lambda: WRITE(store))
 
 
-async def test_callers_wait_while_the_server_does_not_keep_up_and_then_go_on(server: Server) -> None:
+async def test_callers_wait_while_the_server_is_congested(server: Server) -> None:
     value = b"x" * 1_000_000
     async with keystead.connect(server.url + "?timeout=10s") as store:
         server.pause()

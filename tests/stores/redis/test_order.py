@@ -1,6 +1,6 @@
-"""A batch keeps its order where a server comes to serve in the middle of it.
+"""A batch keeps its order if the server becomes available in the middle of it.
 
-No real server can be made to do that at a given command, so this one is told what to answer.
+No real server can do that at a given command, so this one is scripted.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ DOWN = b"-CLUSTERDOWN the cluster is down\r\n"
 
 
 class Told:
-    """Holds strings, and answers the next commands with errors where it is told to, one item a command."""
+    """Stores strings, and replies to the next commands with scripted errors."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -65,7 +65,7 @@ SCHEMES = pytest.mark.parametrize(("scheme", "error"), [("redis", LOADING), ("re
 
 
 @SCHEMES
-async def test_what_a_later_write_has_overtaken_is_not_run_any_more(scheme: str, error: bytes) -> None:
+async def test_a_command_overtaken_by_a_later_write_is_not_retried(scheme: str, error: bytes) -> None:
     async with telling() as told, keystead.connect(f"{scheme}://127.0.0.1:{told.port}{FAST}") as store:
         told.errors = [error, None]
         [first, second] = await replies_of(store, [("SET", "k", "1"), ("SET", "k", "2")])

@@ -1,4 +1,4 @@
-"""Nobody gets a reply that is not its own, and nothing is done twice."""
+"""No caller gets the reply of another, and nothing is executed twice."""
 
 import asyncio
 import random
@@ -81,7 +81,7 @@ READERS: list[Callable[[Store, int], Coroutine[Any, Any, bool]]] = [
 
 
 class Tally:
-    """A counter that one task alone adds to: what was acknowledged, and what may have been done besides."""
+    """A counter of one task: acknowledged increments, and those with an unknown outcome."""
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -89,7 +89,7 @@ class Tally:
         self.perhaps = 0
 
     async def add(self, store: Store, amount: int, patience: float) -> None:
-        """Every reply must lie within what can be, so that a reply to another's command shows."""
+        """Every reply must be possible, so that a reply to another's command is detected."""
         self.perhaps += amount
         try:
             async with asyncio.timeout(patience):
@@ -164,7 +164,7 @@ async def test_no_caller_gets_a_foreign_reply_whatever_is_cancelled_delayed_or_c
 
 
 async def test_callers_that_gave_up_on_a_slow_server_leave_nothing_behind(server: Server, proxy: Proxy) -> None:
-    """All on one connection: the late replies of those who left stand in the queue before everybody else's."""
+    """All on one connection: late replies of cancelled callers precede the others in the queue."""
     fill(server)
     async with keystead.connect(proxy.url + "?timeout=5s") as store:
         await read_strings(store, 1)
@@ -207,14 +207,14 @@ async def test_a_write_whose_reply_was_lost_is_done_once_and_its_outcome_unknown
         with pytest.raises(StoreUnavailable) as error:
             await LOST_WRITES[name](store)
         assert error.value.outcome == "unknown"
-        assert "may or may not have been" in str(error.value)
+        assert "may or may not have taken effect" in str(error.value)
         await works_again(lambda: store.run([("GET", "n")]))
         assert await store.run([("GET", "n")]) == [b"1"]
 
 
 @pytest.mark.parametrize("partly", [0, 2], ids=["wholly", "partly"])
 @pytest.mark.parametrize("name", LOST_READS)
-async def test_a_read_whose_reply_was_lost_is_asked_again(server: Server, proxy: Proxy, name: str, partly: int) -> None:
+async def test_a_read_whose_reply_was_lost_is_retried(server: Server, proxy: Proxy, name: str, partly: int) -> None:
     server.ask("SET", "r", "value")
     async with keystead.connect(proxy.url + FAST) as store:
         await LOST_READS[name](store)
@@ -256,7 +256,7 @@ async def test_a_write_that_never_left_is_done_once_when_the_server_is_back_in_t
 
 
 @pytest.mark.parametrize("name", LOST_WRITES)
-async def test_a_write_that_never_left_says_so(server: Server, proxy: Proxy, name: str) -> None:
+async def test_an_unsent_write_has_the_outcome_not_sent(server: Server, proxy: Proxy, name: str) -> None:
     async with keystead.connect(proxy.url + FAST) as store:
         await store.run([("SET", "n", 0)])
         await proxy.refuse()
@@ -274,7 +274,7 @@ async def until_lost(store: Store) -> None:
         await store.run([("GET", "n")])
 
 
-async def test_many_writers_over_a_cut_each_know_what_became_of_their_write(server: Server, proxy: Proxy) -> None:
+async def test_each_writer_knows_the_outcome_of_its_write_after_a_cut(server: Server, proxy: Proxy) -> None:
     """32 tasks count unique amounts; afterwards the server holds all that was acknowledged, and no "not-sent"."""
     acknowledged: set[bytes] = set()
     unknown: set[bytes] = set()

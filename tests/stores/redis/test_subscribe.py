@@ -1,4 +1,4 @@
-"""A subscription ends aloud: where messages may have been missed, its reader is told."""
+"""A subscription fails if messages may have been missed."""
 
 import asyncio
 
@@ -76,7 +76,7 @@ async def test_a_silent_network_or_server_ends_the_subscription_within_two_timeo
             assert (await anext(messages)).data == b"2"
 
 
-async def test_a_subscription_cut_at_any_byte_of_its_beginning_is_said(server: Server, proxy: Proxy) -> None:
+async def test_a_subscription_cut_at_any_byte_of_its_start_fails(server: Server, proxy: Proxy) -> None:
     async with keystead.connect(proxy.url + FAST) as store:
         for count in (0, 3, 7, 10, 20, 30):
             proxy.cut_replies_after(count)
@@ -119,7 +119,7 @@ async def test_closing_the_store_ends_its_subscriptions(server: Server) -> None:
 async def test_a_user_that_may_not_listen_is_refused(server: Server) -> None:
     server.ask("ACL", "SETUSER", "deaf", "on", ">pw", "~*", "+@all", "resetchannels", "&own:*")
     async with keystead.connect(f"redis://deaf:pw@127.0.0.1:{server.port}/0{FAST}") as store:
-        with pytest.raises(StoreRefused, match="does not let this user"):
+        with pytest.raises(StoreRefused, match="denies this to the user"):
             async with store.subscribe("news"):
                 pass
         async with store.subscribe("own:news") as messages:

@@ -1,4 +1,4 @@
-"""A large key is not copied to undo what a step has done to some of its members."""
+"""Undoing a step on some members does not copy a large key."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -115,9 +115,7 @@ async def test_entries_whose_ids_follow_each_other_need_no_copy_of_their_stream(
 
 
 @pytest.mark.parametrize("steps", COPIED, ids=_named)
-async def test_what_cannot_be_undone_by_members_is_undone_by_a_copy(
-    server: Server, store: Store, steps: list[Command]
-) -> None:
+async def test_large_changes_are_undone_by_a_copy(server: Server, store: Store, steps: list[Command]) -> None:
     before = _state(server)
     assert not await store.atomically([*steps, STOPS])
     assert _state(server) == before
@@ -125,7 +123,7 @@ async def test_what_cannot_be_undone_by_members_is_undone_by_a_copy(
 
 
 @pytest.mark.parametrize("steps", [*STEPS, *COPIED], ids=_named)
-async def test_what_is_not_stopped_takes_effect_and_says_the_same(
+async def test_steps_that_are_not_stopped_have_the_same_outcome(
     server: Server, store: Store, steps: list[Command]
 ) -> None:
     """The same steps with a guard behind them that lets them pass, and one by one, on two servers."""

@@ -1,4 +1,4 @@
-"""What a Redis URL can say, against servers that check it."""
+"""Redis URLs, tested against real servers."""
 
 import traceback
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ async def test_a_wrong_or_missing_password_is_refused_in_a_sentence_without_it(g
         "redos://ada:topsecret@localhost",
     ],
 )
-def test_what_is_wrong_with_a_url_is_said_without_its_password(url: str) -> None:
+def test_url_errors_do_not_contain_the_password(url: str) -> None:
     with pytest.raises(BadUrl) as wrong:
         keystead.connect(url)
     shown = "".join(traceback.format_exception(wrong.value))
@@ -103,7 +103,7 @@ async def test_no_error_and_no_name_of_a_store_holds_its_password(guarded: Serve
     assert "topsecret" not in shown
 
 
-async def test_each_database_number_is_a_store_of_its_own(guarded: Server) -> None:
+async def test_each_database_number_is_a_separate_store(guarded: Server) -> None:
     one, two = at(guarded, ":default-password@", path="/1"), at(guarded, ":default-password@", path="/2")
     async with keystead.connect(one) as first, keystead.connect(two) as second:
         await first.run([("SET", "only-in", "1")])
@@ -141,14 +141,14 @@ async def test_tls_with_a_named_authority(secure: Server, host: str, scheme: str
         assert await store.run([("SET", "k", big), ("GET", "k")]) == [b"OK", big]
 
 
-async def test_tls_to_a_server_that_nobody_vouches_for_is_refused(secure: Server) -> None:
+async def test_tls_with_an_untrusted_certificate_is_refused(secure: Server) -> None:
     with pytest.raises(StoreRefused, match=r"no TLS connection to 127\.0\.0\.1.*check rediss://, ca and verify"):
         await keystead.connect(at(secure, "", "rediss")).open()
     with servers.redis(tls=True) as stranger, pytest.raises(StoreRefused, match="CERTIFICATE_VERIFY_FAILED"):
         await keystead.connect(at(secure, "", "rediss") + f"&ca={stranger.certificate}").open()
 
 
-async def test_tls_without_verification_only_where_the_url_says_so(secure: Server) -> None:
+async def test_tls_verification_can_be_disabled_in_the_url(secure: Server) -> None:
     async with keystead.connect(at(secure, "", "rediss") + "&verify=no") as store:
         assert await store.run([("EXISTS", "nothing")]) == [0]
 
@@ -164,7 +164,7 @@ async def test_tls_with_a_certificate_of_the_client() -> None:
             await keystead.connect(at(server, "", "rediss") + f"&ca={server.certificate}").open()
 
 
-def test_a_certificate_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+def test_a_missing_certificate_is_a_bad_url(tmp_path: Path) -> None:
     with pytest.raises(BadUrl, match="certificates"):
         keystead.connect(f"rediss://localhost/0?ca={tmp_path}/no-such.crt")
 
@@ -176,7 +176,7 @@ async def test_tls_to_a_port_without_it_and_the_reverse_end_in_a_sentence(secure
         await keystead.connect(at(secure, "")).open()
 
 
-async def test_a_host_that_no_name_can_be_is_a_sentence() -> None:
+async def test_an_invalid_host_name_is_a_one_line_error() -> None:
     for host in ("no-such-host.invalid", "a..b", "x" * 70):
         with pytest.raises(StoreUnavailable, match="cannot reach"):
             await keystead.connect(f"redis://{host}:6379/0?connect_timeout=2s").open()

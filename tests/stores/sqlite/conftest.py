@@ -1,4 +1,4 @@
-"""What the tests of the embedded store share: a file, a clock that a test turns, and the tables as they are."""
+"""Shared by the tests of the embedded store: a file, a frozen clock, and the raw tables."""
 
 import sqlite3
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +13,7 @@ TABLES = ("keys", "fields", "scored", "items", "entries", "garbage", "messages",
 
 
 class Clock:
-    """Milliseconds since 1970, which stand still until a test moves them."""
+    """A frozen clock in milliseconds since 1970, moved by tests."""
 
     def __init__(self, now_ms: int) -> None:
         self.now_ms = now_ms
@@ -43,7 +43,7 @@ Counts = Callable[[], dict[str, int]]
 
 @pytest.fixture
 def rows(path: str) -> Counts:
-    """How many rows each table holds that holds any, seen from outside of the store."""
+    """The number of rows of each non-empty table, read outside of the store."""
 
     def count() -> dict[str, int]:
         with closing(sqlite3.connect(path)) as connection:

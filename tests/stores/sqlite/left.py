@@ -1,4 +1,4 @@
-"""What a store has left behind in this process: threads that run, and files that are open."""
+"""Leaks of a store in this process: running threads and open files."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Runs the functions of `programs.py` as processes of their own, and waits on conditions."""
+"""Runs the functions of `programs.py` as separate processes, and waits for conditions."""
 
 import asyncio
 import os

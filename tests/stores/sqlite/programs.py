@@ -1,4 +1,4 @@
-"""What the tests run as processes of their own: `python -m tests.stores.sqlite.programs NAME ARGUMENTS`."""
+"""Programs that the tests run as separate processes: `python -m tests.stores.sqlite.programs NAME ARGUMENTS`."""
 
 import asyncio
 import contextlib
@@ -42,7 +42,7 @@ async def code_of(call: Awaitable[Any]) -> str:
 
 
 async def write_until_killed(path: str, run: str) -> None:
-    """32 tasks that write for ever, and tell of each write when it was acknowledged."""
+    """32 tasks that write forever, and print each acknowledged write."""
     async with SqliteStore(path) as store:
 
         async def write(task: int) -> None:
@@ -105,7 +105,7 @@ async def expire_at_once(path: str, times: str) -> None:
 
 
 async def claim(path: str, name: str, keys: str) -> None:
-    """Tell of each key that this process was the first to set."""
+    """Print each key that this process was the first to set."""
     async with SqliteStore(path) as store:
         wait_for_the_others()
         replies = await asyncio.gather(
@@ -117,7 +117,7 @@ async def claim(path: str, name: str, keys: str) -> None:
 
 
 async def swap(path: str, times: str) -> None:
-    """Add to a value that only ever changes by compare-and-set; tell how often another was quicker."""
+    """Increment a value by compare-and-set; print how often another process was faster."""
     async with SqliteStore(path) as store:
         wait_for_the_others()
         done = lost = 0
@@ -138,7 +138,7 @@ async def open_at_once(path: str) -> None:
 
 
 async def obey(path: str) -> None:
-    """Run each command that comes in as a line of JSON, and tell its reply."""
+    """Run each command from a line of JSON, and print its reply."""
     async with SqliteStore(path) as store:
         tell("ready")
         while line := sys.stdin.readline():
@@ -164,7 +164,7 @@ async def listen_until_killed(path: str, channel: str) -> None:
 
 
 async def publish(path: str, channel: str, name: str, messages: str) -> None:
-    """Publish one after another, so that their order is the order of their numbers; tell the replies."""
+    """Publish sequentially, in the order of their numbers; print the replies."""
     async with SqliteStore(path) as store:
         wait_for_the_others()
         for number in range(int(messages)):

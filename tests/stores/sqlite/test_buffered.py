@@ -1,4 +1,4 @@
-"""Atomic steps on strings are buffered: they leave the tables as they would if each command wrote at once."""
+"""Buffered atomic steps on strings leave the same tables as unbuffered ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Callers that share commits: none is touched by another's cancellation, timeout, error, size or endless loop."""
+"""Callers that share commits are isolated: from cancellation, timeouts, errors, size and endless loops of others."""
 
 import asyncio
 import sqlite3
@@ -38,7 +38,7 @@ async def _queued(store: SqliteStore, batches: int) -> None:
 # --- cancelled and timed out -------------------------------------------------------------------------------
 
 
-async def test_a_caller_that_is_cancelled_before_its_turn_writes_nothing_and_touches_nobody(path: str) -> None:
+async def test_a_caller_cancelled_before_its_turn_writes_nothing_and_affects_no_other(path: str) -> None:
     async with SqliteStore(path, timeout=20) as store:
         async with locked(path):
             tasks = [asyncio.ensure_future(store.run([("INCRBY", f"k{number}", 1)])) for number in range(10)]
@@ -70,7 +70,7 @@ async def test_callers_cancelled_at_any_moment_leave_every_other_caller_its_own_
             assert all(outcome is None or isinstance(outcome, asyncio.CancelledError) for outcome in outcomes)
 
 
-async def test_a_caller_that_timed_out_has_written_nothing_and_its_neighbours_go_on(path: str) -> None:
+async def test_a_timed_out_caller_has_written_nothing_and_others_continue(path: str) -> None:
     async with SqliteStore(path, timeout=0.2) as store:
         async with locked(path):
             early = asyncio.ensure_future(store.run([("SET", "early", "1")]))
@@ -83,9 +83,7 @@ async def test_a_caller_that_timed_out_has_written_nothing_and_its_neighbours_go
         assert await store.run([("EXISTS", "early"), ("EXISTS", "late")]) == [0, 1]
 
 
-async def test_a_caller_whose_commit_hangs_is_told_that_the_outcome_is_unknown(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_hanging_commit_has_an_unknown_outcome(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = threading.Event()
     commit = GroupCommit._commit
 
@@ -106,7 +104,9 @@ async def test_a_caller_whose_commit_hangs_is_told_that_the_outcome_is_unknown(
         assert await store.run([("SET", "next", "1")]) == [b"OK"]
 
 
-async def test_closing_while_the_disk_hangs_leaves_nobody_waiting(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_while_the_disk_hangs_leaves_no_caller_waiting(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = threading.Event()
     monkeypatch.setattr(GroupCommit, "_commit", lambda lane, results: (disk.wait(300), results)[1])
     store, before = SqliteStore(path, timeout=0.2), threads()
@@ -151,7 +151,7 @@ async def test_errors_of_one_caller_are_not_those_of_its_group(path: str) -> Non
         (OverflowError("too large"), StoreFull),  # what the driver says of a value of 2 GiB
     ],
 )
-async def test_an_unforeseen_fault_of_one_batch_is_its_own_and_the_lane_goes_on(
+async def test_an_unexpected_error_of_one_batch_does_not_affect_others(
     path: str, monkeypatch: pytest.MonkeyPatch, fault: Exception, said: type[Exception]
 ) -> None:
     def fail(tables: KeyTables, call: Call) -> Reply:
@@ -171,7 +171,7 @@ async def test_an_unforeseen_fault_of_one_batch_is_its_own_and_the_lane_goes_on(
         assert await store.run([("SET", "d", "1")]) == [b"OK"]
 
 
-async def test_an_atomic_step_whose_database_error_undid_the_whole_transaction_says_that_error(path: str) -> None:
+async def test_a_database_error_that_rolled_back_the_transaction_is_raised(path: str) -> None:
     async with SqliteStore(path) as store:
         [pages] = store._writer.execute("PRAGMA page_count").fetchone()
         store._writer.execute(f"PRAGMA max_page_count = {pages + 4}")
@@ -250,7 +250,7 @@ async def test_more_callers_than_fit_one_group_are_all_served(path: str) -> None
         assert sorted(total for [total] in await asyncio.gather(*calls)) == list(range(1, 3 * GROUP_COMMANDS + 1))
 
 
-async def test_a_value_of_fifty_megabytes_goes_in_and_comes_back(path: str) -> None:
+async def test_a_value_of_fifty_megabytes_round_trips(path: str) -> None:
     value = b"0123456789" * 5_000_000
     async with SqliteStore(path) as store:
         assert await store.run([("SET", "big", value), ("SET", "small", "x")]) == [b"OK", b"OK"]
@@ -407,7 +407,7 @@ async def test_a_task_in_an_endless_loop_lets_others_have_their_turn(tmp_path: o
 
 
 @pytest.mark.parametrize("path", [":memory:"])
-async def test_a_timeout_of_the_caller_is_kept_also_by_a_store_that_never_waits(path: str) -> None:
+async def test_a_caller_timeout_works_also_on_a_store_that_never_waits(path: str) -> None:
     async with SqliteStore(path) as store:
         calls = 0
 

@@ -1,4 +1,4 @@
-"""kill -9 in the middle of concurrent writes: what was acknowledged is there, and the file opens."""
+"""kill -9 during concurrent writes: acknowledged writes survive, and the file opens."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Closing, and not closing: a program always ends, and what was acknowledged is there."""
+"""With and without closing, a program always ends, and acknowledged writes survive."""
 
 import asyncio
 import gc
@@ -102,7 +102,7 @@ async def test_closing_ends_writes_that_wait_with_an_error_and_loses_none_that_w
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("url", ["sqlite:///{path}", "memory://"])
-async def test_a_store_that_is_not_open_says_so_in_every_verb(path: str, url: str) -> None:
+async def test_every_verb_of_a_closed_store_raises_store_closed(path: str, url: str) -> None:
     store = connect(url.format(path=path))
 
     async def refused() -> None:

@@ -1,4 +1,4 @@
-"""Expiry is exact on read: a key is there one millisecond before its deadline, and gone at it, for every command."""
+"""Expiry is exact for every command: a key exists one millisecond before its deadline, and not at it."""
 
 from typing import Any
 
@@ -158,7 +158,7 @@ async def test_in_memory_too_a_key_is_gone_at_its_deadline(store: SqliteStore, c
         assert await _ask(store, ("TYPE", "k")) == b"none"
 
 
-async def test_a_lifetime_in_the_past_is_over_at_once(store: SqliteStore, clock: Clock) -> None:
+async def test_a_lifetime_in_the_past_expires_immediately(store: SqliteStore, clock: Clock) -> None:
     await store.run([("SET", "k", "1", "PXAT", clock.now_ms)])
     assert await _ask(store, ("GET", "k")) is None
     await store.run([("SET", "k", "1"), ("PEXPIREAT", "k", clock.now_ms - 1)])

@@ -1,4 +1,4 @@
-"""A full disk, a file that cannot be written or is locked or is no database: it is said, and nothing is lost."""
+"""A full disk, and a read-only, locked or invalid file: reported, and nothing is lost."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ async def _make(path: str) -> None:
 # --- a full disk -------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_is_said_loses_nothing_and_is_over_when_there_is_room(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_loses_nothing_and_ends_when_there_is_room(tmp_path: Path) -> None:
     [line] = succeeded("fill_the_disk", tmp_path, under=OWN_MOUNTS)
     assert json.loads(line) == {
         # Of a group, only the batches that do not fit fail.
@@ -66,7 +66,7 @@ def test_a_full_disk_is_said_loses_nothing_and_is_over_when_there_is_room(tmp_pa
     }
 
 
-async def test_an_atomic_step_that_fills_the_disk_halfway_has_no_effect_and_says_why(path: str) -> None:
+async def test_an_atomic_step_that_fills_the_disk_has_no_effect_and_is_store_full(path: str) -> None:
     async with SqliteStore(path) as store:
         [pages] = store._writer.execute("PRAGMA page_count").fetchone()
         store._writer.execute(f"PRAGMA max_page_count = {pages + 4}")
@@ -104,7 +104,7 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-async def test_a_read_only_file_is_said_when_it_is_opened(open_folder: Path) -> None:
+async def test_a_read_only_file_is_refused_on_open(open_folder: Path) -> None:
     file = open_folder / "store.db"
     await _make(str(file))
     file.chmod(0o444)
@@ -113,7 +113,7 @@ async def test_a_read_only_file_is_said_when_it_is_opened(open_folder: Path) -> 
     assert str(file) in sentence
 
 
-async def test_a_read_only_folder_is_said_when_a_file_in_it_is_opened(open_folder: Path) -> None:
+async def test_a_file_in_a_read_only_folder_is_refused_on_open(open_folder: Path) -> None:
     file = open_folder / "store.db"
     await _make(str(file))
     file.chmod(0o666)
@@ -123,18 +123,18 @@ async def test_a_read_only_folder_is_said_when_a_file_in_it_is_opened(open_folde
     assert "folder" in sentence
 
 
-async def test_a_read_only_folder_is_said_when_a_file_is_to_be_made_in_it(open_folder: Path) -> None:
+async def test_creating_a_file_in_a_read_only_folder_is_refused(open_folder: Path) -> None:
     os.chmod(open_folder, 0o555)
     code, _ = succeeded("open_without_rights", open_folder / "new.db")
     assert code == "store-read-only"
     assert os.listdir(open_folder) == []
 
 
-def test_a_read_only_mount_is_said_when_a_file_on_it_is_opened(tmp_path: Path) -> None:
+def test_a_file_on_a_read_only_mount_is_refused_on_open(tmp_path: Path) -> None:
     assert succeeded("open_on_a_read_only_mount", tmp_path, under=OWN_MOUNTS) == ["store-read-only"] * 2
 
 
-async def test_a_file_that_becomes_read_only_refuses_writes_and_goes_on_reading(path: str) -> None:
+async def test_a_file_that_becomes_read_only_refuses_writes_but_serves_reads(path: str) -> None:
     async with SqliteStore(path) as store:
         await store.run([("SET", "a", "1")])
         store._writer.execute("PRAGMA query_only = ON")  # what SQLite then says is what it says of such a file
@@ -148,7 +148,7 @@ async def test_a_file_that_becomes_read_only_refuses_writes_and_goes_on_reading(
 # --- a file that is no Keystead database -------------------------------------------------------------------
 
 
-async def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(path: str) -> None:
+async def test_a_file_that_is_not_a_database_is_refused_and_unchanged(path: str) -> None:
     content = b"the notes of somebody\n" * 1000
     _overwrite(path, content)
     error = await _refusal(path)
@@ -203,7 +203,7 @@ async def _large(path: str) -> bytes:
     return _content(path)
 
 
-async def test_a_truncated_file_is_said_to_be_damaged(path: str) -> None:
+async def test_a_truncated_file_is_store_damaged(path: str) -> None:
     content = await _large(path)
     _overwrite(path, content[: len(content) // 2])
 
@@ -216,7 +216,7 @@ async def test_a_truncated_file_is_said_to_be_damaged(path: str) -> None:
         await read_everything()
 
 
-async def test_a_file_with_overwritten_pages_is_said_to_be_damaged_by_reads_and_writes(path: str) -> None:
+async def test_reads_and_writes_detect_a_file_with_overwritten_pages(path: str) -> None:
     content = await _large(path)
     _overwrite(path, content[:8192] + b"\xa5" * (len(content) - 8192))
     async with SqliteStore(path) as store:
@@ -231,13 +231,13 @@ async def test_a_file_with_overwritten_pages_is_said_to_be_damaged_by_reads_and_
                 await verb
 
 
-async def test_a_folder_in_the_place_of_the_file_is_said(tmp_path: Path) -> None:
+async def test_a_folder_in_place_of_the_file_is_reported(tmp_path: Path) -> None:
     error = await _refusal(str(tmp_path))
     assert isinstance(error, StoreUnavailable)
     assert str(tmp_path) in str(error)
 
 
-async def test_a_missing_folder_is_said_and_not_made(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_reported_and_not_created(tmp_path: Path) -> None:
     error = await _refusal(str(tmp_path / "missing" / "store.db"))
     assert isinstance(error, StoreUnavailable)
     assert "create it first" in str(error)
@@ -306,7 +306,7 @@ async def test_a_locked_file_fails_writes_within_the_timeout_while_reads_go_on(p
         assert await store.run([("GET", "kept")]) == [b"4"]
 
 
-async def test_a_lock_that_is_let_go_in_time_is_only_waited_for(path: str) -> None:
+async def test_a_lock_released_in_time_only_delays(path: str) -> None:
     async with SqliteStore(path, timeout=20) as store:
         with started("hold_the_lock", path, "IMMEDIATE") as holder:
             assert line_of(holder) == "ready"
@@ -316,9 +316,7 @@ async def test_a_lock_that_is_let_go_in_time_is_only_waited_for(path: str) -> No
             assert sorted(total for [total] in await asyncio.gather(*calls)) == list(range(1, 51))
 
 
-async def test_a_caller_who_comes_late_to_a_locked_file_waits_for_its_own_time_not_for_that_of_another(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_caller_of_a_locked_file_has_its_own_timeout(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     waits = 0
     wait_for_lock = GroupCommit._wait_for_lock
 
@@ -340,7 +338,7 @@ async def test_a_caller_who_comes_late_to_a_locked_file_waits_for_its_own_time_n
         assert await store.run([("EXISTS", "early", "late")]) == [1]
 
 
-async def test_a_locked_file_that_does_not_become_free_is_said_when_it_is_opened(path: str) -> None:
+async def test_opening_a_file_that_stays_locked_fails(path: str) -> None:
     await _make(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:
         holder.execute("BEGIN EXCLUSIVE")
@@ -350,7 +348,7 @@ async def test_a_locked_file_that_does_not_become_free_is_said_when_it_is_opened
     await _make(path)
 
 
-async def test_closing_does_not_wait_for_a_lock_that_nobody_needs_any_more(path: str) -> None:
+async def test_closing_does_not_wait_for_an_unneeded_lock(path: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as holder:
         store = SqliteStore(path, timeout=60)
         await store.open()

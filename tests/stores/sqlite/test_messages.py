@@ -1,4 +1,4 @@
-"""Messages between processes that use one file: in order, none lost, and none written down for nobody."""
+"""Messages between processes on one file: in order, none lost, none stored without subscribers."""
 
 import asyncio
 import os
@@ -75,7 +75,7 @@ async def test_the_reply_of_publish_counts_the_subscribers_of_all_processes(path
             assert await store.run([("PUBLISH", "channel", "x")]) == [2]
 
 
-async def test_a_message_for_nobody_is_not_written_down(path: str, rows: Counts) -> None:
+async def test_a_message_without_subscribers_is_not_stored(path: str, rows: Counts) -> None:
     async with SqliteStore(path) as store:
         assert await store.run([("PUBLISH", "channel", "x")]) == [0]
         async with store.subscribe("elsewhere"):
@@ -126,9 +126,7 @@ async def test_a_living_subscriber_keeps_its_lease(path: str, wall: Clock) -> No
             assert (await anext(inbox)).data == b"x"
 
 
-async def test_a_subscriber_whose_process_stood_still_is_told_that_it_may_have_missed_messages(
-    path: str, wall: Clock
-) -> None:
+async def test_a_suspended_process_gets_an_error_for_missed_messages(path: str, wall: Clock) -> None:
     async with SqliteStore(path) as store, store.subscribe("channel") as inbox:
         wall.now_ms += LEASE_MS + 1
         with pytest.raises(StoreUnavailable, match="may have been missed"):
@@ -136,7 +134,7 @@ async def test_a_subscriber_whose_process_stood_still_is_told_that_it_may_have_m
                 await anext(inbox)
 
 
-async def test_a_lease_that_lapsed_while_its_renewal_waited_is_not_revived_in_silence(path: str, wall: Clock) -> None:
+async def test_an_expired_lease_is_not_renewed_silently(path: str, wall: Clock) -> None:
     async with SqliteStore(path) as store, store.subscribe("channel") as inbox:
         with closing(sqlite3.connect(path, isolation_level=None)) as holder:
             holder.execute("BEGIN IMMEDIATE")
@@ -196,7 +194,7 @@ async def test_a_cancelled_subscriber_signs_off_and_its_cancellation_is_not_swal
         await until(lambda: rows() == {}, "it is signed off")
 
 
-async def test_nothing_is_looked_at_while_nobody_here_listens(path: str) -> None:
+async def test_there_is_no_polling_without_subscribers(path: str) -> None:
     async with SqliteStore(path) as store:
         async with store.subscribe("channel"):
             assert store._feed._timer is not None

@@ -1,4 +1,4 @@
-"""Several processes on one file: nothing is lost, nothing is won twice, everything is seen at once."""
+"""Several processes on one file: no lost writes, one winner, immediate visibility."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ async def test_four_processes_that_commit_each_increment_alone_lose_nothing(path
     assert all(lines == sorted(lines, key=int) for lines in seen)
 
 
-async def test_processes_that_come_and_go_harm_neither_each_other_nor_what_was_acknowledged(path: str) -> None:
+async def test_starting_and_ending_processes_keep_acknowledged_writes(path: str) -> None:
     # Closing any descriptor of SQLite's files would drop the locks that this process holds on them.
     seen = all_succeeded([("come_and_go", path, 15)] * 4)
     assert sorted(int(total) for lines in seen for total in lines) == list(range(1, 601))
@@ -35,7 +35,7 @@ async def test_processes_that_come_and_go_harm_neither_each_other_nor_what_was_a
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-async def test_what_expires_is_swept_although_other_processes_never_stop_writing(path: str) -> None:
+async def test_expired_keys_are_swept_despite_constant_writes_of_other_processes(path: str) -> None:
     all_succeeded([("expire_at_once", path, 60)] * 3)
     async with SqliteStore(path) as store:
 
@@ -54,7 +54,7 @@ async def test_of_four_processes_that_race_for_a_key_one_wins(path: str) -> None
                 assert await store.run([("GET", f"claim:{number}")]) == [name.encode()]
 
 
-async def test_compare_and_set_never_overwrites_what_another_process_wrote_between(path: str) -> None:
+async def test_compare_and_set_never_overwrites_a_concurrent_write(path: str) -> None:
     all_succeeded([("swap", path, 40)] * 4)
     async with SqliteStore(path) as store:
         assert await store.run([("GET", "value")]) == [b"160"]
@@ -69,7 +69,7 @@ async def test_processes_that_create_the_file_at_the_same_moment_all_get_it(path
         assert await store.run([("GET", "opened")]) == [b"6"]
 
 
-async def test_a_write_acknowledged_in_one_process_is_read_at_once_in_another(path: str) -> None:
+async def test_a_write_acknowledged_in_one_process_is_visible_in_another(path: str) -> None:
     async with SqliteStore(path) as store:
         with started("obey", path) as other:
             assert line_of(other) == "ready"

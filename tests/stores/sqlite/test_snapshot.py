@@ -1,4 +1,4 @@
-"""Reads of one turn share a transaction, and still see every commit at once."""
+"""Reads of one turn share a transaction, and still see every commit."""
 
 import asyncio
 import os
@@ -39,9 +39,7 @@ async def test_a_commit_of_another_process_is_seen_from_the_next_turn_on(path: s
             assert await store.run([("GET", "a"), ("MGET", "a")]) == [b"%d" % n, [b"%d" % n]]
 
 
-async def test_no_read_is_older_than_a_moment_even_where_no_turn_ends(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reads_are_fresh_even_if_no_turn_ends(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     now_ns = 1
     monkeypatch.setattr("time.monotonic_ns", lambda: now_ns)
     async with SqliteStore(path) as store:
@@ -78,7 +76,7 @@ async def test_reads_of_one_turn_share_a_transaction_that_ends_with_the_turn(
         assert not store._reader.in_transaction
 
 
-async def test_the_log_starts_over_although_somebody_always_reads(path: str) -> None:
+async def test_the_log_restarts_despite_permanent_readers(path: str) -> None:
     async with SqliteStore(path) as store:
 
         async def read() -> None:

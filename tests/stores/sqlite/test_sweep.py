@@ -1,4 +1,4 @@
-"""The sweep gives the room of expired keys back: all of it, by itself, in small steps, and never a living key's."""
+"""The sweep frees the space of expired keys: completely, in small steps, and never of live keys."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ BIG = 3_000  # entries: far more than are deleted with their key
 
 @pytest.fixture
 def wall(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The clock of messages and leases, which have nothing to do with the lifetimes of keys."""
+    """The clock of messages and leases, which is independent of the lifetimes of keys."""
     clock = Clock(1_900_000_000_000)
     monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.wall_ms", clock)
     return clock
@@ -28,7 +28,7 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look for work a hundred times a second."""
+    """Sweep a hundred times a second."""
     monkeypatch.setattr("keystead.stores.sqlite.sqlite_store.SWEEP_EVERY_S", 0.01)
 
 
@@ -118,7 +118,7 @@ async def test_a_key_that_was_created_again_meanwhile_is_not_removed(
     assert rows() == {"keys": 6, "fields": 2, "scored": 1, "items": 1, "entries": 1}
 
 
-async def test_what_was_not_swept_is_swept_after_reopening(
+async def test_unswept_keys_are_swept_after_reopening(
     path: str, clock: Clock, rows: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as never:
@@ -134,7 +134,7 @@ async def test_what_was_not_swept_is_swept_after_reopening(
         await until(lambda: rows() == {}, "everything is swept, with no call to the store")
 
 
-async def test_a_sweep_that_finds_the_file_locked_goes_on_when_it_is_free(
+async def test_a_sweep_continues_after_the_file_is_unlocked(
     store: SqliteStore, path: str, clock: Clock, rows: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = 0
@@ -240,7 +240,7 @@ def test_steps_become_smaller_when_they_take_long_and_larger_when_they_are_quick
     assert sqlite_sweep.next_limit(100, (sqlite_sweep.LONG_S + sqlite_sweep.SHORT_S) / 2) == 100
 
 
-async def test_each_step_is_a_transaction_of_its_own_and_the_next_is_fitted_to_what_it_took(
+async def test_each_sweep_step_is_a_transaction_and_adapts_the_size_of_the_next(
     store: SqliteStore, clock: Clock, rows: Counts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits: list[int] = []

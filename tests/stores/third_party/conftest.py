@@ -1,4 +1,4 @@
-"""A package with a store of its own, really installed: into a folder that is on the path during a test."""
+"""A third-party package with a store, installed into a folder that is on the path during a test."""
 
 import importlib
 import subprocess

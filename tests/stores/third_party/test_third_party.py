@@ -1,4 +1,4 @@
-"""Another package adds a store: by its scheme, wherever a URL goes, and held to the contract."""
+"""A third-party store: its scheme works everywhere, and it is tested against the contract."""
 
 import os
 import subprocess
@@ -32,7 +32,7 @@ class OnDictionary:
 
 
 class TestDictionary(OnDictionary, Honesty, Callers, Strings, KeyContract, Errors, Atomic):
-    """What a store of another package gets from the base class, and what it does by itself."""
+    """What a third-party store gets from the base class, and its own methods."""
 
 
 @pytest.mark.matrix
@@ -40,7 +40,7 @@ class TestWholeContract(OnDictionary, StoreContract):
     """All of it."""
 
 
-def test_a_scheme_that_nobody_has_is_no_scheme() -> None:
+def test_an_unknown_scheme_is_refused() -> None:
     with pytest.raises(BadUrl, match="dictionary:// is not the scheme of a store"):
         connect("dictionary://a")
 
@@ -65,7 +65,7 @@ def test_an_installed_package_is_enough(installed_in: Path) -> None:
     assert done.stdout == "dictionary://a [b'OK', b'v']\n"
 
 
-def test_what_the_package_says_of_a_url_is_told(installed: Path) -> None:
+def test_url_errors_of_the_package_are_passed_on(installed: Path) -> None:
     with pytest.raises(BadUrl, match="write dictionary://name"):
         connect("dictionary://a/b")
 
@@ -90,14 +90,14 @@ def test_a_scheme_that_two_packages_claim_is_refused(
         connect("dictionary://a")
 
 
-def test_a_package_that_cannot_be_imported_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_cannot_be_imported_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim(tmp_path, "half-there", "half", "half_there:store")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(MissingExtra, match="the package half-there provides half://"):
         connect("half://a")
 
 
-def test_a_package_that_fails_while_it_is_imported_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_that_fails_on_import_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim(tmp_path, "broken-one", "broken", "broken_one:store")
     (tmp_path / "broken_one.py").write_text("raise RuntimeError('no such driver')")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -105,8 +105,8 @@ def test_a_package_that_fails_while_it_is_imported_is_said(tmp_path: Path, monke
         connect("broken://a")
 
 
-def test_what_is_no_store_is_not_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_returns_no_store_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     claim(tmp_path, "odd-one", "odd", "builtins:str")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(BadUrl, match="odd-one made a str of odd://, which is not a store"):
+    with pytest.raises(BadUrl, match="odd-one returned a str for odd://, not a store"):
         connect("odd://a")

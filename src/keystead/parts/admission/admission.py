@@ -71,7 +71,7 @@ class Admission(Generic[T]):
     ) -> None: ...
     def __init__(self, tokens: AccessTokens, users: Any = None, *, key: Any = None, load: Any = None) -> None:
         if [users is None, key is None, load is None] not in ([True] * 3, [False] * 3):
-            raise BadDeclaration("users come from a cache, by key= and load=; pass all three, or none of them")
+            raise BadDeclaration("a cache of users needs key= and load=; pass all three, or none of them")
         self.tokens = tokens
         self._users: Cache[T] | None = users
         self._key = key
@@ -87,14 +87,14 @@ class Admission(Generic[T]):
             return access
         users = self._users
         if users is None:
-            found, _ = await self.tokens.decided(access)
+            found, _ = await self.tokens.check_revocation(access)
             no_user: Any = None
             return found if isinstance(found, Denied) else Admitted(found, no_user)
         try:
             key = self._key(access)
         except (BadKey, ValueError):
             return Denied("claims")
-        found, looks = await self.tokens.decided(access, users.look(key))
+        found, looks = await self.tokens.check_revocation(access, users.look(key))
         if isinstance(found, Denied):
             return found
         [look] = looks

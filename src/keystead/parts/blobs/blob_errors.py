@@ -28,7 +28,7 @@ class BlobUnavailable(BlobError):
 
 
 class BlobGone(BlobError):
-    """There is no such blob. `path` says which."""
+    """There is no such blob. `path` is its path."""
 
     code = "blob-gone"
 
@@ -43,7 +43,7 @@ class BlobTooLarge(BlobError):
     code = "blob-too-large"
 
     def __init__(self, path: str, max_bytes: int) -> None:
-        super().__init__(f"{shown(path)}: the blob is larger than the {max_bytes:,} bytes that it may have")
+        super().__init__(f"{shown(path)}: the blob is larger than the limit of {max_bytes:,} bytes")
         self.path = path
         self.max_bytes = max_bytes
 
@@ -62,14 +62,14 @@ def is_missing_bucket(error: Exception) -> bool:
 
 def reason(error: Exception) -> str:
     """The reason in our own words: the library's text contains requests and responses."""
-    said = str(error)
-    if found := _OS_ERROR.search(said):
+    text = str(error)
+    if found := _OS_ERROR.search(text):
         return os.strerror(int(found[1]))
-    if found := _STATUS.search(said):
-        word = _CODE.search(said)
-        return f"it answered with status {found[1]}" + (f", {word[1]}" if word else "")
-    if "kind: Timeout" in said:
-        return "it did not answer in time"
-    if "kind: Connect" in said:
-        return "it cannot be reached"
+    if found := _STATUS.search(text):
+        word = _CODE.search(text)
+        return f"it responded with status {found[1]}" + (f", {word[1]}" if word else "")
+    if "kind: Timeout" in text:
+        return "it timed out"
+    if "kind: Connect" in text:
+        return "it is unreachable"
     return type(error).__name__

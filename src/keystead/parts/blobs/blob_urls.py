@@ -13,7 +13,7 @@ from obstore.store import MemoryStore, S3Store
 
 from keystead.errors import BadUrl
 from keystead.parts.blobs.blob_errors import BadBlobPath
-from keystead.parts.blobs.blob_paths import checked
+from keystead.parts.blobs.blob_paths import check_path
 from keystead.parts.blobs.blobs import Blobs, MemoryBlobs
 from keystead.parts.blobs.folder import FolderBlobs
 from keystead.stores.durations import seconds
@@ -35,31 +35,31 @@ def open_blobs(
     session_token: str | None = None,
     make: bool = True,
 ) -> Blobs:
-    """Open blob storage. Raises BadUrl at once; there is no network access yet.
+    """Open blob storage. Raises BadUrl for an invalid URL; makes no network access.
 
-    `./files` or `file:///absolute/path`: a folder, made where it is missing, for its owner alone; without `make`, one
-    that is missing is a BadUrl.
-    `memory://`: in this process, and gone with it; each call has its own.
-    `s3://bucket/prefix?endpoint=https://host:port&region=name&timeout=30s`: S3, and what speaks it. Every option may be
-    left out. Credentials are arguments, or in AWS_ACCESS_KEY_ID and the other variables of S3; never in the URL.
+    `./files` or `file:///absolute/path`: a folder, created if it is missing, accessible only to its owner; without
+    `make`, a missing folder is a BadUrl.
+    `memory://`: in the memory of this process; each call creates a separate storage.
+    `s3://bucket/prefix?endpoint=https://host:port&region=name&timeout=30s`: S3 and compatible storage. Every option is
+    optional. Credentials are arguments, or AWS_ACCESS_KEY_ID and the other S3 variables; never in the URL.
     """
     try:
         text = os.fspath(url)
     except TypeError:
-        raise BadUrl(f"the place of blobs is text, not {type(url).__name__}: {_WRITE}") from None
+        raise BadUrl(f"the location of blobs must be text, not {type(url).__name__}: {_WRITE}") from None
     scheme, separator, rest = text.partition("://")
     if not text or "\0" in text:
-        raise BadUrl(f"the place of blobs is a folder or a URL: {_WRITE}")
+        raise BadUrl(f"the location of blobs is a folder or a URL: {_WRITE}")
     if not separator:
         return _folder(Path(text), make)
     match scheme.lower():
         case "file":
             if not rest.startswith("/"):
-                raise BadUrl("a file URL of blobs has three slashes and an absolute path, as file:///var/files")
+                raise BadUrl("a file URL needs three slashes and an absolute path, as in file:///var/files")
             return _folder(Path(unquote(rest)), make)
         case "memory":
             if rest.strip("/"):
-                raise BadUrl("memory:// takes no name and no options; each call has blobs of its own")
+                raise BadUrl("memory:// takes no name and no options; each call creates a separate storage")
             return MemoryBlobs(MemoryStore(), "memory://", _TIMEOUT.total_seconds())
         case "s3":
             return _s3(text, access_key_id, secret_access_key, session_token)
@@ -68,9 +68,9 @@ def open_blobs(
 
 
 def _folder(folder: Path, make: bool) -> Blobs:
-    absolute = folder.absolute()  # and not of the directory in which the process is later on
+    absolute = folder.absolute()  # a later chdir does not move it
     if not make and not absolute.is_dir():
-        raise BadUrl(f"{absolute} cannot be the folder of blobs: it is not there")
+        raise BadUrl(f"{absolute} cannot be the folder of blobs: it does not exist")
     try:
         absolute.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -81,20 +81,20 @@ def _folder(folder: Path, make: bool) -> Blobs:
 def _s3(url: str, access_key_id: str | None, secret_access_key: str | None, session_token: str | None) -> Blobs:
     place, _, query = url.partition("?")
     bucket, _, prefix = place.removeprefix(place[:5]).partition("/")
-    # Not shown: the part before an @ is a secret.
+    # Never show it: the part before an @ is a secret.
     if "@" in bucket:
-        raise BadUrl("credentials have no place in the URL of blobs; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+        raise BadUrl("do not put credentials into the URL of blobs; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     if not _BUCKET.fullmatch(bucket):
-        raise BadUrl(f"an S3 URL names a bucket, as in s3://bucket/prefix; this is none: {bucket[:70]!r}")
+        raise BadUrl(f"an S3 URL needs a bucket, as in s3://bucket/prefix; {bucket[:70]!r} is not one")
     prefix = unquote(prefix).strip("/")
     try:
-        checked(prefix or "-")
+        check_path(prefix or "-")
     except BadBlobPath as error:
         raise BadUrl(f"s3://{bucket}: {str(error).replace('path of a blob', 'prefix')}") from None
     options = _options(query)
     endpoint, region = _endpoint(options.get("endpoint")), options.get("region")
     timeout = timedelta(seconds=seconds("timeout", options["timeout"])) if "timeout" in options else _TIMEOUT
-    config: S3Config = {"disable_bulk_delete": True}  # which some of those who speak S3 do not have
+    config: S3Config = {"disable_bulk_delete": True}  # not every S3-compatible storage has it
     if endpoint is not None:
         config["endpoint"] = endpoint
     if region is not None:
@@ -109,7 +109,7 @@ def _s3(url: str, access_key_id: str | None, secret_access_key: str | None, sess
         "allow_http": endpoint is not None and endpoint.startswith("http://"),
         "connect_timeout": min(timeout, timedelta(seconds=5)),
         "read_timeout": timeout,
-        "timeout": timedelta(days=7),  # of a whole download, which a slow reader may make long
+        "timeout": timedelta(days=7),  # of a whole download, for slow readers
     }
     retries: RetryConfig = {
         "max_retries": 3,
@@ -126,7 +126,7 @@ def _options(query: str) -> dict[str, str]:
     for name, text in parse_qsl(query, keep_blank_values=True):
         if name not in _OPTIONS:
             # Show names, never values: they may contain a secret.
-            raise BadUrl(f"the option {name[:40]!r} is not known here; there are: {', '.join(_OPTIONS)}")
+            raise BadUrl(f"unknown option {name[:40]!r}; the options are: {', '.join(_OPTIONS)}")
         options[name] = text
     return options
 
@@ -140,5 +140,5 @@ def _endpoint(text: str | None) -> str | None:
     except ValueError:
         good = False
     if not good or parts.username is not None or parts.query or parts.fragment:
-        raise BadUrl("the endpoint of blobs is http:// or https:// and a host, as in endpoint=https://s3.example.com")
+        raise BadUrl("the endpoint of blobs must be http:// or https:// and a host: endpoint=https://s3.example.com")
     return text.rstrip("/")

@@ -18,7 +18,7 @@ from obstore.exceptions import (
 
 from keystead.errors import BadArgument
 from keystead.parts.blobs.blob_errors import BlobGone, BlobTooLarge, BlobUnavailable, is_missing_bucket, reason
-from keystead.parts.blobs.blob_paths import checked
+from keystead.parts.blobs.blob_paths import check_path
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# S3 takes parts from 5 MiB on, and 10,000 of them at most. A put holds about four parts in memory.
+# S3 needs parts of at least 5 MiB, and takes at most 10,000. A put holds about four parts in memory.
 PART_BYTES: Final = 5 * 1024 * 1024
 _MOST_PARTS: Final = 10_000
 _PARTS_AT_ONCE: Final = 2
@@ -34,7 +34,7 @@ _PIECE_BYTES: Final = 256 * 1024
 
 
 class Blobs:
-    """Files by path. Created by `open_blobs`; it need not be closed, and any number of tasks may use it.
+    """Files by path. Created by `open_blobs`. It need not be closed, and tasks may share it.
 
     A path is text with slashes, such as `2026/ab12/report.pdf`. A path traversal is a BadBlobPath, before
     anything is touched. Any other failure of the storage is a BlobUnavailable.
@@ -53,47 +53,47 @@ class Blobs:
     async def put(self, path: str, stream: AsyncIterable[bytes], *, max_bytes: int) -> int:
         """Write a stream to a path, replacing any blob there; returns its size.
 
-        The write is atomic: the blob is visible only when it is complete. Of concurrent puts of one path one wins, and
-        is complete. A stream that is longer than `max_bytes` (BlobTooLarge), that raises, or whose put is cancelled
-        leaves nothing, and the previous blob stays; cancelled at its very end, it may have taken effect. What a killed
-        process leaves is not visible, and `delete` removes it (not from S3; see docs/blobs.md).
+        The write is atomic: the blob is visible only when it is complete. Of concurrent puts to one path, one wins as a
+        whole. If the stream exceeds `max_bytes` (BlobTooLarge) or raises, or the put is cancelled, the previous blob
+        stays; a put cancelled at its very end may have taken effect. Leftovers of a killed process are not visible, and
+        `delete` removes them (not from S3; see docs/blobs.md).
         """
-        name = self._name(checked(path))
+        name = self._name(check_path(path))
         if type(max_bytes) is not int or max_bytes < 0:
-            raise BadArgument("max_bytes is a whole number from 0 on")
+            raise BadArgument("max_bytes must be a whole number from 0")
         part_bytes = max(PART_BYTES, -(-max_bytes // _MOST_PARTS))
         async with aclosing(_parts(path, stream, max_bytes, part_bytes)) as parts:
             first = await anext(parts, b"")
             if len(first) == part_bytes:
                 return await self._put_parts(name, first, parts, part_bytes)
-        await self._answer(obstore.put_async(self._store, name, first, use_multipart=False))
+        await self._await_reply(obstore.put_async(self._store, name, first, use_multipart=False))
         return len(first)
 
     async def add(self, path: str, data: bytes) -> bool:
-        """Write a few bytes to a path without a blob. False: there is one, and it is not overwritten.
+        """Write a few bytes if there is no blob at this path. False: there is one, and it is not overwritten.
 
         Of several concurrent calls one gets True; on S3 without conditional writes all of them may, and the last one
         wins.
         """
-        name = self._name(checked(path))
+        name = self._name(check_path(path))
         if await self.size(path) is not None:
             return False
         try:
-            await self._answer(obstore.put_async(self._store, name, data, use_multipart=False, mode="create"))
+            await self._await_reply(obstore.put_async(self._store, name, data, use_multipart=False, mode="create"))
         except FileExistsError:
             return False
         return True
 
     async def size(self, path: str) -> int | None:
         """Its size in bytes; None: there is no such blob."""
-        name = self._name(checked(path))
+        name = self._name(check_path(path))
         if not await self._may_be_there(path):
             return None
         with suppress(FileNotFoundError):
-            return (await self._answer(obstore.head_async(self._store, name)))["size"]
+            return (await self._await_reply(obstore.head_async(self._store, name)))["size"]
         # A HEAD response cannot say that the bucket is missing, so every blob would look gone.
         with suppress(FileNotFoundError):
-            return (await self._answer(obstore.get_async(self._store, name))).meta["size"]
+            return (await self._await_reply(obstore.get_async(self._store, name))).meta["size"]
         return None
 
     async def read(self, path: str, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
@@ -101,9 +101,9 @@ class Blobs:
 
         Raises BlobGone if there is no such blob, before the first piece. One round trip; with a range two.
         """
-        name = self._name(checked(path))
+        name = self._name(check_path(path))
         if min(start, 0 if end is None else end) < 0:
-            raise BadArgument("start and end of a blob are counted from its beginning, from 0 on")
+            raise BadArgument("start and end of a blob are offsets from its beginning, from 0")
         if not await self._may_be_there(path):
             raise BlobGone(path)
         options: GetOptions = {}
@@ -116,11 +116,11 @@ class Blobs:
                 return
             options = {"range": (start, last)}
         try:
-            found = await self._answer(obstore.get_async(self._store, name, options=options))
+            found = await self._await_reply(obstore.get_async(self._store, name, options=options))
         except FileNotFoundError:
             raise BlobGone(path) from None
         pieces = aiter(found.stream(min_chunk_size=_PIECE_BYTES))
-        while (piece := await self._answer(_next(pieces))) is not None:
+        while (piece := await self._await_reply(_next(pieces))) is not None:
             for at in range(0, len(piece), _PIECE_BYTES):
                 yield piece[at : at + _PIECE_BYTES]
 
@@ -132,7 +132,7 @@ class Blobs:
         if await self.size(path) is None:
             return False
         try:
-            await self._answer(obstore.delete_async(self._store, self._name(path)))
+            await self._await_reply(obstore.delete_async(self._store, self._name(path)))
         except FileNotFoundError:
             return False
         return True
@@ -147,23 +147,28 @@ class Blobs:
 
     async def _put_parts(self, name: str, first: bytes, rest: AsyncIterator[bytes], part_bytes: int) -> int:
         """Upload a stream in parts. The stream is read in the caller's task, as its scopes and locks expect."""
-        given: asyncio.Queue[bytes | None] = asyncio.Queue(1)
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(1)
 
-        async def handed() -> AsyncIterator[bytes]:
-            while part := await given.get():
+        async def queued_parts() -> AsyncIterator[bytes]:
+            while part := await queue.get():
                 yield part
             if part is None:
-                raise _GivenUp
+                raise _UploadAborted
 
         upload: asyncio.Future[Any] = asyncio.ensure_future(
             obstore.put_async(
-                self._store, name, handed(), chunk_size=part_bytes, max_concurrency=_PARTS_AT_ONCE, use_multipart=True
+                self._store,
+                name,
+                queued_parts(),
+                chunk_size=part_bytes,
+                max_concurrency=_PARTS_AT_ONCE,
+                use_multipart=True,
             )
         )
         size, part = 0, first
         try:
             while not upload.done():
-                await _put_or_end(given, part, upload)
+                await _put_or_end(queue, part, upload)
                 size += len(part)
                 if not part:
                     break
@@ -172,31 +177,29 @@ class Blobs:
         except BaseException:
             # Only the upload itself removes its parts, and only if its source fails: not if it is cancelled, which
             # would leave the parts in the bucket forever.
-            while not given.empty():
-                given.get_nowait()
-            given.put_nowait(None)
-            upload.add_done_callback(_forget)
+            while not queue.empty():
+                queue.get_nowait()
+            queue.put_nowait(None)
+            upload.add_done_callback(_retrieve_exception)
             await asyncio.wait([upload], timeout=self._timeout_s)
             upload.cancel()
             raise
-        await self._answer(upload)
+        await self._await_reply(upload)
         return size
 
-    async def _answer(self, asked: Awaitable[T]) -> T:
+    async def _await_reply(self, request: Awaitable[T]) -> T:
         """Await a reply within the time limit. FileNotFoundError: there is no such blob."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await asked
+                return await request
         # `from None`: library errors contain requests.
         except TimeoutError:
-            raise BlobUnavailable(f"{self.url} did not answer within {self._timeout_s:g} seconds") from None
+            raise BlobUnavailable(f"{self.url} did not respond within {self._timeout_s:g} seconds") from None
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise BlobUnavailable(
-                f"{self.url} does not let us do this ({reason(error)}); look at its credentials and their rights"
-            ) from None
+            raise BlobUnavailable(f"{self.url} denies access ({reason(error)}); check the credentials") from None
         except FileNotFoundError as error:
             if is_missing_bucket(error):
-                raise BlobUnavailable(f"{self.url}: there is no such bucket; make it, or name another") from None
+                raise BlobUnavailable(f"{self.url}: there is no such bucket; create it, or use another") from None
             raise FileNotFoundError from None
         except (AlreadyExistsError, PreconditionError):
             raise FileExistsError from None
@@ -210,11 +213,11 @@ class MemoryBlobs(Blobs):
     outlives_the_process = False
 
 
-class _GivenUp(Exception):
-    """Tells an upload to abort and to keep nothing."""
+class _UploadAborted(Exception):
+    """Makes an upload abort and keep nothing."""
 
 
-def _forget(upload: asyncio.Future[Any]) -> None:
+def _retrieve_exception(upload: asyncio.Future[Any]) -> None:
     """Retrieve the exception: avoids asyncio's "never retrieved" warning."""
     if not upload.cancelled():
         upload.exception()
@@ -227,13 +230,13 @@ async def _next(pieces: AsyncIterator[Any]) -> bytes | None:
         return None
 
 
-async def _put_or_end(given: asyncio.Queue[bytes | None], part: bytes, upload: asyncio.Future[Any]) -> None:
+async def _put_or_end(queue: asyncio.Queue[bytes | None], part: bytes, upload: asyncio.Future[Any]) -> None:
     """Hand over a part, or return if the upload has ended."""
-    handing = asyncio.ensure_future(given.put(part))
+    putting = asyncio.ensure_future(queue.put(part))
     try:
-        await asyncio.wait([handing, upload], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([putting, upload], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        handing.cancel()
+        putting.cancel()
 
 
 async def _parts(

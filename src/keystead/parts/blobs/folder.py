@@ -1,4 +1,4 @@
-"""Blobs in a folder of this machine."""
+"""Blobs in a local folder."""
 
 from __future__ import annotations
 
@@ -14,20 +14,21 @@ from obstore.store import LocalStore
 
 from keystead.errors import shown
 from keystead.parts.blobs.blob_errors import BlobUnavailable
-from keystead.parts.blobs.blob_paths import checked
+from keystead.parts.blobs.blob_paths import check_path
 from keystead.parts.blobs.blobs import Blobs
 
-# Until it is whole, obstore keeps `path` in `path#1`, or `path#2` where that is taken, and refuses paths that end so.
+# obstore writes `path` to `path#1` first, or to `path#2` if that exists, and refuses paths that end like this.
 _ENDS_AS_STAGED = re.compile(r"#\d+~*$")
-_NUMBERS_AT_ONCE = 64  # of puts of one path, between what they left and the next number; each put has two
+_NUMBERS_AT_ONCE = 64  # free numbers in a row that end the search; each concurrent put uses two
 _FOLDER_TRIES = 100
 
 
 class FolderBlobs(Blobs):
-    """Blobs in a folder, each in a file of its path. When `put` returns, the blob survives a power failure.
+    """Blobs in a folder, one file each. When `put` returns, the blob survives a power failure.
 
-    No symbolic link below the folder is followed: a path with one on its way is a BlobUnavailable, and stays as it is.
-    The folder is looked at first; who can write to it can change it between the two, and can read every blob anyhow.
+    Symbolic links below the folder are not followed: a path with one in it is a BlobUnavailable. The path is checked
+    before it is used. A program that can write to the folder could change it in between, but can read every blob
+    anyway.
     """
 
     def __init__(self, folder: Path, timeout_s: float) -> None:
@@ -37,7 +38,7 @@ class FolderBlobs(Blobs):
     async def put(self, path: str, stream: AsyncIterable[bytes], *, max_bytes: int) -> int:
         found = await self._look(path)
         if found is not None and stat.S_ISDIR(found.st_mode):
-            raise BlobUnavailable(f"{self.url}: {shown(path)} is a folder, because other blobs have paths below it")
+            raise BlobUnavailable(f"{self.url}: {shown(path)} is a folder: other blobs have paths below it")
         file = self._file(path)
         pinned = asyncio.ensure_future(asyncio.to_thread(self._pin, file))
         try:
@@ -61,7 +62,7 @@ class FolderBlobs(Blobs):
         return deleted
 
     def _name(self, path: str) -> str:
-        # One more `~` for each path that ends as a staged file, or as such a path with `~`: so no two meet.
+        # Paths that end like a staged file, or like one with `~`, get another `~`: so no two names collide.
         return f"{path}~" if _ENDS_AS_STAGED.search(path) else path
 
     def _file(self, path: str) -> Path:
@@ -72,7 +73,7 @@ class FolderBlobs(Blobs):
         return found is not None and stat.S_ISREG(found.st_mode)
 
     async def _look(self, path: str) -> os.stat_result | None:
-        return await asyncio.to_thread(self._look_now, checked(path))
+        return await asyncio.to_thread(self._look_now, check_path(path))
 
     def _look_now(self, path: str) -> os.stat_result | None:
         """The stat of a path; None: nothing. Raises BlobUnavailable for a symbolic link or a missing folder."""
@@ -86,15 +87,15 @@ class FolderBlobs(Blobs):
                 except (FileNotFoundError, NotADirectoryError):
                     return None
                 if stat.S_ISLNK(found.st_mode):
-                    raise BlobUnavailable(f"{self.url}: there is a symbolic link on the way to {shown(path)}")
+                    raise BlobUnavailable(f"{self.url}: there is a symbolic link in the path {shown(path)}")
         except OSError as error:
             # A missing folder, such as an unmounted disk, must not look like missing blobs.
-            raise BlobUnavailable(f"{self.url} cannot be looked at: {error.strerror}") from None
+            raise BlobUnavailable(f"{self.url} cannot be read: {error.strerror}") from None
         return found
 
     def _pin(self, file: Path) -> Path:
-        """Make the folder of a file, and an empty file in it, so that no delete removes it as empty before the put gets
-        to it. It is called as what an interrupted put leaves: after a crash, `delete` of this path removes it.
+        """Create the folder of a file, and an empty file in it that keeps `delete` from removing the folder before the
+        put uses it. Its name is that of an interrupted put: after a crash, `delete` of this path removes it.
         """
         number, folders = 1, self._folders_above(file)
         for _ in range(_FOLDER_TRIES):
@@ -111,7 +112,7 @@ class FolderBlobs(Blobs):
                             folder.mkdir()
             except OSError as error:
                 raise BlobUnavailable(f"{self.url} cannot be written to: {error.strerror}") from None
-        raise BlobUnavailable(f"{self.url}: the folder of a blob is removed again and again")
+        raise BlobUnavailable(f"{self.url}: the folder of a blob keeps being removed")
 
     async def _unpin(self, file: Path, pinned: asyncio.Future[Path]) -> None:
         with suppress(BlobUnavailable):
@@ -119,7 +120,7 @@ class FolderBlobs(Blobs):
             await asyncio.to_thread(self._remove_pin, file, pin)
 
     def _remove_pin(self, file: Path, pin: Path) -> None:
-        with suppress(OSError):  # it stays as what a crash leaves
+        with suppress(OSError):  # then it is a leftover as after a crash
             pin.unlink(missing_ok=True)
         self._remove_empty_folders(file)
 
@@ -135,13 +136,13 @@ class FolderBlobs(Blobs):
         except FileNotFoundError:
             pass  # deleted meanwhile
         except OSError as error:
-            raise BlobUnavailable(f"{self.url} cannot be written to the disk: {error.strerror}") from None
+            raise BlobUnavailable(f"{self.url} cannot be flushed to disk: {error.strerror}") from None
 
     def _tidy(self, file: Path) -> None:
         """Remove the leftovers of interrupted puts of this file, and empty folders."""
         try:
             number, missing = 1, 0
-            # Each put takes the lowest number that is free. A folder with many files is too long to be listed.
+            # Each put takes the lowest free number. Listing a folder with many files would take too long.
             while missing < _NUMBERS_AT_ONCE:
                 staged = file.with_name(f"{file.name}#{number}")
                 if os.path.lexists(staged) and not staged.is_dir():  # a folder belongs to blobs with such a path
@@ -151,7 +152,7 @@ class FolderBlobs(Blobs):
                     missing += 1
                 number += 1
         except OSError as error:
-            raise BlobUnavailable(f"{self.url} cannot be tidied: {error.strerror}") from None
+            raise BlobUnavailable(f"{self.url} cannot be cleaned up: {error.strerror}") from None
         self._remove_empty_folders(file)
 
     def _remove_empty_folders(self, file: Path) -> None:
@@ -160,5 +161,5 @@ class FolderBlobs(Blobs):
                 folder.rmdir()
 
     def _folders_above(self, file: Path) -> list[Path]:
-        """From the innermost out, without the folder of all blobs."""
+        """From the innermost outwards, without the root folder."""
         return [one for one in file.parents if self._folder in one.parents]

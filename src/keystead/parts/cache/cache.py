@@ -46,7 +46,7 @@ class Cache(Generic[T]):
     store_down   policy for store outages: `load` calls the provider, one load at a time for each key in this process;
                  `raise` raises the store's error
 
-    `invalidate` drops an entry for all processes at once, and no load that started earlier writes it again.
+    `invalidate` drops an entry for all processes, and no load that started earlier writes it again.
     `longest_staleness` is how old an answer may be without invalidation.
 
     Raises BadDeclaration for families of another shape, and DoesNotFit for a store without atomic steps. On a cluster
@@ -66,7 +66,7 @@ class Cache(Generic[T]):
         _check_declared(entries, marks, stale)
         inside = _markers_inside(entries, marks, stale)
         if store_down not in ("load", "raise"):
-            raise BadDeclaration(f'store_down is "load" or "raise", not {store_down!r}')
+            raise BadDeclaration(f'store_down must be "load" or "raise", not {store_down!r}')
         self._entries: Bound[Any] = entries
         self._marks = marks
         self._stale = stale
@@ -76,9 +76,9 @@ class Cache(Generic[T]):
         self._marks_inside = entries.holding(MarksInside(marks), marks.family.lifetime) if inside else None
         lifetime = entries.family.lifetime
         self._sliding = lifetime if isinstance(lifetime, Sliding) else None
-        self._flights: dict[str, asyncio.Task[Any]] = {}  # by key: those that may be joined
+        self._flights: dict[str, asyncio.Task[Any]] = {}  # by key: flights that accept callers
         self._refreshes: dict[str, asyncio.Task[Any]] = {}
-        self._latest: dict[str, asyncio.Task[Any]] = {}  # those that were started last
+        self._latest: dict[str, asyncio.Task[Any]] = {}  # by key: the latest flight
         self._running: set[asyncio.Task[Any]] = set()
         self._counts = CacheCounts()
 
@@ -100,7 +100,7 @@ class Cache(Generic[T]):
     def _longest(self, bound: Bound[Any]) -> timedelta:
         if self._sliding is not None:
             return timedelta.max
-        loading_ms: int = self._marks.family.marked.loading_ms  # a value that was just loaded is returned in any case
+        loading_ms: int = self._marks.family.marked.loading_ms  # a value that was just loaded is always returned
         return timedelta(milliseconds=max(loading_ms, bound.family.lifetime.longest_ms))
 
     @property
@@ -169,10 +169,10 @@ class Cache(Generic[T]):
         """
         looks = await self._look_up(list(keys))
 
-        async def one(look: CacheLookup[T]) -> T | None:
+        async def resolve(look: CacheLookup[T]) -> T | None:
             return (await self.answer_to(look, lambda: load(look.key))).value
 
-        ends = await asyncio.gather(*map(one, looks), return_exceptions=True)
+        ends = await asyncio.gather(*map(resolve, looks), return_exceptions=True)
         for end in ends:
             if isinstance(end, BaseException):
                 raise end
@@ -206,7 +206,7 @@ class Cache(Generic[T]):
     async def change(self, key: Key[T], fields: Mapping[str, Any]) -> bool:
         """Change these fields of an existing entry, and no others; None removes a field. For hashes.
 
-        False: there is no entry, and none is created: a dropped or expired entry stays so. In either case no load
+        False: there is no entry, and none is created. In either case no load
         that started earlier writes anything afterwards, and the stale copy is deleted. One round trip; two if there is
         no entry. As with `invalidate`, change the data that the loader reads first.
         """
@@ -221,7 +221,7 @@ class Cache(Generic[T]):
         return False
 
     def invalidate(self, key: Key[T]) -> Operation[bool]:
-        """Drop the entry, its stale copy and its marker, for all processes at once. False: there was no entry.
+        """Drop the entry, its stale copy and its marker, for all processes. False: there was no entry.
 
         No load that started earlier writes anything afterwards, and later reads get a value loaded afterwards. Await
         it, or give it to `atomically` together with the write that makes the entry wrong: then no reader sees one
@@ -230,7 +230,7 @@ class Cache(Generic[T]):
         return self._storage_of(key).drop()
 
     async def close(self) -> None:
-        """Stop the loads in progress, so that other processes may load at once. Their callers get LoadFailed."""
+        """Stop the loads in progress, so that other processes may load. Their callers get LoadFailed."""
         running = list(self._running)
         for task in running:
             task.cancel()
@@ -248,7 +248,7 @@ class Cache(Generic[T]):
     # --- inside --------------------------------------------------------------------------------------------
 
     def _entry(self, key: Key[T]) -> Any:
-        """The key as it is read here: a marker in its place counts as no entry."""
+        """The key as the cache reads it: a marker in its place counts as no entry."""
         return key if self._with_marks is None else type(key)(self._with_marks, key.key)
 
     def _reads(self, key: Key[T]) -> list[Operation[Any]]:
@@ -274,7 +274,7 @@ class Cache(Generic[T]):
         try:
             await key.touch()
         except StoreError as error:
-            _log.warning("%s was used, and could not be touched: %s", self._entries.family.place, error.code)
+            _log.warning("%s was used, but its TTL could not be extended: %s", self._entries.family.place, error.code)
 
     async def _handle_miss(
         self, key: Key[T], load: Load[T], error: Unreadable | StoreError | None = None
@@ -296,13 +296,13 @@ class Cache(Generic[T]):
     def _start_flight(
         self, flights: dict[str, asyncio.Task[Any]], key: Key[T], load: Load[T], **options: bool
     ) -> asyncio.Task[Any]:
-        """A load for all who join. It is a task of its own, so that no caller who is cancelled takes it along."""
+        """Start a load that callers can join. It is a separate task, so cancelling a caller does not cancel it."""
 
         def close() -> None:
             if flights.get(name) is task:
                 del flights[name]
 
-        def landed(done: asyncio.Task[Any]) -> None:
+        def finish(done: asyncio.Task[Any]) -> None:
             close()
             self._running.discard(done)
             if self._latest.get(name) is done:
@@ -323,7 +323,7 @@ class Cache(Generic[T]):
         task = asyncio.create_task(flight.fly(), name="keystead cache")
         flights[name] = self._latest[name] = task
         self._running.add(task)
-        task.add_done_callback(landed)
+        task.add_done_callback(finish)
         return task
 
     async def _wait_for(self, task: asyncio.Task[Any], *, away: bool = False) -> CacheResult[T]:
@@ -358,7 +358,7 @@ class Cache(Generic[T]):
 
     def _wrong_family(self, key: Any) -> BadKey:
         place = self._entries.family.place
-        return BadKey(f"this is a cache of {place}, and takes keys of that family as its keyspace makes them")
+        return BadKey(f"this cache is for {place}; pass a key of that family, made by its keyspace")
 
 
 def _lookup_result(key: Any, *found: Any) -> CacheLookup[Any]:
@@ -380,37 +380,33 @@ def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
             or not isinstance(bound.family, Value | Hash)
             or isinstance(bound.family, LoadMarkers)
         ):
-            raise BadDeclaration("a cache is made of a family Value(…) or Hash(…), as in Cache(keys.membership, …)")
+            raise BadDeclaration("a cache needs a family Value(…) or Hash(…), as in Cache(keys.membership, …)")
         if not isinstance(bound.family.lifetime, lifetimes):
-            slides = "" if bound is stale else ', or as long as it is used, as in sliding("30m", touch_every="1m")'
+            slides = "" if bound is stale else ', or a sliding one, as in sliding("30m", touch_every="1m")'
             raise BadDeclaration(
-                f'{bound.family.place}: what is cached lives for a fixed time, as in after("1h") or '
+                f'{bound.family.place}: a cache entry needs a fixed lifetime, as in after("1h") or '
                 f'after("1h", jitter="10%"){slides}'
             )
     if not isinstance(marks, Bound) or not isinstance(marks.family, LoadMarkers):
         raise BadDeclaration(
-            'the marks of a cache are a family LoadMarkers(…), as in LoadMarkers("membership:{id}:mark", tag="id")'
+            'a cache needs a family LoadMarkers(…) for its markers, as in LoadMarkers("membership:{id}:mark", tag="id")'
         )
     own = set(entries.family.pattern.names)
     for bound in (marks, *(() if stale is None else (stale,))):
         if set(bound.family.pattern.names) != own:
-            raise BadDeclaration(
-                f"{bound.family.place} stands beside {entries.family.place}, so it has the same placeholders"
-            )
+            raise BadDeclaration(f"{bound.family.place} needs the same placeholders as {entries.family.place}")
     if stale is None:
         return
     if isinstance(entries.family.lifetime, Sliding):
-        raise BadDeclaration(
-            f"{entries.family.place} lives as long as it is used, so no stale copy outlives it; leave stale= out"
-        )
+        raise BadDeclaration(f"{entries.family.place} is sliding, so no stale copy can outlive it; leave stale= out")
     if type(stale.family) is not type(entries.family) or _type_of(stale.family) != _type_of(entries.family):
-        raise BadDeclaration(f"{stale.family.place} holds copies of {entries.family.place}, so it has the same type")
+        raise BadDeclaration(f"{stale.family.place} holds copies of {entries.family.place}, so it needs the same type")
     if stale.family.lifetime.longest_ms <= entries.family.lifetime.longest_ms:
-        raise BadDeclaration(f"{stale.family.place} is for when an entry is gone, so it lives longer than one")
+        raise BadDeclaration(f"{stale.family.place} must live longer than an entry, to be served when it is gone")
 
 
 def _markers_inside(entries: Bound[Any], marks: Bound[Any], stale: Bound[Any] | None) -> bool:
-    """Whether markers take the place of entries in this store. Raises DoesNotFit if the store does not fit."""
+    """Whether markers take the place of entries in this store. Raises DoesNotFit for an unsuitable store."""
     store, place = entries.store, entries.family.place
     families = [entries.family, marks.family, *(() if stale is None else (stale.family,))]
     if marks.store is not store or (stale is not None and stale.store is not store):
@@ -420,13 +416,13 @@ def _markers_inside(entries: Bound[Any], marks: Bound[Any], stale: Bound[Any] | 
     if not spans_keys(store):
         if isinstance(entries.family.lifetime, Sliding):
             raise DoesNotFit(
-                f"{place} does not fit {store.url}: a mark stands in the place of an entry there, and a use could let "
-                "the mark live on; give it a fixed lifetime"
+                f"{place} does not fit {store.url}: markers take the place of entries there, and a touch could extend "
+                "a marker; give it a fixed lifetime"
             )
         if stale is not None:
             raise DoesNotFit(
                 f"{stale.family.place} does not fit {store.url}: an entry and its stale copy are dropped in one atomic "
-                "step, and there such a step is about one key; make the cache without stale="
+                "step, and there a step covers one key; leave stale= out"
             )
         return True
     tags = {family.pattern.tag for family in families}

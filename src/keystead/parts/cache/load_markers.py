@@ -51,8 +51,8 @@ class _MarkLifetime(After):
 
     def describe(self) -> str:
         to = "" if self.retry_at_most_ms == self.retry_ms else f" to {in_words(self.retry_at_most_ms)}"
-        nothing = "" if self.nothing_ms is None else f", {in_words(self.nothing_ms)} where there is nothing"
-        return f"{in_words(self.loading_ms)} while it is loaded, {in_words(self.retry_ms)}{to} after a failure{nothing}"
+        nothing = "" if self.nothing_ms is None else f", {in_words(self.nothing_ms)} if there is nothing"
+        return f"{in_words(self.loading_ms)} during a load, {in_words(self.retry_ms)}{to} after a failure{nothing}"
 
 
 class LoadMarkers(Value[LoadMarker]):
@@ -78,7 +78,7 @@ class LoadMarkers(Value[LoadMarker]):
         role: str = "cache",
         tag: str | None = None,
         member_of: str | None = None,
-        doc: str = "Who loads it now, or why there is no entry.",
+        doc: str = "The load in progress, or why there is no entry.",
         used_by: Sequence[str] = (),
         changed: str = "",
         naming_exempt: str | None = None,
@@ -86,7 +86,7 @@ class LoadMarkers(Value[LoadMarker]):
         loading_ms, retry_ms = duration_ms(loading, "loading"), duration_ms(retry, "retry")
         retry_at_most_ms = retry_ms if retry_at_most is None else duration_ms(retry_at_most, "retry_at_most")
         if retry_at_most_ms < retry_ms:
-            raise BadDeclaration(f"{pattern}: retry_at_most is at least as long as retry")
+            raise BadDeclaration(f"{pattern}: retry_at_most must be at least as long as retry")
         if loading_ms < 10:
             raise BadDeclaration(f"{pattern}: a load needs more time than {in_words(loading_ms)}")
         nothing_ms = None if nothing is None else duration_ms(nothing, "nothing")
@@ -109,12 +109,12 @@ class LoadMarkers(Value[LoadMarker]):
     def further_misfits(self, guarantees: Guarantees) -> Iterator[str]:
         if not has_atomic_steps(guarantees):
             yield (
-                "without an atomic step that every read sees, a load that began before an entry was dropped could "
+                "without an atomic step that every read sees, a load that started before an entry was dropped could "
                 "write it again"
             )
         shortest_ms = self.marked.shortest_ms
         if shortest_ms < guarantees.shortest_lifetime_ms:
             yield (
-                f"it has marks of {in_words(shortest_ms)}, and the shortest lifetime of the store is "
+                f"it lives {in_words(shortest_ms)} or more, but the shortest lifetime of the store is "
                 f"{in_words(guarantees.shortest_lifetime_ms)}"
             )

@@ -94,5 +94,5 @@ class TryLater(KeysteadError):
     code = "try-later"
 
     def __init__(self, after: str | timedelta) -> None:
-        super().__init__(f"the provider asks to be left alone for {after}")
+        super().__init__(f"the provider asks to retry after {after}")
         self.after_ms = duration_ms(after, "a pause")

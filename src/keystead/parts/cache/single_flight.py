@@ -19,8 +19,7 @@ from keystead.schema.unreadable import log_unreadable
 
 _log = logging.getLogger("keystead.cache")
 
-# The pause between polls for a load of another process: a quarter of the time waited so far, within these bounds. So
-# its result is seen with at most that delay.
+# The pause between polls for a load of another process: a quarter of the time waited so far, within these bounds.
 _FIRST_PAUSE_MS: Final = 4
 _LONGEST_PAUSE_MS: Final = 128
 
@@ -211,7 +210,7 @@ class Flight:
         except Exception as error:
             return await self._record_failure(error, last=last)
         try:
-            written = await self._place.written(operations)
+            written = await self._place.run_guarded(operations)
         except StoreError as error:
             if isinstance(error, CommandError) and not isinstance(error, Unreadable):
                 raise
@@ -233,7 +232,7 @@ class Flight:
         if isinstance(error, TryLater):
             retry_ms = min(max(error.after_ms, retry_ms), self._times.retry_at_most_ms)
         try:
-            stored = await self._place.failed(why, retry_ms)
+            stored = await self._place.record_failure(why, retry_ms)
         except StoreError as store_error:
             if isinstance(store_error, CommandError) and not isinstance(store_error, Unreadable):
                 raise
@@ -261,8 +260,8 @@ class Flight:
     def _write_operations(self, value: Any) -> list[Operation[Any]]:
         """The operations that write the loaded value."""
         if value is None:
-            return self._place.nothing(self._times.nothing_ms)
-        return self._place.filled(value, self._now_ms() - self._started_ms)
+            return self._place.nothing_operations(self._times.nothing_ms)
+        return self._place.fill_operations(value, self._now_ms() - self._started_ms)
 
     async def _call_provider(self) -> Any:
         """Call the provider. Raises its error, or TimeoutError if it takes too long."""

@@ -19,7 +19,7 @@ from keystead.schema.lifetime import Sliding
 from keystead.schema.operation import combine
 from keystead.schema.unreadable import log_unreadable
 
-# The prefix of a marker in the place of an entry. No JSON starts with it, and other values that do are refused.
+# The prefix of a marker that replaces an entry. No JSON starts with it, and other values that do are refused.
 INSIDE = b"\x00keystead mark\x00"
 
 
@@ -78,7 +78,7 @@ class EntryStorage:
     def _look(self, ours: LoadMarker, over: bool, instead_of: Seen[Any] | None) -> Steps[None]:
         # An ignored entry may be of another kind, so it is not read.
         entry = self.entry.exists() if over else self.entry.get().or_error()
-        reads = [entry, self._mark.see().or_error(), *self._stale_read()]
+        reads = [entry, self._mark.see().or_error(), *self._read_stale()]
         guards = [] if over or self._inside else [self.entry.absent()]
         mark = self._mark.lasting(self._loading_ms)
         if instead_of is None:
@@ -89,45 +89,45 @@ class EntryStorage:
         """Raise BadValue if it is not a value of the family."""
         self.entry.set(value).close()
 
-    def filled(self, value: Any, age_ms: int) -> list[Operation[Any]]:
+    def fill_operations(self, value: Any, age_ms: int) -> list[Operation[Any]]:
         """The operations that write a loaded value if our marker exists. Raises BadValue for a value of another type.
 
         age_ms   how long ago the load started: the TTL is that much shorter, so that no entry gets older than its
                  lifetime. A sliding lifetime starts now
         """
-        written = self._written(value)
+        operations = self._put_operations(value)
         for copy in self._copies:
             lifetime = copy.bound.family.lifetime
             if age_ms > 0 and not isinstance(lifetime, Sliding):
-                written.append(copy.shorten(max(1, lifetime.longest_ms - age_ms)))
-        return [self._mark.holds(self._ours), *written]
+                operations.append(copy.shorten(max(1, lifetime.longest_ms - age_ms)))
+        return [self._mark.holds(self._ours), *operations]
 
-    def nothing(self, lifetime_ms: int | None) -> list[Operation[Any]]:
+    def nothing_operations(self, lifetime_ms: int | None) -> list[Operation[Any]]:
         """The operations that cache "there is nothing" if our marker exists; None: only remove the marker."""
         mark = LoadMarker(state="nothing")
         remembered = [] if lifetime_ms is None else [self._mark.lasting(lifetime_ms).set(mark)]
-        return [self._mark.holds(self._ours), *self._dropped(), *remembered]
+        return [self._mark.holds(self._ours), *self._drop_operations(), *remembered]
 
-    async def written(self, operations: list[Operation[Any]]) -> bool:
+    async def run_guarded(self, operations: list[Operation[Any]]) -> bool:
         """Run the operations. False: our marker is gone, and nothing was written."""
         return bool(await self._mark.bound.keyspace.atomically(*operations))
 
-    async def failed(self, why: str, retry_ms: int) -> StoredEntry:
+    async def record_failure(self, why: str, retry_ms: int) -> StoredEntry:
         """Record the failure if our marker still exists (`taken`), and read the stale copy in any case."""
         failure = LoadMarker(state="failed", why=why, retry_ms=retry_ms)
         done = await self._mark.bound.keyspace.atomically(
-            *self._stale_read(), self._mark.holds(self._ours), self._mark.lasting(retry_ms).set(failure)
+            *self._read_stale(), self._mark.holds(self._ours), self._mark.lasting(retry_ms).set(failure)
         )
         stale = (done.values if done else done.before)[: len(self._copies) - 1]
         return StoredEntry(bool(done), None, None, *stale)
 
     async def give_back(self) -> None:
         """Remove our marker if it still exists: another process may load."""
-        await self.written([self._mark.holds(self._ours), self._mark.delete()])
+        await self.run_guarded([self._mark.holds(self._ours), self._mark.delete()])
 
     def put(self, value: Any) -> Operation[None]:
         """Write a value unconditionally. Loads that started earlier write nothing."""
-        return combine("put", self._written(value), lambda *_: None)
+        return combine("put", self._put_operations(value), lambda *_: None)
 
     @procedure
     def change(self, fields: Mapping[str, Any]) -> Steps[None]:
@@ -137,21 +137,21 @@ class EntryStorage:
     def drop(self) -> Operation[bool]:
         """Delete everything. Loads that started earlier write nothing. Returns whether there was an entry."""
         if not self._inside:
-            return combine("drop", self._dropped(), lambda deleted, *_: bool(deleted))
+            return combine("drop", self._drop_operations(), lambda deleted, *_: bool(deleted))
         # A delete cannot tell an entry from a marker: so read it in the same step.
-        reads = [self.entry.get().or_error(), *self._dropped()]
+        reads = [self.entry.get().or_error(), *self._drop_operations()]
         return combine("drop", reads, lambda found, *_: found is not None)
 
-    def _stale_read(self) -> list[Operation[Any]]:
+    def _read_stale(self) -> list[Operation[Any]]:
         return [copy.get().or_error() for copy in self._copies[1:]]
 
-    def _written(self, value: Any) -> list[Operation[Any]]:
-        return [*(copy.set(value) for copy in self._copies), *self._mark_deleted()]
+    def _put_operations(self, value: Any) -> list[Operation[Any]]:
+        return [*(copy.set(value) for copy in self._copies), *self._delete_mark()]
 
-    def _dropped(self) -> list[Operation[Any]]:
-        return [*(copy.delete() for copy in self._copies), *self._mark_deleted()]
+    def _drop_operations(self) -> list[Operation[Any]]:
+        return [*(copy.delete() for copy in self._copies), *self._delete_mark()]
 
-    def _mark_deleted(self) -> list[Operation[Any]]:
+    def _delete_mark(self) -> list[Operation[Any]]:
         return [] if self._inside else [self._mark.delete()]
 
 
@@ -180,7 +180,7 @@ class EntriesWithMarks(Codec[Any]):
 
 
 class MarksInside(EntriesWithMarks):
-    """Codec for markers in the place of entries. An entry reads as False."""
+    """Codec for markers that replace entries. An entry reads as False."""
 
     def encode(self, value: Any, key: str, ring: Any = None, name: str = "") -> bytes:
         return INSIDE + self._inner.encode(value, key)

@@ -69,7 +69,7 @@ class Feed(Generic[T]):
     def __init__(self, logs: Bound[LogKey[T]], wakes: ChannelKey[str], *, pause_s: float = 15.0) -> None:
         family: Log[T] = logs.family
         if family.keep is None:
-            raise BadDeclaration(f"{family.place}: a feed is followed from the past, so say how far: keep=1000")
+            raise BadDeclaration(f"{family.place}: a feed needs keep=1000 or the like: how far back readers can resume")
         self._logs = logs
         self._wakes = wakes
         self._pause_s = pause_s
@@ -125,7 +125,7 @@ class Feed(Generic[T]):
         is idempotent: a message put again, after a crash or by another process, is in the log once, and `more` takes
         effect once.
         """
-        appended = _appended(log, messages)
+        appended = _append(log, messages)
         try:
             await self._logs.keyspace.atomically(appended, *more, self._wakes.publish(log.key))
         except BadArgument:
@@ -145,7 +145,7 @@ class Feed(Generic[T]):
         done = await self._logs.keyspace.atomically(
             log.remove(latest[0].id).required(),  # of two processes that read the same log, one drops it
             log.delete(),
-            _appended(log, messages),
+            _append(log, messages),
             *more,
             self._wakes.publish(log.key),
         )
@@ -166,27 +166,27 @@ class Feed(Generic[T]):
     async def follow(
         self, log: LogKey[T], *, after: int | None = None, last: int = 0, was_lost: WasLost | None = None
     ) -> AsyncIterator[Followed[T]]:
-        """Messages after a place, or from now on, until the feed is closed: in portions, each as soon as it is there.
+        """Messages after a place, or from now on, in batches as they arrive, until the feed is closed.
 
-        last      a place up to which messages were put, where something else than the log knows it: it may lag behind
-                  the log. So a reader is told of what they missed also where the whole log has expired
-        was_lost  asked, of the first and the last of places that are not in the log, whether there is something to
-                  miss: messages that were withdrawn before they were put leave gaps that do not matter
+        last      a place up to which messages were put, from another source than the log; it may lag behind. With it,
+                  a reader gets `Missed` even if the whole log has expired
+        was_lost  called with the first and the last of places that are not in the log: whether there was a message.
+                  Messages that were withdrawn before they were put leave gaps that do not matter
 
-        A log that began anew (see `begin_anew`), or has lost its end, is `Missed`, too. So is an entry that cannot be
-        read, once a later one comes.
+        A log that was replaced (see `begin_anew`) or truncated is `Missed`, too. So is an unreadable entry, once a
+        later one arrives.
         """
-        with self._reading(log.key) as wake:
+        with self._register_reader(log.key) as wake:
             at = max(0, after) if after is not None else await self.last_place(log)
             looked = False
             while not self._closing:
-                # Clear it before reading: a later message sets it again, and is read at once.
+                # Clear it before reading: a later message sets it again.
                 wake.clear()
                 try:
                     entries = await log.entries(after=f"{at}-0", limit=PAGE).if_readable()
                 except StoreUnavailable:
                     # The listener wakes all readers when the store is back. Staying avoids a reconnect storm.
-                    await self._woken(wake)
+                    await self._wait_for_wake(wake)
                     yield Pause()
                     continue
                 first = _place(entries[0]) if entries else last + 1
@@ -202,7 +202,7 @@ class Feed(Generic[T]):
                     yield Missed(newest + 1)
                     at = newest
                 looked = True
-                if len(entries) < PAGE and not await self._woken(wake):
+                if len(entries) < PAGE and not await self._wait_for_wake(wake):
                     yield Pause()
 
     async def _end_before(self, log: LogKey[T], at: int) -> int:
@@ -213,7 +213,7 @@ class Feed(Generic[T]):
             return 0
         return newest if newest < at else 0
 
-    async def _woken(self, wake: asyncio.Event) -> bool:
+    async def _wait_for_wake(self, wake: asyncio.Event) -> bool:
         try:
             async with asyncio.timeout(self._pause_s):
                 await wake.wait()
@@ -222,7 +222,7 @@ class Feed(Generic[T]):
         return True
 
     @contextmanager
-    def _reading(self, key: str) -> Iterator[asyncio.Event]:
+    def _register_reader(self, key: str) -> Iterator[asyncio.Event]:
         wake = asyncio.Event()
         self._readers.setdefault(key, set()).add(wake)
         try:
@@ -241,7 +241,7 @@ class Feed(Generic[T]):
         while True:
             try:
                 async with self._wakes.subscribe() as keys:
-                    self._wake_all()  # whatever came before
+                    self._wake_all()  # messages may have arrived before
                     pause_s = _FIRST_PAUSE_S
                     async for key in keys:
                         for wake in self._readers.get(key, ()):
@@ -260,10 +260,10 @@ class Feed(Generic[T]):
                 wake.set()
 
 
-def _appended(log: LogKey[T], messages: Mapping[int, T]) -> Operation[int]:
+def _append(log: LogKey[T], messages: Mapping[int, T]) -> Operation[int]:
     places = sorted(messages)
     if places and places[0] < 1:
-        raise BadValue(f"{log.key}: places begin with 1, not {places[0]}")
+        raise BadValue(f"{log.key}: places start at 1, not {places[0]}")
     return log.append_all({f"{place}-0": messages[place] for place in places})
 
 

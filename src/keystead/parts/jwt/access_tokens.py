@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-TYPE: Final = "at+jwt"  # RFC 9068: so that no other kind of JWT passes for an access token
-LONGEST: Final = 8_192  # characters; what servers take in a header
+TYPE: Final = "at+jwt"  # RFC 9068: no other kind of JWT passes for an access token
+LONGEST: Final = 8_192  # characters; servers accept this in a header
 
-_KEPT: Final = frozenset({"iss", "aud", "sub", "jti", "iat", "exp", "nbf"})
+_RESERVED: Final = frozenset({"iss", "aud", "sub", "jti", "iat", "exp", "nbf"})
 _HEADER: Final = frozenset({"alg", "kid", "typ"})
 _TOKEN = re.compile(r"[\w-]+\.[\w-]+\.[\w-]+", re.ASCII)
 _FROM_URL = bytes.maketrans(b"-_", b"+/")
-_LONGEST_SUBJECT: Final = 255  # characters, of a `sub` as of a `jti`
+_LONGEST_SUBJECT: Final = 255  # characters of a `sub` or `jti`
 _LATEST_S: Final = 253_402_300_800  # the year 10000
 
 DeniedReason: TypeAlias = Literal[
@@ -116,8 +116,8 @@ class AccessTokens:
     now_ms    the clock
 
     A token has the claims `iss`, `aud`, `sub`, `jti`, `iat` and `exp`, and those of the application. Its `jti` is a
-    UUID version 7, which contains the time of issue in ms. Its header has `alg`, `kid` and `typ`, and one
-    with anything else in it (`crit`, `jwk`, `jku`, …) is refused: no key ever comes from a token.
+    UUID version 7, which contains the time of issue in ms. Its header has `alg`, `kid` and `typ` only: anything else
+    (`crit`, `jwk`, `jku`, …) is refused, so no key ever comes from a token.
     """
 
     def __init__(
@@ -132,14 +132,14 @@ class AccessTokens:
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
         if not issuer or not audience:
-            raise BadDeclaration("access tokens name their issuer and their audience, as in issuer='https://…'")
+            raise BadDeclaration("access tokens need an issuer and an audience, as in issuer='https://…'")
         self._keys = keys
         self._issuer = issuer
         self._audience = audience
         self.lifetime_ms: Final = duration_ms(lifetime, "the lifetime of access tokens")
         self.leeway_ms: Final = duration_ms(leeway, "leeway")
         if self.lifetime_ms % 1000:
-            raise BadDeclaration(f"access tokens live for whole seconds, not for {lifetime}")
+            raise BadDeclaration(f"the lifetime of access tokens must be whole seconds, not {lifetime}")
         if revoked is not None:
             revoked.check_lifetimes(self.lifetime_ms + self.leeway_ms)
         self._revoked = revoked
@@ -150,11 +150,11 @@ class AccessTokens:
 
         Raises BadValue for a reserved claim, for one that is not JSON, or if the token gets too long.
         """
-        kept = claims.keys() & _KEPT
-        if kept:
-            raise BadValue(f"the claim {min(kept)!r} is set by AccessTokens; give yours another name")
+        reserved = claims.keys() & _RESERVED
+        if reserved:
+            raise BadValue(f"the claim {min(reserved)!r} is reserved; rename yours")
         if not _is_name(sub):
-            raise BadValue(f"sub names a user with 1 to {_LONGEST_SUBJECT} characters that can be printed")
+            raise BadValue(f"sub must be 1 to {_LONGEST_SUBJECT} printable characters")
         now_ms = self._now_ms()
         issued_s = now_ms // 1000
         expires_s = issued_s + self.lifetime_ms // 1000
@@ -163,30 +163,30 @@ class AccessTokens:
         try:
             payload = json.dumps({**own, **claims}, separators=(",", ":"), allow_nan=False).encode()
         except (TypeError, ValueError):
-            raise BadValue("the claims of a token are JSON: text, numbers, true, false, null, lists, objects") from None
+            raise BadValue("claims must be JSON: text, numbers, true, false, null, lists, objects") from None
         key = self._keys.current
         if len(payload) > LONGEST:
             raise _too_long(len(payload))
-        token = key.signed({"alg": key.algorithm, "kid": key.id, "typ": TYPE}, payload)
+        token = key.sign({"alg": key.algorithm, "kid": key.id, "typ": TYPE}, payload)
         if len(token) > LONGEST:
             raise _too_long(len(token))
         return NewAccess(token, jti, expires_s * 1000, self.lifetime_ms // 1000)
 
     def check(self, token: str) -> Access | Denied:
         """Verify a token: our key, our audience, valid now. No round trip, so revocation is not checked."""
-        header = _header(token)
+        header = _parse_header(token)
         if header is None:
             return Denied("malformed")
         if header.keys() != _HEADER:
             return Denied("header")
-        key = self._keys.named(header["kid"])
+        key = self._keys.find(header["kid"])
         if key is None:
             return Denied("key")
         if header["alg"] != key.algorithm:
             return Denied("algorithm")
         if header["typ"] != TYPE:
             return Denied("type")
-        return self._opened(token, key)
+        return self._verify_with(token, key)
 
     async def admitted(self, token: str) -> Access | Denied:
         """As `check`, plus revocation: one round trip, or none for an invalid token."""
@@ -205,7 +205,7 @@ class AccessTokens:
         found = self.check(token)
         if isinstance(found, Denied):
             return found
-        admitted, results = await self.decided(found, beside(found))
+        admitted, results = await self.check_revocation(found, beside(found))
         if isinstance(admitted, Denied):
             return admitted
         [read] = results
@@ -213,41 +213,43 @@ class AccessTokens:
             raise read
         return admitted, read
 
-    async def decided(self, access: Access, *beside: Operation[Any]) -> tuple[Access | Denied, list[Any]]:
+    async def check_revocation(self, access: Access, *beside: Operation[Any]) -> tuple[Access | Denied, list[Any]]:
         """Check revocation of a verified token, and run these operations: one round trip for all.
 
-        A failed operation gives its error in place of its result: see RevokedTokens.decided.
+        A failed operation gives its error in place of its result: see RevokedTokens.check_revocation.
         """
         if self._revoked is None:
-            return access, await each_of(*beside)
-        return await self._revoked.decided(access, *beside)
+            return access, await run_each(*beside)
+        return await self._revoked.check_revocation(access, *beside)
 
     def is_revoked(self, access: Access) -> Operation[bool]:
         """Whether this token was revoked, for `run` with other operations: see RevokedTokens.is_revoked."""
-        return self._revoking.is_revoked(access)
+        return self._denylist.is_revoked(access)
 
     def revoke(self, access: Access) -> Operation[bool]:
         """Revoke one token until it expires and `leeway` beyond. One round trip.
 
         False: it has expired, and nothing is written. Await it, or give it to `run` or `atomically`.
         """
-        return self._revoking.revoke(access, access.expires_at_ms + self.leeway_ms)
+        return self._denylist.revoke(access, access.expires_at_ms + self.leeway_ms)
 
     async def revoke_all(self, sub: str) -> None:
         """Revoke all tokens of a user issued until now, known or not. Two round trips."""
-        await self._revoking.revoke_all(sub)
+        await self._denylist.revoke_all(sub)
 
     @property
-    def _revoking(self) -> RevokedTokens:
+    def _denylist(self) -> RevokedTokens:
         if self._revoked is None:
-            raise BadDeclaration("these tokens are good until they expire; pass revoked=RevokedTokens(…) to end them")
+            raise BadDeclaration(
+                "these tokens are valid until they expire; to revoke them, pass revoked=RevokedTokens(…)"
+            )
         return self._revoked
 
-    def _opened(self, token: str, key: SigningKey) -> Access | Denied:
-        payload = key.opened(token)
+    def _verify_with(self, token: str, key: SigningKey) -> Access | Denied:
+        payload = key.verify(token)
         if payload is None:
             return Denied("signature")
-        claims = _object(payload)
+        claims = _parse_object(payload)
         if claims is None:
             return Denied("claims")
         if claims.get("iss") != self._issuer:
@@ -268,7 +270,7 @@ class AccessTokens:
         return Access(sub, jti, _issued_ms(jti, issued), expires * 1000, MappingProxyType(claims))
 
 
-async def each_of(*operations: Operation[Any]) -> list[Any]:
+async def run_each(*operations: Operation[Any]) -> list[Any]:
     """The result of each operation, in one round trip; its Keystead error if it failed."""
     try:
         return list(await run(operations))
@@ -293,14 +295,14 @@ def _issued_ms(jti: str, issued_s: int) -> int:
     return id_ms if id_ms // 1000 == issued_s else issued_s * 1000
 
 
-def _header(token: str) -> dict[str, Any] | None:
+def _parse_header(token: str) -> dict[str, Any] | None:
     if len(token) > LONGEST or not _TOKEN.fullmatch(token):
         return None
-    parts = [_decoded(part) for part in token.split(".")]
-    return None if None in parts or parts[0] is None else _object(parts[0])
+    parts = [_decode(part) for part in token.split(".")]
+    return None if None in parts or parts[0] is None else _parse_object(parts[0])
 
 
-def _decoded(part: str) -> bytes | None:
+def _decode(part: str) -> bytes | None:
     """Decode canonical base64url only: no two texts are the same token."""
     try:
         data = a2b_base64(part.encode().translate(_FROM_URL) + b"=" * (-len(part) % 4))
@@ -309,24 +311,24 @@ def _decoded(part: str) -> bytes | None:
     return data if base64url(data) == part else None
 
 
-def _object(data: bytes) -> dict[str, Any] | None:
+def _parse_object(data: bytes) -> dict[str, Any] | None:
     """Parse a JSON object without duplicate names, which parsers read differently. None: it is not one."""
     try:
-        found = json.loads(data.decode(), object_pairs_hook=_once, parse_constant=_refuse)
+        found = json.loads(data.decode(), object_pairs_hook=_reject_duplicates, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a name stands twice")
+        raise ValueError("duplicate name")
     return found
 
 
-def _refuse(text: str) -> None:
-    raise ValueError(f"{text} is no JSON")
+def _reject_constant(text: str) -> None:
+    raise ValueError(f"{text} is not JSON")
 
 
 def _is_name(value: object) -> TypeGuard[str]:
@@ -339,4 +341,4 @@ def _is_time(value: object) -> TypeGuard[int]:
 
 
 def _too_long(length: int) -> BadValue:
-    return BadValue(f"this token would have {length} characters or more, and {LONGEST} are taken; give it fewer claims")
+    return BadValue(f"this token would have at least {length} characters; the limit is {LONGEST}: remove some claims")

@@ -18,7 +18,7 @@ from keystead.errors import (
     StoreError,
     Unreadable,
 )
-from keystead.parts.jwt.access_tokens import Access, Denied, each_of
+from keystead.parts.jwt.access_tokens import Access, Denied, run_each
 from keystead.schema import Bound, Operation, attempts
 from keystead.schema.kinds import Value, ValueKey
 from keystead.schema.lifetime import After, Until, in_words
@@ -28,7 +28,7 @@ from keystead.schema.unreadable import log_unreadable
 
 _log = logging.getLogger("keystead.jwt")
 
-_TICKS: Final = 8  # reads of a running clock: a millisecond passes in one or two
+_TICKS: Final = 8  # clock reads; a running clock needs one or two
 
 WhenDown: TypeAlias = Literal["deny", "allow"]
 
@@ -75,9 +75,9 @@ class RevokedTokens:
         may_forget: bool = False,
     ) -> None:
         if when_down not in ("deny", "allow"):
-            raise BadDeclaration(f"when_down is deny or allow, not {when_down!r}")
+            raise BadDeclaration(f"when_down must be deny or allow, not {when_down!r}")
         if when_down == "allow" and tell is None:
-            raise BadDeclaration('when_down="allow" lets tokens pass unchecked; pass tell=… to hear of each')
+            raise BadDeclaration('when_down="allow" admits unchecked tokens; pass tell=… to be notified of each')
         self._since_ms = _check_families(tokens, since, may_forget=may_forget)
         self._tokens: Bound[Any] = tokens
         self._since = since
@@ -88,13 +88,13 @@ class RevokedTokens:
         """Raise BadDeclaration if a token, with its leeway, could outlive its revocation."""
         if self._since_ms < token_ms:
             raise BadDeclaration(
-                f"{self._since.family.place}: it lives {in_words(self._since_ms)}, and tokens are taken for "
-                f"{in_words(token_ms)}: a token would outlive its end; give it a longer lifetime"
+                f"{self._since.family.place}: it lives {in_words(self._since_ms)}, but tokens are accepted for "
+                f"{in_words(token_ms)} and would outlive their revocation; give it a longer lifetime"
             )
         longest_ms = self._tokens.family.lifetime.longest_ms
         if longest_ms is not None and longest_ms < token_ms:
             raise BadDeclaration(
-                f"{self._tokens.family.place}: it lives {in_words(longest_ms)} at most, and tokens are taken for "
+                f"{self._tokens.family.place}: it lives at most {in_words(longest_ms)}, but tokens are accepted for "
                 f"{in_words(token_ms)}; give it a longer lifetime"
             )
 
@@ -115,10 +115,10 @@ class RevokedTokens:
 
     async def admitted(self, access: Access) -> Access | Denied:
         """The token, unless it or all tokens of its user were revoked. One round trip for both checks."""
-        found, _ = await self.decided(access)
+        found, _ = await self.check_revocation(access)
         return found
 
-    async def decided(self, access: Access, *beside: Operation[Any]) -> tuple[Access | Denied, list[Any]]:
+    async def check_revocation(self, access: Access, *beside: Operation[Any]) -> tuple[Access | Denied, list[Any]]:
         """As `admitted`, with the results of these operations, in the same round trip (one per store, concurrently).
 
         A failed operation gives its error in place of its result: it must neither admit nor refuse the token.
@@ -127,14 +127,14 @@ class RevokedTokens:
             check = self.is_revoked(access)
         except BadKey:  # no key can name it, so it could never be revoked
             return Denied("claims"), []
-        result, *found = await each_of(check, *beside)
+        result, *found = await run_each(check, *beside)
         if isinstance(result, StoreError) and not isinstance(result, CommandError):
             return await self._handle_outage(access, result), found
         if isinstance(result, Unreadable):  # something is there, so it may have been revoked
             log_unreadable(self._tokens.store, result)
             return Denied("unreadable"), found
         if isinstance(result, KeysteadError):
-            _log.error("jwt: whether a token was revoked cannot be checked: %s", result.code)
+            _log.error("jwt: revocation of a token cannot be checked: %s", result.code)
             return Denied("unavailable"), found
         if isinstance(result, BaseException):
             raise result
@@ -158,7 +158,7 @@ class RevokedTokens:
         It returns in a later millisecond, so that a token issued afterwards by the same clock is valid.
         """
         key = self._since(sub)
-        async for _ in attempts("the moment until which the tokens of a user do not count"):
+        async for _ in attempts("the revocation time of a user's tokens"):
             try:
                 seen = await key.see()
             except Unreadable:  # it refused all tokens; overwriting it ends that
@@ -193,31 +193,31 @@ def _check_families(tokens: Any, since: Any, *, may_forget: bool) -> int:
         is_value = isinstance(given, Bound) and isinstance(given.family, Value) and given.family.codec.type in types
         if not is_value or len(given.family.pattern.names) != 1 or given.family.has_relations:
             raise BadDeclaration(
-                "revoked tokens are kept in two families of one placeholder, Value(…, str, …) for each token and "
-                f"Value(…, int, …) for each user; {what} is none"
+                "revoked tokens need two families with one placeholder each: Value(…, str, …) for each token and "
+                f"Value(…, int, …) for each user; {what} is not one"
             )
     if tokens.store is not since.store:
         raise BadDeclaration(f"{tokens.family.place} and {since.family.place} are read together; give both one role")
     lifetime = since.family.lifetime
     if not isinstance(tokens.family.lifetime, Until):
         raise BadDeclaration(
-            f"{tokens.family.place}: a revoked token is kept until it would have expired; write "
+            f"{tokens.family.place}: a revocation lasts until the token would have expired; write "
             'lifetime=until("expires_at")'
         )
     if not isinstance(lifetime, After):
-        raise BadDeclaration(f'{since.family.place}: it lives longer than any token, as in after("2h")')
+        raise BadDeclaration(f'{since.family.place}: it must live longer than any token, as in after("2h")')
     if since.family.member_text is not None:
         raise BadDeclaration(
-            f"{since.family.place} belongs to {since.family.member_text}: to erase them would make tokens good again "
-            "that were ended; leave member_of out, it ends by itself"
+            f"{since.family.place} belongs to {since.family.member_text}: erasing it would make revoked tokens valid "
+            "again; leave member_of out, it expires"
         )
     for one in (tokens, since):
         if one.family.role == CACHE:
-            raise BadDeclaration(f"{one.family.place}: a cache may forget what was revoked; give it another role")
+            raise BadDeclaration(f"{one.family.place}: a cache may lose revocations; give it another role")
         if one.store.guarantees.durability == "memory" and not may_forget:
             raise DoesNotFit(
-                f"{one.family.place} does not fit {one.store.url}: it keeps nothing when it stops, and revoked tokens "
-                "would be good again; give it a store that keeps, or pass may_forget=True"
+                f"{one.family.place} does not fit {one.store.url}: it loses its data when it stops, and revoked tokens "
+                "would be valid again; use a persistent store, or pass may_forget=True"
             )
     return lifetime.ms
 
@@ -225,5 +225,5 @@ def _check_families(tokens: Any, since: Any, *, may_forget: bool) -> int:
 def _until(bound: Bound[Any]) -> Until:
     lifetime = bound.family.lifetime
     if not isinstance(lifetime, Until):  # pragma: no cover - checked at the start
-        raise BadValue(f"{bound.family.place} lives until a moment")
+        raise BadValue(f"{bound.family.place} needs lifetime=until(…)")
     return lifetime

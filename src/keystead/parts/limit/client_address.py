@@ -7,15 +7,15 @@ from ipaddress import IPv6Address, IPv6Network
 
 
 def client_of(address: str) -> str:
-    """A client id for keys: the beginning of a digest of the network of an address."""
+    """A client id for keys: a prefix of the digest of the client's network."""
     return sha256(network_of(address).encode()).hexdigest()[:16]
 
 
 def network_of(address: str) -> str:
-    """What counts as one client: an IPv4 address, or the /64 network of an IPv6 address, which one household has.
+    """The network that counts as one client: an IPv4 address, or an IPv6 /64, which one household has.
 
-    An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`) is that IPv4 address. Any other text is returned unchanged, as one
-    client.
+    An IPv4-mapped IPv6 address (`::ffff:192.0.2.1`) is that IPv4 address. Any other text is one
+    client, and is returned unchanged.
     """
     if ":" not in address:  # most are IPv4, and an exception is slower than all else here
         return address

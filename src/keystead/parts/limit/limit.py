@@ -149,7 +149,7 @@ class Limit(Limits, ABC):
     """One limit on one family of keys.
 
     rate        the amount and the window: `"10/minute"`, `"100 per 60s"`
-    when_down   policy for store outages: `deny` (the default), `allow` (each process counts by itself, in memory) or
+    when_down   policy for store outages: `deny` (the default), `allow` (each process counts alone, in memory) or
                 `raise`
     name        the name in `RateLimit-Policy`; by default that of the family
 
@@ -174,7 +174,7 @@ class Limit(Limits, ABC):
         self._outage = Outage(when_down, self.name, self._local_rate(), family.now_ms)
 
     def _local_rate(self) -> Rate:
-        """The rate that a process enforces by itself during an outage."""
+        """The rate that a process enforces alone during an outage."""
         return self.rate
 
     @abstractmethod

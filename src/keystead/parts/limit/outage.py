@@ -11,7 +11,7 @@ from keystead.parts.limit.rate import Rate
 from keystead.parts.limit.verdict import Verdict
 
 # deny    refuse every request; safe for protecting secrets, and the default
-# allow   each process applies the limit by itself, counted in memory
+# allow   each process applies the limit alone, counted in memory
 # raise   raise the store's error
 WhenDown: TypeAlias = Literal["deny", "allow", "raise"]
 

@@ -51,7 +51,7 @@ class Rate:
 
 
 def _counted(window: str) -> str:
-    """`2 minutes` as `2 m`; anything else as it is."""
+    """`2 minutes` as `2 m`; anything else unchanged."""
     return re.sub(r"\b(second|minute|hour|day)s?\b", lambda word: word[1][0], window)
 
 

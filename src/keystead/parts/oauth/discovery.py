@@ -9,13 +9,13 @@ from typing import Any, Final
 from keystead.parts.oauth.fetch import Endpoints
 from keystead.parts.oauth.oauth_errors import BadAnswer, BadProvider, WrongIssuer
 from keystead.parts.oauth.provider import Provider, check_fetched, check_visited
-from keystead.parts.oauth.shared_fetch import Shared
+from keystead.parts.oauth.shared_fetch import SharedCall
 
 KEEP_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True)
-class Places:
+class ProviderUrls:
     """The endpoints of a provider. Each URL was checked: no secret is sent in plain text."""
 
     authorize_url: str
@@ -36,22 +36,22 @@ class Discovery:
         self._endpoints = endpoints
         self._now_ms = now_ms
         self._development = development
-        self._places: Places | None = None
+        self._urls: ProviderUrls | None = None
         self._fetched_at_ms = 0
-        self._fetching: Shared[Places] = Shared()
+        self._fetching: SharedCall[ProviderUrls] = SharedCall()
         if not provider.needs_discovery:
-            self._places = self._combined({})
+            self._urls = self._combine({})
 
-    async def places(self) -> Places:
+    async def urls(self) -> ProviderUrls:
         """No round trip, except for the first use and once an hour. Failures are not cached."""
-        if self._places is not None and not self._is_old():
-            return self._places
-        return await self._fetching.join(self._fetched)
+        if self._urls is not None and not self._is_old():
+            return self._urls
+        return await self._fetching.join(self._fetch)
 
-    async def _fetched(self) -> Places:
-        self._places = self._combined(await self._metadata())
+    async def _fetch(self) -> ProviderUrls:
+        self._urls = self._combine(await self._metadata())
         self._fetched_at_ms = self._now_ms()
-        return self._places
+        return self._urls
 
     def _is_old(self) -> bool:
         return self._provider.needs_discovery and self._now_ms() - self._fetched_at_ms >= KEEP_MS
@@ -66,14 +66,14 @@ class Discovery:
         # An exact match: one slash more or less is another issuer (OpenID Connect Discovery 1.0, 4.3).
         if metadata.get("issuer") != issuer:
             raise WrongIssuer(
-                self._provider.name, f"its discovery document names another issuer than the setting, {issuer}"
+                self._provider.name, f"the issuer in its discovery document is not that of the setting, {issuer}"
             )
         return metadata
 
-    def _combined(self, metadata: dict[str, Any]) -> Places:
+    def _combine(self, metadata: dict[str, Any]) -> ProviderUrls:
         ours = self._provider
 
-        def place(setting: str, given: str | None, name: str) -> str | None:
+        def url_of(setting: str, given: str | None, name: str) -> str | None:
             url = given or metadata.get(name)
             if url is None:
                 return None
@@ -82,16 +82,17 @@ class Discovery:
             check = check_visited if setting == "authorize_url" else check_fetched
             return check(ours.name, setting, url, development=self._development)
 
-        return Places(
-            authorize_url=place("authorize_url", ours.authorize_url, "authorization_endpoint")
-            or self._lacks("authorize_url"),
-            token_url=place("token_url", ours.token_url, "token_endpoint") or self._lacks("token_url"),
-            userinfo_url=place("userinfo_url", ours.userinfo_url, "userinfo_endpoint"),
-            jwks_uri=place("jwks_uri", ours.jwks_uri, "jwks_uri") or (self._lacks("jwks_uri") if ours.issuer else None),
-            revoke_url=place("revoke_url", ours.revoke_url, "revocation_endpoint"),
+        return ProviderUrls(
+            authorize_url=url_of("authorize_url", ours.authorize_url, "authorization_endpoint")
+            or self._raise_missing("authorize_url"),
+            token_url=url_of("token_url", ours.token_url, "token_endpoint") or self._raise_missing("token_url"),
+            userinfo_url=url_of("userinfo_url", ours.userinfo_url, "userinfo_endpoint"),
+            jwks_uri=url_of("jwks_uri", ours.jwks_uri, "jwks_uri")
+            or (self._raise_missing("jwks_uri") if ours.issuer else None),
+            revoke_url=url_of("revoke_url", ours.revoke_url, "revocation_endpoint"),
             callback_has_iss=ours.callback_has_iss
             or metadata.get("authorization_response_iss_parameter_supported") is True,
         )
 
-    def _lacks(self, setting: str) -> str:
-        raise BadProvider(self._provider.name, f"it has no {setting}; set it, or set an issuer that tells it")
+    def _raise_missing(self, setting: str) -> str:
+        raise BadProvider(self._provider.name, f"it has no {setting}; set it, or set an issuer with discovery")

@@ -34,7 +34,7 @@ class Endpoints:
         """POST a form, and parse the JSON object in the response."""
         return self._object(what, *await self._send(what, "POST", url, headers, form))
 
-    async def tell(self, what: str, url: str, headers: Mapping[str, str], form: Mapping[str, str]) -> None:
+    async def post_and_check(self, what: str, url: str, headers: Mapping[str, str], form: Mapping[str, str]) -> None:
         """POST a form; only the status of the response matters."""
         status, body = await self._send(what, "POST", url, headers, form)
         if not 200 <= status < 300:
@@ -59,20 +59,20 @@ class Endpoints:
                     return answer.status_code, await self._body(what, answer)
         # `from None`: library errors carry the request, and with it secrets.
         except (TimeoutError, httpx2.TimeoutException):
-            sentence = f"its {what} did not answer within {self._timeout_s:g} seconds"
+            sentence = f"its {what} did not respond within {self._timeout_s:g} seconds"
             raise ProviderUnavailable(self._provider, sentence) from None
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            sentence = f"its {what} cannot be reached ({type(error).__name__})"
+            sentence = f"its {what} is unreachable ({type(error).__name__})"
             raise ProviderUnavailable(self._provider, sentence) from None
 
     async def _body(self, what: str, answer: httpx2.Response) -> bytes:
         if answer.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
-            raise BadAnswer(self._provider, f"its {what} answered compressed, although it was asked not to")
+            raise BadAnswer(self._provider, f"its {what} sent a compressed response, which was not requested")
         body = bytearray()
         async for piece in answer.aiter_raw():
             body += piece
             if len(body) > MAX_ANSWER_BYTES:
-                raise BadAnswer(self._provider, f"its {what} answered with more than {MAX_ANSWER_BYTES:,} bytes")
+                raise BadAnswer(self._provider, f"its {what} sent more than {MAX_ANSWER_BYTES:,} bytes")
         return bytes(body)
 
     def _object(self, what: str, status: int, body: bytes) -> dict[str, Any]:
@@ -81,16 +81,16 @@ class Endpoints:
         if status != 200 or (answer is not None and "error" in answer):
             raise self._failure(what, status, answer)
         if answer is None:
-            raise BadAnswer(self._provider, f"its {what} did not answer with a JSON object")
+            raise BadAnswer(self._provider, f"its {what} did not respond with a JSON object")
         return answer
 
     def _failure(self, what: str, status: int, answer: dict[str, Any] | None) -> Exception:
         word = error_word((answer or {}).get("error"))
         if status >= 500 or status in _TRY_LATER or word in ("server_error", "temporarily_unavailable"):
-            return ProviderUnavailable(self._provider, f"its {what} cannot answer now (status {status})")
+            return ProviderUnavailable(self._provider, f"its {what} is unavailable (status {status})")
         if 300 <= status < 400:
-            return BadAnswer(self._provider, f"its {what} answered with a redirect (status {status})")
-        return ProviderRefused(self._provider, f"its {what} refused (status {status})", word)
+            return BadAnswer(self._provider, f"its {what} responded with a redirect (status {status})")
+        return ProviderRefused(self._provider, f"its {what} refused the request (status {status})", word)
 
 
 def _json(body: bytes) -> dict[str, Any] | None:

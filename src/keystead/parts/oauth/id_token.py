@@ -15,7 +15,7 @@ from joserfc.jwk import JWKRegistry, Key
 from keystead.parts.oauth.fetch import Endpoints
 from keystead.parts.oauth.oauth_errors import BadAnswer, BadIdToken
 from keystead.parts.oauth.provider import Provider
-from keystead.parts.oauth.shared_fetch import Shared
+from keystead.parts.oauth.shared_fetch import SharedCall
 
 LEEWAY_S: Final = 60  # tolerated clock skew
 KEEP_MS: Final = 600_000  # a withdrawn key is not trusted for longer than this
@@ -27,7 +27,7 @@ _LARGEST_NUMBER = 2**53
 
 
 class _Registry(jws.JWSRegistry):
-    """What joserfc may verify. It warns of the name `EdDSA`, which providers go on using for Ed25519; we chose it."""
+    """The allowed algorithms. joserfc warns about the name `EdDSA`, which providers still use for Ed25519."""
 
     def get_alg(self, name: str) -> JWSAlgModel:
         if name not in (self.allowed or ()):
@@ -49,7 +49,7 @@ class IssuerKeys:
         self._keys: list[Key] | None = None
         self._fetched_at_ms = 0
         self._missed_at_ms: int | None = None
-        self._fetching: Shared[None] = Shared()
+        self._fetching: SharedCall[None] = SharedCall()
 
     async def matching(self, jwks_uri: str, kid: object, algorithm: str) -> Key:
         """The key that may have signed this. Raises BadIdToken if there is none."""
@@ -66,7 +66,7 @@ class IssuerKeys:
 
     def _may_look_again(self) -> bool:
         """Whether to fetch the key set again for an unknown key; joining a fetch in progress costs nothing."""
-        if self._fetching.is_under_way:
+        if self._fetching.is_running:
             return True
         now_ms = self._now_ms()
         if self._missed_at_ms is not None and now_ms - self._missed_at_ms < REFETCH_EVERY_MS:
@@ -77,8 +77,8 @@ class IssuerKeys:
     async def _fetch(self, jwks_uri: str) -> None:
         published = (await self._endpoints.get("key set", jwks_uri)).get("keys")
         if not isinstance(published, list):
-            raise BadAnswer(self._provider, "its key set holds no keys")
-        self._keys = [key for one in published if (key := _imported(one)) is not None]
+            raise BadAnswer(self._provider, "its key set contains no keys")
+        self._keys = [key for one in published if (key := _import_key(one)) is not None]
         self._fetched_at_ms = self._now_ms()
 
     def _choose(self, kid: object, algorithm: str) -> Key | None:
@@ -94,7 +94,7 @@ class IssuerKeys:
         return fitting[0] if fitting and (kid is not None or len(fitting) == 1) else None
 
 
-def _imported(published: object) -> Key | None:
+def _import_key(published: object) -> Key | None:
     """Parse a public key. None: a kind that we do not support."""
     if not isinstance(published, dict) or published.get("kty") not in _KEY_TYPES.values():
         return None
@@ -109,13 +109,13 @@ async def verified_claims(
 ) -> dict[str, Any]:
     """Verify an ID token: signed by the issuer, for us, for this login, and not expired. Returns its claims.
 
-    BadIdToken says which of that does not hold. The key is never taken from the token.
+    Raises BadIdToken with the failed check. The key never comes from the token.
     """
     registry = _Registry(algorithms=provider.algorithms, strict_check_header=False)
     try:
         header = jws.extract_compact(id_token.encode("ascii"), registry=registry).headers()
     except (JoseError, ValueError, TypeError):
-        raise BadIdToken(provider.name, "its ID token cannot be read") from None
+        raise BadIdToken(provider.name, "its ID token is malformed") from None
     algorithm = header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in provider.algorithms:
         raise BadIdToken(provider.name, f"its ID token is not signed with one of {', '.join(provider.algorithms)}")
@@ -137,11 +137,11 @@ def _problem_of(claims: dict[str, Any], provider: Provider, nonce: str, now_s: f
     subject, expires, issued = claims.get("sub"), claims.get("exp"), claims.get("iat")
     not_before = claims.get("nbf", 0)
     if claims.get("iss") != provider.issuer:
-        return f"its ID token was issued by another than {provider.issuer}"
+        return f"its ID token was not issued by {provider.issuer}"
     if not isinstance(audiences, list) or provider.client_id not in audiences:
         return "its ID token was issued to another client"
     if claims.get("azp", provider.client_id) != provider.client_id or (len(audiences) > 1 and "azp" not in claims):
-        return "its ID token was issued for the use of another client"
+        return "its ID token is authorized for another client"
     if not _is_number(expires) or now_s >= expires + LEEWAY_S:
         return "its ID token has expired"
     if (
@@ -150,9 +150,9 @@ def _problem_of(claims: dict[str, Any], provider: Provider, nonce: str, now_s: f
         or not _is_number(not_before)
         or not_before > now_s + LEEWAY_S
     ):
-        return "its ID token comes from the future; one of the two clocks is wrong"
+        return "its ID token was issued in the future; one of the two clocks is wrong"
     if not isinstance(subject, str) or not 0 < len(subject) <= _LONGEST_SUBJECT:
-        return "its ID token does not say who logged in"
+        return "its ID token has no usable subject"
     if not _is_same(claims.get("nonce"), nonce):
         return "its ID token belongs to another login"
     return None

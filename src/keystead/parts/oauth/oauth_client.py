@@ -48,30 +48,30 @@ class Client:
     async def authorize_url(self, redirect_uri: str, state: str, challenge: str, nonce: str) -> str:
         """The URL to redirect the browser to. `challenge` is `challenge_of(verifier)`; plain OAuth 2 ignores the nonce.
 
-        The first call may have to ask the issuer where that is: one round trip.
+        The first call may need discovery: one round trip.
         """
-        places = await self._discovery.places()
-        return _with_query(places.authorize_url, self._authorization(redirect_uri, state, challenge, nonce))
+        urls = await self._discovery.urls()
+        return _with_query(urls.authorize_url, self._authorization(redirect_uri, state, challenge, nonce))
 
     def app_authorize_url(self, redirect_uri: str, state: str, challenge: str, nonce: str) -> str | None:
         """The same for the provider's own app; None if it has no app."""
         if self.provider.app_authorize_url is None:
             return None
-        asked = self._authorization(redirect_uri, state, challenge, nonce)
-        return _with_query(self.provider.app_authorize_url, asked)
+        parameters = self._authorization(redirect_uri, state, challenge, nonce)
+        return _with_query(self.provider.app_authorize_url, parameters)
 
     async def check_issuer(self, iss: str | None) -> None:
         """Check the `iss` of a callback (RFC 9207). Raises WrongIssuer if the callback is from another provider.
 
-        Call it before the code is exchanged, which would hand the code of one provider to another. None is refused
-        only where the provider says that it always sends one. A provider without issuer has nothing to compare with:
-        there, a redirect URI of its own is what keeps the answers apart.
+        Call it before the code exchange, which would send the code of one provider to another. None is refused only if
+        the provider declares that it always sends `iss`. A provider without issuer has nothing to compare: there, use a
+        separate redirect URI for each provider.
         """
         if self.provider.issuer is None:
             return
         if iss is None:
-            if (await self._discovery.places()).callback_has_iss:
-                raise WrongIssuer(self.provider.name, "the callback does not say which issuer it comes from")
+            if (await self._discovery.urls()).callback_has_iss:
+                raise WrongIssuer(self.provider.name, "the callback does not name its issuer")
         elif iss != self.provider.issuer:
             raise WrongIssuer(self.provider.name, "the callback comes from another issuer")
 
@@ -83,40 +83,40 @@ class Client:
             "redirect_uri": redirect_uri,
             "code_verifier": verifier,
         }
-        return tokens_from(await self._ask_for_tokens(form), self.provider, self._now_ms())
+        return tokens_from(await self._request_tokens(form), self.provider, self._now_ms())
 
     async def refresh(self, refresh_token: str) -> Tokens:
-        """New tokens for a refresh token. The old refresh token stays in use unless a new one came with them.
+        """New tokens for a refresh token. Keep the old refresh token unless there is a new one.
 
-        ProviderRefused: it is spent or revoked. ProviderUnavailable: it may have been spent all the same, for the
-        answer can be lost on the way. One round trip.
+        ProviderRefused: it is spent or revoked. ProviderUnavailable: it may have been spent, because the response can
+        be lost. One round trip.
         """
         form = {"grant_type": "refresh_token", "refresh_token": refresh_token}
-        return tokens_from(await self._ask_for_tokens(form), self.provider, self._now_ms(), refresh_token)
+        return tokens_from(await self._request_tokens(form), self.provider, self._now_ms(), refresh_token)
 
     async def identity(self, tokens: Tokens, nonce: str) -> Identity:
         """The identity of the user of these tokens. `nonce` is the one of `authorize_url`.
 
-        With OpenID Connect the ID token is verified (BadIdToken), and userinfo must speak of the same person. One
-        round trip, and one more where the issuer's keys are not at hand.
+        With OpenID Connect the ID token is verified (BadIdToken), and userinfo must have the same subject. One round
+        trip, and one more if the issuer's keys are not cached.
         """
-        places = await self._discovery.places()
+        urls = await self._discovery.urls()
         facts: dict[str, Any] = {}
         subject: str | None = None
         if self.provider.issuer is not None:
-            if tokens.id_token is None or places.jwks_uri is None:
-                raise BadIdToken(self.provider.name, "it gave no ID token; is `openid` in the scope?")
+            if tokens.id_token is None or urls.jwks_uri is None:
+                raise BadIdToken(self.provider.name, "it sent no ID token; is `openid` in the scope?")
             facts = await verified_claims(
-                tokens.id_token, nonce, self.provider, self._keys, places.jwks_uri, self._now_ms()
+                tokens.id_token, nonce, self.provider, self._keys, urls.jwks_uri, self._now_ms()
             )
             subject = facts["sub"]
-        if places.userinfo_url is not None:
+        if urls.userinfo_url is not None:
             headers = {"authorization": f"Bearer {tokens.access_token}"}
-            told = await self._endpoints.get("userinfo endpoint", places.userinfo_url, headers)
+            userinfo = await self._endpoints.get("userinfo endpoint", urls.userinfo_url, headers)
             # The access token could have been swapped for that of another user (OpenID Connect Core 1.0, 5.3.2).
-            if subject is not None and told.get("sub") != subject:
-                raise BadIdToken(self.provider.name, "its userinfo endpoint speaks of another person than its ID token")
-            facts |= told
+            if subject is not None and userinfo.get("sub") != subject:
+                raise BadIdToken(self.provider.name, "its userinfo has another subject than its ID token")
+            facts |= userinfo
         return identity_from(facts, self.provider.identity, self.provider.name)
 
     async def revoke(self, token: str, kind: Literal["access_token", "refresh_token"] = "refresh_token") -> bool:
@@ -124,15 +124,15 @@ class Client:
 
         False: this provider has no endpoint for it, and nothing was sent. One round trip.
         """
-        places = await self._discovery.places()
-        if places.revoke_url is None:
+        urls = await self._discovery.urls()
+        if urls.revoke_url is None:
             return False
-        headers, form = self._authenticated({"token": token, "token_type_hint": kind})
-        await self._endpoints.tell("revocation endpoint", places.revoke_url, headers, form)
+        headers, form = self._authenticate({"token": token, "token_type_hint": kind})
+        await self._endpoints.post_and_check("revocation endpoint", urls.revoke_url, headers, form)
         return True
 
     def _authorization(self, redirect_uri: str, state: str, challenge: str, nonce: str) -> dict[str, str]:
-        asked = {
+        parameters = {
             "response_type": "code",
             "client_id": self.provider.client_id,
             "redirect_uri": redirect_uri,
@@ -142,15 +142,15 @@ class Client:
             "code_challenge_method": "S256",
         }
         if self.provider.issuer is not None:
-            asked["nonce"] = nonce
-        return {**self.provider.authorize_parameters, **asked}
+            parameters["nonce"] = nonce
+        return {**self.provider.authorize_parameters, **parameters}
 
-    async def _ask_for_tokens(self, form: dict[str, str]) -> dict[str, Any]:
-        places = await self._discovery.places()
-        headers, form = self._authenticated(form)
-        return await self._endpoints.post("token endpoint", places.token_url, headers, form)
+    async def _request_tokens(self, form: dict[str, str]) -> dict[str, Any]:
+        urls = await self._discovery.urls()
+        headers, form = self._authenticate(form)
+        return await self._endpoints.post("token endpoint", urls.token_url, headers, form)
 
-    def _authenticated(self, form: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    def _authenticate(self, form: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         """The headers and form fields that authenticate the client. Without a secret it only sends its id."""
         secret = self.provider.client_secret
         if secret is None:
@@ -163,8 +163,8 @@ class Client:
         return {"authorization": f"Basic {b64encode(pair.encode()).decode()}"}, form
 
 
-def _with_query(url: str, asked: dict[str, str]) -> str:
+def _with_query(url: str, parameters: dict[str, str]) -> str:
     """The URL with these query parameters added; existing ones with the same name are replaced."""
     parts = urlsplit(url)
-    kept = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in asked]
-    return urlunsplit(parts._replace(query=urlencode([*kept, *asked.items()])))
+    others = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in parameters]
+    return urlunsplit(parts._replace(query=urlencode([*others, *parameters.items()])))

@@ -12,7 +12,7 @@ _LONGEST_ERROR_WORD = 64
 def error_word(text: object) -> str | None:
     """The `error` of an OAuth answer or callback, if it is a plain word such as `invalid_grant`; else None.
 
-    Whatever else stands there was written by a stranger, and is neither logged nor shown.
+    Any other text may come from an attacker: it is neither logged nor shown.
     """
     if isinstance(text, str) and len(text) <= _LONGEST_ERROR_WORD and _ERROR_WORD.fullmatch(text):
         return text
@@ -38,7 +38,7 @@ class BadProvider(OAuthError):
 class ProviderRefused(OAuthError):
     """The provider refused the code, the token, or the client. Retrying does not help.
 
-    `error` is the word that it gave, such as `invalid_grant`; None: it gave none that can be repeated.
+    `error` is its error code, such as `invalid_grant`; None: there is none that is safe to show.
     """
 
     code = "provider-refused"
@@ -67,6 +67,6 @@ class BadIdToken(OAuthError):
 
 
 class WrongIssuer(OAuthError):
-    """A callback from another provider than the one that was asked (mix-up attack)."""
+    """A callback from another provider than the login started with (mix-up attack)."""
 
     code = "wrong-issuer"

@@ -8,7 +8,7 @@ _VERIFIER_BYTES = 32
 
 
 def new_verifier() -> str:
-    """32 random bytes in base64url: 43 characters. It stays with us until the code is exchanged."""
+    """32 random bytes in base64url: 43 characters. Keep it until the code is exchanged."""
     return token_urlsafe(_VERIFIER_BYTES)
 
 

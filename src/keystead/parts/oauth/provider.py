@@ -54,13 +54,13 @@ class Provider(BaseModel):
     callback_has_iss: bool = False  # RFC 9207: every callback names the issuer, so one that does not is refused
 
     def configured(self, **settings: Any) -> Self:
-        """The same provider with other settings, `client_id` and `client_secret` above all. Raises BadProvider."""
+        """The same provider with other settings, usually `client_id` and `client_secret`. Raises BadProvider."""
         try:
             # The fields themselves, not a dump: a dump would mask the secret.
             return type(self).model_validate({**dict(self), **settings})
         except ValidationError as error:
             wrong = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-            raise BadProvider(self.name, f"its settings are wrong: {wrong}") from None
+            raise BadProvider(self.name, f"invalid settings: {wrong}") from None
 
     @property
     def needs_discovery(self) -> bool:
@@ -155,7 +155,7 @@ def _scheme_and_host(provider: str, what: str, url: str) -> tuple[str, str]:
     except ValueError:
         raise BadProvider(provider, f"{what} is not a URL") from None
     if not host or parts.username is not None or parts.fragment or not url.isprintable() or " " in url:
-        raise BadProvider(provider, f"{what} must be a URL of a host, without user, fragment or spaces")
+        raise BadProvider(provider, f"{what} must be a URL with a host, without user, fragment or spaces")
     return parts.scheme, host
 
 

@@ -44,7 +44,7 @@ def tokens_from(answer: Mapping[str, Any], provider: Provider, now_ms: int, refr
     """Parse a token response. `refresh_token` stays in use if there is no new one."""
     token_type = answer.get("token_type")
     if not isinstance(token_type, str) or token_type.lower() != "bearer":
-        raise BadAnswer(provider.name, "the token endpoint gave a token that is not of type Bearer")
+        raise BadAnswer(provider.name, "the token endpoint sent a token that is not of type Bearer")
     scope = answer.get("scope")
     return Tokens(
         access_token=_token(answer, "access_token", provider) or _missing("access_token", provider),
@@ -63,12 +63,12 @@ def _token(answer: Mapping[str, Any], name: str, provider: Provider) -> str | No
     if token is None or token == "":
         return None
     if not isinstance(token, str) or not _TOKEN.fullmatch(token):
-        raise BadAnswer(provider.name, f"the {name} of the token endpoint is not a token")
+        raise BadAnswer(provider.name, f"the token endpoint sent an invalid {name}")
     return token
 
 
 def _missing(name: str, provider: Provider) -> str:
-    raise BadAnswer(provider.name, f"the answer of the token endpoint has no {name}")
+    raise BadAnswer(provider.name, f"the response of the token endpoint has no {name}")
 
 
 def _lifetime_s(expires_in: object) -> int:
@@ -86,7 +86,7 @@ def identity_from(facts: Mapping[str, Any], fields: IdentityFields, provider: st
     if isinstance(id_, int) and not isinstance(id_, bool):
         id_ = str(id_)
     if not isinstance(id_, str) or not 0 < len(id_) <= _LONGEST_ID or not id_.isprintable():
-        raise BadAnswer(provider, f"the userinfo endpoint does not say who this is: there is no usable {fields.id!r}")
+        raise BadAnswer(provider, f"the userinfo response has no usable {fields.id!r}")
     names = (facts.get(name) for name in fields.name)
     name = next((text for text in map(_line, names) if text), id_)
     avatar = facts.get(fields.avatar)

@@ -36,9 +36,9 @@ Send: TypeAlias = Callable[[OutboxMessage], Awaitable[None]]
 Said: TypeAlias = Literal["delivered", "failed", "given-up"]
 Head: TypeAlias = Sequence[SeenMessage]  # the first message of a queue, or empty
 
-MAX_PER_DELIVERY: Final = 100  # then other queues get their turn
+MAX_PER_DELIVERY: Final = 100  # then other queues are next
 _RENEWALS_PER_LEASE: Final = 3  # per lease
-_NO_DEADLINE: Final = -1  # as PTTL says it
+_NO_DEADLINE: Final = -1  # as PTTL returns it
 _MAX_GIVEN_UP_AT_ONCE: Final = 200
 _MAX_ERROR: Final = 300
 
@@ -122,7 +122,7 @@ class Delivery:
         [seen] = head
         if seen.value is None:
             await self._set_aside(seen.stored)
-            return await self._drop(head, "unreadable", None, "it cannot be read")
+            return await self._drop(head, "unreadable", None, "it is unreadable")
         message = self._message(seen.value)
         error = await self._attempt(message)
         if error is None:
@@ -140,7 +140,7 @@ class Delivery:
         log_unreadable(store, Unreadable("an item is not a message", key, raw))
         why_not = await set_entries_aside(store, key, "list", [raw], self._now_ms(), _NO_DEADLINE)
         if why_not:
-            _log.error("%s: an item in its queue is not a message and is dropped: %s", self._queue, why_not)
+            _log.error("%s: an item in its queue is not a message and was dropped: %s", self._queue, why_not)
         else:
             _log.error("%s: an item in its queue is not a message, and was set aside", self._queue)
 
@@ -164,7 +164,7 @@ class Delivery:
                 return asyncio.CancelledError() if sending.cancelled() else sending.result()
             if renewal.done():
                 raise Lost  # the new holder of the lease sends it too
-            return DeliveryFailed(f"it took longer than {limit_s:g} seconds")
+            return DeliveryFailed(f"it timed out after {limit_s:g} seconds")
         finally:
             for task in (sending, limit, renewal):
                 task.cancel()
@@ -205,7 +205,7 @@ class Delivery:
             attempts=message.attempts + 1,
         )
         if failures == 1:
-            _log.warning("%s is not delivered, and is tried again: %s", self._queue, trouble.error)
+            _log.warning("%s was not delivered, and will be retried: %s", self._queue, trouble.error)
         self._trouble = trouble
         too_old_ms = now_ms - policy.give_up_after_ms
         if trouble.since_ms <= too_old_ms and message.created_ms <= too_old_ms:
@@ -235,7 +235,7 @@ class Delivery:
         )
         head = await self._step(messages, entry)
         if why != "unreadable":
-            _log.warning("%s: %d of its messages were given up, %s: %s", self._queue, len(messages), why, error)
+            _log.warning("%s: %d messages were given up, %s: %s", self._queue, len(messages), why, error)
         for _ in messages:
             self._count("given-up")
         return head
@@ -286,6 +286,6 @@ async def _try_send(send: Send, message: OutboxMessage) -> BaseException | None:
     except BaseException as error:  # sys.exit too: it would end this process, and then the next one
         if not isinstance(error, KeysteadError):
             # Without its text, which may contain a secret.
-            _log.debug("%s/%s: its sender raised %s", message.topic, message.name, type(error).__name__)
+            _log.debug("%s/%s: the sender raised %s", message.topic, message.name, type(error).__name__)
         return error
     return None

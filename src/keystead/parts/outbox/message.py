@@ -28,10 +28,10 @@ class OutboxMessage:
 
 
 class DeliveryFailed(KeysteadError):
-    """A message was not delivered, and is retried: not before `retry_after_ms`, if the receiver asks for that.
+    """A message was not delivered, and is retried: not before `retry_after_ms`, if the receiver sets it.
 
-    A sender may raise any error, and each one means this. The message of this one is recorded and shown; for an error
-    that is not Keystead's only the class name is, because its text may contain a secret.
+    Any error that a sender raises means this. The message of this error is recorded and shown; of an error that is not
+    Keystead's only the class name is, because its text may contain a secret.
     """
 
     code = "delivery-failed"
@@ -42,6 +42,6 @@ class DeliveryFailed(KeysteadError):
 
 
 class Undeliverable(KeysteadError):
-    """A message can never be delivered, for example because its receiver is gone: it is given up at once."""
+    """A message can never be delivered, for example because its receiver is gone: it is given up without a retry."""
 
     code = "undeliverable"

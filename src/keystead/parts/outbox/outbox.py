@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from keystead.errors import BadValue, CommandError, StoreError, Unreadable
-from keystead.parts.background_loop import Rounds, process_name
+from keystead.parts.background_loop import BackgroundLoop, process_name
 from keystead.parts.outbox.delivery import Deliverer, Delivery, DeliveryCounts, Said, Send
 from keystead.parts.outbox.outbox_keys import KEPT_GIVEN_UP, GivenUp, OutboxKeys, QueueName, StoredMessage, Trouble
 from keystead.parts.outbox.queue_index import ANNOUNCED_FOR_MS, Due, QueueIndex, QueueMark
@@ -51,12 +51,12 @@ class _QueueRead(NamedTuple):
     """The stored state of a marked queue."""
 
     waiting: int
-    is_own: bool  # this process has the lease
+    is_own: bool  # by this process
     lease_left: timedelta | None  # None: the lease is free
     next_ms: int  # the time of the next attempt
 
 
-class Outbox(Rounds[None]):
+class Outbox(BackgroundLoop[None]):
     """Transactional outbox: messages are delivered at least once, even if the receiver is down or a process is killed.
 
         outbox = Outbox(OutboxKeys(store), send)
@@ -66,14 +66,14 @@ class Outbox(Rounds[None]):
 
     A queue is a topic and a name. **Its messages are sent in the order they were added, each at least once**, by one
     process at a time, under a lease; queues are independent. `send` raises if a message was not delivered: the queue
-    backs off as the policy says, and is retried; if it raises Undeliverable, the message is given up at once. A message
+    backs off as the policy says, and is retried; if it raises Undeliverable, the message is given up. A message
     is removed after it was sent, so a crash repeats it and never loses it; its `id` stays the same, so that the
     receiver can be idempotent.
 
     `topics` are those that this outbox delivers; by default all. Programs that share a store, and kits of one server,
     share the marks of all queues: if each names its topics, none sends messages of another.
 
-    `send` must obey cancellation. During a store outage the outbox waits; it never ends by itself. When stopped, it
+    `send` must obey cancellation. A store outage pauses the outbox; it never ends on its own. When stopped, it
     waits a little for sends in progress, cancels them, and releases the leases. Time is `keys.now_ms`; `wait` is for
     tests. `on_outcome` is called with the topic and the outcome of each attempt. Raises DoesNotFit for a store without
     atomic steps.
@@ -90,11 +90,13 @@ class Outbox(Rounds[None]):
         on_outcome: Callable[[str, Said], None] = lambda topic, outcome: None,
     ) -> None:
         self._policy = policy or OutboxPolicy()
-        so_far = "another process delivers it when its lease is over"
-        super().__init__("outbox", so_far, _log, self._policy.stop_within_ms, wait)
+        left_running = "another process delivers it when its lease expires"
+        super().__init__("outbox", left_running, _log, self._policy.stop_within_ms, wait)
         self._keys = keys
         self._store = keys.queue.store
-        require_atomic_steps(self._store, "the outbox", "a message is written in one atomic step with what it tells of")
+        require_atomic_steps(
+            self._store, "the outbox", "a message is written in one atomic step with the change it reports"
+        )
         self.by: Final = process_name()
         self._marks = QueueIndex(keys, topics)
         self._deliverer = Deliverer(keys, self._marks, send, self._policy, self.by, wait, on_outcome)
@@ -132,14 +134,14 @@ class Outbox(Rounds[None]):
         queue, now_ms = self._queue(topic, name), self._keys.now_ms()
         if not self._marks.in_one_step and self._announced.get(queue, 0) <= now_ms - ANNOUNCED_FOR_MS:
             raise BadValue(
-                f"a message is added to the queue {queue}, which was not announced within the last minute; write "
-                "`await outbox.announce(topic, name)` before the step that it is added in"
+                f"the queue {queue} was not announced within the last minute; write "
+                "`await outbox.announce(topic, name)` before the step that adds a message"
             )
         try:
             message = StoredMessage(id=f"msg_{secrets.token_urlsafe(16)}", created_ms=now_ms, payload=payload)
         except ValidationError:
             # The message of pydantic contains the payload, which may be confidential.
-            raise BadValue(f"a message of the queue {queue} has a payload that is not a JSON object") from None
+            raise BadValue(f"the payload of a message for the queue {queue} is not a JSON object") from None
         append = self._keys.queue(*queue).append(message).afterwards(lambda count: self._follow_up(queue, count))
         # A queue that is already marked, because it backs off after a failure, continues to wait.
         return [append, self._keys.waiting().add(queue, now_ms)] if self._marks.in_one_step else [append]
@@ -180,7 +182,7 @@ class Outbox(Rounds[None]):
             if count > self._policy.most_waiting:
                 await self._cut(queue)
         finally:
-            self._woken.set()
+            self._wake.set()
 
     async def _cut(self, queue: QueueName) -> None:
         """Give up the oldest messages of a full queue, except for the first, which may be in delivery."""
@@ -198,14 +200,14 @@ class Outbox(Rounds[None]):
             created_ms=None if first is None else first.created_ms,
         )
         if await self._keys.cut(*queue, going, entry):
-            _log.warning("%s: %d of its messages were given up, too many", queue, len(going))
+            _log.warning("%s: %d messages were given up, too many", queue, len(going))
 
     # --- delivering ------------------------------------------------------------------------------------------
 
     async def deliver_due(self) -> DeliveryCounts:
         """Deliver everything that is due, and return the counts. Raises StoreError during a store outage.
 
-        It may run beside the block: no queue is delivered twice at once.
+        It may run while the block is active: each queue has one delivery at a time.
         """
         counts = DeliveryCounts()
         own: set[asyncio.Task[None]] = set()
@@ -216,7 +218,7 @@ class Outbox(Rounds[None]):
                     if not own and not due.marks and due.all:
                         return counts
                 if own or self._free <= 0:
-                    ended, _ = await asyncio.wait(own or {*self._turns}, return_when=asyncio.FIRST_COMPLETED)
+                    ended, _ = await asyncio.wait(own or {*self._tasks}, return_when=asyncio.FIRST_COMPLETED)
                     for task in ended & own:
                         own.discard(task)
                         task.result()
@@ -227,7 +229,7 @@ class Outbox(Rounds[None]):
 
     @property
     def _free(self) -> int:
-        return self._policy.at_once - len(self._turns)
+        return self._policy.at_once - len(self._tasks)
 
     async def _round(self) -> float:
         """Start the deliveries that are due. Returns the seconds until the next poll."""
@@ -237,15 +239,15 @@ class Outbox(Rounds[None]):
             due = await self._look(DeliveryCounts(), started) if self._free > 0 else None
         except Exception as error:
             due = None
-            self._is_away(error)
+            self._record_outage(error)
         else:
-            if due is not None and not due.marks and not self._turns:
-                self._is_back()
+            if due is not None and not due.marks and not self._tasks:
+                self._record_recovery()
         for task in started:
-            task.add_done_callback(self._turn_ended)
+            task.add_done_callback(self._task_ended)
         jitter = random.random()  # noqa: S311 - jitter
-        if self._away:
-            return min(_FIRST_TRY_MS << min(self._away - 1, 10), _LONGEST_TRY_MS) / 1000
+        if self._outages:
+            return min(_FIRST_TRY_MS << min(self._outages - 1, 10), _LONGEST_TRY_MS) / 1000
         if due is not None and not due.all and self._free > 0:
             return 0
         left_ms = look_every_ms if due is None or due.next_ms is None else due.next_ms - self._keys.now_ms()
@@ -253,15 +255,15 @@ class Outbox(Rounds[None]):
             return look_every_ms * (1 - jitter / 4) / 1000
         return (max(0.0, left_ms) + jitter * _JITTER_MS) / 1000
 
-    def _turn_ended(self, task: asyncio.Task[None]) -> None:
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
             return
         error = task.exception()
         if error is None:
-            self._is_back()
-            self._woken.set()
+            self._record_recovery()
+            self._wake.set()
         elif isinstance(error, Exception):
-            self._is_away(error)
+            self._record_outage(error)
 
     async def _look(self, counts: DeliveryCounts, started: set[asyncio.Task[None]]) -> Due:
         """Poll the queues that are due, and start a delivery for each that can be delivered.
@@ -280,18 +282,18 @@ class Outbox(Rounds[None]):
                 await self._marks.found_empty(mark, now_ms)
             elif stored.next_ms > now_ms:
                 await self._marks.move(mark, stored.next_ms)
-            elif left is not None and (not own or mark.queue in self._turns.values()):
+            elif left is not None and (not own or mark.queue in self._tasks.values()):
                 left_ms = self._policy.lease_ms if left == timedelta.max else left // timedelta(milliseconds=1)
                 await self._marks.move(mark, now_ms + max(1, left_ms))
-            elif self._free > 0 and mark.queue not in self._turns.values():
+            elif self._free > 0 and mark.queue not in self._tasks.values():
                 started.add(self._start(mark, counts, again=own))
         return due
 
     def _start(self, mark: QueueMark, counts: DeliveryCounts, *, again: bool) -> asyncio.Task[None]:
         turn = Delivery(self._deliverer, mark.queue, counts)
         task = asyncio.create_task(turn.run(again=again), name=f"keystead outbox {mark.queue}")
-        self._turns[task] = mark.queue
-        task.add_done_callback(self._turns.pop)
+        self._tasks[task] = mark.queue
+        task.add_done_callback(self._tasks.pop)
         return task
 
     async def _read(self, marks: Sequence[QueueMark]) -> Sequence[_QueueRead | Exception]:
@@ -309,7 +311,7 @@ class Outbox(Rounds[None]):
                 return one
         if isinstance(trouble, Unreadable):
             log_unreadable(self._store, trouble)
-            trouble = None  # then it is tried at once
+            trouble = None  # then it is tried now
         # A wait longer than the policy allows comes from a wrong clock.
         longest_ms = self._keys.now_ms() + self._policy.longest_retry_ms
         next_ms = 0 if trouble is None or trouble.next_ms > longest_ms else trouble.next_ms
@@ -323,5 +325,5 @@ class Outbox(Rounds[None]):
             self._reported.add(mark.queue)
             if isinstance(error, Unreadable):
                 log_unreadable(self._store, error)
-            _log.error("%s is not delivered: %s", mark.queue, error)
+            _log.error("%s cannot be delivered: %s", mark.queue, error)
         await self._marks.move(mark, self._keys.now_ms() + _AFTER_TROUBLE_MS)

@@ -35,7 +35,7 @@ MARKED_AGAIN: Final = "it was marked again"
 
 
 class QueueName(NamedTuple):
-    """One queue: what its messages are about, and whose they are."""
+    """One queue: the topic of its messages, and their owner."""
 
     topic: str
     name: str
@@ -116,7 +116,7 @@ class OutboxKeys(Keyspace):
     queue = List(
         "outbox:queue:{topic:slug}:{name:token}",
         StoredMessage,
-        lifetime=never("each message is taken out when it was delivered or given up"),
+        lifetime=never("each message is removed when it was delivered or given up"),
         # After the last message its process still has the lease for a moment.
         owns=(link("lease", optional=True), "trouble"),
         tag="name",
@@ -153,12 +153,12 @@ class OutboxKeys(Keyspace):
         "outbox:waiting",
         packed(QueueName, "{topic:slug}/{name:token}"),
         score="when to poll the queue, in ms; with half a millisecond, it was empty and is then removed",
-        lifetime=never("a queue is taken out when it is empty"),
+        lifetime=never("a queue is removed when it is empty"),
         doc="The queues that may have messages. An empty one is harmless, and removed at the next poll.",
         used_by=_USED_BY,
     )
 
-    @procedure(ordered="who looks before the mark was moved finds the lease, and moves it")
+    @procedure(ordered="a process that polls before the mark was moved finds the lease, and moves the mark")
     def claim(
         self, topic: str, name: str, lease: QueueLease, lease_ms: int, look_ms: int, again: bool
     ) -> Steps[tuple[Trouble | None, list[SeenMessage]]]:
@@ -166,7 +166,7 @@ class OutboxKeys(Keyspace):
         own = self.lease(topic, name).lasting(lease_ms)
         trouble, first = self.trouble(topic, name).get().if_readable(), self.queue(topic, name).see(0, 0)
         return Steps(
-            own.holds(lease).otherwise(LOST) if again else own.add(lease).otherwise("another has the lease"),
+            own.holds(lease).otherwise(LOST) if again else own.add(lease).otherwise("another process has the lease"),
             self.queue(topic, name).exists().otherwise("nothing waits"),
             own.touch(),
             trouble,
@@ -216,7 +216,7 @@ class OutboxKeys(Keyspace):
             self.waiting().put({QueueName(topic, name): look_ms}),
         )
 
-    @procedure(ordered="the mark of an empty queue is harmless, and taken out when it is met")
+    @procedure(ordered="the mark of an empty queue is harmless, and removed at the next poll")
     def close(
         self, topic: str, name: str, lease: QueueLease, seen_at: float, lingers_until: float | None
     ) -> Steps[None]:
@@ -239,7 +239,7 @@ class OutboxKeys(Keyspace):
     def cut(self, topic: str, name: str, messages: Sequence[SeenMessage], given_up: GivenUp) -> Steps[None]:
         """Give up messages of a full queue. Of several processes that read the same, one removes them."""
         return Steps(
-            *(self.queue(topic, name).remove(one, 1).otherwise("another took it out") for one in messages),
+            *(self.queue(topic, name).remove(one, 1).otherwise("another process removed it") for one in messages),
             self.given_up(topic, name).append(given_up),
         )
 
@@ -249,7 +249,7 @@ class OutboxKeys(Keyspace):
         queue = QueueName(topic, name)
         return Steps(self.waiting().score_is(queue, seen_at).otherwise(MARKED_AGAIN), self.waiting().move(queue, at_ms))
 
-    @procedure(ordered="the mark of an empty queue is harmless, and taken out when it is met")
+    @procedure(ordered="the mark of an empty queue is harmless, and removed at the next poll")
     def take_mark_out(self, topic: str, name: str, seen_at: float) -> Steps[None]:
         """Remove the mark of an empty queue, if it is unchanged since it was read."""
         queue = QueueName(topic, name)

@@ -85,7 +85,7 @@ class QueueIndex:
         them."""
         waiting = self._keys.waiting()
         for seen in strange:
-            log_unreadable(self._store, Unreadable("a mark names no queue", waiting.key, seen.stored))
+            log_unreadable(self._store, Unreadable("a mark does not name a queue", waiting.key, seen.stored))
         await self._keys.run(*(waiting.move(seen, now_ms + _SET_ASIDE_MS) for seen in strange))
 
     def _is_ours(self, queue: QueueName) -> bool:
@@ -104,5 +104,5 @@ class QueueIndex:
             await self.move(mark, lingers_until)
 
     def lingers_until(self, now_ms: int) -> float | None:
-        """Until when the mark of an empty queue stays; None: it is removed at once."""
+        """Until when the mark of an empty queue stays; None: it is removed now."""
         return None if self.in_one_step else now_ms + _LINGERS_MS + _EMPTY

@@ -57,16 +57,12 @@ class OutboxPolicy:
         for name in ("most_waiting", "at_once"):
             count = getattr(self, name)
             if type(count) is not int or count < 1:
-                raise BadDeclaration(f"{name} is a whole number from 1 on, not {count!r:.80}")
+                raise BadDeclaration(f"{name} must be a whole number from 1, not {count!r:.80}")
         if self.longest_retry_ms < self.first_retry_ms:
-            raise BadDeclaration(
-                f"longest_retry ({self.longest_retry}) is shorter than first_retry ({self.first_retry})"
-            )
+            raise BadDeclaration(f"longest_retry ({self.longest_retry}) is below first_retry ({self.first_retry})")
         shortest_ms, longest_ms = duration_ms(SHORTEST_LEASE), duration_ms(LONGEST_LEASE)
         if not shortest_ms <= self.lease_ms <= longest_ms:
-            raise BadDeclaration(
-                f"a lease is between {in_words(shortest_ms)} and {in_words(longest_ms)} long, not {self.lease}"
-            )
+            raise BadDeclaration(f"a lease must be {in_words(shortest_ms)} to {in_words(longest_ms)}, not {self.lease}")
 
     @cached_property
     def first_retry_ms(self) -> int:

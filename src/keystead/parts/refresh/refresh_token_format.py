@@ -1,4 +1,4 @@
-"""The format of refresh tokens. The store has only one digest of a token.
+"""The format of refresh tokens. The store has only a digest.
 
     {secret}.{generation}.{mac}
 
@@ -7,7 +7,7 @@ store. `generation` counts the rotations. `mac` proves that this server created 
 HMAC with a key derived from the key ring. So
 
 - the successor of a token is always the same text on every server, and does not have to be stored;
-- an old token can be told from a forged one;
+- old and forged tokens are distinguished;
 - the store reveals no token, and an old token does not reveal the next one;
 - even with the key ring, a token cannot be created without the secret of its chain, which only the client has.
 """
@@ -65,7 +65,7 @@ class Mint:
     def first(self, secret: bytes) -> Given:
         """The first token of a new chain."""
         if len(secret) < SECRET_BYTES:
-            raise BadValue(f"the secret of a refresh token has {SECRET_BYTES} bytes or more, not {len(secret)}")
+            raise BadValue(f"the secret of a refresh token needs at least {SECRET_BYTES} bytes, not {len(secret)}")
         text = base64url(secret[:SECRET_BYTES])
         return Given(digest(text), 0, text, self._keys[-1])
 

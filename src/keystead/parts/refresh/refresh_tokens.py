@@ -23,7 +23,7 @@ from keystead.parts.refresh.refresh_token_format import PURPOSE, SECRET_BYTES, G
 from keystead.schema import Bound, Operation, Steps, attempts, procedure
 from keystead.schema.kinds import Seen, Value, ValueKey
 from keystead.schema.lifetime import After, duration_ms, in_words
-from keystead.schema.relation import taken
+from keystead.schema.relation import read_origin
 from keystead.schema.slots import spans_keys
 from keystead.schema.times import deadline_ms, moment
 
@@ -74,8 +74,8 @@ class RefreshTokens(Generic[R]):
         self.grace_ms: Final = duration_ms(grace, "grace")
         if self.grace_ms >= self._lifetime_ms:
             raise BadDeclaration(
-                f"{family.family.place}: the grace ({in_words(self.grace_ms)}) is shorter than the lifetime "
-                f"({in_words(self._lifetime_ms)}), and much so"
+                f"{family.family.place}: the grace ({in_words(self.grace_ms)}) must be much shorter than the lifetime "
+                f"({in_words(self._lifetime_ms)})"
             )
         self._family = family
         self._mint = Mint(_token_keys(family))
@@ -224,15 +224,15 @@ class RefreshTokens(Generic[R]):
             update={"generation": given.successor.generation, "rotated_at": moment(self._now_ms())}
         )
 
-    @procedure(ordered="each use asks again: a token that was written as its session ended is dead")
+    @procedure(ordered="each use checks the session again: a token written while its session ended is dead")
     def _write(self, key: ValueKey[R], seen: Seen[R], record: R, alive: Sequence[Operation[bool]]) -> Steps[None]:
         """Write the record if it is unchanged since it was read and its session, in the same store, is alive.
 
         Who may interleave: another rotation, a revoke, a reuse, the end of the session. The first three change or
         delete the record, so `holds` stops us, and the last one stops us before that.
         """
-        asked = (one.otherwise("session") for one in alive)
-        return Steps(*asked, key.see(), key.holds(seen), key.replace(record))
+        guards = (one.otherwise("session") for one in alive)
+        return Steps(*guards, key.see(), key.holds(seen), key.replace(record))
 
     async def _refuse(
         self, key: ValueKey[R], record: R, refused: RotationRefused, client: str | None
@@ -243,7 +243,7 @@ class RefreshTokens(Generic[R]):
                 # No compare-and-set: whatever a rotation wrote meanwhile, the token is old and its chain ends.
                 # `replace` does not recreate a deleted chain, and keeps the TTL.
                 await key.replace(record.model_copy(update={"is_used": True}))
-                _log.warning("refresh: a token was used again (%s), so its chain has ended", refused.why)
+                _log.warning("refresh: token reuse detected (%s); the chain has ended", refused.why)
             await self._report("refresh-reused", refused, key, record, client)
         elif refused.reason == "client":
             await self._report("refresh-wrong-client", refused, key, record, client)
@@ -260,12 +260,12 @@ class RefreshTokens(Generic[R]):
         if self._tell is None:
             return
         subject = self._family.family.subject
-        user = None if subject is None else str(taken(subject.origin, key.values, record))
+        user = None if subject is None else str(read_origin(subject.origin, key.values, record))
         chain = str(next(iter(key.values.values())))
         try:
             await self._tell(RefreshEvent(event, refused.why, user, chain, client))
         except Exception as error:  # a failing callback must not let a stolen token in
-            _log.warning("refresh: reporting a misuse failed: %s", type(error).__name__)
+            _log.warning("refresh: reporting a security event failed: %s", type(error).__name__)
 
 
 def _base_fields(record: Any) -> RefreshRecord:
@@ -279,25 +279,25 @@ def _alive_by_relation(family: Bound[Any]) -> Alive[Any]:
     if len(relations) != 1:
         raise BadDeclaration(
             f"{family.family.place}: a refresh token belongs to a session; write leads_to=session, or pass alive=… to "
-            "say how to ask whether it may still be used"
+            "check whether it may still be used"
         )
     [relation] = relations
     if any(origin is None or origin.kind == "placeholder" for origin in relation.origins.values()):
         raise BadDeclaration(
-            f"{family.family.place}: its session is named by a field of the model, as in "
+            f"{family.family.place}: a field of the model must name its session, as in "
             'leads_to=session.by(sid="session_id")'
         )
     if any(listing.admits for listing in relation.target.listed_in):
         raise BadDeclaration(
-            f"{family.family.place}: the sessions of {relation.target.place} count only while an index names them, so "
-            "that their key is there says nothing; pass alive=lambda record: keys.user_sessions(record.uid).has(…)"
+            f"{family.family.place}: the sessions of {relation.target.place} count only while an index lists them, so "
+            "an existing key proves nothing; pass alive=lambda record: keys.user_sessions(record.uid).has(…)"
         )
     sessions = family.related(relation.target)
 
     def alive(record: Any) -> Operation[bool]:
         values = relation.target_values({}, record)
         if values is None:
-            raise BadValue(f"{family.family.place}: a refresh token belongs to a session, and this record names none")
+            raise BadValue(f"{family.family.place}: a refresh token needs a session, but this record names none")
         found: Operation[bool] = sessions(**values).exists()
         return found
 
@@ -307,36 +307,35 @@ def _alive_by_relation(family: Bound[Any]) -> Alive[Any]:
 def _lifetime_ms(family: Any) -> int:
     """The lifetime of a chain. Raises BadDeclaration or DoesNotFit if the family or its store does not fit."""
     if not isinstance(family, Bound) or not isinstance(family.family, Value):
-        raise BadDeclaration("refresh tokens are kept in a family Value(…), as in RefreshTokens(keys.refresh)")
+        raise BadDeclaration("refresh tokens need a family Value(…), as in RefreshTokens(keys.refresh)")
     place, lifetime = family.family.place, family.family.lifetime
     missing = _NEEDED - family.family.field_names
     if missing:
-        raise BadDeclaration(f"{place}: the model of refresh tokens has no {min(missing)}; inherit RefreshRecord")
+        raise BadDeclaration(f"{place}: the model of refresh tokens has no {min(missing)}; subclass RefreshRecord")
     if not isinstance(lifetime, After):
         raise BadDeclaration(
-            f"{place}: refresh tokens end a fixed time after the login, however often they are rotated; write "
+            f"{place}: refresh tokens expire a fixed time after the login, however often they are rotated; write "
             f'lifetime=after("30d"), not {lifetime.describe()}'
         )
     if len(family.family.pattern.names) != 1:
-        raise BadDeclaration(f'{place}: the key holds the digest of the token alone, as in "refresh:{{token:token}}"')
+        raise BadDeclaration(
+            f'{place}: the only placeholder of the key must be the digest of the token, as in "refresh:{{token:token}}"'
+        )
     store = family.store
     if not spans_keys(store):
-        raise DoesNotFit(f"{place} does not fit {store.url}: a refresh token is used once, in one atomic step")
+        raise DoesNotFit(f"{place} does not fit {store.url}: using a refresh token up needs an atomic step")
     if store.guarantees.consistency == "eventual":
-        raise DoesNotFit(f"{place} does not fit {store.url}: a read may miss a logout that was acknowledged")
+        raise DoesNotFit(f"{place} does not fit {store.url}: a read may miss an acknowledged logout")
     try:
         family(digest(""))
     except BadKey as error:
         raise BadDeclaration(
-            f"{place}: the digest has 43 letters of base64url, as in {{token:token}}; {error}"
+            f"{place}: it must allow 43 base64url characters, as in {{token:token}}; {error}"
         ) from None
     return lifetime.ms
 
 
 def _token_keys(family: Bound[Any]) -> list[bytes]:
     if family.ring is None:
-        raise BadDeclaration(
-            f"{family.family.place}: refresh tokens are made with a key of the key ring; pass "
-            "seal=KeyRing.from_text(…) to the keyspace"
-        )
+        raise BadDeclaration(f"{family.family.place}: refresh tokens need a key ring; pass seal=… to the keyspace")
     return family.ring.derived(PURPOSE)

@@ -32,15 +32,15 @@ class Cron:
         count = len(str(text).split())
         if count != len(_FIELDS):
             fields = ", ".join(_FIELDS)
-            raise BadDeclaration(f'cron text has five fields ({fields}), as in "0 15 * * *", and {text!r} has {count}')
+            raise BadDeclaration(f'cron needs five fields ({fields}), as in "0 15 * * *"; {text!r} has {count}')
         try:
             self.words: str = CronSim(text, moment(0)).explain()
             next(CronSim(text, moment(0)))
         except StopIteration:
-            raise BadDeclaration(f"the cron text {text!r} names no moment within 50 years") from None
+            raise BadDeclaration(f"the cron expression {text!r} has no time within 50 years") from None
         except (CronSimError, ValueError, AssertionError, TypeError, IndexError, KeyError) as error:
             wrong = str(error).removeprefix("Bad ") if isinstance(error, CronSimError) else "text"
-            raise BadDeclaration(f'the cron text {text!r} has a wrong {wrong}; write it as in "0 15 * * *"') from None
+            raise BadDeclaration(f'the cron expression {text!r} has an invalid {wrong}; write "0 15 * * *"') from None
 
     def after(self, ms: int) -> int:
         """The first time after `ms`."""
@@ -80,7 +80,7 @@ class Cron:
 
 def _zone(name: str) -> tzinfo:
     if name == "UTC":
-        return UTC  # faster to calculate with
+        return UTC  # faster arithmetic
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):

@@ -26,7 +26,7 @@ class DueRun:
 
 
 def first_state(job: Job, now_ms: int) -> JobState:
-    """The state of a new job: it runs at its next scheduled time, not at once."""
+    """The state of a new job: it runs at its next scheduled time, not immediately."""
     return JobState(cron=job.cron, zone=job.zone, next_ms=job.moments.after(now_ms))
 
 
@@ -55,8 +55,8 @@ def is_current(state: JobState | None, job: Job, now_ms: int) -> TypeGuard[JobSt
 def needs_replanning(job: Job, state: JobState, now_ms: int) -> bool:
     """Whether the job waits longer than its cron expression explains: some clock was wrong.
 
-    True at most once per scheduled time. While the machine with the wrong clock is running, it runs at once whatever is
-    planned, and two machines that undo each other's plans would run the job without a pause.
+    True at most once per scheduled time. A machine with a wrong clock runs whatever is planned immediately; if two
+    machines kept undoing each other's plans, the job would run without a pause.
     """
     latest_ms = max(state.next_ms, 0 if state.again is None else state.again.at_ms)
     if latest_ms <= now_ms + _MAX_CLOCK_SKEW_MS or latest_ms <= job.moments.after(now_ms + _MAX_CLOCK_SKEW_MS):
@@ -129,7 +129,7 @@ def ended_state(job: Job, state: JobState, outcome: Outcome, now_ms: int, asked_
     if outcome == "stopped":
         return _with(ended, again=Again(at_ms=now_ms, due_ms=begun.due_ms))
     failures = state.failures + 1
-    # Another process takes over at once. But a job that kills one process after another has to wait.
+    # Another process takes over immediately. But a job that kills one process after another has to wait.
     pause_ms = 0 if outcome == "lost" and failures == 1 else back_off_ms(failures)
     times = [now_ms + pause_ms, job.moments.after(now_ms), *([] if asked_ms is None else [asked_ms])]
     return _with(ended, failures=failures, again=Again(at_ms=min(times), due_ms=begun.due_ms))

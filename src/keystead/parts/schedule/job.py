@@ -61,11 +61,10 @@ class Job:
 
     name     such as "sharing.clean-up": lower-case words joined by dots and hyphens
     cron     the cron expression: "0 15 * * *"
-    run      `async def clean_up(run)`; the counts and short texts that it returns are kept in the history
+    run      `async def clean_up(run)`; the counts and short texts it returns are stored in the history
     zone     the time zone of the cron expression, such as "Europe/Berlin"
-    missed   what to do about scheduled times when no process was running, or the last run was still in progress:
-             `once`, one run for all of them; `each`, one run for each, in order; `skip`, none, unless it is at most a
-             minute late
+    missed   how to catch up on times when no process was running, or the last run was still in progress: `once`, one
+             run for all of them; `each`, one run for each, in order; `skip`, none, unless it is at most a minute late
     lease    lease length. The lease is renewed while the job runs; if its process dies, another one takes over after
              this time
     doc      one sentence for people
@@ -85,7 +84,7 @@ class Job:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(str(self.name)) or len(self.name) > _LONGEST_NAME:
             raise BadDeclaration(
-                f"the name of a job is lower-case words joined by dots and hyphens, such as sharing.clean-up, "
+                f"the name of a job must be lower-case words joined by dots and hyphens, such as sharing.clean-up, "
                 f"not {self.name!r:.120}"
             )
         try:
@@ -93,13 +92,13 @@ class Job:
         except BadDeclaration as error:
             raise BadDeclaration(f"{self.name}: {error}") from None
         if not callable(self.run):
-            raise BadDeclaration(f"{self.name}: run is an async function that takes a Run, not {self.run!r:.80}")
+            raise BadDeclaration(f"{self.name}: run must be an async function that takes a Run, not {self.run!r:.80}")
         if self.missed not in get_args(Missed):
-            raise BadDeclaration(f"{self.name}: missed is once, each or skip, not {self.missed!r:.80}")
+            raise BadDeclaration(f"{self.name}: missed must be once, each or skip, not {self.missed!r:.80}")
         shortest, longest = _LEASES_MS
         if not shortest <= self.lease_ms <= longest:
             raise BadDeclaration(
-                f"{self.name}: a lease is between {in_words(shortest)} and {in_words(longest)} long, not {self.lease}"
+                f"{self.name}: a lease must be {in_words(shortest)} to {in_words(longest)}, not {self.lease}"
             )
 
     @cached_property
@@ -117,7 +116,7 @@ _MOST_RESULTS: Final = 50
 _LARGEST_COUNT: Final = 2**63 - 1
 
 
-def checked_result(name: str, returned: object) -> dict[str, int | str]:
+def check_result(name: str, returned: object) -> dict[str, int | str]:
     """What a job returned, cut to fit the history: long texts, long names, and entries beyond 50.
 
     Raises BadValue if it is not a mapping to counts and texts, or if a count has more than 64 bits.
@@ -127,18 +126,18 @@ def checked_result(name: str, returned: object) -> dict[str, int | str]:
     if not isinstance(returned, Mapping) or not all(
         isinstance(key, str) and isinstance(value, int | str) for key, value in returned.items()
     ):
-        raise BadValue(f"{name} ran, but did not return a mapping of names to counts or texts; return one, or None")
-    kept = {
-        visible(key, _LONGEST_RESULT_NAME): _checked_value(name, value)
+        raise BadValue(f"{name} did not return a mapping of names to counts or texts; return one, or None")
+    result = {
+        visible(key, _LONGEST_RESULT_NAME): _check_value(name, value)
         for key, value in islice(returned.items(), _MOST_RESULTS)
     }
     beyond = len(returned) - _MOST_RESULTS
-    return kept if beyond <= 0 else {**kept, "…": f"{beyond:,} more, which are not kept"}
+    return result if beyond <= 0 else {**result, "…": f"{beyond:,} more, not stored"}
 
 
-def _checked_value(name: str, value: int | str) -> int | str:
+def _check_value(name: str, value: int | str) -> int | str:
     if isinstance(value, str):
         return one_line(value, MAX_TEXT)
     if not -_LARGEST_COUNT <= value <= _LARGEST_COUNT:
-        raise BadValue(f"{name} ran, and returned a count of more than 64 bits; return it as a text")
+        raise BadValue(f"{name} returned a count of more than 64 bits; return it as text")
     return int(value)

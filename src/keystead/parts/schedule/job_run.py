@@ -11,13 +11,13 @@ from typing import Any, Final, NamedTuple
 from keystead.errors import StoreError, WrongKind
 from keystead.parts.sanitize import error_text
 from keystead.parts.schedule import due_runs
-from keystead.parts.schedule.job import MAX_TEXT, Job, Run, checked_result
+from keystead.parts.schedule.job import MAX_TEXT, Job, Run, check_result
 from keystead.parts.schedule.schedule_keys import JobState, Lease, Outcome, RunEntry, ScheduleKeys, StartedRun
 from keystead.schema import Done
 
 _log = logging.getLogger("keystead.schedule")
 
-FIRST_RETRY_MS: Final = 1_000  # the first pause while the store is away; it doubles from then on
+FIRST_RETRY_MS: Final = 1_000  # the first pause during a store outage; it doubles from then on
 _RENEWALS_PER_LEASE: Final = 3
 
 
@@ -94,38 +94,38 @@ class JobRun:
                     return
                 good_until_ms = asked_ms + job.lease_ms
             except StoreError as error:
-                _log.warning("%s: its lease was not renewed: %s", job.name, error)
+                _log.warning("%s: the lease was not renewed: %s", job.name, error)
                 if self._now_ms() >= good_until_ms:
                     return
 
     async def _record(self, run: Run, result: _Result) -> RunEntry:
         """Record the outcome and release the lease: one atomic step, which only the holder of the lease can make.
 
-        While the store is away it is retried, unless the schedule is being stopped.
+        Retried during a store outage, unless the schedule is being stopped.
         """
         name, now_ms = self._job.name, self._now_ms()
         try:
             entry, state = self._entry_and_state(result, run.again_ms)
         except Exception as error:
             # A job can do anything to its Run. A run that cannot be recorded would be repeated forever.
-            _log.exception("%s: how run %d went cannot be written", name, run.number)
+            _log.exception("%s: the outcome of run %d cannot be stored", name, run.number)
             entry, state = self._entry_and_state(_failure(error), None)
         end = partial(self._keys.end, name, self._claim.lease, state)
         pause_ms, was_retried = FIRST_RETRY_MS, False
         while True:
             try:
-                # If a retry finds the lease gone, an answer was lost, or the lease meanwhile: the store has the truth.
+                # If a retry finds the lease gone, a reply was lost, or the lease has expired: read the stored state.
                 if await write_with_history(self._keys, end, entry) or was_retried:
                     return entry
             except StoreError as away:
-                _log.warning("%s: how run %d went cannot be recorded: %s", name, run.number, away)
+                _log.warning("%s: the outcome of run %d cannot be recorded: %s", name, run.number, away)
                 if self.is_stopping:
                     return due_runs.lost_entry(self._started, now_ms)
                 was_retried = True
                 await self._wait(pause_ms / 1000)
                 pause_ms = min(2 * pause_ms, self._longest_pause_ms)
                 continue
-            _log.error("%s: run %d ended after it had lost its lease; nothing was recorded", name, run.number)
+            _log.error("%s: run %d ended after losing its lease; nothing was recorded", name, run.number)
             return due_runs.lost_entry(self._started, now_ms)
 
     def _entry_and_state(self, result: _Result, again_ms: int | None) -> tuple[RunEntry, JobState]:
@@ -150,7 +150,7 @@ async def write_with_history(
 async def _work(job: Job, run: Run) -> _Result:
     """Run the job. Anything it raises is a failure, except a cancellation."""
     try:
-        return _Result("done", checked_result(job.name, await job.run(run)))
+        return _Result("done", check_result(job.name, await job.run(run)))
     except (asyncio.CancelledError, KeyboardInterrupt):
         raise
     except BaseException as error:  # sys.exit too: it would end this process, and then the next one

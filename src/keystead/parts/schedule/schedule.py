@@ -20,7 +20,7 @@ from keystead.errors import (
     StoreUnavailable,
     Unreadable,
 )
-from keystead.parts.background_loop import Rounds, process_name
+from keystead.parts.background_loop import BackgroundLoop, process_name
 from keystead.parts.schedule import due_runs
 from keystead.parts.schedule.job import Job
 from keystead.parts.schedule.job_run import FIRST_RETRY_MS, Claim, JobRun, write_with_history
@@ -60,7 +60,7 @@ class JobNow:
     running    the process that runs it, and since when
     last       the last run
     failures   how many runs in a row failed or were lost
-    trouble    why its stored state cannot be read, in a sentence
+    trouble    why its stored state cannot be read
     """
 
     job: Job
@@ -87,7 +87,7 @@ class _JobRead(NamedTuple):
         return 0 if self.lease_left is None else self.lease_left // timedelta(milliseconds=1)
 
 
-class Schedule(Rounds[RunEntry | None]):
+class Schedule(BackgroundLoop[RunEntry | None]):
     """Runs cron jobs. Every process has a Schedule with the same jobs; each scheduled time is run by one of them.
 
         async with Schedule(ScheduleKeys(store), jobs):
@@ -98,7 +98,7 @@ class Schedule(Rounds[RunEntry | None]):
     atomic step**, which only the holder of that lease can make: it writes the next scheduled time and the history
     entry, and releases the lease. A run that loses its lease is cancelled and writes nothing.
 
-    During a store outage the schedule waits; it never ends by itself. When stopped, it waits `stop_within` for running
+    A store outage pauses the schedule; it never ends on its own. When stopped, it waits `stop_within` for running
     jobs, then cancels them, which may take half as long, and releases their leases, so that another process runs them
     at its next poll. Time is `keys.now_ms`; `wait` is for tests. `on_run` is called with the name and outcome of each
     run that ends here. Raises BadDeclaration for two jobs of one name, and DoesNotFit for a store without atomic
@@ -115,12 +115,12 @@ class Schedule(Rounds[RunEntry | None]):
         wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         on_run: Callable[[str, Outcome], None] = lambda name, outcome: None,
     ) -> None:
-        so_far = "another process runs it when its lease is over"
-        super().__init__("schedule", so_far, _log, duration_ms(stop_within, "stop_within"), wait)
+        left_running = "another process runs it when its lease expires"
+        super().__init__("schedule", left_running, _log, duration_ms(stop_within, "stop_within"), wait)
         self._keys = keys
         self._jobs = _by_name(jobs)
         self._store = keys.job.store
-        require_atomic_steps(self._store, "the schedule", "a run begins and ends with one atomic step on several keys")
+        require_atomic_steps(self._store, "the schedule", "a run starts and ends with one atomic step on several keys")
         self.by: Final = process_name()
         self._look_every_ms = duration_ms(look_every, "look_every")
         self._on_run = on_run
@@ -189,10 +189,10 @@ class Schedule(Rounds[RunEntry | None]):
             reads = await self._read(jobs, touch=True)
             wakes_ms = [await self._attend(*one) for one in zip(jobs, reads, strict=True)]
         except Exception as error:
-            self._is_away(error)
-            pause_ms = min(FIRST_RETRY_MS << min(self._away - 1, 10), longest_ms)
+            self._record_outage(error)
+            pause_ms = min(FIRST_RETRY_MS << min(self._outages - 1, 10), longest_ms)
         else:
-            self._is_back()
+            self._record_recovery()
             pause_ms = max(0, min([longest_ms, *(wake_ms - self._now_ms() for wake_ms in wakes_ms)]))
         jitter = random.random()  # noqa: S311 - jitter
         if pause_ms == longest_ms:
@@ -233,7 +233,7 @@ class Schedule(Rounds[RunEntry | None]):
                     log_unreadable(self._store, error)
                 known = isinstance(error, KeysteadError)
                 reason = error if known else type(error).__name__
-                _log.error("%s is not run: %s", job.name, reason, exc_info=None if known else error)
+                _log.error("%s cannot run: %s", job.name, reason, exc_info=None if known else error)
             return self._now_ms() + self._look_every_ms
         self._reported.discard(job.name)
         return wakes_ms
@@ -242,7 +242,7 @@ class Schedule(Rounds[RunEntry | None]):
         now_ms = self._now_ms()
         later_ms = now_ms + self._look_every_ms
         since_ms = self._looked_ms.setdefault(job.name, now_ms)
-        if job.name in self._turns.values():
+        if job.name in self._tasks.values():
             return later_ms
         state = stored.state
         if stored.lease is not None:
@@ -261,7 +261,7 @@ class Schedule(Rounds[RunEntry | None]):
         due = due_runs.next_step(job, state, now_ms)
         if isinstance(due, JobState):
             if job.missed == "each":
-                _log.warning("%s: only the last %d missed runs are made up for", job.name, due_runs.MAX_CAUGHT_UP)
+                _log.warning("%s: only the last %d missed runs are caught up on", job.name, due_runs.MAX_CAUGHT_UP)
             await self._rewrite(job, stored, due)
             return now_ms
         if due is None:
@@ -273,20 +273,20 @@ class Schedule(Rounds[RunEntry | None]):
         """Repair the state of a job: create it, end a lost run, adopt a new cron expression, or replan.
 
         False: another process was faster. `since_ms` is when this schedule last planned the job. While two programs
-        with different cron expressions run side by side, each finds the other's expression, and must not lose a
-        scheduled time of its own in between.
+        with different cron expressions run side by side, each keeps adopting its own expression, and must not lose
+        a scheduled time in between.
         """
         state, now_ms = stored.state, self._now_ms()
         if state is None:
             return await self._rewrite(job, stored, due_runs.first_state(job, now_ms))
         if state.begun is not None:
             entry = due_runs.lost_entry(state.begun, now_ms)
-            _log.warning("%s: run %d was lost with its process, %s", job.name, entry.number, entry.by)
+            _log.warning("%s: run %d was lost because its process ended: %s", job.name, entry.number, entry.by)
             ended = due_runs.ended_state(job, state, "lost", now_ms)
             return await self._rewrite(job, stored, ended, entry)
         if not due_runs.has_same_cron(job, state):
             return await self._rewrite(job, stored, due_runs.state_for_new_cron(job, state, since_ms))
-        _log.warning("%s is replanned: it waits longer than its cron expression says; is a clock wrong?", job.name)
+        _log.warning("%s is replanned: it waits longer than its cron expression allows; is a clock wrong?", job.name)
         return await self._rewrite(job, stored, due_runs.replan(job, state, now_ms))
 
     async def _rewrite(self, job: Job, stored: _JobRead, state: JobState, entry: RunEntry | None = None) -> bool:
@@ -297,8 +297,8 @@ class Schedule(Rounds[RunEntry | None]):
 
     def _start(self, job: Job, run: Coroutine[Any, Any, RunEntry | None]) -> asyncio.Task[RunEntry | None]:
         task: asyncio.Task[RunEntry | None] = asyncio.create_task(run, name=f"keystead job {job.name}")
-        self._turns[task] = job.name
-        task.add_done_callback(self._turns.pop)
+        self._tasks[task] = job.name
+        task.add_done_callback(self._tasks.pop)
         return task
 
     async def _claim_and_run(self, job: Job, stored: _JobRead, due: due_runs.DueRun) -> RunEntry | None:
@@ -312,14 +312,14 @@ class Schedule(Rounds[RunEntry | None]):
                 raise
             # The next poll shows whether it took effect.
             self._unconfirmed[job.name] = claim.state.fence
-            _log.warning("%s cannot begin: %s", job.name, error)
+            _log.warning("%s cannot start: %s", job.name, error)
             return None
         except asyncio.CancelledError:
             with suppress(StoreError):
                 await self._keys.give_back(job.name, claim.lease)
             raise
         if not claimed:
-            self._woken.set()
+            self._wake.set()
             return None
         return await self._carry_out(job, claim)
 
@@ -332,14 +332,14 @@ class Schedule(Rounds[RunEntry | None]):
         run = JobRun(self._keys, job, claim, claim.state.begun, self._wait, self._look_every_ms)
         entry = await run.carry_out()
         self._on_run(job.name, entry.outcome)
-        self._woken.set()
+        self._wake.set()
         if run.is_stopping:
             raise asyncio.CancelledError
         return entry
 
     def _job(self, name: str) -> Job:
         if name not in self._jobs:
-            raise BadValue(f"there is no job {name!r}; there are: {', '.join(self._jobs) or 'none'}")
+            raise BadValue(f"there is no job {name!r}; the jobs are: {', '.join(self._jobs) or 'none'}")
         return self._jobs[name]
 
     def _now_ms(self) -> int:
@@ -359,6 +359,6 @@ def _by_name(jobs: Iterable[Job]) -> dict[str, Job]:
     found: dict[str, Job] = {}
     for job in jobs:
         if job.name in found:
-            raise BadDeclaration(f"two jobs are called {job.name}; give one of them another name")
+            raise BadDeclaration(f"two jobs have the name {job.name}; rename one of them")
         found[job.name] = job
     return found

@@ -94,7 +94,7 @@ class RunEntry(BaseModel):
 
 
 class ScheduleKeys(Keyspace):
-    """The schedule: when each job runs next, who runs it now, and how it went."""
+    """The schedule: the next run of each job, the process that runs it now, and its history."""
 
     source = "Keystead's schedule"
     naming = "domain:entity:scope"
@@ -137,7 +137,7 @@ class ScheduleKeys(Keyspace):
         """Start a run: of all processes that read the same state, one succeeds."""
         return Steps(
             self.job(name).holds(seen).otherwise("the state changed"),
-            self.lease(name).lasting(lease_ms).add(lease).otherwise("another has the lease"),
+            self.lease(name).lasting(lease_ms).add(lease).otherwise("another process has the lease"),
             self.job(name).set(state),
         )
 

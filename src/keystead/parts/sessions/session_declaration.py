@@ -19,14 +19,14 @@ def index_relation(family: Bound[Any]) -> Relation:
     admitting = [relation for relation in family.family.listed_in if relation.admits]
     if len(admitting) != 1 or len(family.family.listed_in) != 1:
         raise BadDeclaration(
-            f"{family.family.place}: sessions are listed in one Set, by user, that admits them: "
+            f"{family.family.place}: sessions need a Set that lists and admits them by user: "
             'listed_in=link("user_sessions", admits=True)'
         )
     missing = MANAGED_FIELDS - family.family.field_names
     if missing:
         raise BadDeclaration(
-            f"{family.family.place}: the model of a session has the fields created_at and last_seen_at, and this one "
-            f"has no {min(missing)}; inherit SessionRecord, or write {min(missing)}: EpochMs"
+            f"{family.family.place}: the model of a session needs the fields created_at and last_seen_at; "
+            f"{min(missing)} is missing: subclass SessionRecord, or write {min(missing)}: EpochMs"
         )
     relation: Relation = admitting[0]
     return relation
@@ -36,8 +36,8 @@ def user_field(family: Bound[Any], relation: Relation) -> str:
     origins = list(relation.origins.values())
     if len(origins) != 1 or origins[0] is None or origins[0].kind != "field" or len(family.family.pattern.names) != 1:
         raise BadDeclaration(
-            f"{family.family.place}: the key of a session holds its id alone, and its Set is named after one field of "
-            'the model: Set("user:{uid}:sessions", ...)'
+            f"{family.family.place}: the only placeholder of a session's key must be its id, and one field of the "
+            'model must name its Set: Set("user:{uid}:sessions", ...)'
         )
     return origins[0].name
 
@@ -45,22 +45,22 @@ def user_field(family: Bound[Any], relation: Relation) -> str:
 def default_policy(family: Bound[Any], index: Bound[Any]) -> Policy:
     usual = Policy()
     slides = [one.family.lifetime.ms for one in (family, index) if isinstance(one.family.lifetime, Sliding)]
-    kept = family.family.lifetime
-    absolute_ms = min(usual.absolute_ms, kept.ms) if isinstance(kept, After) else usual.absolute_ms
+    lifetime = family.family.lifetime
+    absolute_ms = min(usual.absolute_ms, lifetime.ms) if isinstance(lifetime, After) else usual.absolute_ms
     idle_ms = min(usual.idle_ms, absolute_ms, *slides)
     return Policy(idle=timedelta(milliseconds=idle_ms), absolute=timedelta(milliseconds=absolute_ms))
 
 
 def check_lifetimes(policy: Policy, family: Bound[Any], index: Bound[Any]) -> None:
     """Raise BadDeclaration for a record or a list that would expire before the sessions that the policy keeps alive."""
-    place, kept, listing = family.family.place, family.family.lifetime, index.family.lifetime
+    place, lifetime, listing = family.family.place, family.family.lifetime, index.family.lifetime
     idle = in_words(policy.idle_ms)
     advice = f"write lifetime=sliding(...) with {idle} or more"
-    if not (isinstance(kept, Sliding) and kept.ms >= policy.idle_ms) and not (
-        isinstance(kept, After) and kept.ms >= policy.absolute_ms
+    if not (isinstance(lifetime, Sliding) and lifetime.ms >= policy.idle_ms) and not (
+        isinstance(lifetime, After) and lifetime.ms >= policy.absolute_ms
     ):
         raise BadDeclaration(
-            f"{place}: its lifetime ({kept.describe()}) would end sessions that may be idle for {idle}; {advice}"
+            f"{place}: its lifetime ({lifetime.describe()}) would end sessions that may be idle for {idle}; {advice}"
         )
     if not (isinstance(listing, Sliding) and listing.ms >= policy.idle_ms):
         raise BadDeclaration(
@@ -82,10 +82,10 @@ def check_successors_and_ends(
         )
     for other in (successors, ends):
         if other is not None and other.store is not family.store:
-            raise BadDeclaration(f"{other.family.place} and {place} need one role: they are written in one step")
+            raise BadDeclaration(f"{other.family.place} and {place} need the same role: they are written in one step")
     if family.store.guarantees.consistency == "eventual":
-        raise DoesNotFit(f"{place} does not fit {family.store.url}: a read may miss a logout that was acknowledged")
+        raise DoesNotFit(f"{place} does not fit {family.store.url}: a read may miss an acknowledged logout")
     try:
         family(id_of(""))
     except BadKey as error:
-        raise BadDeclaration(f"{place}: an id is 43 letters of base64url, as in {{sid:token}}; {error}") from None
+        raise BadDeclaration(f"{place}: the id needs 43 base64url characters, as in {{sid:token}}; {error}") from None

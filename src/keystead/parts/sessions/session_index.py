@@ -23,8 +23,8 @@ from keystead.schema.listing import PRUNE_FROM
 from keystead.schema.times import deadline_ms, moment
 from keystead.schema.unreadable import log_unreadable
 
-UNLISTED: Final = "a record that its user's list does not name counts for nothing, and dies by its TTL"
-_AUDITED_LATER: Final = "what has ended is noted after that, or not at all"
+UNLISTED: Final = "a record that is not on its user's list is dead, and expires"
+_AUDITED_LATER: Final = "the end of a session is audited after that, or not at all"
 _PAGE: Final = 200  # records that are read or deleted at a time
 _EPOCH, _MILLISECOND = moment(0), timedelta(milliseconds=1)
 
@@ -41,7 +41,7 @@ class _ClassifiedSessions(NamedTuple):
 
 
 class SessionIndex(Generic[S]):
-    """What `Sessions` does with the list of a user: admit, evict, take off, clean up, and audit all of it."""
+    """The list operations of `Sessions`: admit, evict, remove, clean up, and audit all of it."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class SessionIndex(Generic[S]):
         """The ids to take off the list to make room for one more: sessions that have ended, and the oldest logins.
 
         Unreadable records are evicted before live ones; `keystead doctor` sets them aside. Entries that are not ids are
-        removed at once, because they would take up room that the user needs to log in.
+        removed immediately, because they would count toward the cap.
         """
         cap = self.policy.cap
         if cap is None:
@@ -107,7 +107,7 @@ class SessionIndex(Generic[S]):
         alive, dead, unreadable = await self._classify(user, ids)
         if len(alive) >= cap and self.policy.at_cap == "refuse":
             await self._remove_ended(user, dead)
-            raise CapReached(f"the user has {len(alive)} sessions, and {cap} are allowed; end one of them first")
+            raise CapReached(f"the user has {len(alive)} sessions, the maximum is {cap}; end one of them first")
         oldest = sorted(alive, key=lambda live: (epoch_ms(live.session.created_at), live.id))
         beyond = max(len(alive) + len(unreadable) - cap + 1, 0)
         return dead, [*unreadable, *(live.id for live in oldest)][:beyond]
@@ -155,9 +155,9 @@ class SessionIndex(Generic[S]):
         count = listed.count()
         return (
             Steps(
-                record.add(session).otherwise("there is such a session"),
+                record.add(session).otherwise("there already is such a session"),
                 *([] if cap is None else [listed.at_most(cap - 1 + len(leaving)).otherwise("no room")]),
-                *(listed.remove(one).otherwise("another took it off") for one in leaving),
+                *(listed.remove(one).otherwise("another process took it off") for one in leaving),
                 listed.add(sid),
                 count,
                 *more,
@@ -283,7 +283,7 @@ class SessionIndex(Generic[S]):
     def _user_of(self, session: S) -> str:
         user = getattr(session, self._user_field)
         if not isinstance(user, str) or not user:
-            raise BadValue(f"{self._user_field} names the user of a session, as text, and is {user!r:.40} here")
+            raise BadValue(f"{self._user_field} must be the id of the user, as text, not {user!r:.40}")
         return user
 
     def _now(self) -> datetime:

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import Generic, TypeAlias, TypeVar
 
 from keystead.errors import BadKey
-from keystead.parts.sessions.session_token import TOKEN_MAX_LENGTH, named_by
+from keystead.parts.sessions.session_token import TOKEN_MAX_LENGTH, parse_token
 from keystead.schema.repeated_reads import Repeated
 
 MAX_CACHED = 4096
@@ -39,7 +39,7 @@ class SessionQueries(Generic[Q]):
         return self._cached.get(digest) or self._build_and_cache(token, digest)
 
     def _build_and_cache(self, token: str, digest: bytes) -> tuple[str, str, Q] | None:
-        named = named_by(token)
+        named = parse_token(token)
         if named is None:
             return None
         sid, user = named

@@ -22,7 +22,7 @@ class Policy:
 
     idle      idle timeout: a session ends after this long without use
     absolute  absolute timeout: a session ends this long after the login, even if it is in use
-    cap       the most sessions a user may have at once; 1: one device; None: no limit
+    cap       the maximum number of concurrent sessions of a user; 1: one device; None: no limit
     at_cap    what a login beyond the cap does: `evict` the session with the oldest login, or `refuse` the new one
     grace     how long the old token is still accepted after a rotation, for requests already under way
     near      how long a session that has ended may still be read elsewhere, as in `"1s"`: sessions are then read from a
@@ -38,11 +38,11 @@ class Policy:
 
     def __post_init__(self) -> None:
         if self.idle_ms > self.absolute_ms:
-            raise BadDeclaration(f"a session cannot be idle for longer ({self.idle}) than it lives ({self.absolute})")
+            raise BadDeclaration(f"the idle timeout ({self.idle}) exceeds the absolute timeout ({self.absolute})")
         if self.cap is not None and (type(self.cap) is not int or self.cap < 1):
-            raise BadDeclaration(f"cap is a number of sessions from 1 on, or None for no cap, not {self.cap!r}")
+            raise BadDeclaration(f"cap must be a whole number from 1, or None for no cap, not {self.cap!r}")
         if self.at_cap not in ("evict", "refuse"):
-            raise BadDeclaration(f"at_cap is evict or refuse, not {self.at_cap!r}")
+            raise BadDeclaration(f"at_cap must be evict or refuse, not {self.at_cap!r}")
         _ = self.grace_ms, self.near_ms
 
     @property

@@ -10,7 +10,7 @@ from keystead.errors import BadValue
 from keystead.parts.digest import base64url, digest
 
 SECRET_BYTES = 32
-USER_MAX_BYTES = 512  # so that a cookie with the token stays far below the 4096 bytes that browsers keep
+USER_MAX_BYTES = 512  # a cookie with the token stays far below the 4096 bytes that browsers allow
 TOKEN_MAX_LENGTH = 43 + 1 + 684  # the secret and the user, in base64url
 
 _FROM_URL = bytes.maketrans(b"-_", b"+/")
@@ -24,13 +24,13 @@ def new_token(secret: bytes, user: str) -> str:
     swapped for another: the id is the digest of the whole token.
     """
     if len(secret) < SECRET_BYTES:
-        raise BadValue(f"the secret of a token has {SECRET_BYTES} bytes or more, not {len(secret)}")
+        raise BadValue(f"the secret of a token needs at least {SECRET_BYTES} bytes, not {len(secret)}")
     try:
         name = user.encode()
     except UnicodeEncodeError:
-        raise BadValue("the id of a user is text, and this one contains half a character (a lone surrogate)") from None
+        raise BadValue("the id of a user contains half a character (a lone surrogate)") from None
     if not 0 < len(name) <= USER_MAX_BYTES:
-        raise BadValue(f"the id of a user has 1 to {USER_MAX_BYTES} bytes, not {len(name)}")
+        raise BadValue(f"the id of a user must have 1 to {USER_MAX_BYTES} bytes, not {len(name)}")
     return f"{base64url(secret[:SECRET_BYTES])}.{base64url(name)}"
 
 
@@ -39,7 +39,7 @@ def id_of(token: str) -> str:
     return digest(token)
 
 
-def named_by(token: str) -> tuple[str, str] | None:
+def parse_token(token: str) -> tuple[str, str] | None:
     """Parse a token into the session id and the user. None: this is not a token."""
     found = _TOKEN.fullmatch(token)
     if found is None:

@@ -16,7 +16,7 @@ from keystead.parts.sessions.session_index import UNLISTED, Farewell, SessionInd
 from keystead.parts.sessions.session_lookup import SessionQueries, SessionQuery
 from keystead.parts.sessions.session_policy import Policy
 from keystead.parts.sessions.session_record import Act, Ended, Gone, Live, New, S, Successor
-from keystead.parts.sessions.session_token import SECRET_BYTES, id_of, named_by, new_token
+from keystead.parts.sessions.session_token import SECRET_BYTES, id_of, new_token, parse_token
 from keystead.schema import Bound, Steps, attempts, procedure
 from keystead.schema.kinds import Seen, ValueKey
 from keystead.schema.repeated_reads import Repeated
@@ -184,9 +184,9 @@ class Sessions(SessionIndex[S]):
         unknown = fields.keys() - self._family.family.field_names
         if unknown:
             raise BadCall(f"the session has no field {min(unknown)!r}")
-        kept = fields.keys() & {*MANAGED_FIELDS, self._user_field}
-        if kept:
-            raise BadCall(f"{min(kept)!r} of a session stays as it is; log in again for another one")
+        read_only = fields.keys() & {*MANAGED_FIELDS, self._user_field}
+        if read_only:
+            raise BadCall(f"{min(read_only)!r} of a session is read-only")
 
         def changed(session: S) -> S:
             try:
@@ -194,7 +194,7 @@ class Sessions(SessionIndex[S]):
             except ValidationError as error:
                 # Name the fields only: the values may be secret.
                 names = sorted({str(one["loc"][0]) if one["loc"] else "?" for one in error.errors()})
-                raise BadValue(f"the session does not take what was given for {', '.join(names)}") from None
+                raise BadValue(f"invalid values for {', '.join(names)} of the session") from None
 
         return await self.change(token, changed)
 
@@ -205,7 +205,7 @@ class Sessions(SessionIndex[S]):
 
         The first step takes the session off the list, which ends it; the rest is clean-up.
         """
-        named = named_by(token)
+        named = parse_token(token)
         if named is None:
             return False
         sid, user = named
@@ -391,7 +391,7 @@ class Sessions(SessionIndex[S]):
         until = moment(self._now_ms() + self.policy.grace_ms)
         return (
             Steps(
-                new.add(session).otherwise("there is such a session"),
+                new.add(session).otherwise("there already is such a session"),
                 old.holds(Seen(live.session, raw)),
                 *([self._successors(live.id).set(Successor(sid=sid, until=until))] if self._successors else []),
                 listed.remove(live.id).otherwise("ended"),

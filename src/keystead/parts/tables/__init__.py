@@ -3,14 +3,14 @@
 `open_tables(url, *sets)` opens them, `read` and `write` run a function in a transaction, and a `TableSet` declares
 tables and their schema migrations.
 
-**SQLAlchemy's own engine in threads of ours, not its async engine.** The async one needs a driver of its own for each
-database (aiosqlite, asyncpg or psycopg's other half, aiomysql) and greenlet; the thread of aiosqlite can keep a process
-from exiting. `sqlite3`, `psycopg` and `PyMySQL` are the drivers of the stores already, and a `Worker` never keeps a
-process. A transaction is a plain function from a connection to a result, so that it can be run again as a whole.
+**SQLAlchemy's sync engine in our own threads, not its async engine.** The async engine needs another driver for each
+database (aiosqlite, asyncpg or async psycopg, aiomysql) and greenlet; the thread of aiosqlite can keep a process from
+exiting. `sqlite3`, `psycopg` and `PyMySQL` are already the drivers of the stores, and a `WorkerThread` never keeps a
+process alive. A transaction is a plain function from a connection to a result, so it can be retried as a whole.
 
-**A list of versioned steps, not Alembic.** Several kits keep their tables in one database, each with a version of its
-own; two processes that start at the same moment must take turns, which Alembic leaves to the caller; and no folder of
-scripts has to be found in an installed package. The stores do the same (`stores/database/database_schema.py`).
+**A list of versioned steps, not Alembic.** Several kits have tables in one database, each with its own version; two
+processes that start at the same moment must take turns, which Alembic leaves to the caller; and no folder of scripts
+has to be found in an installed package. The stores do the same (`stores/database/database_schema.py`).
 """
 
 from typing import TYPE_CHECKING

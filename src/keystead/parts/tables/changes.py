@@ -1,7 +1,7 @@
 """Table sets and their schema migrations.
 
-The version of each set stands in `keystead_tables`. Processes that open at the same moment take turns, and all but the
-first find nothing to do. A user who may not make tables can use those that are up to date.
+The version of each set is stored in `keystead_tables`. Processes that open the tables at the same moment take turns;
+all but the first find nothing to do. A database user without the right to create tables can use up-to-date ones.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 from keystead.errors import BadDeclaration, StoreDamaged, StoreUnavailable
 from keystead.parts.tables.columns import Name, table
 
-UPGRADE_LOCK: Final = 0x4B53_5445_4144_0010  # of PostgreSQL; no other lock of Keystead has this number
-APPLICATION_ID: Final = 0x4B535454  # "KSTT", of a SQLite file with tables; that of a store is another
+UPGRADE_LOCK: Final = 0x4B53_5445_4144_0010  # of PostgreSQL; unique among Keystead's locks
+APPLICATION_ID: Final = 0x4B535454  # "KSTT", marks a SQLite file with tables; a store has another
 _WAIT_S: Final = 20
 
 _VERSIONS: Final = table(
@@ -44,10 +44,10 @@ _VERSIONS: Final = table(
 
 @dataclass(frozen=True)
 class TableChange:
-    """A step to a version: what it does, in words, and how.
+    """A migration to a version: its description and its function.
 
-    MySQL cannot take a changed table back, so a step that was interrupted is run again: it does nothing where it has
-    been done. It is never edited after a release: a table that changes later is written down here as it was.
+    MySQL cannot roll back DDL, so an interrupted step runs again and must be idempotent. Never edit a step after a
+    release: it defines a table as it was then, even if the table changes later.
     """
 
     version: int
@@ -62,13 +62,12 @@ Belongings = Sequence[tuple[Table, ColumnElement[bool]]]
 
 @dataclass(frozen=True)
 class TableSet:
-    """The tables of one owner, such as a kit, by the steps that make them.
+    """The tables of one owner, such as a kit, and the migrations that create them.
 
-    member_of   what of them belongs to whom, for `keystead erase user:42`: a function from the id for each kind of
-                subject, `{"user": rows_of_user}`. The table that the others hang on comes last; nothing at all for an
-                id that nobody can have
-    known_as    whom a subject of another identity space is in this one: `teamwork:7` for `login:42`. What belongs to
-                them is erased with it
+    member_of   the rows that belong to a subject, for `keystead erase user:42`: a function from the id for each kind of
+                subject, `{"user": rows_of_user}`. The parent table of the others comes last; empty for an impossible id
+    known_as    the identity of a subject of another identity space in this one: `teamwork:7` for `login:42`. Its rows
+                are erased too
     """
 
     name: str
@@ -78,7 +77,7 @@ class TableSet:
 
     def __post_init__(self) -> None:
         if [change.version for change in self.changes] != list(range(1, len(self.changes) + 1)) or not self.changes:
-            raise BadDeclaration(f"the changes of the tables {self.name!r} are numbered 1, 2, 3 and so on")
+            raise BadDeclaration(f"the changes of the tables {self.name!r} must be numbered 1, 2, 3 and so on")
 
     @property
     def version(self) -> int:
@@ -95,7 +94,7 @@ class TableUpgrade:
 
     @property
     def version(self) -> int:
-        """What the tables have afterwards."""
+        """The version of the tables afterwards."""
         return self.changes[-1].version if self.changes else self.found
 
 
@@ -119,9 +118,9 @@ def extend(*tables: Table) -> Callable[[Connection], None]:
     def do(connection: Connection) -> None:
         create(*(one for one in tables if not inspect(connection).has_table(one.name)))(connection)
         for one in tables:
-            there = {column["name"] for column in inspect(connection).get_columns(one.name)}
+            existing = {column["name"] for column in inspect(connection).get_columns(one.name)}
             for column in one.columns:
-                if column.name not in there:
+                if column.name not in existing:
                     added = CreateColumn(column).compile(dialect=connection.dialect)
                     connection.execute(text(f"ALTER TABLE {one.name} ADD COLUMN {added}"))
         create(*tables)(connection)
@@ -129,7 +128,7 @@ def extend(*tables: Table) -> Callable[[Connection], None]:
     return do
 
 
-def planned(connection: Connection, sets: Sequence[TableSet], url: str) -> list[TableUpgrade]:
+def plan_upgrades(connection: Connection, sets: Sequence[TableSet], url: str) -> list[TableUpgrade]:
     """The pending upgrades. Raises StoreDamaged if a later Keystead created the tables. Writes nothing."""
     known = inspect(connection).has_table(_VERSIONS.name)
     rows = connection.execute(select(_VERSIONS.c.name, _VERSIONS.c.version)) if known else ()
@@ -139,17 +138,17 @@ def planned(connection: Connection, sets: Sequence[TableSet], url: str) -> list[
         at = found.get(one.name, 0)
         if at > one.version:
             raise StoreDamaged(
-                f"the tables {one.name!r} of {url} were made by a later Keystead (version {at}, this one knows"
+                f"the tables {one.name!r} of {url} were created by a later Keystead (version {at}, this one knows"
                 f" {one.version}); upgrade this one to use them. Nothing was changed"
             )
         plans.append(TableUpgrade(one.name, at, tuple(change for change in one.changes if change.version > at)))
     return plans
 
 
-def upgraded(connection: Connection, sets: Sequence[TableSet], url: str) -> list[TableUpgrade]:
+def upgrade_all(connection: Connection, sets: Sequence[TableSet], url: str) -> list[TableUpgrade]:
     """Upgrade all sets to the version of this Keystead, in the transaction of this connection."""
-    with _alone(connection, url):
-        plans = planned(connection, sets, url)  # read again: another process may have been faster
+    with _upgrade_lock(connection, url):
+        plans = plan_upgrades(connection, sets, url)  # read again: another process may have been faster
         if not any(plan.changes for plan in plans):
             return plans
         if connection.dialect.name == "sqlite":
@@ -158,22 +157,22 @@ def upgraded(connection: Connection, sets: Sequence[TableSet], url: str) -> list
         for plan in plans:
             for change in plan.changes:
                 change.do(connection)
-                _note(connection, plan.name, change.version)
+                _record_version(connection, plan.name, change.version)
         return plans
 
 
-def _note(connection: Connection, name: str, version: int) -> None:
-    noted = connection.execute(
+def _record_version(connection: Connection, name: str, version: int) -> None:
+    updated = connection.execute(
         update(_VERSIONS).where(_VERSIONS.c.name == name).values(version=version),
         execution_options={"preserve_rowcount": True},
     )
-    if not noted.rowcount:
+    if not updated.rowcount:
         connection.execute(insert(_VERSIONS).values(name=name, version=version))
 
 
 @contextmanager
-def _alone(connection: Connection, url: str) -> Iterator[None]:
-    """Lock out other processes. SQLite's write transaction does so by itself."""
+def _upgrade_lock(connection: Connection, url: str) -> Iterator[None]:
+    """Lock out other processes. SQLite's write transaction already does."""
     match connection.dialect.name:
         case "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": UPGRADE_LOCK})
@@ -184,7 +183,7 @@ def _alone(connection: Connection, url: str) -> Iterator[None]:
             lock = "CONCAT('keystead:tables:', SHA1(DATABASE()))"
             # A second at a time: a statement that takes longer than the timeout counts as lost.
             if not any(connection.execute(text(f"SELECT GET_LOCK({lock}, 1)")).scalar() for _ in range(_WAIT_S)):
-                raise StoreUnavailable(f"another process is upgrading {url}, and does not finish; try again")
+                raise StoreUnavailable(f"another process is still upgrading {url}; try again")
             try:
                 yield
                 # Commit before the lock is released: the next process must see the versions.

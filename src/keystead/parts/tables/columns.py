@@ -1,4 +1,4 @@
-"""Text columns that store and compare alike on every database."""
+"""Text columns that store and compare the same on every database."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from keystead.errors import BadValue
 
-PREFIX: Final = "keystead_"  # a database may be shared with an application that has a table `profiles` itself
+PREFIX: Final = "keystead_"  # an application in the same database may have a table `profiles`
 _MYSQL: Final[dict[str, Any]] = {
     "mysql_engine": "InnoDB",
     "mysql_row_format": "DYNAMIC",
@@ -22,18 +22,18 @@ _MYSQL: Final[dict[str, Any]] = {
 
 
 def table(name: str, metadata: MetaData, *items: SchemaItem) -> Table:
-    """A table of Keystead's: `keystead_` and its name, which begins with its owner's, as in `membership_profiles`.
+    """A table named `keystead_` and `name`, which starts with its owner, as in `membership_profiles`.
 
-    The tables of the stores in MySQL are called `keystead_keys` and so on: without the owner, two could meet.
+    The MySQL store has tables such as `keystead_keys`: without the owner, names could collide.
     """
     return Table(PREFIX + name, metadata, *items, **_MYSQL)
 
 
 class Name(TypeDecorator[str]):
-    """A text that is compared byte by byte, and so can be a key: an id, a month, a word.
+    """Text that is compared byte by byte, so it can be a key: an id, a month, a word.
 
-    In MySQL it is binary: there, even a binary collation takes `a` and `a ` for one. What cannot be kept everywhere
-    (more than `max_bytes` in UTF-8, a NUL, half of a surrogate pair) is a BadValue before anything is sent.
+    In MySQL it is binary, because even a binary collation treats `a` and `a ` as equal. Text that some database cannot
+    store (more than `max_bytes` in UTF-8, a NUL, a lone surrogate) is a BadValue before anything is sent.
     """
 
     impl = Text
@@ -59,8 +59,7 @@ class Name(TypeDecorator[str]):
 
 
 class Words(TypeDecorator[str]):
-    """A text that is kept for reading, of up to 16 MB. A NUL and half of a surrogate pair become U+FFFD: no database
-    keeps both, and a report is not lost for a character."""
+    """Text for reading, up to 16 MB. NULs and lone surrogates become U+FFFD, because no database stores both."""
 
     impl = Text
     cache_ok = True
@@ -73,26 +72,28 @@ class Words(TypeDecorator[str]):
             return None
         readable = value.replace("\0", "\ufffd")
         return (
-            "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in readable) if _halves(readable) else readable
+            "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in readable)
+            if _has_lone_surrogate(readable)
+            else readable
         )
 
 
 def checked_name(text: str, max_bytes: int) -> bytes:
-    """A name in UTF-8. Raises BadValue for what not every database can keep."""
+    """A name in UTF-8. Raises BadValue for text that some database cannot store."""
     if not isinstance(text, str):
-        raise BadValue(f"a name is text, not a {type(text).__name__}")
+        raise BadValue(f"a name must be text, not {type(text).__name__}")
     try:
         encoded = text.encode()
     except UnicodeEncodeError:
-        raise BadValue("a name holds half of a character (a lone surrogate); send it as whole UTF-8") from None
+        raise BadValue("a name contains half a character (a lone surrogate); send valid UTF-8") from None
     if b"\0" in encoded:
-        raise BadValue("a name holds a NUL character; leave it out")
+        raise BadValue("a name contains a NUL character; remove it")
     if len(encoded) > max_bytes:
-        raise BadValue(f"a name has {len(encoded):,} bytes; at most {max_bytes:,} fit here")
+        raise BadValue(f"a name has {len(encoded):,} bytes; the maximum is {max_bytes:,}")
     return encoded
 
 
-def _halves(text: str) -> bool:
+def _has_lone_surrogate(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:

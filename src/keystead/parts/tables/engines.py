@@ -25,7 +25,7 @@ from keystead.stores.sqlite.database_file import explain, is_locked
 from keystead.stores.sqlite.sqlite_store import MEMORY, SqliteStore
 from keystead.stores.store_urls import connect
 
-UPGRADE_S: Final = 600.0  # that an upgrade may take, and wait for that of another process
+UPGRADE_S: Final = 600.0  # for an upgrade, and for waiting for that of another process
 READS: Final = "keystead_reads"  # the execution option of a transaction that writes nothing
 _MODE: Final = "NO_AUTO_VALUE_ON_ZERO,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 _SQLITE_CONNECTIONS: Final = 4
@@ -44,8 +44,8 @@ class TableLocation:
 
 
 def place_of(url: str) -> TableLocation:
-    """The place of a URL, in the form that stores have. Connects to nothing. Raises BadUrl or MissingExtra."""
-    store = connect(url)  # reads the URL and looks for the driver; it is not opened
+    """Parse a URL in the form of store URLs. Connects to nothing. Raises BadUrl or MissingExtra."""
+    store = connect(url)  # parses the URL and imports the driver; it is not opened
     if isinstance(store, SqliteStore):
         return _sqlite(store, url)
     if isinstance(store, DatabaseStore):
@@ -55,16 +55,16 @@ def place_of(url: str) -> TableLocation:
         return TableLocation(settings.url, make(settings), make(patient), settings.pool, settings.timeout)
     scheme = url.partition("://")[0]
     raise BadUrl(
-        f"{scheme}:// has no tables; write sqlite:///tables.db, postgresql://user@host/database or mysql://…, or memory://"
+        f"{scheme}:// cannot have tables; write sqlite:///tables.db, postgresql://user@host/database or mysql://…, or memory://"
     )
 
 
 def url_beside(store_url: str) -> str | None:
     """The default location of tables: beside the store's own data.
 
-    A file beside its file, `keystead.tables.db` for `keystead.db`, so that neither waits for the other's writes; the
-    same database on PostgreSQL and MySQL; memory for memory. None: this store has no such place (Redis, Memcached), and
-    one has to be named.
+    For a SQLite file a second file, `keystead.tables.db` for `keystead.db`, so that neither waits for the other's
+    writes; the same database on PostgreSQL and MySQL; memory for memory. None: this store has no such place (Redis,
+    Memcached), and the caller has to name one.
     """
     store = connect(store_url)
     if isinstance(store, DatabaseStore):
@@ -91,7 +91,7 @@ def _sqlite(store: SqliteStore, url: str) -> TableLocation:
         "sqlite+pysqlite://",
         creator=lambda: _sqlite_connection(store.path, timeout),
         hide_parameters=True,
-        **_pooled(0 if memory else _SQLITE_CONNECTIONS),
+        **_pool_options(0 if memory else _SQLITE_CONNECTIONS),
     )
     event.listen(engine, "begin", _begin_sqlite)
     if memory:
@@ -129,7 +129,7 @@ def _sqlite_connection(path: str, timeout: float) -> sqlite3.Connection:
 
 
 def _switch_to_log(connection: sqlite3.Connection, end: float) -> None:
-    """SQLite itself does not wait where processes that make a new file switch it to its log together."""
+    """Switch to the write-ahead log. SQLite itself does not wait if several processes do so on a new file."""
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -152,8 +152,8 @@ def _refuse_others(connection: sqlite3.Connection, path: str) -> None:
 # --- servers -----------------------------------------------------------------------------------------------
 
 
-def _pooled(connections: int) -> dict[str, Any]:
-    """As many connections as there are threads, so that none ever waits for one; 0: one that stays."""
+def _pool_options(connections: int) -> dict[str, Any]:
+    """One connection for each thread, so that no thread waits; 0: a single permanent one."""
     return (
         {"poolclass": QueuePool, "pool_size": connections, "max_overflow": 0}
         if connections
@@ -163,11 +163,11 @@ def _pooled(connections: int) -> dict[str, Any]:
 
 def _server(dialect: str, settings: DatabaseSettings, creator: Callable[[], Any]) -> Engine:
     return create_engine(
-        f"{dialect}://",  # without what the URL says: the password is in no object of SQLAlchemy's
+        f"{dialect}://",  # without the URL's user and password: SQLAlchemy never sees them
         creator=creator,
-        isolation_level="READ COMMITTED",  # what must not change is locked
+        isolation_level="READ COMMITTED",  # transactions lock what must not change
         hide_parameters=True,
-        **_pooled(settings.pool),
+        **_pool_options(settings.pool),
     )
 
 
@@ -189,7 +189,7 @@ def _postgres(settings: DatabaseSettings) -> Engine:
     limits = {
         "statement_timeout": timeout_ms,
         "lock_timeout": timeout_ms,
-        "idle_in_transaction_session_timeout": max(timeout_ms * 2, 1_000),  # of a process that stands still
+        "idle_in_transaction_session_timeout": max(timeout_ms * 2, 1_000),  # for a process that hangs
     }
 
     def creator() -> Any:
@@ -197,7 +197,7 @@ def _postgres(settings: DatabaseSettings) -> Engine:
             connection = psycopg.connect(
                 autocommit=True, **{name: value for name, value in parameters.items() if value is not None}
             )
-            # Not as options of the connection: a pooler in between may refuse those.
+            # Not as connection options: a connection pooler may refuse those.
             connection.execute(";".join(f"SET {name} = {value:d}" for name, value in limits.items()).encode())
             connection.autocommit = False
         except (psycopg.Error, UnicodeError) as error:

@@ -1,4 +1,4 @@
-"""Driver errors: whether to retry, and otherwise a message for people, without secrets."""
+"""Driver errors: whether to retry, and otherwise a readable message without secrets."""
 
 from __future__ import annotations
 
@@ -42,38 +42,38 @@ def in_words(error: DBAPIError, url: str) -> StoreError:
     """An error a person can act on. The statement and its values are not in it."""
     found = error.orig
     if isinstance(found, sqlite3.IntegrityError):
-        return StoreError(f"{url} did not take a row that breaks a rule of its table ({found})")
+        return StoreError(f"{url} refused a row that violates a constraint of its table ({found})")
     if isinstance(found, sqlite3.Error):
         return explain(found, url.removeprefix("sqlite:///"))
-    said, state, number = _said(found), _state(found), _number(found)
-    if isinstance(error, IntegrityError):  # MySQL repeats the value in its own sentence
-        return StoreError(f"{url} did not take a row that breaks a rule of its table ({state or number})")
+    message, state, number = _message_of(found), _state(found), _number(found)
+    if isinstance(error, IntegrityError):  # MySQL's message contains the value
+        return StoreError(f"{url} refused a row that violates a constraint of its table ({state or number})")
     if state == "57014":
-        return StoreUnavailable(f"{url} did not finish in time; try again")
+        return StoreUnavailable(f"{url} timed out; try again")
     if state == "25006" or number in (1290, 1792, 1836):
-        return StoreReadOnly(f"{url} cannot be written ({said}); give the address of its primary, or another user")
+        return StoreReadOnly(f"{url} is read-only ({message}); use the address of its primary, or another user")
     if state == "42501" or number in (1044, 1142, 1143, 1227):
-        return StoreRefused(f"{url} does not let this user do that: {said}")
+        return StoreRefused(f"{url} denies this to the user: {message}")
     if state in ("53100", "53200") or number in (1021, 1041, 1114, 1153, 1406):
-        return StoreFull(f"{url} has no room for this: {said}")
-    return StoreUnavailable(f"{url} did not do what was asked: {said} ({state or number})")
+        return StoreFull(f"{url} is full: {message}")
+    return StoreUnavailable(f"{url} failed: {message} ({state or number})")
 
 
 def no_connection(error: Exception, settings: DatabaseSettings) -> StoreError:
     """Why a server cannot be connected to."""
-    said, state, number = settings.without_secrets(_said(error)), _state(error), _number(error)
-    if state.startswith("28") or number in (1044, 1045, 1130, 1698) or "password" in said or "role " in said:
-        return StoreRefused(f"{settings.url} does not let this user in; check user and password of the URL ({said})")
-    if state == "3D000" or number == 1049 or ("database " in said and "does not exist" in said):
-        return StoreRefused(f"{settings.url}: there is no such database; create it first ({said})")
-    if "SSL" in said or "certificate" in said:
-        return StoreRefused(f"no TLS connection to {settings.url}: {said}; check tls, ca and verify")
-    return StoreUnavailable(f"cannot reach {settings.url}: {said}; is the server running there?")
+    message, state, number = settings.without_secrets(_message_of(error)), _state(error), _number(error)
+    if state.startswith("28") or number in (1044, 1045, 1130, 1698) or "password" in message or "role " in message:
+        return StoreRefused(f"{settings.url} denies access; check user and password of the URL ({message})")
+    if state == "3D000" or number == 1049 or ("database " in message and "does not exist" in message):
+        return StoreRefused(f"{settings.url}: there is no such database; create it first ({message})")
+    if "SSL" in message or "certificate" in message:
+        return StoreRefused(f"no TLS connection to {settings.url}: {message}; check tls, ca and verify")
+    return StoreUnavailable(f"cannot reach {settings.url}: {message}; is the server running there?")
 
 
-def _said(error: BaseException | None) -> str:
+def _message_of(error: BaseException | None) -> str:
     text = error.args[1] if _is_mysql(error) and error is not None and len(error.args) > 1 else error
-    # A server's details repeat values of the row, each on a line of its own behind the first.
+    # The lines after the first contain values of the row.
     return str(text).strip().partition("\n")[0]
 
 

@@ -18,7 +18,7 @@ _ATTEMPTS: Final = 8
 def insert_new(connection: Connection, into: Table, row: Mapping[str, Any]) -> bool:
     """Insert a row unless its key exists; an existing row is left alone. Returns whether it was inserted.
 
-    It waits for another transaction that inserts the same key, and so of N at once one says True.
+    Waits for a concurrent transaction that inserts the same key, so exactly one of them returns True.
     """
     options = {"preserve_rowcount": True}
     statement = _insert_if_new(connection, into)
@@ -32,40 +32,40 @@ def _insert_if_new(connection: Connection, into: Table) -> Insert:
         case "sqlite":
             return sqlite.insert(into).on_conflict_do_nothing()
         case _:
-            # IGNORE makes warnings of other faults, too; what a column cannot hold, its type has refused before.
+            # IGNORE also turns other errors into warnings; the column types have already refused invalid values.
             return plain_insert(into).prefix_with("IGNORE")
 
 
-def locked_row(connection: Connection, asked: Select[Any], into: Table, fresh: Mapping[str, Any]) -> Row[Any]:
-    """The one row that is asked for, locked until the end of the transaction; made of `fresh` where there is none.
+def locked_row(connection: Connection, query: Select[Any], into: Table, fresh: Mapping[str, Any]) -> Row[Any]:
+    """Select one row and lock it until the end of the transaction; insert `fresh` if there is none.
 
-    It looks before it inserts: on MySQL an insert that finds its row there holds it together with others who did, and
-    none of them could lock it for itself.
+    It selects before it inserts: on MySQL an insert that finds its row takes a shared lock, and of several transactions
+    with that lock none could get an exclusive one.
     """
     for _ in range(_ATTEMPTS):
-        row = connection.execute(asked.with_for_update()).first()
+        row = connection.execute(query.with_for_update()).first()
         if row is not None:
             return row
-        # Of two at once, one inserts, and the other waits for it and finds its row, unless that was erased meanwhile.
+        # Of two concurrent inserts one waits for the other and finds its row, unless that was erased meanwhile.
         insert_new(connection, into, fresh)
-    raise Contended(f"a row of {into.name} was erased again and again; try again")
+    raise Contended(f"a row of {into.name} kept being erased; try again")
 
 
 def locked_rows(
-    connection: Connection, asked: Select[Any], into: Table, fresh: Sequence[Mapping[str, Any]]
+    connection: Connection, query: Select[Any], into: Table, fresh: Sequence[Mapping[str, Any]]
 ) -> list[Row[Any]]:
-    """The rows that are asked for, locked in the order of their keys; those of `fresh` are made where they are missing.
+    """Select rows and lock them in the order of their keys; insert those of `fresh` that are missing.
 
-    As `locked_row`, for many at once: transactions that lock many rows in this way do not wait for each other in turn.
-    `asked` holds the primary key, which is one column.
+    As `locked_row`, for many rows: the fixed order prevents deadlocks. `query` must select the primary key, which is
+    one column.
     """
     [key] = into.primary_key.columns
-    ordered = asked.order_by(key).with_for_update()
+    ordered = query.order_by(key).with_for_update()
     for _ in range(_ATTEMPTS):
         rows = connection.execute(ordered).all()
-        there = {row._mapping[key] for row in rows}
-        missing = [row for row in fresh if row[key.name] not in there]
+        present = {row._mapping[key] for row in rows}
+        missing = [row for row in fresh if row[key.name] not in present]
         if not missing:
             return list(rows)
         connection.execute(_insert_if_new(connection, into), sorted(missing, key=lambda one: one[key.name]))
-    raise Contended(f"rows of {into.name} were erased again and again; try again")
+    raise Contended(f"rows of {into.name} kept being erased; try again")

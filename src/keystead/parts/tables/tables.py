@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, delete, func, select
 from sqlalchemy.exc import DBAPIError, StatementError
 
 from keystead.errors import BadValue, Contended, KeysteadError, StoreClosed, StoreUnavailable
-from keystead.parts.tables.changes import Belongings, TableSet, TableUpgrade, planned, upgraded
+from keystead.parts.tables.changes import Belongings, TableSet, TableUpgrade, plan_upgrades, upgrade_all
 from keystead.parts.tables.engines import READS, UPGRADE_S, TableLocation, place_of
 from keystead.parts.tables.failures import in_words, is_conflict, is_lost
 from keystead.stores.worker_thread import WorkerThread
@@ -25,23 +25,23 @@ GRACE_S: Final = 1.0  # beyond its timeout, for the result to arrive
 
 
 def open_tables(url: str, *sets: TableSet) -> Tables:
-    """The tables of these sets in the database of this URL, to be opened with `async with`.
+    """Tables of these sets in the database of this URL, to be opened with `async with`.
 
     `sqlite:///tables.db`, `postgresql://user:password@host/database`, `mysql://…` and `mariadb://…` as for stores,
-    with the same options, and `memory://`. Raises BadUrl or MissingExtra at once.
+    with the same options, and `memory://`. Raises BadUrl or MissingExtra for an unusable URL.
     """
     return Tables(place_of(url), sets)
 
 
 class Tables:
-    """Created by `open_tables`. Any number of tasks may use it; the URL's `pool` limits concurrent transactions.
+    """Created by `open_tables`. Tasks may share it; the URL's `pool` limits concurrent transactions.
 
     Opening creates the tables or upgrades them. A database error is a StoreError; its message contains no password and
     no value.
     """
 
     def __init__(self, place: TableLocation, sets: Sequence[TableSet]) -> None:
-        self.url = place.url  # for people: it holds no password
+        self.url = place.url  # without the password
         self._place = place
         self._sets = tuple(sets)
         self._workers: list[WorkerThread] = []
@@ -87,7 +87,7 @@ class Tables:
             self._place.engine.dispose()
 
     async def upgrade(self, *, dry_run: bool = False) -> list[TableUpgrade]:
-        """Upgrade the tables to the version of this Keystead, or only say what that would do; one plan per set.
+        """Upgrade the tables to the version of this Keystead, or only return the plan; one plan per set.
 
         For tables that are not open: opening them does the same. A dry run creates no file.
         """
@@ -97,7 +97,7 @@ class Tables:
         try:
             if not dry_run:
                 return await self._upgrade()
-            return await self.read(lambda connection: planned(connection, self._sets, self.url))
+            return await self.read(lambda connection: plan_upgrades(connection, self._sets, self.url))
         finally:
             await self.close()
 
@@ -120,7 +120,7 @@ class Tables:
         await self.read(lambda connection: connection.execute(select(1)).scalar())
 
     async def count_of(self, subject: str) -> dict[str, int]:
-        """How many rows of each table belong to a subject, such as `user:42`; only those where there are some."""
+        """The number of rows that belong to a subject, such as `user:42`, by table; only tables that have some."""
         belongings = self._belongings(subject)
 
         def work(connection: Connection) -> dict[str, int]:
@@ -142,7 +142,7 @@ class Tables:
         return await self.read(work)
 
     async def erase(self, subject: str) -> dict[str, int]:
-        """Delete all rows that belong to a subject, in one transaction; how many of each table that had some."""
+        """Delete all rows that belong to a subject, in one transaction; returns their number by table."""
         belongings = self._belongings(subject)
 
         def work(connection: Connection) -> dict[str, int]:
@@ -171,12 +171,12 @@ class Tables:
         self._open = True
 
     async def _upgrade(self) -> list[TableUpgrade]:
-        plans = await self.read(lambda connection: planned(connection, self._sets, self.url))
+        plans = await self.read(lambda connection: plan_upgrades(connection, self._sets, self.url))
         if not any(plan.changes for plan in plans):
             return plans
         try:
             return await self._run(
-                lambda connection: upgraded(connection, self._sets, self.url),
+                lambda connection: upgrade_all(connection, self._sets, self.url),
                 self._place.upgrading,
                 max(self._place.timeout, UPGRADE_S),
             )
@@ -187,25 +187,27 @@ class Tables:
     async def _run(self, work: Callable[[Connection], T], engine: Engine, limit_s: float, *, writes: bool = True) -> T:
         if not self._open:
             raise StoreClosed(f"the tables of {self.url} are not open; use `async with`")
-        turn = _Turn()
+        transaction = _Transaction()
         end = time.monotonic() + limit_s
         prepared = engine.execution_options(**{READS: not writes})
         try:
             async with asyncio.timeout(limit_s + GRACE_S):
-                result: T = await self._in_thread(lambda: self._transact(work, turn, prepared, end, writes=writes))
+                result: T = await self._in_thread(
+                    lambda: self._transact(work, transaction, prepared, end, writes=writes)
+                )
                 return result
         except TimeoutError:
-            outcome: Literal["not-sent", "unknown"] = "not-sent" if turn.gives_up() else "unknown"
-            raise StoreUnavailable(f"{self.url} did not answer within {limit_s:g} seconds", outcome) from None
+            outcome: Literal["not-sent", "unknown"] = "not-sent" if transaction.abandon() else "unknown"
+            raise StoreUnavailable(f"{self.url} did not respond within {limit_s:g} seconds", outcome) from None
         except asyncio.CancelledError:
-            turn.gives_up()
+            transaction.abandon()
             raise
 
     async def _in_thread(self, job: Callable[[], Any]) -> Any:
         await self._free.acquire()
         if not self._open:
             self._free.release()
-            raise StoreClosed(f"the tables of {self.url} were closed before this was done")
+            raise StoreClosed(f"the tables of {self.url} were closed before this finished")
         if not self._idle:
             self._workers.append(WorkerThread(f"keystead-tables-{len(self._workers)}", asyncio.get_running_loop()))
             self._idle.append(self._workers[-1])
@@ -214,7 +216,7 @@ class Tables:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         def done(result: Any, error: BaseException | None) -> None:
-            # Not where the caller waits: a cancelled caller leaves behind a thread that is still working.
+            # Here, not in the caller: a cancelled caller leaves a thread that is still working.
             idle.append(worker)
             free.release()
             if future.done():
@@ -229,19 +231,21 @@ class Tables:
 
     # --- in a thread ---------------------------------------------------------------------------------------
 
-    def _transact(self, work: Callable[[Connection], T], turn: _Turn, engine: Engine, end: float, *, writes: bool) -> T:
+    def _transact(
+        self, work: Callable[[Connection], T], transaction: _Transaction, engine: Engine, end: float, *, writes: bool
+    ) -> T:
         conflicts = lost = 0
         while lost < TRIES:
-            if turn.is_given_up:
-                raise _GivenUp
+            if transaction.is_abandoned:
+                raise _Abandoned
             try:
-                return _run_once(work, turn, engine)
+                return _run_once(work, transaction, engine)
             except DBAPIError as error:
                 if is_lost(error):
                     lost += 1
-                    if writes and turn.is_committing:
+                    if writes and transaction.is_committing:
                         raise StoreUnavailable(
-                            f"{self.url} was lost while this was written; it may have taken effect", "unknown"
+                            f"{self.url} lost the connection during the commit; it may have taken effect", "unknown"
                         ) from None
                 elif not is_conflict(error):
                     raise in_words(error, self.url) from None
@@ -249,37 +253,38 @@ class Tables:
                     conflicts += 1
                     if time.monotonic() > end:
                         raise Contended(
-                            f"{self.url}: others were in the way {conflicts} times; nothing was changed, try again"
+                            f"{self.url}: the transaction conflicted with others {conflicts} times; "
+                            "nothing was changed, try again"
                         ) from None
-            turn.begins_again()
+            transaction.restart()
             time.sleep(0.002 * 2 ** min(conflicts + lost, 6) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
-        raise StoreUnavailable(f"{self.url} was lost {TRIES} times; is something ending its connections?")
+        raise StoreUnavailable(f"{self.url} lost the connection {TRIES} times; is something closing its connections?")
 
 
-def _run_once(work: Callable[[Connection], T], turn: _Turn, engine: Engine) -> T:
+def _run_once(work: Callable[[Connection], T], transaction: _Transaction, engine: Engine) -> T:
     try:
         with engine.connect() as connection, connection.begin():
             result = work(connection)
-            if not turn.commits():
-                raise _GivenUp
+            if not transaction.begin_commit():
+                raise _Abandoned
         return result
     except OverflowError:
-        raise BadValue("a number is larger than the 64 bits that a column keeps") from None
+        raise BadValue("a number exceeds the 64 bits of a column") from None
     except DBAPIError:
         raise
     except StatementError as error:  # a value that its column has refused, wrapped in the statement
         raise (error.orig if isinstance(error.orig, KeysteadError) else error) from None
 
 
-class _GivenUp(Exception):
-    """The caller does not wait for this any more."""
+class _Abandoned(Exception):
+    """The caller has stopped waiting."""
 
 
-class _Turn:
+class _Transaction:
     """The stage of a transaction, shared by its thread and the event loop, so that both agree on its outcome."""
 
     def __init__(self) -> None:
-        self._stage: Literal["running", "committing", "given up"] = "running"
+        self._stage: Literal["running", "committing", "abandoned"] = "running"
         self._lock = threading.Lock()
 
     @property
@@ -287,24 +292,24 @@ class _Turn:
         return self._stage == "committing"
 
     @property
-    def is_given_up(self) -> bool:
-        return self._stage == "given up"
+    def is_abandoned(self) -> bool:
+        return self._stage == "abandoned"
 
-    def commits(self) -> bool:
+    def begin_commit(self) -> bool:
         """In the thread: whether it may commit. From here on the outcome is unknown."""
         with self._lock:
             if self._stage == "running":
                 self._stage = "committing"
             return self._stage == "committing"
 
-    def gives_up(self) -> bool:
-        """In the event loop: give up. True: it certainly does not take effect."""
+    def abandon(self) -> bool:
+        """In the event loop: stop waiting. True: it certainly does not take effect."""
         with self._lock:
             if self._stage == "running":
-                self._stage = "given up"
-            return self._stage == "given up"
+                self._stage = "abandoned"
+            return self._stage == "abandoned"
 
-    def begins_again(self) -> None:
+    def restart(self) -> None:
         """In the thread: it was rolled back."""
         with self._lock:
             if self._stage == "committing":

@@ -3,14 +3,15 @@
     str                     its text, in UTF-8, without quotes
     bytes                   as they are
     int, bool, float        `42`, `true`, `0.5`
-    datetime, UUID, Literal what stands between the quotes in JSON
+    datetime, UUID, Literal the text between the quotes in JSON
     models, lists, dicts    compact JSON, fields in the order of their declaration, None as `null`
 
-Reading is strict: only what could have been written is read. What cannot be written is a `BadValue` before anything
-is sent; what cannot be read is `Unreadable`. No sentence of either holds a value, since the value may be a secret.
+Reading is strict: only data that could have been written is accepted. A value that cannot be written is a `BadValue`
+before anything is sent; stored data that cannot be read is `Unreadable`. Neither message contains a value, which may be
+a secret.
 
-`choice` says which codec a type gets: `plain`, `scalars`, `sealed_text`, `json_values` and `records` hold them. What
-they know of a type is its `blueprint`; a type that could not be read back is refused in `storable`.
+`choice` selects the codec of a type: they are in `plain`, `scalars`, `sealed_text`, `json_values` and `records`. A
+`blueprint` describes a type for them; `storable` refuses types that could not be read back.
 """
 
 from keystead.schema.codec.choice import codec_for

@@ -20,10 +20,10 @@ from keystead.schema.codec.core_schemas import (
     may_hold_floats,
     stored_name,
 )
-from keystead.schema.codec.json_schemas import resolved
+from keystead.schema.codec.json_schemas import resolve_reference
 from keystead.schema.codec.sentences import STORABLE, Problem, bad_type, bad_version, problems_of
 from keystead.schema.codec.shapes import shape_of_value
-from keystead.schema.codec.storable import look_over, storable_kinds
+from keystead.schema.codec.storable import check_storable, storable_kinds
 from keystead.schema.codec.stored_schema import StoredSchema
 from keystead.schema.codec.versions import Versions
 from keystead.schema.seal import NoSealing, Sealing
@@ -33,7 +33,7 @@ class Blueprint:
     """A type as Pydantic understands it, checked for whether it can be stored and read back."""
 
     def __init__(self, type_: Any, place: str) -> None:
-        """`place` stands before the sentence of each error. Raises `BadDeclaration`."""
+        """`place` is prepended to each error message. Raises `BadDeclaration`."""
         self.type = type_
         self._place = place
         try:
@@ -54,22 +54,22 @@ class Blueprint:
         self.stored_names = {name: stored_name(name, field) for name, field in fields_of(self._root_fields)}
         self.field_names = frozenset(self.stored_names)
         self.name = self.class_.__name__ if self.class_ else shape_of_value(self.schema)
-        look_over(core, self._bad)
+        check_storable(core, self._bad)
 
     def reason(self, problems: list[Problem]) -> str:
         """Why a value does not fit, with declared names, and without the value."""
-        said = [f"{self.place_of(p.path)}: {p.sentence}" if p.path else p.sentence for p in problems[:5]]
+        reasons = [f"{self.place_of(p.path)}: {p.sentence}" if p.path else p.sentence for p in problems[:5]]
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        return f"is not a valid {self.name}: {'; '.join(said)}{more}"
+        return f"is not a valid {self.name}: {'; '.join(reasons)}{more}"
 
     def why_not(self, error: Exception, value: Any, sealing: Sealing | NoSealing | None = None) -> str:
         """Why a value cannot be written."""
         if isinstance(error, ValidationError):
             return self.reason(problems_of(error))
-        # Pydantic's own sentence quotes the value. So each field is asked alone, and only names are taken.
+        # Pydantic's message quotes the value. So each field is checked separately, and only names are used.
         wrong = [name for name, _ in fields_of(self._root_fields) if not self._is_writable(value, name, sealing)]
         fields = f" in {', '.join(wrong)}" if wrong else ""
-        return f"holds something{fields} that does not fit its declaration, or that JSON cannot say"
+        return f"contains a value{fields} that does not fit its declaration, or that JSON cannot represent"
 
     def place_of(self, path: Iterable[str | int]) -> str:
         """A path in a value, with declared names only: other names are data."""
@@ -97,7 +97,7 @@ class Blueprint:
         return True
 
     def _resolve(self, schema: dict[str, Any]) -> dict[str, Any]:
-        return resolved(schema, self.schema.get("$defs", {}))
+        return resolve_reference(schema, self.schema.get("$defs", {}))
 
     def _bad(self, what: str, advice: str) -> BadDeclaration:
         return bad_type(self._place, self.type, what, advice)

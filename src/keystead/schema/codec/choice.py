@@ -1,4 +1,4 @@
-"""Which codec a type gets."""
+"""Choose the codec of a type."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def codec_for(type_: type[T], *, versions: Versions | None = None, where: str = 
 @overload
 def codec_for(type_: Any, *, versions: Versions | None = None, where: str = "") -> Codec[Any]: ...
 def codec_for(type_: Any, *, versions: Versions | None = None, where: str = "") -> Codec[Any]:
-    """The codec of a type. `where` names the family in the sentence of an error.
+    """The codec of a type. `where` names the family in error messages.
 
     Raises `BadDeclaration` for a type that cannot be stored and read back, and for versions that do not fit it.
     The models of sealed fields leave those out of their `repr` from now on.

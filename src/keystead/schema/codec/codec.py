@@ -1,4 +1,4 @@
-"""Codec: how the values of one type are stored, whatever the type."""
+"""Codec: how the values of one type are stored."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class Codec(ABC, Generic[T]):
-    """How the values of one type are stored. Made by `codec_for`."""
+    """How the values of one type are stored. Created by `codec_for`."""
 
     type: Any
     """The declared type."""
@@ -24,21 +24,21 @@ class Codec(ABC, Generic[T]):
     """Whether any field, at any depth, is sealed. Then `encode` and `decode` need a ring."""
     versions: Versions | None = None
     field_names: frozenset[str] = frozenset()
-    """The names that the fields of a model have in Python; none for other types."""
+    """The Python names of the fields of a model; empty for other types."""
     stored_names: Mapping[str, str] = MappingProxyType({})
-    """The name that each of them is stored under."""
+    """The stored name of each of them."""
 
     @abstractmethod
     def encode(self, value: T, key: str, ring: KeyRing | None = None, name: str = "") -> bytes:
-        """The bytes to store under `key`, in its field `name` if the key is a hash. Raises `BadValue`."""
+        """Encode a value to be stored under `key`, in its field `name` if the key is a hash. Raises `BadValue`."""
 
     @abstractmethod
     def decode(self, data: bytes, key: str, ring: KeyRing | None = None, name: str = "") -> T:
-        """The value of what is stored. Raises `Unreadable`."""
+        """Decode a stored value. Raises `Unreadable`."""
 
     @abstractmethod
     def json_schema(self) -> dict[str, Any]:
-        """The JSON Schema of what is written."""
+        """The JSON Schema of stored values."""
 
     @abstractmethod
     def describe(self) -> str:
@@ -47,7 +47,7 @@ class Codec(ABC, Generic[T]):
     def shown(self, data: bytes, key: str) -> Any:
         """The stored value as JSON that an operator may see: sealed fields show as `(sealed)` and are not opened.
 
-        For what cannot be read it is `{"unreadable": reason}`; nothing is raised.
+        If it cannot be read it is `{"unreadable": reason}`; nothing is raised.
         """
         try:
             self.decode(data, key)

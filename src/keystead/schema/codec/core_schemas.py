@@ -1,4 +1,4 @@
-"""Core schemas: how Pydantic sees a type."""
+"""Core schemas: Pydantic's description of a type."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ class CoreSchemas:
         self.top = top
         self._definitions = {node["ref"]: node for node in _nodes(top, {}) if isinstance(node.get("ref"), str)}
         self.nodes = list(_nodes(top, self._definitions))
-        """Every schema that the type is made of."""
+        """Every schema that the type consists of."""
 
     def root(self, node: Any, wanted: frozenset[str]) -> Any:
-        """The node of one of these types that the schema is, whatever validators are wrapped around it."""
+        """The node of one of these types, without the validators wrapped around it."""
         while isinstance(node, dict) and node.get("type") not in wanted:
             node = self._definitions[node["schema_ref"]] if node["type"] == "definition-ref" else node.get("schema")
         return node
 
-    def referred(self, node: dict[str, Any]) -> dict[str, Any]:
-        """The schema that a reference leads to; any other schema itself."""
+    def resolve(self, node: dict[str, Any]) -> dict[str, Any]:
+        """Resolve a reference; any other schema is returned unchanged."""
         while node["type"] == "definition-ref":
             node = self._definitions[node["schema_ref"]]
         return node
@@ -50,7 +50,9 @@ def _nodes(
     inner: Iterable[Any] = schema if isinstance(schema, (list, tuple)) else ()
     if isinstance(schema, dict):
         kind = schema.get("type")
-        is_schema = isinstance(kind, str)  # else it is a dict of schemas by name, and one of the names may be `type`
+        is_schema = isinstance(
+            kind, str
+        )  # otherwise it is a dict of schemas by name, and one of the names may be `type`
         if is_schema and kind in stop_at:
             return
         if kind == "definition-ref" and schema["schema_ref"] not in seen:

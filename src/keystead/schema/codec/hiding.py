@@ -16,13 +16,13 @@ from keystead.schema.codec.sentences import Refusal, bad_type
 def hide_sealed(core: CoreSchemas, node: Mapping[str, Any], bad: Refusal) -> None:
     """Make the class of a node leave its sealed fields out of its `repr`.
 
-    Raises what `bad` makes, for a class whose `repr` cannot be changed.
+    Raises the error that `bad` returns, for a class whose `repr` cannot be changed.
     """
     owner = node["cls"]
     inner = core.root(node["schema"], FIELDS)
     names = [name for name, field in fields_of(inner or {}) if any(map(is_sealed, core.within_class(field)))]
     if node.get("root_model") and any(map(is_sealed, core.within_class(node["schema"]))):
-        raise bad(f"{owner.__name__} shows what it seals", "write Sealed[...] without a RootModel")
+        raise bad(f"{owner.__name__} shows its sealed value", "write Sealed[...] without a RootModel")
     for name in names:
         if issubclass(owner, BaseModel):
             owner.model_fields[name].repr = False
@@ -31,9 +31,9 @@ def hide_sealed(core: CoreSchemas, node: Mapping[str, Any], bad: Refusal) -> Non
 
 
 def hide_sealed_fields(model: type[BaseModel], where: str) -> None:
-    """`hide_sealed` for a model that has no codec of its own, since each of its fields is stored alone.
+    """`hide_sealed` for a model without a codec, because each of its fields is stored separately.
 
-    `where` names the family in the sentence of an error. Raises `BadDeclaration`.
+    `where` names the family in error messages. Raises `BadDeclaration`.
     """
     core = CoreSchemas(TypeAdapter(model).core_schema)
     for node in core.nodes:

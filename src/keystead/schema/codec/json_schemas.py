@@ -9,8 +9,8 @@ CONTAINERS = frozenset({"object", "array"})
 _JSON_TYPES: dict[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 
-def resolved(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema that a reference leads to; any other schema itself."""
+def resolve_reference(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+    """Resolve a reference; any other schema is returned unchanged."""
     while "$ref" in schema:
         schema = definitions[schema["$ref"].removeprefix("#/$defs/")]
     return schema
@@ -18,7 +18,7 @@ def resolved(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str
 
 def choices_of(schema: dict[str, Any], definitions: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The alternatives of a schema, at any depth; the schema itself if there are none."""
-    schema = resolved(schema, definitions)
+    schema = resolve_reference(schema, definitions)
     branches = schema.get("anyOf") or schema.get("oneOf")
     if not branches:
         return [schema]
@@ -26,7 +26,7 @@ def choices_of(schema: dict[str, Any], definitions: Mapping[str, Any]) -> list[d
 
 
 def kinds_of(schema: dict[str, Any], definitions: Mapping[str, Any]) -> Iterator[str]:
-    """The JSON type of each choice, or `binary` for bytes, or `anything` if the schema does not say."""
+    """The JSON type of each choice, or `binary` for bytes, or `anything` if the schema does not state one."""
     for choice in choices_of(schema, definitions):
         if choice.get("format") == "binary":
             yield "binary"

@@ -88,7 +88,7 @@ class Json(Modelled[T]):
             plain = self._blueprint.adapter.serializer.to_python(value, warnings=False, by_alias=True, round_trip=True)
             if (path := not_finite(plain)) is not None:
                 place = f" in {self._blueprint.place_of(path)}" if path else ""
-                raise bad_value(key, name, f"holds NaN or an infinite number{place}, which JSON cannot say")
+                raise bad_value(key, name, f"contains NaN or an infinite number{place}, which JSON cannot represent")
         return js_numbers(data)
 
     def _tree(self, data: bytes, key: str, name: str) -> Any:

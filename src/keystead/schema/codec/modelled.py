@@ -41,7 +41,7 @@ class Modelled(Codec[T]):
             problems = problems_of(error)
             reason = self._blueprint.reason(problems)
             unopened = any(problem.type == UNOPENED_ERROR for problem in problems)
-        except Exception as error:  # a validator of the model's own may raise anything
+        except Exception as error:  # a validator of the model may raise anything
             reason = f"was refused by its own validator ({type(error).__name__})"
         else:
             return value

@@ -10,7 +10,7 @@ from typing import Any
 
 # The numbers of RFC 8259, section 6.
 JSON_NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-# Floats that Pydantic may write in another way than JavaScript end in one of these.
+# Floats that Pydantic may write differently from JavaScript end in one of these.
 _FLOATS_TO_LOOK_AT = re.compile(rb"(?:\.0|[eE][+-]?[0-9]+)[,\]}]")
 _TEXT_OR_FLOAT = re.compile(rb'"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)')
 

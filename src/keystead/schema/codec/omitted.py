@@ -20,7 +20,7 @@ OmittedIfNone = Annotated[T | None, Field(exclude_if=is_none)]
 
 
 def without_none(type_: Any) -> Any:
-    """`str` of `str | None`, for a field that is left out while it is None. Annotations stay; other types too."""
+    """`str` of `str | None`, for a field that is omitted while it is None. Annotations and other types are kept."""
     origin = get_origin(type_)
     if origin is Annotated:
         inner, *metadata = get_args(type_)

@@ -56,7 +56,7 @@ class _Text(_Plain[str]):
                 return value.encode()
             except UnicodeEncodeError:
                 pass
-            raise bad_value(key, name, "holds half of a surrogate pair, which is not Unicode text")
+            raise bad_value(key, name, "contains half of a surrogate pair, which is not Unicode text")
         raise wrong_type(key, name, "str", value)
 
     def decode(self, data: bytes, key: str, ring: KeyRing | None = None, name: str = "") -> str:
@@ -92,7 +92,7 @@ class _Integer(_Plain[int]):
                 return b"%d" % value
             except ValueError:
                 pass
-            raise bad_value(key, name, "has more digits than Python writes")
+            raise bad_value(key, name, "has more digits than Python can write")
         raise wrong_type(key, name, "int", value)
 
     def decode(self, data: bytes, key: str, ring: KeyRing | None = None, name: str = "") -> int:
@@ -119,7 +119,7 @@ class _Number(_Plain[float]):
                 return js_number(float(value)).encode()
             except (ValueError, OverflowError):
                 pass
-            raise bad_value(key, name, "is NaN, infinite or too large, which JSON cannot say")
+            raise bad_value(key, name, "is NaN, infinite or too large, which JSON cannot represent")
         raise wrong_type(key, name, "float", value)
 
     def decode(self, data: bytes, key: str, ring: KeyRing | None = None, name: str = "") -> float:

@@ -1,4 +1,4 @@
-"""Types whose JSON is one text, number or boolean: stored as what stands between the quotes."""
+"""Types whose JSON is one text, number or boolean: stored as the text between the quotes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class _Form:
-    """How a kind of JSON scalar stands in the store, without quotes."""
+    """The stored form of a kind of JSON scalar, without quotes."""
 
     def __init__(self, write: Callable[[Any], bytes], as_json: Callable[[bytes], bytes | None], reason: str) -> None:
         self.write = write
@@ -27,7 +27,7 @@ class _Form:
 
 
 def text_as_json(data: bytes) -> bytes | None:
-    """Stored text with the quotes that it has in JSON; None if it is not UTF-8."""
+    """Stored text as a JSON string; None if it is not UTF-8."""
     try:
         return to_json(data.decode())
     except UnicodeDecodeError:

@@ -11,7 +11,7 @@ from pydantic_core import from_json, to_json
 
 from keystead.errors import Unreadable, shown
 from keystead.schema.codec.blueprint import Blueprint
-from keystead.schema.codec.json_schemas import resolved
+from keystead.schema.codec.json_schemas import resolve_reference
 from keystead.schema.codec.json_values import Json
 from keystead.schema.codec.sentences import NO_RING, bad_value, problems_of, unreadable
 from keystead.schema.codec.versions import VersionRefused, Versions, upgrade, version_in
@@ -64,7 +64,7 @@ class RecordCodec(Json[T]):
     def json_schema(self) -> dict[str, Any]:
         schema = super().json_schema()
         if self.versions is not None and not self._version_name:
-            written = resolved(schema, schema.get("$defs", {}))
+            written = resolve_reference(schema, schema.get("$defs", {}))
             written.setdefault("properties", {})[self.versions.field] = {
                 "type": "integer",
                 "const": self.versions.current,
@@ -114,7 +114,7 @@ class RecordCodec(Json[T]):
             raise VersionRefused("is not a JSON object")
         version = version_in(tree, versions)
         if version is None or version < versions.oldest:
-            raise VersionRefused(f"has no version that is known: {versions.field} is not {versions.oldest} or more")
+            raise VersionRefused(f"has no known version: {versions.field} is not {versions.oldest} or more")
         if version > versions.current:
             raise VersionRefused(
                 f"is of version {version}, which a newer program wrote; this one reads up to version {versions.current}"

@@ -32,7 +32,7 @@ _SAFE_MESSAGES = {
     "get_attribute_error": "could not be read",
     "iteration_error": "could not be read",
     "mapping_type": "is not a mapping",
-    "union_tag_invalid": "is of no declared choice",
+    "union_tag_invalid": "matches no declared choice",
     "uuid_parsing": "is not a UUID",
     "value_error": "was refused by its own validator",
 }
@@ -56,7 +56,7 @@ def problems_of(error: ValidationError) -> list[Problem]:
 def _sentence(kind: str, message: str) -> str:
     if kind in _SAFE_MESSAGES:
         return _SAFE_MESSAGES[kind]
-    # An error type of the user's own may have any message, even with the value.
+    # A custom error type may have any message, even one with the value.
     return message if kind in _PYDANTIC_ERRORS or kind in _OWN_ERRORS else "was refused by its own validator"
 
 
@@ -87,6 +87,6 @@ def bad_version(what: str, advice: str) -> BadDeclaration:
 
 
 def bad_type(place: str, type_: Any, what: str, advice: str) -> BadDeclaration:
-    """Why a type cannot be stored. `place` stands before the sentence."""
+    """Why a type cannot be stored. `place` is prepended to the message."""
     name = getattr(type_, "__name__", None) if isinstance(type_, type) else None
     return BadDeclaration(f"{place}{name or type_} cannot be stored: {what}; {advice}", "bad-value-type")

@@ -12,35 +12,33 @@ from keystead.schema.codec.sentences import STORABLE, Refusal
 
 
 def storable_kinds(schema: dict[str, Any], bad: Refusal) -> frozenset[str]:
-    """The JSON types of a whole value: one scalar type, or containers. Raises what `bad` makes."""
+    """The JSON types of a whole value: one scalar type, or containers. Raises the error that `bad` returns."""
     kinds = frozenset(kinds_of(schema, schema.get("$defs", {})))
     if any(node.get("writeOnly") for node in dicts_in(schema)):
         raise bad("a secret type of Pydantic is written as asterisks", "write Sealed[str] instead of SecretStr")
     if "binary" in kinds:
         raise bad("bytes are stored as they are, without constraints", "write bytes")
     if "null" in kinds:
-        raise bad(
-            "its value may be None", "leave out None: a key that is not there is read as None, and deleted for None"
-        )
+        raise bad("its value may be None", "leave out None: a missing key is read as None; delete the key instead")
     if "anything" in kinds:
-        raise bad("it does not say what is stored", STORABLE)
+        raise bad("its stored form is not defined", STORABLE)
     if len(kinds) != 1 and not kinds <= CONTAINERS:
-        raise bad("its values could not be told apart in the store", "put the choice into a field of a model")
+        raise bad("its values could not be distinguished in the store", "put the choice into a field of a model")
     return kinds
 
 
-def look_over(core: CoreSchemas, bad: Refusal) -> None:
+def check_storable(core: CoreSchemas, bad: Refusal) -> None:
     """Check everything that a type consists of, and hide sealed fields from the `repr` of its classes.
 
-    Raises what `bad` makes.
+    Raises the error that `bad` returns.
     """
     for node in core.nodes:
-        _look_over_node(core, node, bad)
+        _check_node(core, node, bad)
 
 
-def _look_over_node(core: CoreSchemas, node: Mapping[str, Any], bad: Refusal) -> None:
+def _check_node(core: CoreSchemas, node: Mapping[str, Any], bad: Refusal) -> None:
     for name, field in fields_of(node):
-        _look_over_field(name, field, node.get("total", True), bad)
+        _check_field(name, field, node.get("total", True), bad)
     if node["type"] in CLASSES:
         hide_sealed(core, node, bad)
     if node["type"] == "dict" and any(map(is_sealed, core.below(node.get("keys_schema")))):
@@ -48,10 +46,10 @@ def _look_over_node(core: CoreSchemas, node: Mapping[str, Any], bad: Refusal) ->
     if node["type"] == "union" and any(_is_sealed_choice(core, choice) for choice in node["choices"]):
         raise bad("one choice of a union cannot be sealed", "seal the whole: Sealed[str | int]")
     if is_sealed(node) and any(map(is_sealed, core.below(node["python_schema"]))):
-        raise bad("what is sealed holds a sealed field", "seal either the field or the whole")
+        raise bad("a sealed value contains a sealed field", "seal either the field or the whole")
 
 
-def _look_over_field(name: str, field: Mapping[str, Any], total: bool, bad: Refusal) -> None:
+def _check_field(name: str, field: Mapping[str, Any], total: bool, bad: Refusal) -> None:
     stored, alias = stored_name(name, field), field.get("validation_alias", name)
     read = {alias} if isinstance(alias, str) else {path[0] for path in _alias_paths(alias) if len(path) == 1}
     if stored not in read:
@@ -62,7 +60,7 @@ def _look_over_field(name: str, field: Mapping[str, Any], total: bool, bad: Refu
     left_out = field.get("serialization_exclude") or field.get("serialization_exclude_if")
     may_be_absent = not field.get("required", total) or field["schema"]["type"] == "default"
     if left_out and not may_be_absent:
-        raise bad(f"its field {name} may be left out but has no default", f"write {name}: ... = None")
+        raise bad(f"its field {name} is optional but has no default", f"write {name}: ... = None")
 
 
 def _alias_paths(alias: list[Any]) -> list[list[Any]]:
@@ -70,4 +68,4 @@ def _alias_paths(alias: list[Any]) -> list[list[Any]]:
 
 
 def _is_sealed_choice(core: CoreSchemas, choice: Any) -> bool:
-    return is_sealed(core.referred(choice[0] if isinstance(choice, tuple) else choice))
+    return is_sealed(core.resolve(choice[0] if isinstance(choice, tuple) else choice))

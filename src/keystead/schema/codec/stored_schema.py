@@ -9,7 +9,7 @@ from keystead.schema.codec.omitted import is_none
 
 
 class StoredSchema(GenerateJsonSchema):
-    """The JSON Schema of what is written: with fields that have a default, and without computed fields."""
+    """The JSON Schema of stored values: with fields that have a default, and without computed fields."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 (as Pydantic declares it)
 
@@ -42,7 +42,7 @@ class StoredSchema(GenerateJsonSchema):
 def _without_null(
     field: core_schema.ModelField | core_schema.DataclassField, schema: JsonSchemaValue
 ) -> JsonSchemaValue:
-    """A field that is left out while it is None is never null."""
+    """A field that is omitted while it is None is never null."""
     if field.get("serialization_exclude_if") is not is_none or "anyOf" not in schema:
         return schema
     kept = [choice for choice in schema["anyOf"] if choice != {"type": "null"}]

@@ -16,8 +16,8 @@ class Versions:
     """The schema versions of a JSON object: `field` holds its version, and upgraders lead from old ones to `current`.
 
     `upgrades[1]` takes the plain dict of version 1 and returns that of version 2. An object without the field is of the
-    `oldest` version. Writes are always `current`. A sealed field is still sealed in the dict: an upgrader may rename
-    it, and passes a plain value that is to be sealed from now on through `unsealed`.
+    `oldest` version. Writes always use `current`. A sealed field is still sealed in the dict: an upgrader may rename
+    it. A plain value that is sealed in the new version goes through `unsealed`.
     """
 
     field: str

@@ -1,4 +1,4 @@
-"""Docs: the key document of a keyspace, written for people: Markdown, HTML, or the same as data."""
+"""Docs: the key document of a keyspace, as Markdown, HTML or data."""
 
 from collections.abc import Mapping
 
@@ -19,18 +19,18 @@ def markdown(keyspace: type[Keyspace]) -> str:
 
 
 def html(keyspace: type[Keyspace], links: Mapping[str, str] | None = None, aside: str = "") -> str:
-    """The key document as one page that loads nothing. The same declarations give the same text, byte for byte.
+    """The key document as one self-contained page. The same declarations give the same text, byte for byte.
 
-    `links` are for its header: the text and the address of each. `aside` is HTML that stands beside them.
+    `links` are for its header: the text and the address of each. `aside` is HTML beside them.
     """
     return html_page.page(document(keyspace), links or {}, aside)
 
 
 def markdown_index(documents: Mapping[str, type[Keyspace]]) -> str:
-    """A README.md that leads to documents and to every key in them. `documents` are keyspaces by their file names."""
+    """A README.md that links to documents and to every key in them. `documents` are keyspaces by file name."""
     return index_page.markdown({file: document(keyspace) for file, keyspace in documents.items()})
 
 
 def html_index(documents: Mapping[str, type[Keyspace]], links: Mapping[str, str] | None = None, aside: str = "") -> str:
-    """The same as an index.html that loads nothing. `links` and `aside` are as for `html`."""
+    """The same as a self-contained index.html. `links` and `aside` are as for `html`."""
     return index_page.html({file: document(keyspace) for file, keyspace in documents.items()}, links or {}, aside)

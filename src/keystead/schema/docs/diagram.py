@@ -28,7 +28,7 @@ Point: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True)
 class Box:
-    """A family at its position. `lines` are its key, `note` stands below."""
+    """A family at its position. `lines` are its key, `note` is below."""
 
     name: str
     lines: tuple[str, ...]
@@ -84,7 +84,7 @@ def diagram(document: KeyDocument) -> Diagram | None:
 
 
 def _groups(names: Sequence[str], edges: Sequence[Edge]) -> Iterator[list[str]]:
-    """The connected families, in the order of declaration. One without relations is in no group."""
+    """The connected families, in the order of declaration. Families without relations are in no group."""
     near: dict[str, set[str]] = {name: set() for name in names}
     for edge in edges:
         near[edge.start].add(edge.end)
@@ -176,7 +176,7 @@ class _Group:
         return self._texts[name].height if name in self._texts else _LINE
 
     def _ports(self, boxes: Mapping[str, Box], end: Callable[[tuple[str, ...]], tuple[str, float]]) -> dict[int, float]:
-        """Where each relation meets the side of a box, spread so that no two overlap."""
+        """The point where each relation meets the side of a box, spread so that no two overlap."""
         at: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
         for number, route in enumerate(self._routes):
             name, towards = end(route.stops)
@@ -212,7 +212,7 @@ def _reverse(edge: Edge) -> Edge:
 
 
 def _layers(names: Sequence[str], edges: Sequence[Edge]) -> dict[str, int]:
-    """The layer of each family: after all its sources. One without sources stands just before its targets."""
+    """The layer of each family: after all its sources. One without sources is just before its targets."""
     layer = dict.fromkeys(names, 0)
     for _ in names:
         for edge in edges:
@@ -231,7 +231,7 @@ def _route(number: int, edge: Edge, backwards: bool, layers: Mapping[str, int]) 
 
 
 def _arrange_columns(layers: Mapping[str, int], routes: Sequence[_Route]) -> list[list[str]]:
-    """The columns from left to right. In each, connected families stand at about the same height."""
+    """The columns from left to right. Connected families are at about the same height."""
     columns: list[list[str]] = [[] for _ in range(max(layers.values()) + 1)]
     for name, layer in layers.items():
         columns[layer].append(name)
@@ -264,15 +264,15 @@ def _mean(numbers: Sequence[float], otherwise: float) -> float:
 
 def _path(points: Sequence[Point]) -> str:
     """A curve through the points that is horizontal at each of them."""
-    said = [f"M{px(points[0][0])} {px(points[0][1])}"]
+    path = [f"M{px(points[0][0])} {px(points[0][1])}"]
     for (x, y), (next_x, next_y) in pairwise(points):
         middle = px((x + next_x) / 2)
-        said.append(f"C{middle} {px(y)} {middle} {px(next_y)} {px(next_x)} {px(next_y)}")
-    return "".join(said)
+        path.append(f"C{middle} {px(y)} {middle} {px(next_y)} {px(next_x)} {px(next_y)}")
+    return "".join(path)
 
 
 def px(number: float) -> str:
-    """A length as an attribute of an SVG has it, the same on every machine."""
+    """A length as an SVG attribute, the same on every machine."""
     return f"{number:.1f}".removesuffix(".0")
 
 
@@ -282,7 +282,7 @@ def _note(entry: FamilyEntry) -> str:
 
 
 def _break_lines(key: str) -> tuple[str, ...]:
-    """A key in short lines, broken after colons."""
+    """Break a key into short lines, after colons."""
     lines = [""]
     for part in re.findall(r"[^:]*:|[^:]+", "".join(one if one.isprintable() else "?" for one in key)):
         if lines[-1] and _length(lines[-1] + part) > _LONGEST_LINE:
@@ -292,5 +292,5 @@ def _break_lines(key: str) -> tuple[str, ...]:
 
 
 def _length(text: str) -> int:
-    """How many columns of a monospaced font a text takes."""
+    """The width of a text in columns of a monospaced font."""
     return sum(2 if east_asian_width(one) in "WF" else 1 for one in text)

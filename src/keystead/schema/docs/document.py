@@ -1,4 +1,4 @@
-"""The key document as data: what Markdown, HTML and `--json` show alike."""
+"""The key document as data, the source of Markdown, HTML and `--json`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from keystead.schema.keyspace import Keyspace, with_parts
 from keystead.schema.kinds import Channel
 from keystead.schema.placeholder_types import TYPES
 
-_LONGEST_SHAPE = 90  # in a cell of the table; what is longer stands in the family's own section only
+_LONGEST_SHAPE = 90  # in a table cell; longer values are only in the family's section
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,9 @@ class Placeholder:
 
 @dataclass(frozen=True)
 class FamilyEntry:
-    """One family: a row of the table, and a section of its own.
+    """One family: a row of the table, and a section.
 
-    `doc`, `value`, `lifetime`, `changed`, `naming_exempt` and `relations` are prose, in which code stands between
-    backticks.
+    `doc`, `value`, `lifetime`, `changed`, `naming_exempt` and `relations` are prose, with code between backticks.
     """
 
     name: str
@@ -85,7 +84,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class PartKey:
-    """A key of a part that the keyspace's program uses. Its own document says more."""
+    """A key of a part that the keyspace's program uses. See the document of the part."""
 
     keyspace: str
     key: str
@@ -141,8 +140,8 @@ def document(keyspace: type[Keyspace]) -> KeyDocument:
 def in_words(name: str) -> str:
     """`SharingKeys` -> `Sharing keys`. Capitals in a row stay as they are: `URLKeys` -> `URL keys`."""
     first, *others = re.sub(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+", " ", name).split() or [name]
-    said = [one if one.isupper() and len(one) > 1 else one.lower() for one in others]
-    return " ".join([first[0].upper() + first[1:], *said])
+    rest = [one if one.isupper() and len(one) > 1 else one.lower() for one in others]
+    return " ".join([first[0].upper() + first[1:], *rest])
 
 
 def _entry(family: Family[Any], keyspace: type[Keyspace]) -> FamilyEntry:
@@ -173,7 +172,7 @@ def _entry(family: Family[Any], keyspace: type[Keyspace]) -> FamilyEntry:
 
 def _lifetime(family: Family[Any]) -> str:
     if isinstance(family, Channel):
-        return "messages are not kept"
+        return "messages are not stored"
     near = f"; reads may be {lifetime.in_words(family.near_ms)} behind" if family.near_ms else ""
     return f"{family.lifetime.describe()}{near}"
 

@@ -1,4 +1,4 @@
-"""Where the pages' templates are, and how they are rendered: escaped, and with no name left undefined."""
+"""The templates of the pages: escaped, and strict about undefined names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from keystead.schema.docs.prose import as_html, blocks
 
 
 def _route(text: str) -> Markup:
-    """A route as code that may be broken behind each `/`. What has a space in it is prose."""
+    """A route as code that may wrap after each `/`. Text with a space is prose."""
     if " " in text:
         return as_html(text)
     return Markup("<code>{}</code>").format(Markup("<wbr>").join(re.split(r"(?<=[^/]/)(?=[^/])", text)))

@@ -1,4 +1,4 @@
-"""The marker of generated files: they may be overwritten, and are not to be edited by hand."""
+"""The marker of generated files, which may be overwritten and should not be edited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The key document as one HTML page that loads nothing: no script, no font, no picture from elsewhere."""
+"""The key document as one self-contained HTML page: no script, font or picture from elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keystead.schema.docs.verbs import OF_EVERY_KEY
 
 
 class RelationStyle(NamedTuple):
-    """How a relation is drawn: the class of its style, and what the legend says."""
+    """How a relation is drawn: its style class, and its text in the legend."""
 
     style: str
     meaning: str
@@ -29,7 +29,7 @@ _LOOKS: Final = {
 
 def page(document: KeyDocument, links: Mapping[str, str], aside: str) -> str:
     """The whole page, with these links and this HTML in its head."""
-    said = {edge.says for edge in document.edges}
+    used = {edge.says for edge in document.edges}
     return TEMPLATES.get_template("document.html").render(
         title=document.title,
         links=links,
@@ -38,6 +38,6 @@ def page(document: KeyDocument, links: Mapping[str, str], aside: str) -> str:
         document=document,
         keys={entry.name: entry.key for entry in document.families},
         diagram=diagram(document),
-        looks={says: look for says, look in _LOOKS.items() if says in said},
+        looks={says: look for says, look in _LOOKS.items() if says in used},
         of_every_key=OF_EVERY_KEY,
     )

@@ -1,4 +1,4 @@
-"""The page that leads to the key documents of a folder: in Markdown a README.md, in HTML an index.html."""
+"""The index of the key documents in a folder: README.md in Markdown, index.html in HTML."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from keystead.schema.docs.markdown_page import table
 from keystead.schema.docs.prose import as_cell, blocks, code
 
 TITLE = "Key documents"
-_MADE_FROM = "the keyspaces that it names"
+_MADE_FROM = "the keyspaces that it lists"
 
 
 def markdown(documents: Mapping[str, KeyDocument]) -> str:
-    """The index of documents by the names of their files."""
+    """The index of documents by file name."""
     lines = [
         f"<!-- {made_by(_MADE_FROM)} -->",
         "",
         f"# {TITLE}",
         "",
         *table(
-            ("document", "what it is about", "keys"),
+            ("document", "subject", "keys"),
             (
                 (f"[{as_cell(one.title)}]({file})", as_cell(first_words(one)), str(len(one.families)))
                 for file, one in documents.items()
@@ -36,7 +36,7 @@ def markdown(documents: Mapping[str, KeyDocument]) -> str:
 
 
 def html(documents: Mapping[str, KeyDocument], links: Mapping[str, str], aside: str) -> str:
-    """The same as a page of HTML that loads nothing, with these links and this HTML in its head."""
+    """The same as a self-contained HTML page, with these links and this HTML in its header."""
     return TEMPLATES.get_template("index.html").render(
         documents=documents, links=links, aside=aside, first_words=first_words, made_by=made_by(_MADE_FROM), title=TITLE
     )
@@ -49,7 +49,7 @@ def first_words(document: KeyDocument) -> str:
 
 def _every_key(documents: Mapping[str, KeyDocument]) -> Iterator[str]:
     yield from table(
-        ("key", "kind", "what for"),
+        ("key", "kind", "purpose"),
         (
             (f"[{as_cell(code(entry.key))}]({file}#{entry.anchor})", entry.kind, as_cell(entry.doc))
             for file, one in documents.items()

@@ -14,10 +14,7 @@ from keystead.schema.docs.verbs import OF_EVERY_KEY
 
 _ARROWS = {OWNS: "-->", LISTS: "-.->", LEADS_TO: "==>"}
 _NONE = "-"
-_PROCEDURES = (
-    "Each takes effect as a whole or not at all, in one round trip, on every store but a cluster, where the last "
-    "column holds."
-)
+_PROCEDURES = "Each is one atomic step and round trip on every store except a cluster: see the last column."
 
 
 def page(document: KeyDocument) -> str:
@@ -33,11 +30,11 @@ def page(document: KeyDocument) -> str:
         *_table(document),
         *_picture(document),
         *_procedures(document),
-        "## One by one",
+        "## All families",
         "",
         *_sections(document),
         *_part_keys(document),
-        "## What can be done with each kind",
+        "## Operations by kind",
         "",
         *_kinds(document),
     ]
@@ -45,7 +42,7 @@ def page(document: KeyDocument) -> str:
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
-    """The lines of a table. Cells are Markdown already."""
+    """The lines of a table. Cells are Markdown."""
     names = list(head)
     yield f"| {' | '.join(names)} |"
     yield f"|{'---|' * len(names)}"
@@ -62,7 +59,7 @@ def _introduction(document: KeyDocument) -> Iterator[str]:
         yield f"Source: {as_markdown(document.source)}"
         yield ""
     if document.changes:
-        yield "What was changed in it, and why:"
+        yield "Changes, and why:"
         yield ""
         yield from (f"- {as_markdown(change)}" for change in document.changes)
         yield ""
@@ -90,7 +87,7 @@ def _picture(document: KeyDocument) -> Iterator[str]:
     if not document.edges:
         return
     related = {name for edge in document.edges for name in (edge.start, edge.end)}
-    yield from ("## How they belong together", "", "```mermaid", "flowchart LR")
+    yield from ("## Relation diagram", "", "```mermaid", "flowchart LR")
     for entry in document.families:
         if entry.name in related:
             yield f'    {_node(entry.name)}["{_label(entry)}"]'
@@ -118,7 +115,7 @@ def _procedures(document: KeyDocument) -> Iterator[str]:
     )
     for one in document.procedures:
         if one.problem:
-            yield from (f"The steps of {code(one.name)} are not known ahead: {as_markdown(one.problem)}.", "")
+            yield from (f"The steps of {code(one.name)} cannot be determined: {as_markdown(one.problem)}.", "")
 
 
 def _sections(document: KeyDocument) -> Iterator[str]:
@@ -138,9 +135,9 @@ def _sections(document: KeyDocument) -> Iterator[str]:
 def _part_keys(document: KeyDocument) -> Iterator[str]:
     if not document.part_keys:
         return
-    yield from ("## Keys of its parts", "", "The same program writes these, and they have documents of their own.", "")
+    yield from ("## Keys of its parts", "", "The same program writes these. They have separate documents.", "")
     yield from table(
-        ("document", "key", "kind", "what for"),
+        ("document", "key", "kind", "purpose"),
         ((as_cell(one.keyspace), as_cell(code(one.key)), one.kind, as_cell(one.doc)) for one in document.part_keys),
     )
 
@@ -153,14 +150,14 @@ def _facts(entry: FamilyEntry) -> Iterator[str]:
         yield f"Holds: {as_markdown(entry.value)}"
     yield from map(as_markdown, entry.relations)
     if entry.hash_tag:
-        yield f"In a cluster, keys with the same {code(entry.hash_tag)} live in one slot: it is the hash tag."
+        yield f"In a cluster, keys with the same {code(entry.hash_tag)} (the hash tag) are in one slot."
     if entry.naming_exempt:
         yield f"Exempt from the naming rule: {as_markdown(entry.naming_exempt)}"
 
 
 def _placeholders(entry: FamilyEntry) -> str:
-    said = "; ".join(f"{code(one.name)} takes {as_markdown(one.takes)}" for one in entry.placeholders)
-    return f", where {said}" if said else ""
+    conditions = "; ".join(f"{code(one.name)} takes {as_markdown(one.takes)}" for one in entry.placeholders)
+    return f", where {conditions}" if conditions else ""
 
 
 def _fields(model: Model) -> Iterator[str]:
@@ -185,11 +182,11 @@ def _kinds(document: KeyDocument) -> Iterator[str]:
             for kind in document.kinds
         ),
     )
-    yield f"Every key but a channel also has {_codes(OF_EVERY_KEY)}."
+    yield f"Every key except a channel also has {_codes(OF_EVERY_KEY)}."
 
 
 def _see(model: Model, first: FamilyEntry) -> Iterator[str]:
-    yield from (f"The fields of {code(model.name)} stand under [{as_markdown(first.name)}](#{first.anchor}).", "")
+    yield from (f"See the fields of {code(model.name)} under [{as_markdown(first.name)}](#{first.anchor}).", "")
 
 
 def _codes(names: Iterable[str]) -> str:
@@ -207,5 +204,5 @@ def _label(entry: FamilyEntry) -> str:
 
 
 def _mermaid(text: str) -> str:
-    """Mermaid takes character codes for what it would read otherwise. `{` and `:` are plain between quotes."""
+    """Escape for Mermaid, with character codes. `{` and `:` are plain between quotes."""
     return re.sub(r"[^\w :{}/.,+\[\]()-]", lambda found: f"#{ord(found[0])};", text)

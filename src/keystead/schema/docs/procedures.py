@@ -18,11 +18,11 @@ class ProcedureEntry:
     changes      the keys that it writes
     reads        those that it only reads
     guards       what stops it, so that nothing takes effect
-    stops        the reasons that the caller gets then
+    stops        the reasons for the caller
     is_atomic    whether it is one step in a cluster, too
-    in_cluster   what a cluster makes of it
-    repair       what repairs an interruption, where it is ordered
-    problem      why its steps are not known ahead
+    in_cluster   how it runs in a cluster
+    repair       what repairs an interruption, if it is ordered
+    problem      why its steps cannot be determined
     """
 
     name: str
@@ -77,7 +77,7 @@ def _arguments(procedure: Procedure[Any, Any, Any]) -> list[str]:
 
 def _in_cluster(known: Traced, ordered: str | None) -> str:
     if known.problem:
-        return "one step where its keys are in one slot" + ("; else in order" if ordered else "")
+        return "one step if its keys are in one slot" + ("; otherwise in order" if ordered else "")
     if known.one_slot:
         return "one step"
     if ordered:

@@ -1,7 +1,7 @@
-"""Prose: a line of text in which code stands between backticks, for Markdown and for HTML.
+"""Prose: a line of text with code between backticks, for Markdown and for HTML.
 
-Everything that people wrote into a declaration (`doc`, `changed`, docstrings, descriptions) is read as such a line. It
-is never markup beyond that: what else looks like Markdown or HTML is shown as it was written.
+All text in a declaration (`doc`, `changed`, docstrings, descriptions) is read as such a line. There is no other markup:
+anything else that looks like Markdown or HTML is shown as it was written.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 _SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
-# Where CommonMark or GitHub would see an emphasis, a link, a tag, an entity or an escape, and only there: the raw text
-# is read, too. An underscore within a word is none of these.
+# Escaped only where CommonMark or GitHub would see an emphasis, a link, a tag, an entity or an escape: the raw text
+# should stay readable. An underscore within a word is none of these.
 _MARKUP = re.compile(r"\\(?=[!-/:-@\[-`{-~])|[*<`]|~(?=~)|\](?=[(\[:])|&(?=#?\w+;)|(?<![^\W_])_|_(?![^\W_])")
 _ENTITIES = {"<": "&lt;", "&": "&amp;"}
 _LINE_START = re.compile(r"([#+=>\[-])|(\d+)(?=[.)])")
@@ -28,7 +28,7 @@ class ProsePiece(NamedTuple):
 
 
 def code(text: str) -> str:
-    """A text as code in a line of prose, whatever is in it."""
+    """Any text as code in a line of prose."""
     text = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
@@ -37,7 +37,7 @@ def code(text: str) -> str:
 
 
 def pieces(prose: str) -> Iterator[ProsePiece]:
-    """The text and the code of a line, in turn. A backtick that has no partner is text."""
+    """The text and the code of a line, alternating. An unmatched backtick is text."""
     at = 0
     for found in _SPAN.finditer(prose):
         if found.start() > at:

@@ -11,7 +11,7 @@ from keystead.schema.relation import Origin, Relation
 
 Families = Mapping[str, Family[Any]]
 
-# What an edge says, read from its start to its end.
+# The label of an edge, from its start to its end.
 OWNS: Final = "owns"
 LISTS: Final = "lists"
 LEADS_TO: Final = "leads to"
@@ -36,7 +36,7 @@ def edges(families: Families) -> tuple[Edge, ...]:
 
 
 def sentences(family: Family[Any], families: Families) -> tuple[str, ...]:
-    """What to know before writing or deleting such a key, as prose."""
+    """The relations of a family, as prose."""
     return tuple(_sentences(family, families))
 
 
@@ -65,15 +65,15 @@ def _from(relations: tuple[Relation, ...], families: Families) -> Iterator[Relat
 
 
 def _listing_sentence(relation: Relation) -> str:
-    said = f"Listed in {_key(relation.target)} by {code(relation.member)}{_where(relation)}"
+    phrase = f"Listed in {_key(relation.target)} by {code(relation.member)}{_where(relation)}"
     if relation.admits:
-        return f"{said}, when it is made and never again: it counts only while it is listed."
+        return f"{phrase}, only when it is created: it is valid only while it is listed."
     if relation.target.kind != "zset":
-        return f"{said}."
+        return f"{phrase}."
     score = (
         _origin_phrase(relation.source, relation.score) if relation.score else "its deadline, or the time of writing"
     )
-    return f"{said}; its score is {score}."
+    return f"{phrase}; its score is {score}."
 
 
 def _ownership_sentence(relation: Relation) -> str:
@@ -95,12 +95,12 @@ def _belongs(family: Family[Any]) -> str:
 
 def _where(relation: Relation) -> str:
     """The origins of the placeholders, except those from a placeholder of the same name."""
-    said = [
+    phrase = [
         f"{code(name)} is {_origin_phrase(relation.source, origin)}"
         for name, origin in relation.origins.items()
         if origin is not None and (origin.kind, origin.name) != ("placeholder", name)
     ]
-    return f", where {' and '.join(said)}" if said else ""
+    return f", where {' and '.join(phrase)}" if phrase else ""
 
 
 def _origin_phrase(source: Family[Any], origin: Origin) -> str:

@@ -1,4 +1,4 @@
-"""What a value is made of, in words: from the JSON Schema of what is stored."""
+"""Describe a value in words, from the JSON Schema of its stored form."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAID_BY_FORMAT = ("milliseconds since 1970", "seconds since 1970")
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a model, as it is stored. `required`: it is always there."""
+    """One stored field of a model. `required`: it is always present."""
 
     name: str
     type: str
@@ -39,7 +39,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Model:
-    """A model that a family stores, or that stands within one."""
+    """A model that a family stores, directly or nested."""
 
     name: str
     doc: str
@@ -107,7 +107,7 @@ def _bounds(schema: Schema) -> str:
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None:
         return f", {low} to {high}"
-    said = [
+    phrase = [
         sentence.format(schema[name])
         for name, sentence in (
             ("minimum", "{} or more"),
@@ -117,21 +117,21 @@ def _bounds(schema: Schema) -> str:
         )
         if name in schema
     ]
-    return f", {' and '.join(said)}" if said else ""
+    return f", {' and '.join(phrase)}" if phrase else ""
 
 
 def _lengths(schema: Schema) -> str:
     low, high = schema.get("minLength"), schema.get("maxLength")
-    said = ""
+    phrase = ""
     if low is not None and high is not None:
-        said = f", {low} characters" if low == high else f", {low} to {high} characters"
+        phrase = f", {low} characters" if low == high else f", {low} to {high} characters"
     elif low is not None:
-        said = f", {low} or more characters"
+        phrase = f", {low} or more characters"
     elif high is not None:
-        said = f", at most {high} characters"
+        phrase = f", at most {high} characters"
     if "pattern" in schema and schema.get("format") != "big-integer":
-        said += f", like {code(schema['pattern'])}"
-    return said
+        phrase += f", like {code(schema['pattern'])}"
+    return phrase
 
 
 def _literal(value: object) -> str:
@@ -176,8 +176,8 @@ def _model(schema: Schema, definitions: Mapping[str, Any]) -> Model:
 
 
 def _description(schema: Schema) -> str:
-    said = " ".join(schema.get("description", "").split())
-    return "" if said.startswith(_SAID_BY_FORMAT) else said
+    phrase = " ".join(schema.get("description", "").split())
+    return "" if phrase.startswith(_SAID_BY_FORMAT) else phrase
 
 
 def _is_sealed(schema: Schema) -> bool:

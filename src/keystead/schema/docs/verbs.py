@@ -29,7 +29,7 @@ class Operations:
 
     @property
     def few(self) -> tuple[str, ...]:
-        """A short selection, writes first. An ellipsis stands for the others."""
+        """A short selection, writes first. An ellipsis replaces the others."""
         shown = self.writes[:_MOST_WRITES] + self.reads[:_MOST_READS]
         return shown if len(shown) == len(self.writes) + len(self.reads) else (*shown, "…")
 

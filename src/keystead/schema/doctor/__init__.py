@@ -1,4 +1,4 @@
-"""The doctor: reads a live store, finds what is not as the key document says, and repairs it in small safe steps."""
+"""The doctor: finds contradictions between a live store and its key document, and repairs them in safe steps."""
 
 from keystead.schema.doctor.examination import examine, repair
 from keystead.schema.doctor.quarantine import Quarantined, QuarantineKeys, restore

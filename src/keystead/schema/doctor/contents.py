@@ -33,7 +33,7 @@ class KindSuspicion(Suspicion):
 
     @property
     def sentence(self) -> str:
-        return f"it is a {_KINDS.get(self._kind, self._kind)}, and the family is a {self.family.kind_name}"
+        return f"it is a {_KINDS.get(self._kind, self._kind)}, but the family is a {self.family.kind_name}"
 
     async def confirm(self) -> bool:
         [kind, self.look.left_ms] = await self.look.store.run([("TYPE", self.look.key), ("PTTL", self.look.key)])
@@ -63,7 +63,7 @@ class UnreadableValue(Suspicion):
 
     @property
     def _left_alone(self) -> str:
-        return left_alone(self.look.problem or "", self.family.codecs.get("value"), self.look.raw)
+        return reason_to_leave(self.look.problem or "", self.family.codecs.get("value"), self.look.raw)
 
     @property
     def sentence(self) -> str:
@@ -85,7 +85,7 @@ class UnreadableValue(Suspicion):
 
 
 class UnreadableEntries(Suspicion):
-    """Entries of a key that do not fit its family. The others stay."""
+    """Entries of a key that do not fit its family. The others are kept."""
 
     code = "unreadable"
     sets_aside = True
@@ -109,7 +109,7 @@ class UnreadableEntries(Suspicion):
         return f"{count} cannot be read: {self._problem}"
 
     async def confirm(self) -> bool:
-        return True  # one command has seen them
+        return True  # they were read by one command
 
     async def fix(self) -> bool:
         look = self.look
@@ -135,14 +135,14 @@ class ClosedEntries(UnreadableEntries):
         return False
 
 
-def left_alone(problem: str, codec: Codec[Any] | None, data: bytes) -> str:
+def reason_to_leave(problem: str, codec: Codec[Any] | None, data: bytes) -> str:
     """Why an unreadable value is not quarantined: a program with another schema or key ring may read it."""
     if "not on the key ring" in problem:
-        return "it may be good: add the key that it is sealed with to the key ring"
+        return "it may be valid: add the key it is sealed with to the key ring"
     if codec is not None and codec.versions is not None:
         version = codec.version_of(data)
         if version is not None and version > codec.versions.current:
-            return "it may be good: let the doctor of the newer program look at it"
+            return "it may be valid: run the doctor of the newer program"
     return ""
 
 
@@ -156,7 +156,7 @@ class TooLong(Suspicion):
 
     @property
     def sentence(self) -> str:
-        return f"it has {self.look.size:,} entries, and the family keeps {self.family.keep:,}"
+        return f"it has {self.look.size:,} entries, but the family keeps {self.family.keep:,}"
 
     async def confirm(self) -> bool:
         again = await look_again(self.look)
@@ -168,10 +168,10 @@ class TooLong(Suspicion):
     async def fix(self) -> bool:
         look = self.look
         if self.family.kind == "list":
-            self.note = "only the program knows at which end the oldest items are; its next write drops them"
+            self.note = "only the program knows which end has the oldest items; its next write drops them"
             return False
         if look.size > _LARGEST:
-            self.note = "it is too long to be read at once; the next write of the program drops the oldest"
+            self.note = "it is too long to read in one step; the next write of the program drops the oldest"
             return False
         everything = whole("stream", look.key)
         [entries] = await look.store.run([everything])
@@ -184,7 +184,7 @@ class TooLong(Suspicion):
 # --- old forms ---------------------------------------------------------------------------------------------
 
 
-def old_form(look: KeyState) -> Suspicion | None:
+def find_old_form(look: KeyState) -> Suspicion | None:
     """A readable record that is stored in an old schema version or sealed with an old key."""
     if look.value is UNKNOWN:
         return None
@@ -196,7 +196,9 @@ def old_form(look: KeyState) -> Suspicion | None:
     if codec.versions is not None:
         version = codec.version_of(look.raw)
         if version is not None and version != codec.versions.current:
-            return OldValue(look, "old-version", f"it is of version {version}, the current is {codec.versions.current}")
+            return OldValue(
+                look, "old-version", f"it has version {version}, the current one is {codec.versions.current}"
+            )
     ring = look.bound.ring
     old = _old_texts(codec, look.raw, ring)
     if ring is not None and old and _are_real_seals(old, _rewrite(look)):
@@ -226,7 +228,7 @@ class OldEntries(Suspicion):
 
 
 def old_entries(look: KeyState, entries: Iterable[Any]) -> OldEntries | None:
-    """Those of these items that are sealed with an old key."""
+    """The items that are sealed with an old key."""
     family, ring = look.bound.family, look.bound.ring
     codec = family.codecs.get("item")
     if codec is None or ring is None or not codec.sealed:
@@ -247,7 +249,7 @@ class OldValue(Suspicion):
         return self._sentence
 
     async def confirm(self) -> bool:
-        return True  # one command has seen it
+        return True  # it was read by one command
 
     async def fix(self) -> bool:
         look = self.look
@@ -293,7 +295,7 @@ def _old_seals(codec: Codec[Any], look: KeyState, fields: dict[bytes, bytes], na
 
 
 def _old_texts(codec: Codec[Any], data: bytes, ring: KeyRing | None) -> list[bytes]:
-    """The texts in it that are sealed with another key than the current; and plain texts that look like one."""
+    """The texts in it that are sealed with an old key, and plain texts that look sealed."""
     if ring is None or not codec.sealed or b"sealed." not in data:
         return []
     current = b"sealed." + ring.current.encode() + b"."
@@ -316,4 +318,4 @@ def _are_real_seals(old: list[bytes], fresh: bytes | None) -> bool:
 
 def _sealed_with(old: list[bytes], ring: KeyRing) -> str:
     ids = sorted({text.split(b".")[1].decode() for text in old})
-    return f"it is sealed with the key {', '.join(ids)}, the current is {ring.current}"
+    return f"it is sealed with the key {', '.join(ids)}, the current one is {ring.current}"

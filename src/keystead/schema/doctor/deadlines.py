@@ -68,8 +68,8 @@ class WrongDeadline(Suspicion):
     def sentence(self) -> str:
         says = self.family.lifetime.describe()
         if self.code == "no-deadline":
-            return f"it has no deadline, and the family says: {says}"
-        return f"it has {roughly(self.look.left_ms)} left, and the family says: {says}"
+            return f"it has no deadline, but the family states: {says}"
+        return f"it has {roughly(self.look.left_ms)} left, but the family states: {says}"
 
     async def confirm(self) -> bool:
         again = await look_again(self.look)
@@ -84,7 +84,7 @@ class WrongDeadline(Suspicion):
             return await guarded_changes.change(look.store, [], [Required(("PERSIST", look.key))])
         at_ms = own_moment_ms(look)
         # A concurrent write of a new deadline wins: the value is compared in the same step.
-        guards = look.unchanged([lifetime.field]) if isinstance(lifetime, Until) and at_ms is not None else []
+        guards = look.unchanged_guards([lifetime.field]) if isinstance(lifetime, Until) and at_ms is not None else []
         if at_ms is not None and at_ms <= look.now_ms:
             self.removes = True
             return await guarded_changes.delete(look.bound, look.key, guards)

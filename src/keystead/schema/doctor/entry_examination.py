@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from keystead.errors import WrongKind
 from keystead.schema.chunked_reading import SMALL, Pages, can_be_read, read_entry, value_of
-from keystead.schema.doctor.contents import ClosedEntries, UnreadableEntries, left_alone, old_entries
+from keystead.schema.doctor.contents import ClosedEntries, UnreadableEntries, old_entries, reason_to_leave
 from keystead.schema.doctor.family_facts import Facts
 from keystead.schema.doctor.follow_up import FollowUp
 from keystead.schema.doctor.key_state import KeyState
@@ -62,7 +62,7 @@ class EntryExamination:
                 removed = await self._examine_page(look, facts, entries, index_entries)
                 pages.removed = removed + await self._remove_dead(index_entries)
         except WrongKind:
-            return  # it was replaced meanwhile; what is there now is not what was looked at
+            return  # it was replaced meanwhile
 
     async def _examine_page(
         self, look: KeyState, facts: Facts, entries: list[Any], index_entries: list[_IndexEntry]
@@ -94,14 +94,14 @@ class EntryExamination:
             member, problem = read_entry(look.bound, look.key, entry)
             if problem is not None:
                 self._report.count_unopened(problem, facts.name)
-                if why := left_alone(problem, *value_of(look.bound.family, entry)):
+                if why := reason_to_leave(problem, *value_of(look.bound.family, entry)):
                     page.closed.setdefault(why, ([], problem))[0].append(entry)
                     continue
                 page.unreadable.append(entry)
                 page.problem = page.problem or problem
                 continue
             page.readable.append(entry)
-            if facts.is_index and (named := _named_by(look, facts, entry, member)) is not None:
+            if facts.is_index and (named := _keys_named_by(look, facts, entry, member)) is not None:
                 index_entries.append(_IndexEntry(look, named))
             if self._pace.is_due_at(number):
                 await self._pace.turn()
@@ -118,7 +118,7 @@ class EntryExamination:
         return removed
 
     async def _without_record(self, entries: Sequence[_IndexEntry]) -> list[_IndexEntry]:
-        """Those of these entries, all of one store, that name no existing key."""
+        """The entries, all of one store, that do not name an existing key."""
         store = entries[0].look.store
         names = [name.encode() for one in entries for name in one.named.names]
         if all(len(one.named.names) == 1 for one in entries) and await all_exist(self._pace, store, names):
@@ -128,11 +128,11 @@ class EntryExamination:
         return [one for one in entries if not one.named.names or not next(replies)]
 
 
-def _named_by(look: KeyState, facts: Facts, entry: Any, member: Any) -> NamedEntry | None:
+def _keys_named_by(look: KeyState, facts: Facts, entry: Any, member: Any) -> NamedEntry | None:
     """What an index entry names; None if that cannot be determined, or if its deadline is over."""
     if facts.kind != "zset":
-        return facts.named_by(look, entry, member)
-    named = facts.named_by(look, entry[0], member)
+        return facts.keys_named_by(look, entry, member)
+    named = facts.keys_named_by(look, entry[0], member)
     return None if named is None or has_expired(look, entry[1]) else named
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from keystead.errors import WrongKind as WrongKindError
 from keystead.errors import WrongSealKey
 from keystead.schema.chunked_reading import SMALL, UNKNOWN, can_be_read
-from keystead.schema.doctor.contents import KindSuspicion, TooLong, UnreadableValue, old_form
+from keystead.schema.doctor.contents import KindSuspicion, TooLong, UnreadableValue, find_old_form
 from keystead.schema.doctor.deadlines import WrongDeadline
 from keystead.schema.doctor.entry_examination import EntryExamination
 from keystead.schema.doctor.family_facts import Facts
@@ -52,8 +52,8 @@ async def examine(
     with the stores. A contradiction between two keys is confirmed in one atomic step before it is reported, so
     concurrent writes cause no false findings.
 
-    `families` narrows it to some of them; keys of no family are not looked for then. Keys of `known` keyspaces are
-    counted in `others`: they are neither examined nor unknown, whatever store they are in.
+    `families` limits it to some of them; unknown keys are not searched for then. Keys of `known` keyspaces are counted
+    in `others`: they are neither examined nor unknown, in any store.
     """
     walk = _Walk(Report(examples), None, keyspaces, page=page, on_progress=on_progress)
     await walk.examine_all(keyspaces, families, known)
@@ -75,11 +75,10 @@ async def repair(
     """Repair each finding in a step that is guarded by what was found; unreadable content is quarantined.
 
     `plan` is the report of `examine` with the same arguments; without one it examines first. Raises WrongSealKey, and
-    repairs nothing, if not one sealed value of a family opens: then the key is wrong. Nothing of a family is set aside
-    (see `QuarantineKeys`) if that would be more than 1 % of it, unless `set_aside` is "all"; the same limit holds for
-    deletions. If every key of a family would be deleted because what it belongs to is gone (`Report.astray`), none is,
-    whatever `set_aside` says. Keys of no family are only reported, unless `unknown` is "set-aside"; the same limit
-    holds for them, as a share of all keys.
+    repairs nothing, if not one sealed value of a family opens: then the key is wrong. Quarantining or deleting more
+    than 1 % of a family is refused, unless `set_aside` is "all" (see `QuarantineKeys`). If every key of a family would
+    be deleted because its owner or target is gone (`Report.astray`), none is, whatever `set_aside` says. Keys of no
+    family are only reported, unless `unknown` is "set-aside"; the same limit applies, as a share of all keys.
     """
     if plan is None:
         plan = await examine(keyspaces, families=families, known=known, page=page, examples=examples)
@@ -133,7 +132,7 @@ class _Walk:
                 break
 
     async def _examine_stores(self, places: Sequence[Belonging], *, narrowed: bool, counts: bool) -> None:
-        """One pass. Only the first counts keys: a later one follows up the changes of the one before."""
+        """One pass. Only the first counts keys: a later one follows up the changes of the previous one."""
         globs = [place.glob(narrowed) for place in places]
         if all(glob == "*" for glob in globs):
             self._follow_up.total = await total_keys(places)
@@ -178,7 +177,7 @@ class _Walk:
     async def _examine_contents(
         self, looks: Sequence[KeyState]
     ) -> tuple[dict[int, list[Suspicion]], list[tuple[KeyState, Facts]]]:
-        """What is wrong with each key in itself, by the id of its state; and the keys that can be read."""
+        """The problems of each single key, by the id of its state; and the readable keys."""
         suspected: dict[int, list[Suspicion]] = {}
         readable = []
         for number, look in enumerate(looks):
@@ -197,7 +196,7 @@ class _Walk:
         return suspected, readable
 
     def _content(self, look: KeyState, facts: Facts) -> list[Suspicion]:
-        """What is wrong with a key in itself. Entries are examined later, page by page."""
+        """The problems of a single key. Entries are examined later, page by page."""
         if look.wrong_kind:
             return [KindSuspicion(look)]
         if not facts.is_record:
@@ -213,11 +212,11 @@ class _Walk:
             return []
         if facts.is_sealed and b"sealed." in (look.raw or b"".join(look.fields.values())):
             add_count(self.report.opened, facts.name)
-        old = old_form(look)
+        old = find_old_form(look)
         return [] if old is None else [old]
 
     async def _large_record(self, look: KeyState) -> list[Suspicion] | None:
-        """Read a record that is too large to be read with others. Returns a list if nothing more can be said of it."""
+        """Read a record that is too large to be read with others. Returns a list if that ends its examination."""
         if not can_be_read(look.bound.family.kind, look.size):
             tally(self.report.not_read, look.bound.family)
             return []
@@ -240,7 +239,7 @@ class _Walk:
             allowed = self._limits.allow("", 1, "key")
             note = await _quarantine_stranger(place.store, raw) if allowed else TOO_MANY
             fixed = not note
-        self.report.add("unknown-key", raw, None, "no family of the given keyspaces makes it", fixed, note)
+        self.report.add("unknown-key", raw, None, "it matches no family of the given keyspaces", fixed, note)
 
 
 async def _quarantine_stranger(store: Store, raw: bytes) -> str:

@@ -9,13 +9,13 @@ from keystead.errors import BadKey, BadValue, NotANumber, Unreadable
 from keystead.schema.chunked_reading import UNKNOWN
 from keystead.schema.doctor.deadlines import CLOCKS_MS, wrong_deadline
 from keystead.schema.doctor.key_state import KeyState, is_model
-from keystead.schema.doctor.relation_checks import NamedEntry, named_by
+from keystead.schema.doctor.relation_checks import NamedEntry, keys_named_by
 from keystead.schema.family import Bound
 from keystead.schema.family_lookup import name_of
 from keystead.schema.kinds import Counter
 from keystead.schema.lifetime import After, Sliding, Spread
 from keystead.schema.listing import ListedEntry
-from keystead.schema.relation import Origin, Relation, taken
+from keystead.schema.relation import Origin, Relation, read_origin
 from keystead.stores import TABLE, Call, Store
 from keystead.stores.commands import integer
 
@@ -24,14 +24,14 @@ _PLAIN: Final = (After, Spread, Sliding)
 
 
 class Owner(NamedTuple):
-    """A family that owns this one: its key is made of these placeholders of the owned key, in this order."""
+    """A family that owns this one: its key consists of these placeholders of the owned key, in this order."""
 
     bound: Bound[Any]
     names: tuple[str, ...]
 
 
 class ListingIndex(NamedTuple):
-    """An index that lists a family, and where the placeholders of the index come from, in their order."""
+    """An index that lists a family, and the origins of the index's placeholders, in order."""
 
     relation: Relation
     index: Bound[Any]
@@ -91,7 +91,7 @@ class Facts:
         self.intact = {"orphan": 0, "leads-nowhere": 0}  # relations that hold, by the code of those that do not
 
     def read(self, look: KeyState) -> None:
-        """Decode the value of a record: what `look.read` does, with less to find out for each key."""
+        """Decode the value of a record, as `look.read` does, but faster for each key."""
         if self.decode is None:
             look.read()
             return
@@ -100,13 +100,13 @@ class Facts:
             if self.is_counter:
                 integer(look.raw)
         except (Unreadable, NotANumber):
-            look.read()  # which finds the reason
+            look.read()  # finds the reason
 
-    def named_by(self, look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
+    def keys_named_by(self, look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
         """What an index entry names; None if that cannot be determined."""
         source = self.source
         if source is None:
-            return named_by(look, data, member)
+            return keys_named_by(look, data, member)
         values = look.values
         try:
             key = source.bound.render(*[values[name] if name else member for name in source.names])
@@ -139,7 +139,7 @@ def entry_of(look: KeyState, listed: ListingIndex) -> ListedEntry | None:
         if origin.kind == "placeholder":
             one = values[origin.name]
         else:
-            one = None if value is None else taken(origin, values, value)
+            one = None if value is None else read_origin(origin, values, value)
         if one is None:
             return None
         where.append(one)
@@ -175,7 +175,7 @@ def _owners(bound: Bound[Any]) -> list[Owner]:
 
 
 def _source(index: Bound[Any]) -> Owner | None:
-    """The family that an index lists, and the placeholders of the index that its key is made of; "" is the member.
+    """The family that an index lists, and the placeholders of the index that form its key; "" is the member.
 
     None if there is not exactly one, if it is of another keyspace, or if it cannot be determined.
     """

@@ -1,4 +1,4 @@
-"""Follow-up: each suspicion is confirmed, reported, and repaired if that is wanted."""
+"""Follow-up: each suspicion is confirmed, reported, and repaired on request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class FollowUp:
         self.report = report
         self.limits = limits
         self.total: int | None = None
-        self.needs_another_pass = False  # a key was deleted that mappings lead to, and some were examined before
+        self.needs_another_pass = False  # a key was deleted after mappings to it were examined
         self._led_to = led_to
         self._on_progress = on_progress
 
@@ -59,7 +59,7 @@ class FollowUp:
         return repaired
 
     async def _follow_one(self, suspicion: Suspicion) -> bool:
-        """Whether it was confirmed and repaired."""
+        """Returns whether it was confirmed and repaired."""
         if not await suspicion.confirm():
             return False
         is_new = self.report.is_new(suspicion.code, suspicion.place)
@@ -70,7 +70,7 @@ class FollowUp:
             suspicion.note = refusal or suspicion.note
             outcome = False if refusal else await _repair(suspicion)
             if outcome is None:
-                return False  # someone else has repaired it
+                return False  # it was repaired meanwhile
             fixed = outcome
         if is_new:
             look = suspicion.look

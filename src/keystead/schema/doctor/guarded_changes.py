@@ -13,7 +13,7 @@ from keystead.schema.slots import one_step, spans_keys
 from keystead.stores import Absent, AtMost, Command, FieldHolds, Holds, Reply, Required, Step, Still, Store
 from keystead.stores.commands import encode
 
-SETTLE_S: Final = 0.25  # between two looks, if one atomic look is impossible
+SETTLE_S: Final = 0.25  # between two checks, if one atomic check is impossible
 
 
 class StoreGuard(NamedTuple):
@@ -82,7 +82,7 @@ async def delete(bound: Bound[Any], key: str, guards: Sequence[StoreGuard]) -> b
     if not bound.family.has_relations:
         return await change(store, guards, [Required(("DEL", key))])
     together, apart = _by_slot(store, key, guards)
-    return await _all_hold(apart) and await deletion.delete_if(bound, key, "its time is over", together)
+    return await _all_hold(apart) and await deletion.delete_if(bound, key, "it has expired", together)
 
 
 def _by_slot(store: Store, key: str, guards: Sequence[StoreGuard]) -> tuple[list[StoreGuard], list[StoreGuard]]:

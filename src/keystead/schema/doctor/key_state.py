@@ -1,4 +1,4 @@
-"""One look at a key: its content, its TTL, and the guards for a later change."""
+"""The state of a key: its content, its TTL, and the guards for a later change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PTTL, _MGET = TABLE["PTTL"], TABLE["MGET"]
 
 @dataclass(slots=True)
 class KeyState:
-    """A key as it was seen. `left_ms` is the reply of PTTL: -1 means no deadline."""
+    """A key as it was read. `left_ms` is the reply of PTTL: -1 means no deadline."""
 
     bound: Bound[Any]
     key: str
@@ -42,10 +42,10 @@ class KeyState:
 
     @property
     def is_record(self) -> bool:
-        """Whether it holds one value, which relations and deadlines may be taken from."""
+        """Whether it holds one value, which may determine relations and deadlines."""
         return self.bound.family.kind == "string" or is_model(self.bound)
 
-    def unchanged(self, names: Iterable[str] = ()) -> list[StoreGuard]:
+    def unchanged_guards(self, names: Iterable[str] = ()) -> list[StoreGuard]:
         """Guards that hold while its value is unchanged; for a hash, while these fields are."""
         if self.bound.family.kind == "string":
             return [StoreGuard(self.store, holds(self.key, self.raw))]
@@ -59,7 +59,7 @@ class KeyState:
         return StoreGuard(self.store, Required(("EXISTS", self.key)))
 
     def read(self) -> None:
-        """Decode what was seen."""
+        """Decode what was read."""
         family = self.bound.family
         if family.kind == "string":
             self.value, self.problem = read(family.codecs["value"], self.raw, self.bound, self.key)
@@ -75,8 +75,8 @@ def is_model(bound: Bound[Any]) -> bool:
 async def look_at(members: Sequence[Member], store: Store, pace: Pace) -> list[KeyState]:
     """The keys that exist, with their values, and their entries if they are few. At most two round trips.
 
-    One command reads all strings. It replies nil both for a key of another kind and for a missing one; the TTL tells
-    which it is.
+    One command reads all strings. It replies nil both for a key of another kind and for a missing one; the TTL
+    distinguishes them.
     """
     strings = [member for member in members if member.bound.family.kind == "string"]
     others = [member for member in members if member.bound.family.kind != "string"]
@@ -146,7 +146,7 @@ async def _read_small(looks: list[KeyState], store: Store, pace: Pace) -> None:
         replies = await pace.run(store, [whole(look.bound.family.kind, look.key) for look in group], len(group))
         for look, reply in zip(group, replies, strict=True):
             if isinstance(reply, WrongKind) or not reply:
-                look.left_ms = GONE  # since it was counted; what is there now is a new key
+                look.left_ms = GONE  # since it was counted: now it is a new key
                 continue
             look.entries = entries_of(look.bound.family.kind, reply)
             look.size = len(look.entries)

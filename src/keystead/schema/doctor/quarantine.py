@@ -47,7 +47,7 @@ class Quarantined(BaseModel):
 
 
 class QuarantineKeys(Keyspace):
-    """What `keystead doctor --fix` sets aside; `keystead doctor --restore KEY` brings it back."""
+    """Content that `keystead doctor --fix` sets aside; `keystead doctor --restore KEY` restores it."""
 
     # Its role is `cache` so that it fits every store, including those that evict.
     quarantine = Value(
@@ -63,11 +63,11 @@ FAMILY: Final[Family[Any]] = QuarantineKeys.families["quarantine"]
 
 
 def with_quarantine(places: Sequence[Belonging]) -> list[Belonging]:
-    """The same stores, where keys in quarantine belong to a family, too."""
+    """The same stores, with the quarantine as a further family."""
     return [Belonging(place.store, [*place.bounds, *QuarantineKeys(place.store).bounds()]) for place in places]
 
 
-def name_aside(key: str) -> str:
+def quarantine_name(key: str) -> str:
     """The quarantine key for this key."""
     return FAMILY.pattern.render({"key": key})
 
@@ -90,7 +90,7 @@ async def set_aside(
     try:
         [size] = await store.run([(SIZES[kind], raw_key)])
         if size > _LARGEST:
-            return f"it has {size:,} entries, too many to be set aside in one step; look at it, and delete it by hand"
+            return f"it has {size:,} entries, too many to be set aside in one step; inspect it, and delete it by hand"
         [reply] = await store.run([whole(kind, raw_key)])
     except WrongKind:
         return "it changed meanwhile"
@@ -142,7 +142,7 @@ async def _move(store: Store, aside: _Aside, guards: Sequence[Step], commands: S
     for copy in (None, *range(2, _COPIES)):
         name, write = aside.write(keys, copy)
         if largest is not None and len(write[2]) > largest:  # type: ignore[arg-type]
-            return "it is too large to be set aside; look at it, and delete it by hand"
+            return "it is too large to be set aside; inspect it, and delete it by hand"
         try:
             outcome = await store.atomically([*guards, Required(write), *commands])
             stopped_at = outcome.stopped_at
@@ -234,7 +234,7 @@ async def restore(keys: QuarantineKeys, key: str) -> Quarantined | None:
     now_ms = await store_clock_ms(keys.quarantine.store)
     expires_at_ms = None if aside.expires_at is None else round(aside.expires_at.timestamp() * 1000)
     if expires_at_ms is not None and expires_at_ms <= now_ms:
-        raise BadValue(f"{key!r} would have ended at {aside.expires_at:%Y-%m-%d %H:%M:%S} UTC; it stays dead")
+        raise BadValue(f"{key!r} expired at {aside.expires_at:%Y-%m-%d %H:%M:%S} UTC; it is not restored")
     raw_key = key.encode() if aside.key_base64 is None else base64.b64decode(aside.key_base64)
     commands = list(_restore_commands(raw_key, aside))
     if expires_at_ms is not None:
@@ -248,9 +248,9 @@ async def restore(keys: QuarantineKeys, key: str) -> Quarantined | None:
         if outcome:
             await store.run([("DEL", copy.key)])
     except WrongKind:
-        raise BadValue(f"{key!r} is of another kind by now; nothing was changed") from None
+        raise BadValue(f"{key!r} now has another kind; nothing was changed") from None
     if not outcome:
-        raise BadValue(f"there is a key {key!r} by now; nothing was changed. Delete it first if the old one is meant")
+        raise BadValue(f"{key!r} exists again; nothing was changed. Delete it first to restore the old one")
     return aside
 
 

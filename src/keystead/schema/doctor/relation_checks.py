@@ -14,7 +14,7 @@ from keystead.schema.doctor import guarded_changes
 from keystead.schema.doctor.deadlines import CLOCKS_MS
 from keystead.schema.doctor.guarded_changes import StoreGuard
 from keystead.schema.doctor.key_state import KeyState
-from keystead.schema.doctor.quarantine import name_aside
+from keystead.schema.doctor.quarantine import quarantine_name
 from keystead.schema.doctor.suspicion import Suspicion
 from keystead.schema.pace import Pace
 from keystead.schema.relation import Relation
@@ -32,7 +32,7 @@ class StoredAt(NamedTuple):
     @property
     def is_gone(self) -> list[StoreGuard]:
         """Guards that hold if it neither exists nor is in quarantine."""
-        return [StoreGuard(self.store, absent(self.key)), StoreGuard(self.store, absent(name_aside(self.key)))]
+        return [StoreGuard(self.store, absent(self.key)), StoreGuard(self.store, absent(quarantine_name(self.key)))]
 
 
 # --- owners ------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class LeadsNowhere(Suspicion):
     def __init__(self, look: KeyState, relation: Relation, target: StoredAt) -> None:
         super().__init__(look)
         self._target = target
-        self._guards = [*target.is_gone, *look.unchanged(fields_of(relation))]
+        self._guards = [*target.is_gone, *look.unchanged_guards(fields_of(relation))]
 
     @property
     def sentence(self) -> str:
@@ -100,13 +100,13 @@ class LeadsNowhere(Suspicion):
 # --- indexes -----------------------------------------------------------------------------------------------
 
 
-def asks(entry: listing.ListedEntry) -> Command:
-    """Whether the entry is there: nil or 0 if not."""
+def existence_command(entry: listing.ListedEntry) -> Command:
+    """The command that tells whether the entry exists: nil or 0 if not."""
     return ("SISMEMBER" if entry.index.family.kind == "set" else "ZSCORE", entry.key, entry.member)
 
 
 def score_of(look: KeyState, entry: listing.ListedEntry) -> float | None:
-    """The score that an entry should have; None: the record does not tell."""
+    """The score that an entry should have; None: the record does not determine it."""
     value = None if look.value is UNKNOWN else look.value
     try:
         put = listing.put(entry, look.values, value, look.now_ms, look.now_ms)[0]
@@ -116,7 +116,7 @@ def score_of(look: KeyState, entry: listing.ListedEntry) -> float | None:
 
 
 class WrongScore(Suspicion):
-    """An entry of an index that is sorted by another number than its record says."""
+    """An index entry whose score differs from its record."""
 
     code = "wrong-score"
 
@@ -124,7 +124,7 @@ class WrongScore(Suspicion):
         super().__init__(look)
         self._entry = entry
         self._score = score
-        self._guards = [*look.unchanged(_score_fields(entry.relation)), look.there]
+        self._guards = [*look.unchanged_guards(_score_fields(entry.relation)), look.there]
 
     @property
     def place(self) -> object:
@@ -133,10 +133,10 @@ class WrongScore(Suspicion):
     @property
     def sentence(self) -> str:
         wanted = score_of(self.look, self._entry)
-        return f"its score in {shown(self._entry.key)} is {self._score:.17g}, and the record says {wanted:.17g}"
+        return f"its score in {shown(self._entry.key)} is {self._score:.17g}, but the record has {wanted:.17g}"
 
     async def confirm(self) -> bool:
-        replies = await guarded_changes.holds_now(self.look.store, self._guards, asks(self._entry))
+        replies = await guarded_changes.holds_now(self.look.store, self._guards, existence_command(self._entry))
         if not replies or replies[0] is None or replies[0] == score_of(self.look, self._entry):
             return False
         self._score = replies[0]
@@ -156,7 +156,7 @@ class NotListed(Suspicion):
         super().__init__(look)
         self._entry = entry
         self.removes = self.deletes = entry.relation.admits
-        self._guards = look.unchanged(fields_of(entry.relation)) if entry.relation.needs_value else [look.there]
+        self._guards = look.unchanged_guards(fields_of(entry.relation)) if entry.relation.needs_value else [look.there]
 
     @property
     def place(self) -> object:
@@ -168,7 +168,7 @@ class NotListed(Suspicion):
         return f"{shown(self._entry.key)} does not name it{ended}"
 
     async def confirm(self) -> bool:
-        replies = await guarded_changes.holds_now(self.look.store, self._guards, asks(self._entry))
+        replies = await guarded_changes.holds_now(self.look.store, self._guards, existence_command(self._entry))
         return replies is not None and (replies[0] is None or (type(replies[0]) is int and replies[0] == 0))
 
     async def fix(self) -> bool:
@@ -205,7 +205,7 @@ class DeadEntry(Suspicion):
     def sentence(self) -> str:
         member = shown(self._data)
         if not self._names:
-            return f"its entry {member} names nothing that could be a key"
+            return f"its entry {member} cannot be the name of a key"
         return f"its entry {member} names {' or '.join(map(shown, self._names))}, which is gone"
 
     async def confirm(self) -> bool:
@@ -215,7 +215,7 @@ class DeadEntry(Suspicion):
         return await guarded_changes.holds_now(self.look.store, [*gone, listed]) is not None
 
     async def fix(self) -> bool:
-        return await listing.take_dead(self.look.bound, self.look.key, self._data, self._names)
+        return await listing.remove_dead(self.look.bound, self.look.key, self._data, self._names)
 
 
 class NamedEntry(NamedTuple):
@@ -225,8 +225,8 @@ class NamedEntry(NamedTuple):
     names: list[str]
 
 
-def named_by(look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
-    """What an entry names; None if that cannot be determined."""
+def keys_named_by(look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
+    """The keys that an entry names; None if that cannot be determined."""
     try:
         names = listing.sources(look.bound, look.values, member)
     except BadKey:
@@ -235,9 +235,9 @@ def named_by(look: KeyState, data: bytes, member: Any) -> NamedEntry | None:
 
 
 def has_expired(look: KeyState, score: float) -> bool:
-    """Whether the score of an entry is the deadline of its record, and is over: the next reader prunes it.
+    """Whether the score of an entry is the deadline of its record, and has passed: the next reader prunes it.
 
-    The record has expired as declared, so nothing is wrong.
+    The record expired as declared, so this is not a finding.
     """
     return score <= look.now_ms + CLOCKS_MS and all(
         relation.score is None and relation.source.lifetime.ends for relation in look.bound.family.lists
@@ -254,11 +254,11 @@ def fields_of(relation: Relation) -> list[str]:
 
 
 async def all_exist(pace: Pace, store: Store, names: list[bytes]) -> bool:
-    """Whether all of these keys exist: one command, and the usual answer in a healthy store is yes."""
+    """Whether all of these keys exist: one command, and usually true in a healthy store."""
     [count] = await pace.run(store, [Call(_EXISTS, names, None)], len(names))  # type: ignore[list-item]
     return bool(count == len(names))
 
 
 def is_missing(reply: Any) -> bool:
-    """Whether a reply of `asks` or EXISTS means that nothing is there."""
+    """Whether a reply of `existence_command` or EXISTS means that nothing is there."""
     return not isinstance(reply, WrongKind) and (reply is None or (type(reply) is int and reply == 0))

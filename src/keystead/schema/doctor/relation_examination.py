@@ -47,7 +47,7 @@ class RelationExamination:
         self._pace = pace
 
     async def examine(self, looks: Sequence[tuple[KeyState, Facts]]) -> list[tuple[KeyState, Suspicion]]:
-        """What looks wrong with the relations of these keys."""
+        """The suspicions about the relations of these keys."""
         lookups = _Lookups()
         owned: list[tuple[KeyState, Facts, list[StoredAt]]] = []
         leading: list[tuple[KeyState, Facts, Any, StoredAt]] = []
@@ -70,7 +70,7 @@ class RelationExamination:
         return [*_orphans(owned, missing), *_dangling(leading, missing), *await self._examine_listings(listed)]
 
     async def _missing(self, lookups: _Lookups) -> set[StoredAt]:
-        """Those of the keys that do not exist."""
+        """The keys that do not exist."""
         missing: set[StoredAt] = set()
         for store, names in lookups.by_store.values():
             if await all_exist(self._pace, store, [name.encode() for name in names]):
@@ -85,7 +85,7 @@ class RelationExamination:
     async def _examine_listings(
         self, listed: Sequence[tuple[KeyState, ListedEntry, bool]]
     ) -> list[tuple[KeyState, Suspicion]]:
-        """What looks wrong with the index entries of these records. An index shares the store of its records."""
+        """The suspicions about the index entries of these records. An index shares the store of its records."""
         found: list[tuple[KeyState, Suspicion]] = []
         if not listed:
             return found

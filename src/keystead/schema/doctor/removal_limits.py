@@ -14,8 +14,8 @@ TOO_MANY: Final = "more than 1 % of them would be set aside, which an operator m
 _TOO_MANY_DELETED: Final = "more than 1 % of them would be deleted, which an operator must confirm"
 ASTRAY: Final = {
     "orphan": "no key of this family has its owner, so the store or the pattern of the owners is probably wrong",
-    "leads-nowhere": "no key of this family leads to one that is there, so the store or the pattern of what they lead "
-    "to is probably wrong",
+    "leads-nowhere": "no key of this family leads to an existing key, so the store or the pattern of the target family "
+    "is probably wrong",
 }
 
 Removed = Literal["key", "entry", "deleted"]
@@ -34,7 +34,7 @@ class RemovalLimits:
         self._astray = self.plan.astray
 
     def refusal(self, suspicion: Suspicion) -> str:
-        """Why it may not be repaired. Empty if it may: then what it quarantines or deletes is counted as done."""
+        """Why it may not be repaired. Empty if it may: then its removals are counted as done."""
         family = name_of(suspicion.family)
         if suspicion.deletes:
             if family in self._astray:

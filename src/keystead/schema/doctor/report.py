@@ -13,13 +13,13 @@ from keystead.schema.finding import CODES, Finding
 
 # A scan of Redis may return a key twice. This many findings are remembered, as one hash each, to be counted once.
 _REMEMBERED: Final = 100_000
-FEW: Final = 100  # one in so many may be quarantined or deleted without confirmation
-_NOT_BY_CHANCE: Final = 10  # if more keys than this, and all, miss their owner or target, that family is elsewhere
+FEW: Final = 100  # one in this many may be quarantined or deleted without confirmation
+_NOT_BY_CHANCE: Final = 10  # if all keys, and more than this, miss their owner or target, that family is elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an examination is. `total` is the number of keys in the stores; None: only some are examined."""
+    """The progress of an examination. `total` is the number of keys in the stores; None: only some are examined."""
 
     examined: int
     total: int | None
@@ -43,7 +43,7 @@ class Found:
 class Excess:
     """A removal so large that an operator must confirm it: `count` of `total` keys or entries of a family.
 
-    The empty name stands for keys of no family; `total` then counts all keys of the stores.
+    The empty name means keys of no family; `total` then counts all keys of the stores.
     """
 
     family: str
@@ -66,7 +66,7 @@ class Report:
     found: list[Found] = field(default_factory=list)
     """The first `examples` findings of each code."""
     not_read: dict[str, int] = field(default_factory=dict)
-    """How many keys were too large to be read at once, by family."""
+    """How many keys were too large to be read in one step, by family."""
     sealed: dict[str, int] = field(default_factory=dict)
     """How many values stayed sealed, for lack of a key ring, by family: their relations were not followed."""
     others: dict[str, int] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Report:
 
     @property
     def left(self) -> int:
-        """How many findings are still there."""
+        """How many findings are left."""
         return self.findings - self.repaired
 
     def count(self, code: str) -> int:
@@ -124,7 +124,7 @@ class Report:
         }
 
     def excess(self, *, unknown: bool) -> list[Excess]:
-        """What must be confirmed before a repair: families that would lose more than 1 % to quarantine or deletion.
+        """The removals to confirm before a repair: families that would lose more than 1 % to quarantine or deletion.
 
         `unknown`: keys of no family are set aside, too; they count as a share of all keys of the stores.
         """

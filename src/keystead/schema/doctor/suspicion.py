@@ -1,4 +1,4 @@
-"""A suspicion: something looked wrong. It becomes a finding only if an atomic second look confirms it."""
+"""A suspicion: a possible problem. It becomes a finding only if an atomic second read confirms it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from keystead.schema.doctor.key_state import KeyState
 
 
 class Suspicion(ABC):
-    """What looked wrong with a key, how to confirm it, and how to repair it while the application runs."""
+    """A possible problem of a key, how to confirm it, and how to repair it while the application runs."""
 
     code: str
     removes = False  # whether the repair removes the whole key, so that nothing else can be wrong with it
@@ -26,13 +26,13 @@ class Suspicion(ABC):
 
     @property
     def place(self) -> object:
-        """What a finding is deduplicated by."""
+        """The identity by which findings are deduplicated."""
         return id(self.look.store), self.look.key
 
     @property
     @abstractmethod
     def sentence(self) -> str:
-        """What is wrong, for people."""
+        """The message."""
 
     @property
     def size(self) -> int:
@@ -41,8 +41,8 @@ class Suspicion(ABC):
 
     @abstractmethod
     async def confirm(self) -> bool:
-        """Look again, atomically. False: it is not so, or no longer."""
+        """Check again, atomically. False: the problem does not exist, or no longer."""
 
     @abstractmethod
     async def fix(self) -> bool:
-        """Repair it if it still holds. False: it does not, or it cannot be repaired, and `note` says why."""
+        """Repair it if it still exists. False: it does not, or cannot be repaired; `note` has the reason."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from keystead.schema.export.type_names import capitalised, distinct, short
+from keystead.schema.export.type_names import capitalize, choose_names, short
 
 Schema = dict[str, Any]
 
@@ -32,14 +32,14 @@ class Definitions:
         self._found: dict[str, _Definition] = {}
 
     def add(self, schema: Schema, keyspace: str, family: str) -> Schema:
-        """The schema with its definitions taken out of it. The names of the family are for those that need them."""
+        """The schema without its definitions, which are collected. The names may become a prefix."""
         own = dict(schema)
         definitions: dict[str, Schema] = own.pop("$defs", {})
         identities = {name: _identity(name, one, definitions) for name, one in definitions.items()}
 
         def define(identity: str, title: str, one: Schema) -> None:
-            name, prefix = capitalised(title), short(keyspace)
-            names = (name, prefix + name, prefix + capitalised(family) + name)
+            name, prefix = capitalize(title), short(keyspace)
+            names = (name, prefix + name, prefix + capitalize(family) + name)
             self._found.setdefault(identity, _Definition(_redirect(one, identities), names))
 
         for name, one in definitions.items():
@@ -52,7 +52,7 @@ class Definitions:
         define(identity, title, own)
         return {"$ref": identity}
 
-    def named(self, schemas: Mapping[str, Schema]) -> dict[str, Schema]:
+    def with_final_names(self, schemas: Mapping[str, Schema]) -> dict[str, Schema]:
         """The schemas that `add` returned, with final names in their references. Call it after all were added."""
         references = {identity: _PREFIX + name for identity, name in self._names().items()}
         return {name: _redirect(schema, references) for name, schema in schemas.items()}
@@ -60,10 +60,12 @@ class Definitions:
     def all(self) -> dict[str, Schema]:
         """The definitions by their final names, in alphabetical order."""
         names = self._names()
-        return dict(sorted(self.named({names[one]: found.schema for one, found in self._found.items()}).items()))
+        return dict(
+            sorted(self.with_final_names({names[one]: found.schema for one, found in self._found.items()}).items())
+        )
 
     def _names(self) -> dict[str, str]:
-        return distinct({identity: one.names for identity, one in self._found.items()}, self._reserved)
+        return choose_names({identity: one.names for identity, one in self._found.items()}, self._reserved)
 
 
 def _identity(name: str, schema: Schema, definitions: Mapping[str, Schema]) -> str:

@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def capitalised(name: str) -> str:
+def capitalize(name: str) -> str:
     """A name as types have it: `user_sessions` -> `UserSessions`, `Page[int]` -> `PageInt`."""
     joined = "".join(word[0].upper() + word[1:] for word in re.split(r"\W|_", name) if word)
     return joined if joined and not joined[0].isdigit() else f"T{joined}"
@@ -18,10 +18,10 @@ def capitalised(name: str) -> str:
 
 def short(keyspace: str) -> str:
     """The name of a keyspace in front of others: `LoginKeys` -> `Login`."""
-    return capitalised(keyspace).removesuffix("Keys") or "Keys"
+    return capitalize(keyspace).removesuffix("Keys") or "Keys"
 
 
-def distinct(wanted: Mapping[T, Sequence[str]], reserved: Collection[str] = ()) -> dict[T, str]:
+def choose_names(wanted: Mapping[T, Sequence[str]], reserved: Collection[str] = ()) -> dict[T, str]:
     """One unique name for each thing: its first choice, or a longer one to resolve a clash.
 
     All things have the same number of choices. If even the last ones clash, they are numbered.
@@ -30,11 +30,11 @@ def distinct(wanted: Mapping[T, Sequence[str]], reserved: Collection[str] = ()) 
     for choice in range(1, max(map(len, wanted.values()), default=0)):
         uses = Counter([*names.values(), *reserved, *reserved])
         names = {thing: name if uses[name] == 1 else wanted[thing][choice] for thing, name in names.items()}
-    taken = set(reserved)
+    used = set(reserved)
     for thing, name in names.items():
         number = 2
-        while names[thing] in taken:
+        while names[thing] in used:
             names[thing] = f"{name}{number}"
             number += 1
-        taken.add(names[thing])
+        used.add(names[thing])
     return names

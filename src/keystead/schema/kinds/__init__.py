@@ -1,4 +1,4 @@
-"""The kinds of families, one module a kind."""
+"""The kinds of families, one module each."""
 
 from keystead.schema.kinds.channel import Channel, ChannelKey
 from keystead.schema.kinds.counter import Counter, CounterKey

@@ -38,11 +38,11 @@ class ChannelKey(Named, Generic[T]):
         """
         async with self.bound.store.subscribe(self.key) as messages:
 
-            async def decoded() -> AsyncIterator[T]:
+            async def decode_messages() -> AsyncIterator[T]:
                 async for message in messages:
                     yield self.bound.family.message.decode(message.data, self.key, self.bound.ring)
 
-            yield decoded()
+            yield decode_messages()
 
 
 class ChannelOptions(TypedDict, total=False):
@@ -57,7 +57,7 @@ class ChannelOptions(TypedDict, total=False):
 
 
 class Channel(Family[ChannelKey[T]], Generic[T]):
-    """A family of channels: `Channel("notifications:user:{userId}", Notice)`. Nothing is kept: no lifetime."""
+    """A family of channels: `Channel("notifications:user:{userId}", Notice)`. Nothing is stored: no lifetime."""
 
     kind: ClassVar[str] = "channel"
     kind_name: ClassVar[str] = "Channel"
@@ -69,10 +69,10 @@ class Channel(Family[ChannelKey[T]], Generic[T]):
     def __init__(self: Channel[Any], pattern: str, message: object, **options: Unpack[ChannelOptions]) -> None: ...
     def __init__(self, pattern: str, message: Any, **options: Unpack[ChannelOptions]) -> None:
         if "lifetime" in options:
-            raise BadDeclaration(f"{pattern}: a Channel keeps nothing, so it has no lifetime; leave it out")
+            raise BadDeclaration(f"{pattern}: a Channel stores nothing, so it has no lifetime; leave it out")
         if "near" in options:
-            raise BadDeclaration(f"{pattern}: a Channel keeps nothing, so there is nothing to read near; leave it out")
-        super().__init__(pattern, lifetime=never("messages are not kept"), **options)
+            raise BadDeclaration(f"{pattern}: a Channel stores nothing, so there is nothing to read near; leave it out")
+        super().__init__(pattern, lifetime=never("messages are not stored"), **options)
         self.message: Codec[T] = codec_for(message, where=pattern)
 
     @property

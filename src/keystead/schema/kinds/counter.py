@@ -32,7 +32,7 @@ class CounterKey(GrownKey):
         """Whether the number is at most `limit`; a missing key counts as 0.
 
         For `atomically`: if it is higher, nothing in the batch takes effect. `at_most(99)` before an `increment()`
-        is a counter that never passes 100, however many callers there are.
+        is a counter that never exceeds 100, however many callers there are.
         """
         _check(limit, self.key)
         return self._at_most("at_most", ("GET", self.key), limit)
@@ -50,7 +50,7 @@ class CounterKey(GrownKey):
     def holds(self, number: int) -> Operation[bool]:
         """Whether the number is exactly this one. Not for 0, which a missing key also counts as: use `at_most(0)`.
 
-        For `atomically`: if it is another, nothing in the batch takes effect.
+        For `atomically`: if it is not, nothing in the batch takes effect.
         """
         _check(number, self.key)
         if number == 0:
@@ -58,12 +58,12 @@ class CounterKey(GrownKey):
         return Compound(self.bound, "holds", [holds(self.key, str(number))], truth, atomic=True, stopped=False)
 
     def increment(self, by: int = 1, **until: Moment) -> Operation[int]:
-        """Add to it, and get the result. The first increment, of any size, starts its lifetime. Atomic."""
+        """Add to it and return the result. The first increment, of any size, starts its lifetime. Atomic."""
         _check(by, self.key)
         return self._write("increment", [("INCRBY", self.key, by)], number, until)
 
     def decrement(self, by: int = 1, **until: Moment) -> Operation[int]:
-        """Subtract from it, and get the result. Atomic."""
+        """Subtract from it and return the result. Atomic."""
         _check(by, self.key)
         _check(-by, self.key)
         return self._write("decrement", [("INCRBY", self.key, -by)], number, until)
@@ -75,7 +75,7 @@ class CounterKey(GrownKey):
         return Operation(self.bound, "start_at", [("SET", self.key, number, *options, "NX")], truth)
 
     def set(self, to: int, **until: Moment) -> Operation[None]:
-        """Write the number, for a new lifetime. Atomic."""
+        """Write the number and start a new lifetime. Atomic."""
         _check(to, self.key)
         options = self.bound.family.lifetime.on_create(self.bound.now_ms(), self._at_ms(None, until))
         return Operation(self.bound, "set", [("SET", self.key, to, *options)], nothing)
@@ -123,4 +123,4 @@ class Counter(Family[CounterKey]):
 
 def _check(value: int, key: str) -> None:
     if type(value) is not int or not _LEAST <= value <= _MOST:
-        raise BadValue(f"{key}: a counter takes a 64-bit integer, not {type(value).__name__}")
+        raise BadValue(f"{key}: a counter must be a 64-bit integer, not {type(value).__name__}")

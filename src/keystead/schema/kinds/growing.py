@@ -1,4 +1,4 @@
-"""Keys that grow write by write: each write also sets the deadline that their lifetime asks for."""
+"""Keys that grow with each write, which also sets the deadline of their lifetime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class GrownKey(Key):
-    """A key that is written to again and again: a counter, a hash, a set, a list ..."""
+    """A key with many writes: a counter, a hash, a set, a list ..."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ class GrownKey(Key):
         return renewal
 
     def _read(self, verb: str, command: Command, finish: Callable[[list[Reply]], R]) -> Operation[R]:
-        """A command that does not make the key live longer: a read, or a removal.
+        """A command that does not extend the lifetime: a read, or a removal.
 
         A family that declares `near` may answer reads from a copy in this process; not `see`, which serves as a guard.
         """
@@ -78,12 +78,12 @@ class GrownKey(Key):
         return Compound(self.bound, verb, [at_most(command, limit)], truth, atomic=True, stopped=False)
 
     def _at_least(self, verb: str, command: Command, least: int) -> Operation[bool]:
-        """The opposite: whether it replies at least so many."""
+        """The opposite: whether it replies at least `least`."""
         return Compound(self.bound, verb, [more_than(command, least - 1)], truth, atomic=True, stopped=False)
 
     def _count_at_most(self, verb: str, command: Command, limit: int) -> Operation[bool]:
         if type(limit) is not int or not 0 <= limit < 2**63:
-            raise BadValue(f"{self.key}: a limit is a whole number from 0 on")
+            raise BadValue(f"{self.key}: a limit must be a whole number from 0")
         return self._at_most(verb, command, limit)
 
 
@@ -96,11 +96,11 @@ def refuse_container(pattern: str, member: Codec[Any]) -> None:
     """Members are plain values: a model or a list cannot be looked up by value."""
     if member.json_schema().get("type") in ("object", "array") or "$ref" in member.json_schema():
         raise BadDeclaration(
-            f"{pattern}: a member is a plain value such as str or int, or packed(...), not {member.describe()}",
+            f"{pattern}: a member must be a plain value such as str or int, or packed(...), not {member.describe()}",
             "bad-value-type",
         )
 
 
 def refuse_wrong_keep(pattern: str, keep: int | None) -> None:
     if keep is not None and (type(keep) is not int or keep < 1):
-        raise BadDeclaration(f"{pattern}: keep is a whole number from 1 on, not {keep!r}")
+        raise BadDeclaration(f"{pattern}: keep must be a whole number from 1, not {keep!r}")

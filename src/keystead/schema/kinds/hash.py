@@ -1,4 +1,4 @@
-"""Hash: fields under one key, changed one by one. Records whose fields must not overwrite each other."""
+"""Hash: fields under one key that are changed separately. For records with concurrent writers."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ class HashKey(GrownKey, Generic[T, F, V]):
     def update(self, fields: Mapping[F, V | None], **until: Moment) -> Operation[bool]:
         """Change these fields of an existing record, and no others; None removes a field. Atomic.
 
-        False: there is no such record, and none is created: a deleted or expired record stays dead.
+        False: there is no such record, and none is created: a deleted or expired record is not resurrected.
         """
         steps = [Required(("EXISTS", self.key)), *self._changes(fields)]
         at_ms = self._at_ms(fields, until)
         return self._relist_after(self._update_until("update", steps, _true, at_ms, stopped=False), at_ms, fields)
 
     def put(self, fields: Mapping[F, V], **until: Moment) -> Operation[None]:
-        """Write these fields, whether there is such a key or not. Other fields stay. Atomic."""
+        """Write these fields, whether there is such a key or not. Other fields are kept. Atomic."""
         self._refuse_unlisted("put")
         return self._write_until("put", self._changes(fields), nothing, self._at_ms(fields, until))
 
@@ -94,7 +94,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return self._read("count", ("HLEN", self.key), number)
 
     def at_most(self, limit: int) -> Operation[bool]:
-        """Whether there are at most so many fields.
+        """Whether there are at most `limit` fields.
 
         For `atomically`: if there are more, nothing in the batch takes effect. `at_most(5)` after an `update` or a
         `put` is a hash that never has more than 5 fields, however many callers there are, and still
@@ -116,12 +116,12 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return self._write("add_field", [command], truth, until)
 
     def increment(self, name: F, by: int = 1) -> Operation[int | None]:
-        """Add to an integer field, and get the result. Atomic.
+        """Add to an integer field and return the result. Atomic.
 
         The record of a model must exist; None: it does not, and none is created. A new free field starts at 0.
         """
         if type(by) is not int:
-            raise BadValue(f"{self.key}: a whole number is added, not {type(by).__name__}")
+            raise BadValue(f"{self.key}: an increment must be a whole number, not {type(by).__name__}")
         command = ("HINCRBY", self.key, self._integer(name), by)
         if not self.bound.family.fields:
             return self._write_until("increment", [command], number, self._at_ms(None, {}))
@@ -146,7 +146,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         return self._read("remove", ("HDEL", self.key, *gone), number)
 
     def use(self) -> Operation[T | None]:
-        """The whole record, and a touch if the last one is `touch_every` ago. For sliding families.
+        """The whole record; touches it if the last touch was `touch_every` ago. For sliding families.
 
         One round trip; a second one only if a touch is due, so most reads write nothing. Nothing is recreated.
         """
@@ -179,7 +179,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
         """
         self._refuse_unlisted("copy")
         if self.bound.family.needs_ring or not seen:
-            raise BadCall(f"{self.key}: what was seen has no fields, or sealed ones, which belong to their key")
+            raise BadCall(f"{self.key}: the fields are empty, or sealed for another key")
         commands = [("DEL", self.key), *self._split_command("HSET", [part for pair in seen.items() for part in pair])]
         return self._write_until("copy", commands, nothing, self._at_ms(None, until))
 
@@ -189,15 +189,15 @@ class HashKey(GrownKey, Generic[T, F, V]):
         For `atomically`: if it is higher, nothing in the batch takes effect.
         """
         if type(limit) is not int or not -(2**63) <= limit < 2**63:
-            raise BadValue(f"{self.key}: a limit is a whole number of at most 64 bits")
+            raise BadValue(f"{self.key}: a limit must be a whole number of at most 64 bits")
         return self._at_most("field_at_most", ("HGET", self.key, self._integer(name)), limit)
 
     def _refuse_unlisted(self, verb: str) -> None:
         family = self.bound.family
         if family.listed_in:
             raise BadCall(
-                f"{family.place} is listed in {family.listed_in[0].target.name}, and {verb} could make a record that "
-                "no index names; use set or add for a whole record, update for one that is there"
+                f"{family.place} is listed in {family.listed_in[0].target.name}, and {verb} could create a record that "
+                "no index lists; use set or add for a whole record, update for an existing one"
             )
 
     def _relist_after(self, operation: Compound[Any], at_ms: int | None, changed: Mapping[Any, Any]) -> Operation[Any]:
@@ -211,7 +211,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
             for origin in relation.origins.values():
                 if origin is not None and origin.kind == "field" and self._name(cast("F", origin.name)) in names:
                     raise BadValue(
-                        f"{key}: {origin.name} says in which {relation.target.name} it is listed; delete the record "
+                        f"{key}: {origin.name} determines the {relation.target.name} that lists it; delete the record "
                         "and add it again"
                     )
         kept = at_ms is None and not isinstance(family.lifetime, Sliding)
@@ -257,7 +257,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
     def _fields_of(self, record: T) -> list[bytes]:
         fields: list[bytes] = self.bound.family.fields_of(record, self.key, self.bound.ring)
         if not fields:
-            raise BadValue(f"{self.key}: a record without any field cannot be kept")
+            raise BadValue(f"{self.key}: a record without fields cannot be stored")
         return fields
 
     def _changes(self, fields: Mapping[F, V | None]) -> list[Any]:
@@ -272,7 +272,7 @@ class HashKey(GrownKey, Generic[T, F, V]):
                 gone.append(raw)
             else:
                 kept += (raw, self._encode(raw, value))
-        # Fields are written before others are removed: a hash that is empty for a moment is deleted, and loses its
+        # Fields are written before others are removed: an empty hash is deleted, and loses its
         # deadline.
         return [*self._split_command("HSET", kept), *self._split_command("HDEL", gone)]
 
@@ -301,7 +301,7 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
     """A family of hashes, of a model or of free fields.
 
     `Hash("session:user:{userId}", UserSession, lifetime=...)`: each field of the model is a field of the hash.
-    `Hash("{guid:alnum}", dict[str, str], lifetime=...)`: fields of any name; `fields=` gives the names a shape.
+    `Hash("{guid:alnum}", dict[str, str], lifetime=...)`: fields of any name; `fields=` restricts the names.
     """
 
     kind: ClassVar[str] = "hash"
@@ -361,12 +361,12 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
     def value_shape(self) -> str:
         if not self.fields:
             return f"fields: {self._field.describe()} → {self._value.describe()}"
-        said = []
+        shown_fields = []
         for info, (name, codec) in zip(self.type.model_fields.values(), self.fields.items(), strict=True):
-            declared = info.rebuild_annotation()  # one that may be None is not there while it is
+            declared = info.rebuild_annotation()  # a field that is None is not stored
             missing = "" if without_none(declared) == declared else "?"
-            said.append(f"{name}{missing}{' (sealed)' if codec.sealed else ''}")
-        return f"fields {{ {', '.join(said)} }}"
+            shown_fields.append(f"{name}{missing}{' (sealed)' if codec.sealed else ''}")
+        return f"fields {{ {', '.join(shown_fields)} }}"
 
     def field_name(self, name: Any, key: str) -> bytes:
         """The stored name of a field. Raises BadValue if the family has no such field."""
@@ -374,22 +374,20 @@ class Hash(Family[HashKey[T, F, V]], Generic[T, F, V]):
             return self._field.encode(name, key)
         stored = self._names.get(name, name) if isinstance(name, str) else None
         if stored not in self.fields:
-            raise BadValue(
-                f"{key}: {name!r} is not a field of {self.type.__name__}; there are {', '.join(self._names)}"
-            )
+            raise BadValue(f"{key}: {name!r} is not a field of {self.type.__name__} ({', '.join(self._names)})")
         return str(stored).encode()
 
     def refuse_required(self, name: bytes, key: str) -> None:
         """Raises BadValue for a field without which the record could not be read."""
         for own, stored in self._names.items():
             if stored.encode() == name and self.type.model_fields[own].is_required():
-                raise BadValue(f"{key}: {own} is required, so it cannot be taken out; delete the record instead")
+                raise BadValue(f"{key}: {own} is required, so it cannot be removed; delete the record instead")
 
     def field_codec(self, name: bytes, key: str) -> Codec[Any]:
         return self.fields[name.decode()] if self.fields else self._value
 
     def fields_of(self, record: Any, key: str, ring: Any) -> list[bytes]:
-        """Names and values in turn, as HSET takes them. Fields that are None are left out."""
+        """Names and values alternating, as HSET takes them. Fields that are None are left out."""
         out: list[bytes] = []
         if self.fields:
             if not isinstance(record, self.type):

@@ -25,7 +25,7 @@ class ListKey(GrownKey, Generic[T]):
     def prepend(self, *items: T, keep: int | None = None, **until: Moment) -> Operation[int]:
         """Add items at the front, so that the last of them is first; returns the new length. Atomic.
 
-        `keep` (or the family's own): items beyond this many are dropped from the end in the same step.
+        `keep` (by default that of the family): items beyond this many are dropped from the end in the same step.
         """
         return self._push("prepend", "LPUSH", items, keep, until, lambda most: ("LTRIM", self.key, 0, most - 1))
 
@@ -52,13 +52,13 @@ class ListKey(GrownKey, Generic[T]):
     def trim(self, keep: int) -> Operation[None]:
         """Drop all but the first `keep` items. Does not extend the lifetime. Atomic."""
         if type(keep) is not int or keep < 1:
-            raise BadValue(f"{self.key}: keep is a whole number from 1 on")
+            raise BadValue(f"{self.key}: keep must be a whole number from 1")
         return self._read("trim", ("LTRIM", self.key, 0, keep - 1), nothing)
 
     def remove(self, item: T | Seen[T | None], count: int = 0) -> Operation[int]:
         """Remove equal items: the first `count`, or all (0); returns how many. Atomic.
 
-        What was seen is removed as it is stored, even if it cannot be read.
+        A `Seen` item is removed by its stored form, even if it is unreadable.
         """
         return self._read("remove", ("LREM", self.key, count, self._encode(item)), number)
 
@@ -71,7 +71,7 @@ class ListKey(GrownKey, Generic[T]):
         return self._read("pop_last", ("RPOP", self.key), taking(self._item))
 
     def see(self, start: int = 0, stop: int = -1) -> Operation[list[Seen[T | None]]]:
-        """As `items`, each for a later `remove`. The value of one that cannot be read is None."""
+        """As `items`, each for a later `remove`. Unreadable items have the value None."""
         return self._read("see", ("LRANGE", self.key, start, stop), self._read_seen)
 
     def _push(
@@ -87,7 +87,7 @@ class ListKey(GrownKey, Generic[T]):
             raise BadValue(f"{self.key}: name at least one item")
         most = keep if keep is not None else self.bound.family.keep
         if most is not None and (type(most) is not int or most < 1):
-            raise BadValue(f"{self.key}: keep is a whole number from 1 on")
+            raise BadValue(f"{self.key}: keep must be a whole number from 1")
         commands: list[Any] = [(command, self.key, *map(self._encode, items))]
         if most is not None:
             commands += [trim(most), ("LLEN", self.key)]

@@ -33,15 +33,15 @@ class LogKey(GrownKey, Generic[T]):
     def append(self, item: T, *, entry_id: str | None = None, **until: Moment) -> Operation[str]:
         """Append an item; returns its id. Entries beyond the family's `keep` are dropped. Atomic.
 
-        An id of your own, such as `17-0`, must be greater than all before it, also of those that were taken out again:
-        BadArgument where it is not. So what is appended twice under one id is in the log once.
+        An explicit id, such as `17-0`, must be greater than all earlier ones, including removed entries; otherwise
+        BadArgument. So an item that is appended twice with one id is in the log once.
         """
         return self._write("append", [self._append_command(entry_id or "*", item)], _id, until)
 
     def append_all(self, items: Mapping[str, T], **until: Moment) -> Operation[int]:
         """Append several items, each with its own id, in the order of the ids; returns how many. Atomic.
 
-        BadArgument where one of the ids is not greater than all before it; nothing is put then.
+        Raises BadArgument, and appends nothing, if an id is not greater than all before it.
         """
         if not items:
             raise BadValue(f"{self.key}: name at least one item")
@@ -77,11 +77,11 @@ class LogKey(GrownKey, Generic[T]):
         return self._read("newest", self._backwards(limit, None), self._items)
 
     def see(self, *, after: str | None = None, limit: int | None = None) -> Operation[list[LogEntry[T | None]]]:
-        """As `entries`. The item of one that cannot be read is None."""
+        """As `entries`. Unreadable entries have the item None."""
         return self._read("see", self._forwards(after, limit), self._read_seen)
 
     def see_latest(self, limit: int, *, before: str | None = None) -> Operation[list[LogEntry[T | None]]]:
-        """As `latest`, or those before an id. The item of one that cannot be read is None."""
+        """As `latest`, or those before an id. Unreadable entries have the item None."""
         return self._read("see_latest", self._backwards(limit, before), self._read_seen)
 
     def _forwards(self, after: str | None, limit: int | None) -> Command:
@@ -136,10 +136,10 @@ class Log(Family[LogKey[T]], Generic[T]):
         return f"entries: {self.item.describe()}" + (f"; the last {self.keep}" if self.keep else "")
 
     def item_of(self, fields: Any, key: str, ring: Any) -> T:
-        """The item of one entry as the store gives it. Raises Unreadable."""
+        """Decode the item of a stored entry. Raises Unreadable."""
         pairs = fields if isinstance(fields, dict) else dict(zip(fields[::2], fields[1::2], strict=True))
         if set(pairs) != {_FIELD}:
-            raise Unreadable("an entry of this log has other fields than `data`", key)
+            raise Unreadable("an entry of this log has fields other than `data`", key)
         return self.item.decode(pairs[_FIELD], key, ring)
 
 
@@ -151,5 +151,5 @@ def _count(limit: int | None, key: str) -> tuple[str | int, ...]:
     if limit is None:
         return ()
     if type(limit) is not int or limit < 1:
-        raise BadValue(f"{key}: a limit is a whole number from 1 on")
+        raise BadValue(f"{key}: a limit must be a whole number from 1")
     return ("COUNT", limit)

@@ -24,7 +24,7 @@ class SetKey(GrownKey, Generic[M]):
     __slots__ = ()
 
     def members(self) -> Operation[set[M]]:
-        """All members; empty: there is no such key. To leave out those whose records are gone, use `live`."""
+        """All members; empty: there is no such key. To skip members whose records are gone, use `live`."""
         return self._read("members", ("SMEMBERS", self.key), self._members)
 
     def has(self, member: M) -> Operation[bool]:
@@ -36,10 +36,10 @@ class SetKey(GrownKey, Generic[M]):
         return self._read("count", ("SCARD", self.key), number)
 
     def at_most(self, limit: int) -> Operation[bool]:
-        """Whether there are at most so many members.
+        """Whether there are at most `limit` members.
 
         For `atomically`: if there are more, nothing in the batch takes effect. `at_most(4)` before an `add` of one
-        member is a set that never has more than 5, however many callers there are. `at_most(5)` after it promises the
+        member is a set that never has more than 5, however many callers there are. `at_most(5)` after it guarantees the
         same for any number of members, and admits existing members.
         """
         return self._count_at_most("at_most", ("SCARD", self.key), limit)
@@ -51,7 +51,7 @@ class SetKey(GrownKey, Generic[M]):
     def remove(self, *members: M | Seen[M | None]) -> Operation[int]:
         """Remove members; returns how many there were. Does not extend the lifetime. Atomic.
 
-        What was seen is removed as it is stored, even if it cannot be read.
+        A `Seen` member is removed by its stored form, even if it is unreadable.
         """
         return self._read("remove", ("SREM", self.key, *self._encode_all(members)), number)
 
@@ -60,7 +60,7 @@ class SetKey(GrownKey, Generic[M]):
         return set(await listing.live(self.bound, self.key))
 
     def see(self) -> Operation[list[Seen[M | None]]]:
-        """As `members`, each for a later `remove`. The value of one that cannot be read is None."""
+        """As `members`, each for a later `remove`. Unreadable members have the value None."""
         return self._read("see", ("SMEMBERS", self.key), self._read_seen)
 
     def _encode(self, member: M | Seen[M | None]) -> bytes:

@@ -1,4 +1,4 @@
-"""SortedSet: members in the order of a number. Rankings, deadlines, indexes by expiry."""
+"""SortedSet: members ordered by a score. For rankings, deadlines, indexes by expiry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BEFORE_ALL = -(2**62)
 class SortedSetKey(GrownKey, Generic[M]):
     """One key that holds members of type M, each with a score. Equal scores are in the order of the members' bytes.
 
-    A score or a bound may be `store_ms()`, the time of the store in ms, plus or minus so many.
+    A score or a bound may be `store_ms()`, the time of the store in ms, with an offset.
     """
 
     __slots__ = ()
@@ -46,7 +46,7 @@ class SortedSetKey(GrownKey, Generic[M]):
     def move(self, member: M | Seen[M | None], score: Score, **until: Moment) -> Operation[bool]:
         """Set the score of an existing member. True: it exists, and its score changed. Atomic.
 
-        One that was seen may also be one that cannot be read.
+        A `Seen` member may be unreadable.
         """
         return self._zadd("move", ("XX", "CH"), {member: score}, until, truth)
 
@@ -59,7 +59,7 @@ class SortedSetKey(GrownKey, Generic[M]):
         return self._zadd("lower_to", ("LT", "CH"), {member: score}, until, truth)
 
     def increment(self, member: M, by: float = 1, **until: Moment) -> Operation[float]:
-        """Add to a member's score, and get the result; a new member starts at 0. Atomic."""
+        """Add to a member's score and return the result; a new member starts at 0. Atomic."""
         return self._zadd("increment", ("INCR",), {member: by}, until, _score)
 
     def score(self, member: M) -> Operation[float | None]:
@@ -98,11 +98,11 @@ class SortedSetKey(GrownKey, Generic[M]):
         return self._timed("count_between", ("ZCOUNT", self.key, *_bounds(low, high)), number)
 
     def at_most(self, limit: int) -> Operation[bool]:
-        """Whether there are at most so many members.
+        """Whether there are at most `limit` members.
 
         For `atomically`: if there are more, nothing in the batch takes effect. `at_most(4)` before an `add` is a
-        sorted set that never has more than 5 members, however many callers there are. `at_most(5)` after it promises
-        the same, also of a `put` of several, and lets those in that are members already.
+        sorted set that never has more than 5 members, however many callers there are. `at_most(5)` after it guarantees
+        the same, also for a `put` of several, and admits existing members.
         """
         return self._count_at_most("at_most", ("ZCARD", self.key), limit)
 
@@ -138,21 +138,21 @@ class SortedSetKey(GrownKey, Generic[M]):
     def score_is(self, member: M, score: float) -> Operation[bool]:
         """Whether it is a member with exactly this score.
 
-        For `atomically`: if it has another, nothing in the batch takes effect.
+        For `atomically`: if it has not, nothing in the batch takes effect.
         """
         command = ("ZSCORE", self.key, self._encode(member))
-        # Required, because to the others the score of what is not in is 0.
+        # Required, because for the other guards a missing member has the score 0.
         steps = [at_most(command, score), more_than(command, math.nextafter(score, -math.inf)), Required(command)]
         return Compound(self.bound, "score_is", steps, truth, atomic=True, stopped=False)
 
     def see_lowest(self, limit: int, *, skip: int = 0) -> Operation[list[tuple[Seen[M | None], float]]]:
-        """As `lowest`. The value of a member that cannot be read is None."""
+        """As `lowest`. Unreadable members have the value None."""
         return self._range("see_lowest", limit, skip, (), self._seen_pairs)
 
     def between_at_most(self, low: Score, high: Score, limit: int) -> Operation[bool]:
-        """Whether at most so many members have a score from `low` to `high`, both included.
+        """Whether at most `limit` members have a score from `low` to `high`, both included.
 
-        For `atomically`: if more have, nothing in the batch takes effect.
+        For `atomically`: if there are more, nothing in the batch takes effect.
         """
         return self._at_most("between_at_most", ("ZCOUNT", self.key, *_bounds(low, high)), limit)
 
@@ -161,11 +161,11 @@ class SortedSetKey(GrownKey, Generic[M]):
         return await listing.live(self.bound, self.key)
 
     async def pages(self, high: float = math.inf, *, page: int = 500) -> AsyncIterator[list[M]]:
-        """The readable members with a score of at most `high`, some at a time, from the lowest on.
+        """The readable members with a score of at most `high`, in pages, from the lowest on.
 
-        For a walk that takes members out. What is taken out moves the others up, so a page begins behind those of the
-        last one that are still in. One that comes or moves meanwhile may or may not be among them. Two round trips a
-        page, or three.
+        For a loop that removes members: a page starts after those of the last page that are still there, because
+        removals shift the others. A member that is added or moved meanwhile may or may not be included. Two or three
+        round trips per page.
         """
         store, key, skip = self.bound.store, self.key, 0
         while True:
@@ -194,11 +194,11 @@ class SortedSetKey(GrownKey, Generic[M]):
         finish: Callable[[list[Reply]], R],
     ) -> Operation[R]:
         if not (hasattr(scores, "items") and scores):
-            raise BadValue(f"{self.key}: give members with their scores, as in {{member: 1}}, at least one")
+            raise BadValue(f"{self.key}: pass at least one member with its score, as in {{member: 1}}")
         pairs: list[Any] = []
         for member, score in scores.items():
             if type(score) not in (int, float, StoreMs) or score != score:
-                raise BadValue(f"{self.key}: a score is a number, not {type(score).__name__}")
+                raise BadValue(f"{self.key}: a score must be a number, not {type(score).__name__}")
             pairs += (score, self._encode(member))
         return self._write(verb, [("ZADD", self.key, *flags, *pairs)], finish, until)
 
@@ -206,8 +206,8 @@ class SortedSetKey(GrownKey, Generic[M]):
         self, verb: str, limit: int, skip: int, options: tuple[str, ...], finish: Callable[[list[Reply]], R]
     ) -> Operation[R]:
         if type(limit) is not int or type(skip) is not int or limit < 0 or skip < 0:
-            raise BadValue(f"{self.key}: limit and skip are whole numbers, and not negative")
-        # A stop before the first place gives nothing, which is what a limit of 0 asks for.
+            raise BadValue(f"{self.key}: limit and skip must be whole numbers from 0")
+        # A stop before the first index returns nothing, as a limit of 0 should.
         stop = skip + limit - 1 if limit else _BEFORE_ALL
         return self._read(verb, ("ZRANGE", self.key, skip, stop, *options, "WITHSCORES"), finish)
 
@@ -242,7 +242,7 @@ class SortedSet(Family[SortedSetKey[M]], Generic[M]):
         self: SortedSet[Any], pattern: str, member: object, *, score: str = "", **options: Unpack[Options]
     ) -> None: ...
     def __init__(self, pattern: str, member: Any, *, score: str = "", **options: Unpack[Options]) -> None:
-        """`score` says in words what the score is, for the key document."""
+        """`score` describes the score, for the key document."""
         super().__init__(pattern, **options)
         self.member: Codec[M] = member if isinstance(member, Codec) else codec_for(member, where=pattern)
         refuse_container(pattern, self.member)
@@ -259,7 +259,7 @@ class SortedSet(Family[SortedSetKey[M]], Generic[M]):
 
 def _positive(count: int, key: str) -> int:
     if type(count) is not int or count < 1:
-        raise BadValue(f"{key}: a count is a whole number from 1 on")
+        raise BadValue(f"{key}: a count must be a whole number from 1")
     return count
 
 

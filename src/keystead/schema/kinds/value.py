@@ -23,16 +23,16 @@ _GET = TABLE["GET"]
 _SAME_LIFETIME = (("KEEPTTL",), ())  # options of a SET that keeps the deadline
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which would take longer to make
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which is slower to create
 class Seen(Generic[T]):
-    """A value, and the bytes that it was read from: sealed and versioned values have several stored forms."""
+    """A value and the bytes it was read from: sealed and versioned values have several stored forms."""
 
     value: T
     stored: bytes
 
 
 def seen_or_none(codec: Codec[T], raw: bytes, key: str, ring: KeyRing | None) -> Seen[T | None]:
-    """The value of these bytes; None if they cannot be read."""
+    """Decode these bytes; the value is None if they are unreadable."""
     try:
         return Seen(codec.decode(raw, key, ring), raw)
     except Unreadable:
@@ -67,7 +67,7 @@ class ValueKey(Key, Generic[T]):
         return Compound(self.bound, "holds", [holds(self.key, stored)], truth, atomic=True, stopped=False)
 
     def set(self, value: T, **until: Moment) -> Operation[None]:
-        """Write the value, whether there was one or not, for a new lifetime. One round trip, atomic.
+        """Write the value, whether there was one or not, and start a new lifetime. One round trip, atomic.
 
         It recreates a record that was deleted meanwhile: to change an existing record, use `replace`.
         """
@@ -78,7 +78,7 @@ class ValueKey(Key, Generic[T]):
         return self._write("add", value, until, "NX", _was_written)
 
     def replace(self, value: T, **until: Moment) -> Operation[bool]:
-        """Write the value only if the key exists; a deleted or expired record stays dead (False).
+        """Write the value only if the key exists; a deleted or expired record is not resurrected (False).
 
         It keeps its deadline, unless its lifetime is sliding or comes with the value. Atomic.
         """
@@ -121,7 +121,7 @@ class ValueKey(Key, Generic[T]):
         return deletion.consume(self.bound, self.key, self._read)
 
     def use(self) -> Operation[T | None]:
-        """The value, and a touch if the last one is `touch_every` ago. For sliding families.
+        """The value; touches it if the last touch was `touch_every` ago. For sliding families.
 
         One round trip; a second one only if a touch is due, so most reads write nothing. Nothing is recreated.
         """
@@ -155,7 +155,7 @@ class ValueKey(Key, Generic[T]):
         return await deletion.delete_if(self.bound, self.key, "requested", [guard])
 
     def as_seen(self, value: T) -> Seen[T]:
-        """What `see` gives once this value is written, for a later `holds`. Nothing is sent.
+        """The `Seen` that `see` returns after this value is written, for a later `holds`. Nothing is sent.
 
         Raises BadCall for a sealed value: its stored form differs each time, so it must be seen.
         """
@@ -187,7 +187,7 @@ class ValueKey(Key, Generic[T]):
         try:
             value = self._read(replies)
         except Unreadable as error:
-            error.raw = bytes(replies[0])  # so that it can serve as a guard, too
+            error.raw = bytes(replies[0])  # so that it can also be a guard
             raise
         return None if value is None else Seen(value, bytes(replies[0]))
 

@@ -1,4 +1,4 @@
-"""Backups: every key of a store, with its value and its deadline, in one file; and back, into any store.
+"""Backup and restore: every key of a store, with its value and deadline, in one file; restored into any store.
 
 saved = await backup(store, Path("keys.backup"))
 with BackupFile(Path("keys.backup")) as file:

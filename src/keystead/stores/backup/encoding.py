@@ -1,4 +1,4 @@
-"""Between records and the bytes of a backup file. Docs: `docs/backup.md`, "The format"."""
+"""Encode and decode the records of a backup file. Docs: `docs/backup.md`, "The format"."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from keystead.stores.commands import entry_id, score
 from keystead.stores.transfer.records import KINDS, NUMBERS, PART_BYTES, Record
 from keystead.stores.transfer.transfer_errors import BackupDamaged, KeyTooLarge
 
-# A key is restored in one step, which is held in memory, here and in the store. So one limit for all of it.
+# A key is restored in one step, so all of it is in memory, here and in the store. Hence one limit for every store.
 LARGEST_BYTES: Final = 1 << 30
 
 _HEAD: Final = struct.Struct("<BqI")  # kind, deadline, how many parts
-_STRING: Final = struct.Struct("<BqIII")  # the same of a string, with the lengths of key and value
+_STRING: Final = struct.Struct("<BqIII")  # the same for a string, with the lengths of key and value
 _LENGTH: Final = 4
 _FOREVER: Final = -1
 
@@ -36,13 +36,13 @@ def encode(record: Record) -> bytes:
     if len(data) + PART_BYTES * len(parts) > LARGEST_BYTES:
         raise KeyTooLarge(
             f"{shown(key)} holds {len(data):,} bytes in {len(parts):,} parts: more than the {LARGEST_BYTES >> 30} GiB "
-            "of memory that one key of a backup may need"
+            "of memory allowed for one key of a backup"
         )
     return data
 
 
 def decode(data: bytes, *, is_one: bool = False) -> list[Record]:
-    """The records in these bytes. Raises BackupDamaged where they are not records, or not the one that `is_one`."""
+    """Decode records. Raises BackupDamaged for invalid ones, and with `is_one` for more or fewer than one."""
     records: list[Record] = []
     append, new = records.append, Record._make
     at, end = 0, len(data)
@@ -54,7 +54,7 @@ def decode(data: bytes, *, is_one: bool = False) -> list[Record]:
             expires_at_ms = None if at_ms == _FOREVER else at_ms
             if at_ms < _FOREVER:
                 raise ValueError
-            if number == 0:  # strings are most keys, so they have a short path
+            if number == 0:  # a fast path: most keys are strings
                 _, _, _, key_length, length = _STRING.unpack_from(data, at)
                 begins = at + _STRING.size + key_length
                 at = begins + length
@@ -65,12 +65,12 @@ def decode(data: bytes, *, is_one: bool = False) -> list[Record]:
             record, at = _decode_collection(data, at + _HEAD.size, KINDS[number], expires_at_ms, count)
             append(record)
     except (struct.error, IndexError, ValueError, CommandError):
-        raise BackupDamaged("a record in it is none") from None
+        raise BackupDamaged("it contains an invalid record") from None
     return records
 
 
 def _decode_collection(data: bytes, at: int, kind: str, expires_at_ms: int | None, count: int) -> tuple[Record, int]:
-    """The record whose lengths begin here, and where it ends."""
+    """The record whose lengths start here, and its end."""
     begins = at + _LENGTH * (count + 1)
     if begins > len(data) or len(data) + PART_BYTES * count > LARGEST_BYTES + _LENGTH:
         raise ValueError
@@ -87,7 +87,7 @@ def _decode_collection(data: bytes, at: int, kind: str, expires_at_ms: int | Non
 
 
 def _check(kind: str, parts: Sequence[bytes]) -> None:
-    """Raises ValueError, IndexError or CommandError where these cannot be the parts of this kind."""
+    """Raise ValueError, IndexError or CommandError if these are not valid parts of this kind."""
     if kind == "stream":
         _check_stream(parts)
         return

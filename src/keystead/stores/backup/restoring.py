@@ -1,4 +1,4 @@
-"""From a file into a store."""
+"""Restore a backup file into a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from keystead.stores.backup.file import BackupFile, Counts
 from keystead.stores.commands import Command
 from keystead.stores.store_contract import Store, holds
 from keystead.stores.transfer.comparison import Compared, difference
-from keystead.stores.transfer.reader import PIECE, Reader, clock_ms, overlapped
+from keystead.stores.transfer.reader import PIECE, Reader, clock_ms, run_overlapped
 from keystead.stores.transfer.records import Record
 from keystead.stores.transfer.transfer_errors import BackupDamaged, BackupError, KeysThere, RestoreLost
 from keystead.stores.transfer.transfer_progress import OnProgress, TransferProgress, ignore
@@ -27,19 +27,19 @@ _KEPT_MS: Final = 30 * 86_400_000
 
 
 class IfThere(StrEnum):
-    """What to do with a key of the backup that is in the store already."""
+    """What to do with keys of the backup that already exist in the store."""
 
-    REFUSE = "refuse"  # restore nothing if there is one
-    SKIP = "skip"  # leave it as it is
-    REPLACE = "replace"  # put the one of the backup in its place
+    REFUSE = "refuse"  # restore nothing if there are any
+    SKIP = "skip"  # keep the existing one
+    REPLACE = "replace"  # overwrite it
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What all runs did. `expired` keys were not restored: their deadline had passed. `skipped` ones were there.
+    """The total of all runs. `expired` keys were not restored: their deadline had passed. `skipped` keys existed.
 
-    `resumed_at` is how many keys an interrupted run had dealt with. `missing` keys should be in the store and were not
-    in the end: a program deleted them meanwhile, or the store lost them.
+    `resumed_at` is the number of keys that an interrupted run had handled. `missing` keys should be in the store but
+    were not there at the end: a program deleted them meanwhile, or the store lost them.
     """
 
     keys: int
@@ -55,7 +55,7 @@ class Restored:
 
 @dataclass(slots=True)
 class Checked:
-    """A backup that was read to its end and is complete, beside the store that it is to go into."""
+    """A backup that was verified as complete, and the state of the target store."""
 
     counts: Counts = field(default_factory=Counts)
     digest: str = ""
@@ -68,9 +68,9 @@ class Checked:
 
 
 async def check(store: Store, file: BackupFile, *, on_progress: OnProgress = ignore) -> Checked:
-    """Read the whole file, and count which of its keys are in the store. Writes nothing.
+    """Verify the whole file, and count its keys that exist in the store. Writes nothing.
 
-    Raises BackupDamaged where the file was altered, and DoesNotFit where it holds what the store cannot.
+    Raises BackupDamaged if the file was altered, and DoesNotFit if the store cannot hold one of its keys.
     """
     checked = Checked(stamp=file.stamp)
     now_ms = await clock_ms(store)
@@ -95,7 +95,7 @@ async def check(store: Store, file: BackupFile, *, on_progress: OnProgress = ign
 
 
 async def _count(store: Store, keys: list[bytes]) -> int:
-    """How many of these are in the store."""
+    """The number of these keys that exist in the store."""
     there = 0
     for at in range(0, len(keys), AT_ONCE):
         [some] = await store.run([("EXISTS", *keys[at : at + AT_ONCE])])
@@ -104,9 +104,9 @@ async def _count(store: Store, keys: list[bytes]) -> int:
 
 
 async def compare(store: Store, file: BackupFile, *, on_progress: OnProgress = ignore) -> Compared:
-    """Compare every key of a backup with the store. Other keys of the store are not looked at. Writes nothing.
+    """Compare every key of a backup with the store; other keys of the store are ignored. Writes nothing.
 
-    Raises BackupDamaged where the file was altered.
+    Raises BackupDamaged if the file was altered.
     """
     reader = Reader(store)
     compared = Compared()
@@ -114,7 +114,7 @@ async def compare(store: Store, file: BackupFile, *, on_progress: OnProgress = i
         for at in range(0, len(records), AT_ONCE):
             batch = records[at : at + AT_ONCE]
             held = await reader.read_by_key([record.key for record in batch])
-            now_ms = await clock_ms(store)  # after the read, so that what has expired by then counts as that
+            now_ms = await clock_ms(store)  # after the read: keys that have expired by then count as expired
             for record in batch:
                 compared.add(record, held.get(record.key), now_ms)
         on_progress(TransferProgress("comparing", compared.keys))
@@ -130,20 +130,20 @@ async def restore(
     checked: Checked | None = None,
     on_progress: OnProgress = ignore,
 ) -> Restored:
-    """Write every key of a backup whose deadline has not passed, after the whole file was checked.
+    """Write every key of a backup whose deadline has not passed, after verifying the whole file.
 
-    Each key comes with its deadline in one atomic step. The restore as a whole is not one step. `if_there` defaults to
-    `refuse`, or to what an interrupted restore was given. After an interruption `resume` goes on, and the store ends up
-    as if there had been none: the checkpoint is in the store, under `keystead:restore:`, until all blocks are done.
-    Keys of these blocks that were changed or deleted since are left so. (On a cluster, where one node may lose its data
-    and another one not, deleted ones are written again.) In the end all keys are counted: see `Restored.missing`.
+    Each key is written with its deadline in one atomic step; the restore as a whole is not atomic. `if_there` defaults
+    to `refuse`, or to the mode of the interrupted restore. After an interruption `resume` continues, with the same
+    result as without one: the checkpoint is in the store, under `keystead:restore:`, until all blocks are done. Keys of
+    finished blocks that were changed or deleted since stay so. (On a cluster, where one node may lose its data and
+    another may not, deleted ones are written again.) At the end all keys are counted: see `Restored.missing`.
 
-    Raises BackupDamaged, DoesNotFit and KeysThere before anything is written. KeysThere is raised later, too, where a
-    key came into the store after the check; what was restored until then stays, and `resume` goes on. Raises
-    RestoreLost where the store lost the checkpoint, and BackupDamaged where the file was replaced since the check.
+    Raises BackupDamaged, DoesNotFit and KeysThere before anything is written. KeysThere is also raised later, if a key
+    was created after the check; keys restored until then stay, and `resume` continues. Raises RestoreLost if the store
+    lost the checkpoint, and BackupDamaged if the file was replaced after the check.
     """
     checked = checked or await check(store, file, on_progress=on_progress)
-    replaced = f"{file.path} was replaced since it was checked."
+    replaced = f"{file.path} was replaced after it was verified."
     if file.stamp != checked.stamp:
         raise BackupDamaged(f"{replaced} Nothing was restored")
     checkpoint = Checkpoint(store, checked)
@@ -156,32 +156,30 @@ async def restore(
     await checkpoint.save(before)
     done = await _Restore(store, before, resumed=resumed).run(file, checkpoint, checked.counts.keys, on_progress)
     if file.digest != checked.digest:
-        raise BackupDamaged(
-            f"{replaced} What was restored is a mixture; restore the right backup with --if-there replace"
-        )
+        raise BackupDamaged(f"{replaced} The store has keys of both; restore the right one with --if-there replace")
     missing = await _count_missing(store, file)
     await checkpoint.remove()
     return Restored(checked.counts.keys, done.restored, done.expired, done.skipped, before.keys, missing)
 
 
 async def _count_missing(store: Store, file: BackupFile) -> int:
-    """How many keys of the file should be in the store, and are not."""
+    """The number of keys of the file that should be in the store but are not."""
     missing = 0
     for records in file.blocks():
         if await _count(store, [record.key for record in records]) < len(records):
-            now_ms = await clock_ms(store)  # after the count, so that what has expired by then counts as that
+            now_ms = await clock_ms(store)  # after the count: keys that have expired by then count as expired
             live = [record.key for record in records if not record.is_expired(now_ms)]
             missing += len(live) - await _count(store, live)
     return missing
 
 
 def _advice(checked: Checked, *, was_begun: bool) -> str:
-    said = f"{checked.there:,} of the {checked.counts.keys:,} keys of the backup are in the store already"
+    existing = f"{checked.there:,} of the {checked.counts.keys:,} keys of the backup already exist in the store"
     if was_begun:
-        return f"{said}: a restore of this backup was interrupted. Nothing was written; add --resume to go on with it"
+        return f"{existing}: a restore of this backup was interrupted. Nothing was written; add --resume to continue it"
     return (
-        f"{said}. Nothing was written; add --if-there skip to leave those as they are, or --if-there replace to put "
-        "the keys of the backup in their place"
+        f"{existing}. Nothing was written; add --if-there skip to keep those, or --if-there replace to overwrite them "
+        "with the keys of the backup"
     )
 
 
@@ -190,7 +188,7 @@ def _advice(checked: Checked, *, was_begun: bool) -> str:
 
 @dataclass(slots=True)
 class _Done:
-    """What was dealt with: so many complete blocks of the file."""
+    """The finished part: a number of complete blocks of the file."""
 
     blocks: int = 0
     keys: int = 0
@@ -200,7 +198,7 @@ class _Done:
     if_there: IfThere = IfThere.REFUSE
 
     def is_possible(self, counts: Counts) -> bool:
-        """Whether a restore of a backup that counts so many keys can have got here."""
+        """Whether a restore of a backup with these counts can have reached this state."""
         numbers = (self.blocks, self.keys, self.restored, self.expired, self.skipped)
         return (
             all(type(number) is int and number >= 0 for number in numbers)
@@ -214,10 +212,10 @@ class _Done:
 
 
 class Checkpoint:
-    """Kept in the store itself: a server that lost keys in a crash has lost this, too.
+    """Stored in the target store itself: a server that lost keys in a crash has lost the checkpoint, too.
 
-    It is written after the keys that it counts, and only over its last version. So a store that was restarted without
-    its data is noticed, and so is a second restore of the same backup. On a cluster it says nothing of other nodes.
+    It is written after the keys that it counts, and only over its last version. So a store that restarted without its
+    data is detected, and so is a concurrent restore of the same backup. On a cluster it covers only its own node.
     """
 
     def __init__(self, store: Store, checked: Checked) -> None:
@@ -230,10 +228,10 @@ class Checkpoint:
     async def load(self) -> _Done | None:
         [self._last] = await self._store.run([("GET", self._key)])
         try:
-            said = json.loads(self._last or b"")
-            done = _Done(**{**said, "if_there": IfThere(said["if_there"])})
+            parsed = json.loads(self._last or b"")
+            done = _Done(**{**parsed, "if_there": IfThere(parsed["if_there"])})
         except (ValueError, TypeError, KeyError):
-            return None  # not one of ours: as if nothing had been begun
+            return None  # not one of ours: start from the beginning
         return done if done.is_possible(self._counts) else None
 
     async def save(self, done: _Done) -> None:
@@ -251,8 +249,8 @@ class Checkpoint:
         if not await self._store.atomically([holds(self._key, self._last), command]):
             how = IfThere.SKIP if self._mode is IfThere.REFUSE else self._mode
             raise RestoreLost(
-                f"{self._store.url} does not hold what was written last under {self._key}: it was restarted and forgot "
-                "what was restored, or another restore of this backup runs. Go on with one of them: "
+                f"the checkpoint {self._key} in {self._store.url} is not the last one written: the store restarted "
+                "without its data, or another restore of this backup is running. Continue with one of them: "
                 f"--resume --if-there {how}"
             )
 
@@ -261,10 +259,10 @@ class Checkpoint:
 
 
 class _Restore:
-    """Writes the blocks that are not done. `before` says what an interrupted restore had done.
+    """Writes the blocks that are not done. `before`: the finished part of an interrupted restore.
 
-    On a cluster all blocks are looked at: what was there when those were done may be lost with one node. Keys that are
-    gone are written again, and those that are there are left as they are, whatever the mode.
+    On a cluster all blocks are checked: finished ones may have been lost with one node. Missing keys are written
+    again, and existing ones are kept, whatever the mode.
     """
 
     def __init__(self, store: Store, before: _Done, *, resumed: bool) -> None:
@@ -275,7 +273,7 @@ class _Restore:
         self._writer = Writer(store)
 
     async def run(self, file: BackupFile, checkpoint: Checkpoint, total: int, on_progress: OnProgress) -> _Done:
-        """Restore all blocks, some batches at once. `done` grows with each block, in order."""
+        """Restore all blocks, several batches concurrently. `done` advances with each block, in order."""
         before, blocks = self._before, file.blocks()
         checks_again = self._store.guarantees.atomic != "any keys"
         done = _Done(if_there=before.if_there) if checks_again else _skip_done(before, blocks)
@@ -288,7 +286,7 @@ class _Restore:
                     yield self._restore_batch(batch, mode, ends_block=left == 0)
 
         block = _Done()
-        async with aclosing(overlapped(steps(), BATCHES)) as batches:
+        async with aclosing(run_overlapped(steps(), BATCHES)) as batches:
             async for batch in batches:
                 block.add(batch)
                 if not batch.blocks:
@@ -308,28 +306,28 @@ class _Restore:
         return _Done(int(ends_block), len(records), restored=restored, expired=expired, skipped=skipped)
 
     async def _write(self, records: list[Record], mode: IfThere) -> int:
-        """Returns how many were skipped, since there are others of their names. Raises KeysThere."""
+        """Returns how many were skipped because they exist. Raises KeysThere."""
         if mode is IfThere.REPLACE:
-            # A step that timed out did its work all the same, and to repeat it would end alike at each resume.
+            # A step that timed out may have been executed; each resume would repeat it and time out again.
             large = [record for record in records if self._resumed and len(record.parts) > PIECE]
             written = await self._find_equal(large)
             await self._writer.put([record for record in records if record.key not in written])
             return 0
         present = await self._writer.add(records)
         if self._resumed:
-            # The last batches before the interruption may have been written: what is as in the backup is our work.
+            # The last batches before the interruption may have been written: keys equal to the backup are our own work.
             written = await self._find_equal(present)
             present = [record for record in present if record.key not in written]
         if present and mode is IfThere.REFUSE:
             raise KeysThere(
-                f"{shown(present[0].key)} came into the store since the backup was checked, and was left as it is; "
-                "go on with --resume and --if-there skip or replace",
+                f"{shown(present[0].key)} was created after the backup was verified, and was kept; continue with "
+                "--resume and --if-there skip or replace",
                 len(present),
             )
         return len(present)
 
     async def _find_equal(self, records: list[Record]) -> set[bytes]:
-        """The keys of those that are in the store as they are in the backup."""
+        """The keys whose value in the store equals that of the backup."""
         held = await self._reader.read_by_key([record.key for record in records])
         return {record.key for record in records if difference(record, held.get(record.key)) == "equal"}
 
@@ -339,7 +337,7 @@ def _skip_done(before: _Done, blocks: Iterator[list[Record]]) -> _Done:
     keys = sum(len(records) for records in islice(blocks, before.blocks))
     if keys != before.keys:
         raise BackupError(
-            f"what the store says of an interrupted restore does not fit this backup: {before.keys:,} keys done, where "
-            f"it has {keys:,}. Leave --resume out, and write --if-there skip or replace"
+            f"the checkpoint of an interrupted restore does not match this backup: {before.keys:,} keys done, but the "
+            f"backup has {keys:,} there. Leave --resume out, and write --if-there skip or replace"
         )
     return replace(before)

@@ -1,4 +1,4 @@
-"""From a store into a file."""
+"""Back up a store into a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from keystead.stores.transfer.transfer_progress import OnProgress, TransferProgr
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A finished backup. `kept` keys were saved by earlier runs that were interrupted.
+    """A finished backup. `kept` keys were saved by earlier, interrupted runs.
 
     `left_out` keys are not in it, because they could never be restored.
     """
@@ -59,14 +59,14 @@ async def backup(
 ) -> Saved:
     """Save every key that matches, of every kind, with its value and its deadline, into one file.
 
-    A value and its deadline are read in one atomic step. The backup as a whole is not: keys are read one after the
-    other while others write. A key that exists all along is in the backup, and no key is in it twice. A key that could
-    never be restored is left out and counted: a kind that has no commands here, a deadline after the year 9999, an
-    entry of a stream with too many fields, a key that needs more than 1 GiB of memory.
+    A value and its deadline are read in one atomic step. The backup as a whole is not a snapshot: keys are read one
+    after the other while other programs write. A key that exists the whole time is in the backup, and no key is in it
+    twice. A key that could never be restored is left out and counted: a kind without commands here, a deadline after
+    the year 9999, a stream entry with too many fields, a key that needs more than 1 GiB of memory.
 
-    The file is written as `FILE.part`, and renamed when all of it is on disk. After an interruption `resume` goes on:
-    keys that were saved are not read again. Raises BackupInTheWay where such a file exists, unless `overwrite`, and
-    DoesNotFit where the store cannot list its keys.
+    The file is written as `FILE.part`, and renamed when all of it is on disk. After an interruption `resume` continues:
+    saved keys are not read again. Raises BackupInTheWay if such a file exists, unless `overwrite`, and DoesNotFit if
+    the store cannot list its keys.
     """
     refuse_existing(path, overwrite=overwrite)
     refuse_unlisted(store)
@@ -85,7 +85,7 @@ async def backup(
             await _flush(part)
             size_bytes = await asyncio.to_thread(part.finish, overwrite=overwrite)
         except BaseException:
-            with suppress(BackupError):  # what was read is kept for `resume`, if the disk takes it
+            with suppress(BackupError):  # keep what was read for `resume`, if the disk allows
                 part.flush()
             raise
         finally:
@@ -104,8 +104,8 @@ def _resume(store: Store, path: Path, match: str, seen: SeenKeys) -> PartFile:
     try:
         if (part.header.store, part.header.match) != (store.url, match):
             raise BackupError(
-                f"{part_of(path)} was begun from {part.header.store} with --match {part.header.match!r}, not from "
-                f"{store.url} with {match!r}; add --overwrite instead of --resume to start anew"
+                f"{part_of(path)} was started from {part.header.store} with --match {part.header.match!r}, not from "
+                f"{store.url} with {match!r}; add --overwrite instead of --resume to start over"
             )
         for keys in part.saved_keys():
             seen.add(keys)
@@ -116,7 +116,7 @@ def _resume(store: Store, path: Path, match: str, seen: SeenKeys) -> PartFile:
 
 
 def _add(record: Record, part: PartFile, left_out: LeftOut) -> bool:
-    """Add what can be restored, and name what cannot; returns whether it is time to flush."""
+    """Add a record, or list it as left out if it could not be restored; returns whether it is time to flush."""
     if why := why_unwritable(record):
         left_out.add(f"{shown(record.key)} {why}")
         return False
@@ -128,7 +128,7 @@ def _add(record: Record, part: PartFile, left_out: LeftOut) -> bool:
 
 
 async def _flush(part: PartFile) -> None:
-    """In a thread: compressing takes time, and the next pages are read meanwhile."""
+    """Flush in a thread: compression takes time, and the next pages are read meanwhile."""
     flushing = asyncio.ensure_future(asyncio.to_thread(part.flush))
     try:
         await asyncio.shield(flushing)

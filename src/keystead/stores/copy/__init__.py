@@ -1,4 +1,4 @@
-"""Copies: live data from one store into another, resumable and verified, and followed for a move.
+"""Copy live data from one store to another, resumable and verified; follow the source during a migration.
 
 copied = await copy(source, target)
 copied = await follow(source, target, stop)

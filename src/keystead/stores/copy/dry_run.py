@@ -1,4 +1,4 @@
-"""What a copy would do, before it is begun."""
+"""Dry run of a copy."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FIELDS = {State.IN_THE_WAY: "in_the_way", State.CHANGED: "changed_there", State
 
 @dataclass(slots=True)
 class Surveyed:
-    """What a copy would find: keys that are new to the target, there and equal, in the way, or that do not fit it.
+    """What a copy would find: keys that are new to the target, equal, in the way, or that do not fit it.
 
-    Of keys that an earlier run copied: `changed` at the source since and to be written again, `gone` there and to be
-    deleted at the target; and `changed_there` or `deleted_there`, at the target, where they stay so.
+    Of keys that an earlier run copied: `changed` at the source since, and to be written again; `gone` there, and to be
+    deleted at the target; `changed_there` or `deleted_there`: changed or deleted at the target, which is kept.
     """
 
     keys: int = 0
@@ -46,7 +46,7 @@ class Surveyed:
         return {**asdict(self), "left_out": self.left_out.count, "left_out_examples": self.left_out.examples}
 
     def add(self, key: bytes, state: State | None, *, is_there: bool) -> None:
-        """`state` is whose the key is; None: it would be written."""
+        """`state` is the owner of the key; None: it would be written."""
         self.keys += 1
         name = ("changed" if is_there else "new") if state is None else _FIELDS.get(state, "equal")
         setattr(self, name, getattr(self, name) + 1)
@@ -62,9 +62,9 @@ async def survey(
     match: str = "*",
     on_progress: OnProgress = ignore,
 ) -> Surveyed:
-    """Read every key that matches from both stores, and say what a copy that begins now would do. Writes nothing.
+    """Read every matching key from both stores, and report what a copy would do now. Writes nothing.
 
-    `progress` is the file of an earlier run, where there was one. Raises NoProgress and CopyLost as the copy would.
+    `progress` is the file of an earlier run, if there was one. Raises NoProgress and CopyLost as the copy would.
     """
     refuse_pair(source, target)
     path = progress or progress_path(source.url, target.url)
@@ -102,7 +102,7 @@ async def survey(
 
 
 async def _count_gone(journal: Journal, at_source: Reader, at_target: Reader) -> int:
-    """Keys that an earlier run copied, that are gone at the source, and are still as copied at the target."""
+    """The number of keys that an earlier run copied, that are gone at the source and unchanged at the target."""
     count = 0
     for page in journal.pages(PAGE):
         ours = {entry.key: entry for entry in page if entry.state is State.OURS}

@@ -1,4 +1,4 @@
-"""A key in sixteen bytes: two keys that a reader can tell apart have different fingerprints."""
+"""Fingerprints of keys: 16 bytes that differ if a reader could see a difference."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HEAD: Final = struct.Struct("<BqI")  # kind, deadline, how many parts
 
 
 def fingerprint(record: Record) -> bytes:
-    """A digest of kind, deadline and value. The order of members and fields does not count."""
+    """A digest of kind, deadline and value. The order of members and fields is ignored."""
     _, kind, at_ms, parts = record
     deadline = NEVER if at_ms is None else at_ms
     if kind == "string":
@@ -34,7 +34,7 @@ def _sort(kind: str, parts: Sequence[bytes]) -> Sequence[bytes]:
         case "hash":
             pairs = sorted(zip(parts[::2], parts[1::2], strict=True))
         case "zset":
-            # Some stores keep the sign of a zero, and no reader goes by it.
+            # Some stores keep the sign of zero; it is ignored.
             scores = (repr(float(text) + 0.0).encode() for text in parts[::2])
             pairs = sorted(zip(parts[1::2], scores, strict=True))
         case _:
@@ -42,8 +42,8 @@ def _sort(kind: str, parts: Sequence[bytes]) -> Sequence[bytes]:
     return [part for pair in pairs for part in pair]
 
 
-def unchanged(record: Record) -> list[Step]:
-    """Guards that go on only if the key is exactly as it was read: its value and its deadline."""
+def unchanged_guards(record: Record) -> list[Step]:
+    """Guards that hold only if value and deadline of the key are unchanged since they were read."""
     key, kind, at_ms, parts = record
     value = holds(key, parts[0]) if kind == "string" else still(read_command(kind, key), reply_of(record))
     return [still(("PEXPIRETIME", key), NEVER if at_ms is None else at_ms), value]

@@ -1,4 +1,4 @@
-"""A copy from its beginning to its end: one pass, or passes for as long as it is followed; then a comparison."""
+"""A whole copy: one pass, or repeated passes while following; then a comparison."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from keystead.stores.store_contract import Store
 from keystead.stores.transfer.records import LeftOut
 from keystead.stores.transfer.transfer_progress import OnProgress, ignore
 
-_PAUSE_S: Final = (0.5, 10.0)  # between two passes: as long as the last one took, within these
+_PAUSE_S: Final = (0.5, 10.0)  # pause between passes: as long as the last pass, within these bounds
 _LEFT_ALONE: Final = {"in_the_way": State.IN_THE_WAY, "changed_there": State.CHANGED, "deleted_there": State.DELETED}
 
 
 class CopyOptions(TypedDict, total=False):
-    """What `copy` and `follow` can be asked for; `copy` explains each."""
+    """Options of `copy` and `follow`; see `copy`."""
 
     progress: Path | None
     match: str
@@ -36,12 +36,12 @@ class CopyOptions(TypedDict, total=False):
 
 @dataclass(slots=True)
 class Copied:
-    """What a copy did, and what is at the target in the end. `written` and `deleted` are steps of this run.
+    """The result of a copy. `written` and `deleted` count the steps of this run.
 
-    `keys` are at the target as they were at the source: copied by this or an earlier run (`ours`), or there before, the
-    same (`equal`). Left alone there: `in_the_way`, which were there before and differ; `changed_there` and
-    `deleted_there`, which a copy wrote and somebody changed or deleted since. `left_out` does not fit the target.
-    `resumed`: an earlier run, interrupted or not, has copied keys.
+    `keys` are at the target as they were at the source: copied by this or an earlier run (`ours`), or already there and
+    equal (`equal`). Kept as they are at the target: `in_the_way`, which were there before and differ; `changed_there`
+    and `deleted_there`, which were copied and then changed or deleted there. `left_out` does not fit the target.
+    `resumed`: an earlier run, finished or interrupted, has copied keys.
     """
 
     resumed: bool = False
@@ -57,7 +57,7 @@ class Copied:
     left_out: LeftOut = field(default_factory=LeftOut)
     examples: dict[str, list[str]] = field(default_factory=dict)
     verified: Verified | None = None
-    copy_s: float = 0.0  # how long all passes took
+    copy_s: float = 0.0  # of all passes
     verify_s: float = 0.0
 
     @property
@@ -66,15 +66,15 @@ class Copied:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every key of the source is at the target, but for what its application did there since."""
+        """Whether every key of the source is at the target, except for later changes by an application there."""
         return not (self.in_the_way or self.left_out.count or (self.verified and self.verified.compared.differences))
 
     def as_json(self) -> dict[str, Any]:
-        said = {"keys": self.keys, **asdict(self), "whole": self.is_whole}
-        said["left_out"] = self.left_out.count
-        said["examples"] = {**self.examples, **({"left_out": self.left_out.examples} if self.left_out.count else {})}
-        said["verified"] = None if self.verified is None else self.verified.as_json()
-        return said
+        data = {"keys": self.keys, **asdict(self), "whole": self.is_whole}
+        data["left_out"] = self.left_out.count
+        data["examples"] = {**self.examples, **({"left_out": self.left_out.examples} if self.left_out.count else {})}
+        data["verified"] = None if self.verified is None else self.verified.as_json()
+        return data
 
     def add(self, passed: Passed, took_s: float) -> None:
         self.passes += 1
@@ -94,22 +94,22 @@ class Copied:
 
 
 async def copy(source: Store, target: Store, **options: Unpack[CopyOptions]) -> Copied:
-    """Copy every key that matches, of every kind, with its value and its absolute deadline, into another store.
+    """Copy every matching key, of every kind, with its value and its absolute deadline, into another store.
 
-    A key is read and written in one atomic step each. The whole is not one moment. What was copied is recorded in the
-    file `progress` (by default `progress_path` of both stores), which stays. The same call goes on with it, whether the
-    copy was finished or interrupted by an error, by being cancelled or by a kill: what is as it was copied is not
-    written again, what changed at the source since is, and what an earlier run copied and is gone there is deleted at
-    the target. Without the file that is not known, so it raises NoProgress, unless `start_over`: then keys that are
-    gone at the source stay at the target. `verified`: in the end, all keys are compared.
+    Each key is read in one atomic step and written in another. The copy as a whole is not a snapshot. Copied keys are
+    recorded in the file `progress` (by default `progress_path` of both stores), which is kept. The same call resumes
+    from it, whether the copy was finished, failed, cancelled or killed: unchanged keys are not written again, keys that
+    changed at the source are, and copied keys that were deleted there are deleted at the target. Without the file this
+    is unknown, so NoProgress is raised, unless `start_over`: then keys deleted at the source stay at the target.
+    `verified`: compare all keys at the end.
 
-    Never harms the target: a key that is there and that no copy wrote is left alone and counted, unless `overwrite`;
-    it is never deleted. A key that a copy wrote and that was changed there since stays as it is there, unless
-    `overwrite`; one that was deleted there stays deleted. Where more than a tenth of the keys that were copied, and 100
-    or more, are gone at the source at once, nothing is deleted at the target, and it raises SourceEmptied, unless
-    `allow_empty`; where so many are missing at the target, it raises CopyLost, unless `allow_empty`.
+    The target is protected: an existing key that no copy wrote is kept and counted, unless `overwrite`; it is never
+    deleted. A copied key that was changed at the target keeps that value, unless `overwrite`; one that was deleted
+    there stays deleted. If more than a tenth of the copied keys, and at least 100, disappear at the source at once,
+    nothing is deleted at the target and SourceEmptied is raised, unless `allow_empty`; if as many are missing at the
+    target, CopyLost is raised, unless `allow_empty`.
 
-    Raises DoesNotFit where the source cannot list its keys, SameStore, NoProgress, CopyLost, and what the stores raise.
+    Raises DoesNotFit if the source cannot list its keys, SameStore, NoProgress, CopyLost, and the errors of the stores.
     """
     async with _open_run(source, target, options) as run:
         await run.run_pass()
@@ -125,12 +125,13 @@ async def follow(
     on_trouble: Callable[[StoreUnavailable], None] = lambda error: None,
     **options: Unpack[CopyOptions],
 ) -> Copied:
-    """Copy as `copy` does, and go on with one pass after the other until `stop` is set; then one last pass.
+    """Copy as `copy` does, and repeat passes until `stop` is set; then run one last pass.
 
-    `on_pass` is told of each pass and how many seconds it took. From the second one on the target is in step: it has
-    all that was written to the source before the pass began. The last pass begins after `stop` was set: every write
-    that the source had acknowledged by then is copied, if its key was not changed at the target meanwhile.
-    A store that is unavailable after the first pass is waited for, and `on_trouble` is told; not in the last pass.
+    `on_pass` is called with each pass and its duration in seconds. From the second pass on the target is in sync: it
+    has everything that was written to the source before the pass started. The last pass starts after `stop` was set:
+    it copies every write acknowledged by the source before that, unless the key was changed at the target meanwhile.
+    If a store becomes unavailable after the first pass, `on_trouble` is called and the copy waits; not in the last
+    pass.
     """
     async with _open_run(source, target, options) as run:
         while True:
@@ -171,7 +172,7 @@ async def _open_run(source: Store, target: Store, options: CopyOptions) -> Async
 
 
 class _Run:
-    """One copy, from the first step to the last."""
+    """One run of a copy."""
 
     def __init__(self, source: Store, target: Store, journal: Journal, options: CopyOptions) -> None:
         self._source, self._target = source, target
@@ -195,7 +196,7 @@ class _Run:
         return passed
 
     async def end(self, *, changes_count: bool) -> Copied:
-        """`changes_count`: what differs at the target in the end is a difference; else it was changed there."""
+        """`changes_count`: keys that differ at the target count as differences; otherwise as changed there."""
         copied = self.copied
         copied.count(self._journal)
         if self._options.get("verified", True):
@@ -204,7 +205,7 @@ class _Run:
             copied.verify_s = time.monotonic() - began
             if not changes_count:
                 copied.verified.forgive()
-        # A store in memory is gone with its process, and the next one has the same URL.
+        # A store in memory is lost with its process, and the next one has the same URL.
         in_memory = any(store.url.startswith("memory:") for store in (self._source, self._target))
         is_lasting = self._options.get("progress") is not None or not in_memory
         if self._journal.is_empty or (copied.is_whole and not is_lasting):

@@ -1,10 +1,10 @@
-"""The progress file: what all copies from one store into another have written, key by key, on disk.
+"""The progress file: what all copies from one store into another have written, key by key.
 
-It lets a killed copy go on, and tells a later copy which keys an earlier one has brought.
+With it a killed copy resumes, and a later copy knows which keys an earlier one wrote.
 
-It is an SQLite database with a write-ahead log. An entry is written *before* its key is, so after a kill every key that
-may have been written has one: entries of a batch that was begun and not ended are `uncertain`, and the store is asked.
-A crash of the whole machine may lose the last entries, and nothing else: such keys are then found there, the same.
+It is an SQLite database with a write-ahead log. An entry is written *before* its key, so after a kill every key that
+may have been written has one: entries of a batch that started but did not end are `uncertain`, and the store is asked.
+A crash of the whole machine may lose the last entries, nothing else: their keys are then found at the target, equal.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from keystead.stores.transfer.records import EXAMPLES
 from keystead.stores.transfer.transfer_errors import CopyError, NoProgress
 
 FORMAT: Final = 3
-_PENDING_ROWS: Final = 4_000  # more are not kept in memory
-_CERTAIN: Final = 0  # the batch of entries that are not uncertain
+_PENDING_ROWS: Final = 4_000  # pending entries in memory
+_CERTAIN: Final = 0  # the batch number of entries that are not uncertain
 _CACHE_KIB: Final = 16_384
-_CHECKPOINT_PAGES: Final = 8_192  # 32 MB of log: each checkpoint waits for the disk, and so does the copy
+_CHECKPOINT_PAGES: Final = 8_192  # 32 MB of log: the copy waits for each checkpoint
 
 _TABLES: Final = """
 CREATE TABLE about (what TEXT NOT NULL);
@@ -58,25 +58,25 @@ WHERE id = ?
 
 
 class State(IntEnum):
-    """Whose a key is, at the target."""
+    """The owner of a key at the target."""
 
-    OURS = 0  # this copy wrote it
-    EQUAL = 1  # it was there, the same
-    IN_THE_WAY = 2  # it was there, and differs
-    CHANGED = 3  # this copy wrote it, and it was changed there since
-    DELETED = 4  # this copy wrote it, and it was deleted there since
-    UNFIT = 5  # the store cannot hold it
+    OURS = 0  # written by a copy
+    EQUAL = 1  # existed before, equal
+    IN_THE_WAY = 2  # existed before, different
+    CHANGED = 3  # written by a copy, then changed at the target
+    DELETED = 4  # written by a copy, then deleted at the target
+    UNFIT = 5  # the target cannot hold it
 
 
 _STATES: Final = tuple(State)  # by their numbers
 
 
 class Entry(NamedTuple):
-    """What is known of one key. `written` and `before` are fingerprints: of what this copy wrote last, or was about to
-    write, and of what was there until then, which a copy may have written (`before_is_ours`).
+    """The record of one key. `written` and `before` are fingerprints: of what this copy wrote last, or was about to
+    write, and of the previous value, which a copy may have written (`before_is_ours`).
 
-    `id` is 0 as long as the key is not in the journal. An `uncertain` entry without `before` is of a key that was not
-    at the target when it was looked for.
+    `id` is 0 until the key is in the journal. An `uncertain` entry without `before` is for a key that was not at the
+    target when it was checked.
     """
 
     id: int
@@ -90,7 +90,7 @@ class Entry(NamedTuple):
     uncertain: bool = False
 
     def is_ours(self, held: bytes) -> bool:
-        """Whether a copy wrote what the target holds now: `held` is its fingerprint."""
+        """Whether a copy wrote the value now at the target; `held` is its fingerprint."""
         if self.state is not State.OURS:
             return False
         return held == self.written or (self.uncertain and self.before_is_ours and held == self.before)
@@ -99,13 +99,13 @@ class Entry(NamedTuple):
 class Journal:
     """The journal of all copies from one store into another. One process at a time.
 
-    Everything but `is_empty` is about keys that match the pattern `match`.
+    Everything except `is_empty` covers only keys that match the pattern `match`.
     """
 
     def __init__(self, path: Path, source: str, target: str, match: str = "*", *, start_over: bool = False) -> None:
-        """Create or open it; with `start_over`, without its entries.
+        """Create or open it; `start_over` deletes its entries.
 
-        Raises NoProgress where the file belongs to another copy or process, or is not a progress file.
+        Raises NoProgress if the file belongs to another copy or process, or is not a progress file.
         """
         self.path = path
         self._pending: list[tuple[str, list[tuple[Any, ...]]]] = []
@@ -120,9 +120,7 @@ class Journal:
         except sqlite3.DatabaseError as error:
             self._connection.close()
             if "locked" in str(error):
-                raise NoProgress(
-                    f"another process is copying with {path}; wait for it, or name another file with --progress"
-                ) from None
+                raise NoProgress(f"another process uses {path}; wait for it, or name another with --progress") from None
             raise NoProgress(
                 f"{path} is not a progress file of a copy, or is damaged: {error}. Name another file with --progress, "
                 "or remove it and add --start-over"
@@ -138,7 +136,7 @@ class Journal:
 
     def _open(self, expected: dict[str, Any], start_over: bool) -> None:
         ask = self._connection.execute
-        # The file is ours alone from here on; and without other readers there is no shared memory beside the file.
+        # The file is exclusive from here on; and without other readers there is no shared-memory file beside it.
         for pragma in (
             "locking_mode = EXCLUSIVE",
             "journal_mode = WAL",
@@ -160,8 +158,8 @@ class Journal:
             )
         if {name: about.get(name) for name in expected} != expected:
             raise NoProgress(
-                f"{self.path} is the progress of another copy, from {about.get('from')} to {about.get('to')}; name "
-                "another file with --progress"
+                f"{self.path} is the progress file of another copy, from {about.get('from')} to {about.get('to')}; "
+                "name another file with --progress"
             )
         if start_over:
             ask("DELETE FROM notes")
@@ -169,7 +167,7 @@ class Journal:
             about["id"] = secrets.token_hex(8)
             ask("UPDATE about SET what = ?", (json.dumps(about),))
         self.id: str = about["id"]
-        # What was in the way may have been moved out of it since.
+        # Keys in the way may have been removed since.
         ask("DELETE FROM notes WHERE state IN (?, ?)", (State.IN_THE_WAY, State.UNFIT))
         self._begun = {batch for (batch,) in ask("SELECT batch FROM begun")}
         self._batch: int = ask(
@@ -182,15 +180,15 @@ class Journal:
     # --- reading -------------------------------------------------------------------------------------------
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, Entry]:
-        """The entries of those keys that have one. At most 900 keys at once."""
+        """The entries of these keys, at most 900; keys without an entry are left out."""
         rows = self._select("*", f"key IN ({','.join('?' * len(keys))})", *keys)
         return {row[1]: self._entry(row) for row in rows}
 
     def pages(self, size: int, seen: SeenIds | None = None) -> Iterator[list[Entry]]:
-        """All entries, page by page, while they may be changed; without those that were `seen`."""
+        """All entries, page by page, except `seen` ones. Entries may change meanwhile."""
         last = 0
         while ids := [number for (number,) in self._select("id", "id > ? ORDER BY id LIMIT ?", last, size)]:
-            # Mostly all of them were seen, and then no entry is read.
+            # Usually all of them were seen, and no entry is read.
             if wanted := ids if seen is None else [number for number in ids if number not in seen]:
                 yield [self._entry(row) for row in self._select("*", f"id IN ({','.join('?' * len(wanted))})", *wanted)]
             last = ids[-1]
@@ -200,7 +198,7 @@ class Journal:
         return Entry._make((number, key, _STATES[state], *rest, bool(is_ours), batch in self._begun))
 
     def count_lasting(self, last_id: int, now_ms: int, *states: State) -> int:
-        """How many keys, up to this entry, are of these states and have not expired by now."""
+        """The number of unexpired keys in these states, up to this entry."""
         where = f"id <= ? AND ifnull(ends_at_ms > ?, 1) AND state IN ({','.join('?' * len(states))})"
         return int(self._select("count(*)", where, last_id, now_ms, *states)[0][0])
 
@@ -209,25 +207,25 @@ class Journal:
         return dict.fromkeys(State, 0) | {State(state): count for state, count in rows}
 
     def examples(self, state: State) -> list[str]:
-        """The first keys of a state, as a person can read them."""
+        """The first keys of a state, readable."""
         return [shown(key) for (key,) in self._select("key", "state = ? LIMIT ?", state, EXAMPLES)]
 
     def _select(self, what: str, where: str, *values: Any) -> list[Any]:
-        """Of keys that match. `what` and `where` are constants and question marks."""
-        with self._reporting():
+        """Select from matching keys. `what` and `where` are constants and question marks."""
+        with self._explain_errors():
             query = f"SELECT {what} FROM notes WHERE {self._matching} AND {where}"  # noqa: S608
             return self._connection.execute(query, values).fetchall()
 
     @property
     def is_empty(self) -> bool:
-        """Whether no key is known, of any pattern."""
-        with self._reporting():
+        """Whether there is no entry, of any pattern."""
+        with self._explain_errors():
             return self._connection.execute("SELECT 1 FROM notes LIMIT 1").fetchone() is None
 
     # --- writing -------------------------------------------------------------------------------------------
 
     def begin(self, entries: Iterable[Entry]) -> tuple[int, list[int]]:
-        """Record what is about to be written, before it is; returns the number of this batch, and the id of each."""
+        """Record keys before they are written; returns the number of the batch, and the id of each entry."""
         self._batch += 1
         batch, ids = self._batch, []
         new: list[tuple[Any, ...]] = []
@@ -246,18 +244,18 @@ class Journal:
         return batch, ids
 
     def end(self, batch: int, states: Iterable[tuple[int, State]] = ()) -> None:
-        """The batch was written, but for these. On disk with the next `flush`."""
+        """Record that the batch was written, except for these. On disk with the next `flush`."""
         self._begun.discard(batch)
         self._pending.append(("DELETE FROM begun WHERE batch = ?", [(batch,)]))
         self.mark(states)
 
     def mark(self, states: Iterable[tuple[int, State]]) -> None:
-        """Record whose these keys are. On disk with the next `flush`."""
+        """Record the owners of these keys. On disk with the next `flush`."""
         changed = [(state, _CERTAIN, number) for number, state in states]
         self._add_pending("UPDATE notes SET state = ?, batch = ? WHERE id = ?", changed)
 
     def settle(self, entries: Iterable[Entry]) -> None:
-        """Record that the target was found to hold exactly this. On disk with the next `flush`."""
+        """Record that the target holds exactly this. On disk with the next `flush`."""
         self._add_pending(_UPDATE, [(*entry[2:5], None, None, False, _CERTAIN, entry.id) for entry in entries])
 
     def forget(self, ids: Iterable[int]) -> None:
@@ -272,9 +270,9 @@ class Journal:
             self.flush()
 
     def flush(self) -> None:
-        """Write all that was recorded to the file, in one transaction."""
+        """Write the pending records to the file, in one transaction."""
         pending, self._pending, self._pending_rows = self._pending, [], 0
-        with self._reporting():
+        with self._explain_errors():
             self._connection.execute("BEGIN")
             try:
                 for statement, rows in pending:
@@ -289,14 +287,14 @@ class Journal:
                 raise
 
     @contextmanager
-    def _reporting(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
-            raise CopyError(f"cannot note the progress in {self.path}: {error}") from None
+            raise CopyError(f"cannot record the progress in {self.path}: {error}") from None
 
     def remove(self) -> None:
-        """Delete the file: nothing was copied, so there is nothing to know."""
+        """Delete the file, if nothing was copied."""
         self.close()
         for ending in ("", "-wal", "-shm", "-journal"):
             with suppress(OSError):
@@ -316,7 +314,7 @@ class Journal:
 
 
 class SeenIds:
-    """Which entries were seen in a pass: one bit each."""
+    """The entries seen in a pass, as one bit each."""
 
     def __init__(self) -> None:
         self._bits = bytearray()
@@ -335,21 +333,21 @@ class SeenIds:
 
 
 def _create_private(path: Path) -> bool:
-    """Create the file for its owner only, before anything is in it; False: it exists, and it is ours."""
+    """Create the empty file, readable by its owner only; False: it exists, and is ours alone."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600))
         return True
     except FileExistsError:
         pass
     except FileNotFoundError:
-        raise NoProgress(f"cannot make {path}: there is no folder {path.parent}") from None
+        raise NoProgress(f"cannot create {path}: there is no folder {path.parent}") from None
     except OSError as error:
-        raise NoProgress(f"cannot make {path}: {error.strerror or error}") from None
+        raise NoProgress(f"cannot create {path}: {error.strerror or error}") from None
     try:
         found = path.lstat()
         is_ours = stat.S_ISREG(found.st_mode) and found.st_uid == getattr(os, "geteuid", lambda: found.st_uid)()
-        if not is_ours or found.st_nlink != 1:  # whoever put it there could read all names of keys
-            raise NoProgress(f"{path} is not a file of yours alone; remove it, or name another with --progress")
+        if not is_ours or found.st_nlink != 1:  # its creator could read all key names
+            raise NoProgress(f"{path} is also accessible to other users; remove it, or name another with --progress")
         path.chmod(0o600)
     except OSError as error:
         raise NoProgress(f"cannot use {path}: {error.strerror or error}") from None
@@ -357,12 +355,12 @@ def _create_private(path: Path) -> bool:
 
 
 def progress_path(source: str, target: str) -> Path:
-    """The default name of the progress file, in the current folder, made of both URLs without secrets."""
+    """The default progress file, in the current folder, named after both URLs without secrets."""
     digest = blake2b(json.dumps([source, target]).encode(), digest_size=4).hexdigest()
     return Path(f"copy-{_short_name(source)}-to-{_short_name(target)}-{digest}.progress")
 
 
 def _short_name(url: str) -> str:
-    """As much of a URL as fits into a file name: its scheme, and its last words."""
+    """A part of a URL that fits into a file name: its scheme and its end."""
     scheme, *words = re.findall(r"[A-Za-z0-9]+", url)
     return "-".join((scheme, *words[-6:]))[:60]

@@ -1,8 +1,8 @@
-"""The copy's own key at the target: it names the progress file that knows what was copied there.
+"""The marker of a copy: a key at the target that names the progress file.
 
-It stays when the copy is done. If it is gone although there is a journal, the target was emptied or restarted without
-its data, and what is missing there was not deleted by anybody. If it names another journal, an earlier copy brought
-keys that only that journal knows. If it shows at the source, too, both are the same store.
+It stays after the copy. If it is gone although there is a journal, the target was emptied or restarted without its
+data, and missing keys were not deleted on purpose. If it names another journal, an earlier copy wrote keys that only
+that journal knows. If it also appears at the source, both are the same store.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ class Marker:
     """The marker of the copies from one store into another; there is one for each source."""
 
     def __init__(self, source: Store, target: Store, journal: Journal | None) -> None:
-        """`journal` is None where nothing is to be written, and there is none."""
+        """`journal` is None for a dry run without a progress file."""
         self._source = source
         self._target = target
         self._journal = journal
         self._key = MARKER_PREFIX + blake2b(source.url.encode(), digest_size=8).hexdigest().encode()
-        self._run = secrets.token_hex(8)  # tells this run from one whose marker came to the source with a backup
+        self._run = secrets.token_hex(8)  # unique: a marker at the source may come from a restored backup
 
     async def check(self) -> bytes | None:
-        """Returns the marker. Raises CopyLost where it is gone, and NoProgress where it names another journal.
+        """Returns the marker. Raises CopyLost if it is gone, and NoProgress if it names another journal.
 
-        A store that evicts keys may lose it at any time, so there it may be gone.
+        A store that evicts keys may lose it at any time; there, a missing marker is not an error.
         """
         [held] = await self._target.run([("GET", self._key)])
         if held is None:
             if self._journal is None or self._journal.is_empty or self._target.guarantees.evicts:
                 return None
             raise CopyLost(
-                f"{self._target.url} has forgotten this copy: it was emptied, or restarted without its data. Nothing "
-                "more was written; add --start-over to begin anew"
+                f"{self._target.url} has lost the marker of this copy: it was emptied, or restarted without its data. "
+                "Nothing more was written; add --start-over to start over"
             )
-        said = _parse(held)
-        if self._journal is None or said.get("id") != self._journal.id:
+        content = _parse(held)
+        if self._journal is None or content.get("id") != self._journal.id:
             raise NoProgress(
-                f"{self._source.url} was copied into {self._target.url} before, and only {said.get('file')} on "
-                f"{said.get('host')} knows which keys. Name it with --progress, so that what was deleted at the first "
-                "store since is deleted at the second, too; or add --start-over, and such keys stay there"
+                f"{self._source.url} was copied into {self._target.url} before, and only {content.get('file')} on "
+                f"{content.get('host')} records which keys. Name it with --progress, so that later deletions at the "
+                "source are also made at the target; or add --start-over, and such keys stay there"
             )
         return bytes(held)
 
     async def put(self, journal: Journal, *, start_over: bool) -> None:
-        """Write it, or find it there. Raises as `check`, unless `start_over`, and SameStore."""
+        """Write it unless it exists. Raises as `check`, unless `start_over`, and SameStore."""
         held = (await self._target.run([("GET", self._key)]))[0] if start_over else await self.check()
-        said = {
+        content = {
             "id": journal.id,
             "run": self._run,
             "from": self._source.url,
             "file": str(journal.path.absolute()),
             "host": platform.node(),
         }
-        # Who may interleave: a copy of the same two stores with another progress file. Only one of them goes on.
-        if not await self._target.atomically([holds(self._key, held), ("SET", self._key, json.dumps(said))]):
+        # Who may interleave: a copy of the same two stores with another progress file. Only one of them continues.
+        if not await self._target.atomically([holds(self._key, held), ("SET", self._key, json.dumps(content))]):
             raise NoProgress(f"another process is copying {self._source.url} into {self._target.url}; wait for it")
         try:
             [shows] = await self._source.run([("GET", self._key)])
@@ -85,7 +85,7 @@ class Marker:
 
 def _parse(held: bytes) -> dict[str, Any]:
     try:
-        said = json.loads(held)
+        content = json.loads(held)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return content if isinstance(content, dict) else {}

@@ -1,8 +1,7 @@
-"""Whose a key at the target is, by its journal entry and by what is there now; and so, whether it may be written.
+"""Ownership of a key at the target, from its journal entry and its current value: whether a copy may write it.
 
-Two rules lead to all answers. The target has the last word: what was changed or deleted there since it was copied
-stays so. With `overwrite` the source has it, once, at the beginning of a run; but what was deleted at the target stays
-deleted even then.
+Two rules. The target wins: a key that was changed or deleted there after it was copied stays so. With `overwrite` the
+source wins, once, at the start of a run; but keys deleted at the target stay deleted even then.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from keystead.stores.copy.journal import Entry, State
 
 
 class Ownership(NamedTuple):
-    """`earlier_id` is the last entry of earlier runs: what became of such keys at the target is not known yet."""
+    """`earlier_id` is the last entry of earlier runs: the current state of those keys at the target is unknown."""
 
     overwrite: bool
     earlier_id: int
 
     def must_check(self, entry: Entry, written: bytes) -> bool:
-        """Whether the target has to be read: `written` is the fingerprint of the key at the source now."""
+        """Whether the target has to be read. `written` is the current fingerprint at the source."""
         is_earlier = entry.id <= self.earlier_id
         match entry.state:
             case State.OURS | State.EQUAL:
@@ -32,7 +31,7 @@ class Ownership(NamedTuple):
                 return is_earlier and self.overwrite
 
     def decide(self, entry: Entry | None, written: bytes, held: bytes | None, now_ms: int) -> State | None:
-        """Whose the key is; None: it may be written, if the target still holds `held` then."""
+        """The owner of the key; None: it may be written, if the target still holds `held` then."""
         if entry is None or entry.state in (State.IN_THE_WAY, State.UNFIT):
             return self._decide_foreign(written, held)
         if held is None:
@@ -50,7 +49,7 @@ class Ownership(NamedTuple):
         return State.EQUAL if held == written else None
 
     def _decide_foreign(self, written: bytes, held: bytes | None) -> State | None:
-        """No copy has written the key."""
+        """For a key that no copy has written."""
         if held is None:
             return None
         if held == written:
@@ -58,7 +57,7 @@ class Ownership(NamedTuple):
         return None if self.overwrite else State.IN_THE_WAY
 
     def _decide_equal(self, entry: Entry, written: bytes, held: bytes, replaces: bool) -> State | None:
-        """It was there before, with the same content, and no copy has written it."""
+        """For a key that was equal before, and that no copy has written."""
         if held == written:
             return State.EQUAL
         if replaces or (self.overwrite and held == entry.written):
@@ -66,7 +65,7 @@ class Ownership(NamedTuple):
         return State.CHANGED if written == entry.written else State.IN_THE_WAY
 
     def _decide_uncertain(self, entry: Entry, written: bytes, held: bytes) -> State | None:
-        """It was about to be written when an earlier run was killed."""
+        """For a key that was about to be written when an earlier run was killed."""
         if held == written:
             return State.OURS
         if self.overwrite or entry.is_ours(held):
@@ -75,8 +74,8 @@ class Ownership(NamedTuple):
 
 
 def may_be_missing(entry: Entry, now_ms: int) -> bool:
-    """Whether a key can be missing at the target although nobody deleted it there: it expired, or it was never written,
-    because the copy was killed before.
+    """Whether a key can be missing at the target without a delete there: it expired, or the copy was killed before it
+    was written.
     """
     if not entry.uncertain:
         return entry.ends_at_ms is not None and entry.ends_at_ms <= now_ms

@@ -1,9 +1,9 @@
-"""One pass over a store: what is new or changed there goes into the other one, and deletions propagate.
+"""One pass of a copy: new and changed keys are written to the target, and deletions propagate.
 
-Who may interleave: the application that still writes to the source, and, in a move, the same application that already
-writes to the target. The first is met by the next pass. The second has the last word: each write and each delete at the
-target is one atomic step with a guard, that the key is absent, or that it is exactly as it was read and found to be
-this copy's own work.
+Who may interleave: the application that still writes to the source, and, in a migration, the same application that
+already writes to the target. The next pass picks up the former. The latter wins: each write and each delete at the
+target is one atomic step with a guard that the key is absent, or unchanged since it was read and found to be written by
+this copy.
 """
 
 from __future__ import annotations
@@ -15,28 +15,28 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from keystead.errors import Contended, WrongKind, shown
-from keystead.stores.copy.fingerprints import fingerprint, unchanged
+from keystead.stores.copy.fingerprints import fingerprint, unchanged_guards
 from keystead.stores.copy.journal import Entry, Journal, SeenIds, State
 from keystead.stores.copy.marker import MARKER_PREFIX, Marker
 from keystead.stores.copy.ownership import Ownership, may_be_missing
 from keystead.stores.store_contract import Step, Store, absent
-from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, count_keys, overlapped, refuse_unlisted
+from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, count_keys, refuse_unlisted, run_overlapped
 from keystead.stores.transfer.records import LeftOut, Record
 from keystead.stores.transfer.transfer_errors import CopyLost, SameStore, SourceEmptied
 from keystead.stores.transfer.transfer_progress import OnProgress, TransferProgress, ignore
 from keystead.stores.transfer.writer import BATCHES, Writer, gather_all, split, why_unfit
 
 _TRIES: Final = 10
-LOST_KEYS: Final = 100  # so many keys at once,
-LOST_SHARE: Final = 10  # and more than one of so many: they were rather lost with a store than deleted one by one
+LOST_KEYS: Final = 100  # this many keys at once,
+LOST_SHARE: Final = 10  # and more than this fraction: more likely lost with a store than deleted one by one
 
 
 @dataclass(slots=True)
 class Passed:
-    """What one pass did. `keys` were met at the source; of these `written` were written to the target.
+    """The result of one pass. `keys` were found at the source; of these, `written` were written to the target.
 
-    `deleted` keys were gone at the source, and were deleted at the target. `expired` ones had reached their deadline
-    by the clock of the target.
+    `deleted` keys were gone at the source, and were deleted at the target. `expired` keys had reached their deadline by
+    the clock of the target.
     """
 
     keys: int = 0
@@ -52,8 +52,8 @@ class Passed:
 
 @dataclass(slots=True)
 class _Item:
-    """A key that is to be written. `entry` is what the journal said when it was read; once the write was `begun`, the
-    journal says something else. `id` is that of the entry, once there is one.
+    """A key to be written. `entry` is its journal entry when it was read, which changes once the write has `begun`.
+    `id` is the id of the entry, once there is one.
     """
 
     record: Record
@@ -63,13 +63,13 @@ class _Item:
     begun: bool = False
 
     def is_recorded(self, state: State) -> bool:
-        """Whether the journal says already that the key is as at the source, and whose it is."""
+        """Whether the journal already records the current value and this owner."""
         if self.entry is None or self.begun or self.entry.uncertain:
             return False
         return self.entry.state is state and self.entry.written == self.written
 
     def to_entry(self, state: State = State.OURS, held: Record | None = None) -> Entry:
-        """The entry to record; `held` is what is about to be replaced."""
+        """The entry to record; `held` is the value to be replaced."""
         entry = Entry(self.id, self.record.key, state, self.written, self.record.expires_at_ms)
         if held is None:
             return entry
@@ -79,7 +79,7 @@ class _Item:
 
 
 class Copier:
-    """Passes from one store into another, with one journal."""
+    """Runs passes from one store into another, with one journal."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Copier:
         overwrite: bool = False,
         allow_empty: bool = False,
     ) -> None:
-        """Raises DoesNotFit where one of the two has no atomic step."""
+        """Raises DoesNotFit if either store has no atomic steps."""
         self._source = source
         self._target = target
         self._journal = journal
@@ -108,32 +108,32 @@ class Copier:
         self._passed = Passed()
         self._at_source.left_out = self._passed.left_out
         self._seen = SeenIds()
-        self._new: set[bytes] = set()  # keys that are being written, and are not in the journal yet
+        self._new: set[bytes] = set()  # keys being written that are not in the journal yet
         self._missing = array("q")  # entries of keys that were deleted at the target
         self._earlier_id = self._journal.last_id  # the last entry of all passes before this one
-        self._copied: int | None = None  # how many keys earlier passes brought, once it was counted
+        self._copied: int | None = None  # the number of keys of earlier passes, once counted
 
     async def begin(self, *, start_over: bool = False) -> None:
-        """Before the first pass. Raises SameStore, CopyLost where the target lost what it was given before, and
-        NoProgress where an earlier copy has brought keys that this journal does not know.
+        """Call it before the first pass. Raises SameStore, CopyLost if the target lost earlier keys, and NoProgress if
+        an earlier copy wrote keys that this journal does not know.
         """
         await self._marker.put(self._journal, start_over=start_over)
 
     async def end(self) -> None:
-        """Where nothing was copied, nothing of this copy's own stays at the target."""
+        """Remove the marker if nothing was copied."""
         await self._marker.remove()
 
     # --- a pass --------------------------------------------------------------------------------------------
 
     async def run_pass(self, on_progress: OnProgress = ignore) -> Passed:
-        """Every key that matches, once. Whatever ends it early, the journal says what was done."""
+        """Copy every matching key once. If it ends early, the journal has what was done."""
         await self._marker.check()
         total = await count_keys(self._source, self._match)
         self._start_pass()
         try:
             async with (
                 aclosing(self._at_source.read_all(self._match, without=MARKER_PREFIX)) as pages,
-                aclosing(overlapped(self._steps(pages), BATCHES)) as steps,
+                aclosing(run_overlapped(self._steps(pages), BATCHES)) as steps,
             ):
                 async for _ in steps:
                     on_progress(TransferProgress("copying", self._passed.keys, total))
@@ -141,7 +141,7 @@ class Copier:
             self._journal.mark((number, State.DELETED) for number in self._missing)
         finally:
             self._journal.flush()
-        # All earlier keys were checked; and from here on the target has the last word.
+        # All earlier keys were checked; from here on the target wins.
         self._ownership = Ownership(overwrite=False, earlier_id=0)
         return self._passed
 
@@ -159,8 +159,8 @@ class Copier:
         self._passed.keys += count
 
     def _find_due(self, records: list[Record]) -> tuple[list[_Item], list[_Item], int]:
-        """Those that are to be written: keys that are not in the journal, and keys that are not as recorded; and how
-        many keys were seen for the first time.
+        """The records to be written: keys that are not in the journal, and keys that differ from it; and the number of
+        keys seen for the first time.
         """
         count = 0
         entries = self._journal.find([record.key for record in records])
@@ -170,14 +170,16 @@ class Copier:
         for record in records:
             entry = entries.get(record.key)
             if (entry is not None and entry.id in self._seen) or record.key in self._new:
-                continue  # a store may name a key twice while it is scanned
+                continue  # a scan may return a key twice
             count += 1
             item = _Item(record, fingerprint(record), entry, entry.id if entry else 0)
             if entry is not None:
                 self._seen.add(entry.id)
             if why := why_unfit(record, self._target):
                 self._passed.left_out.add(f"{shown(record.key)} {why}")
-                if entry is None or entry.state is not State.OURS:  # else an earlier state of it goes when the key goes
+                if (
+                    entry is None or entry.state is not State.OURS
+                ):  # otherwise its earlier version is deleted with the key
                     unfit.append(item.to_entry(State.UNFIT))
             elif entry is None:
                 self._new.add(record.key)
@@ -195,7 +197,7 @@ class Copier:
             self._seen.add(number)
 
     def _is_expired(self, item: _Item, now_ms: int) -> bool:
-        """By the clock of the target. A key of the journal is looked at again in the end."""
+        """Whether it has expired by the clock of the target. Keys of the journal are checked again at the end."""
         if not item.record.is_expired(now_ms):
             return False
         self._passed.expired += 1
@@ -204,10 +206,10 @@ class Copier:
         return True
 
     async def _add(self, items: list[_Item]) -> None:
-        """Keys that are not in the journal: written where there are none of their names.
+        """Write keys that are not in the journal, if they do not exist at the target.
 
-        What is there already is looked for first, and not only met while writing: after a kill in between, a key that
-        was there all the time, the same, could not be told from one that this copy wrote.
+        Existing keys are searched for first, not only detected by the write: after a kill in between, an equal key that
+        was there before could not be distinguished from one that this copy wrote.
         """
         if not items:
             return
@@ -223,12 +225,12 @@ class Copier:
         present |= {record.key for record in others}
         there = [item for item in items if item.record.key in present]
         self._passed.written += len(items) - len(there)
-        # While they are checked they are nobody's work: were this killed now, they would be checked again.
+        # Until they are checked they have no owner: after a kill now they would be checked again.
         self._journal.end(batch, [(item.id, State.IN_THE_WAY) for item in there])
         await self._settle(there)
 
     async def _find_present(self, keys: list[bytes]) -> set[bytes]:
-        """Those of the keys that the target holds. Mostly it holds none of them, and one command says so."""
+        """The keys that exist at the target. Usually none does, which one command tells."""
         if await self._target.run([("EXISTS", *keys)]) == [0]:
             return set()
         found = await self._target.run([("EXISTS", key) for key in keys])
@@ -237,9 +239,9 @@ class Copier:
     # --- what is at the target -----------------------------------------------------------------------------
 
     async def _settle(self, items: list[_Item]) -> None:
-        """Read what is at the target, decide whose it is, and write what may be written: again, where it changed since.
+        """Read the target, decide the owner of each key, and write where allowed; retry keys that changed since.
 
-        Raises Contended where a key changed each time between the read and the write.
+        Raises Contended if a key changed between read and write each time.
         """
         begun: list[int] = []
         for _ in range(_TRIES):
@@ -248,7 +250,7 @@ class Copier:
                     self._journal.end(batch)
                 return
             held = await self._at_target.read_by_key([item.record.key for item in items])
-            # Only now, or what expired since the clock was read would look as if it were deleted.
+            # Only now: otherwise keys that expired since the clock was read would look deleted.
             now_ms = await clock_ms(self._target) if len(held) < len(items) else 0
             due = await self._decide(items, held, now_ms)
             if due:
@@ -259,10 +261,10 @@ class Copier:
             done = await gather_all(self._replace(item.record, held.get(item.record.key)) for item in due)
             self._passed.written += sum(done)
             items = [item for item, written in zip(due, done, strict=True) if not written]
-        raise Contended(f"{shown(items[0].record.key)} changed each of the {_TRIES} times that it was to be written")
+        raise Contended(f"{shown(items[0].record.key)} changed in each of {_TRIES} attempts to write it")
 
     async def _decide(self, items: list[_Item], held: dict[bytes, Record], now_ms: int) -> list[_Item]:
-        """Record whose the keys at the target are; returns those that may be written, if they are still as read."""
+        """Record the owners of keys at the target; returns those that may be written if they are unchanged."""
         due: list[_Item] = []
         settled: list[Entry] = []
         others: list[tuple[int, State]] = []
@@ -281,7 +283,7 @@ class Copier:
             else:
                 others.append((item.id, state))
         if missing:
-            await self._marker.check()  # or all that was lost with it would look as if it were deleted
+            await self._marker.check()  # otherwise everything lost with it would look deleted
             self._missing.extend(missing)
             self._refuse_lost_target(now_ms)
         self._journal.settle(settled)
@@ -289,9 +291,9 @@ class Copier:
         return due
 
     def _refuse_lost_target(self, now_ms: int) -> None:
-        """A target without many of the keys that were copied may be an older state of itself. Raises CopyLost.
+        """Raise CopyLost if many copied keys are missing at the target: it may have been reset to an older state.
 
-        None of them is recorded as deleted before the pass is over, so that the next run finds as many.
+        None of them is recorded as deleted before the pass ends, so that the next run finds as many.
         """
         missing = len(self._missing)
         if self._allow_empty or self._target.guarantees.evicts or missing < LOST_KEYS:
@@ -301,26 +303,26 @@ class Copier:
         if missing * LOST_SHARE > self._copied:
             raise CopyLost(
                 f"more than a tenth of the {self._copied:,} keys that were copied into {self._target.url} are missing "
-                "there, and had not expired: it may have lost them, or be restored from an older backup. Add "
+                "there before their deadline: it may have lost them, or was restored from an older backup. Add "
                 "--start-over to copy them again, or --allow-empty if they were deleted there on purpose"
             )
 
     async def _replace(self, record: Record, held: Record | None) -> bool:
-        """Write the record if the target is still as it was read."""
-        guards: list[Step] = [absent(record.key)] if held is None else [*unchanged(held), ("DEL", record.key)]
+        """Write the record if the target is unchanged since it was read."""
+        guards: list[Step] = [absent(record.key)] if held is None else [*unchanged_guards(held), ("DEL", record.key)]
         return await _succeeds(self._writer.write_after(guards, record))
 
     # --- what is gone at the source ------------------------------------------------------------------------
 
     async def _delete_gone(self) -> None:
-        """Keys that a copy wrote and that are gone at the source: deleted at the target, if they are as written.
+        """Delete copied keys that are gone at the source, if they are unchanged at the target.
 
         Raises SourceEmptied, before anything is deleted.
         """
         if not self._allow_empty:
             await self._refuse_lost_source()
         for entries in self._journal.pages(PAGE, self._seen):
-            # A scan need not name a key that was deleted and made again meanwhile.
+            # A scan may miss a key that was deleted and created again meanwhile.
             there = await self._at_source.read_by_key([entry.key for entry in entries])
             for some in split(list(there.values())):
                 await self._copy(some)
@@ -330,8 +332,8 @@ class Copier:
             self._journal.flush()
 
     async def _refuse_lost_source(self) -> None:
-        """A source without many of the keys that were copied from it may have lost its data, and what is at the target
-        is all that is left. Raises SourceEmptied.
+        """Raise SourceEmptied if many copied keys are gone at the source: it may have lost its data, and the target
+        may be the only copy.
         """
         self._journal.flush()
         now_ms, gone = await clock_ms(self._target), 0
@@ -344,8 +346,8 @@ class Copier:
         copied = self._journal.count_lasting(self._earlier_id, now_ms, State.OURS)
         if gone * LOST_SHARE > copied:
             raise SourceEmptied(
-                f"{gone:,} of the {copied:,} keys that were copied from {self._source.url} are gone there, and had not "
-                f"expired: it may have lost its data. Nothing was deleted at {self._target.url}; if they were deleted "
+                f"{gone:,} of the {copied:,} keys that were copied from {self._source.url} are gone there before their "
+                f"deadline: it may have lost its data. Nothing was deleted at {self._target.url}; if they were deleted "
                 "on purpose, add --allow-empty"
             )
 
@@ -358,24 +360,25 @@ class Copier:
             held = await self._at_target.read_by_key([entry.key for entry in entries])
             ours = [entry for entry in entries if entry.key in held and entry.is_ours(fingerprint(held[entry.key]))]
             done = await gather_all(
-                _succeeds(self._target.atomically([*unchanged(held[entry.key]), ("DEL", entry.key)])) for entry in ours
+                _succeeds(self._target.atomically([*unchanged_guards(held[entry.key]), ("DEL", entry.key)]))
+                for entry in ours
             )
             self._passed.deleted += sum(done)
             entries = [entry for entry, deleted in zip(ours, done, strict=True) if not deleted]
-        raise Contended(f"{shown(entries[0].key)} changed each of the {_TRIES} times that it was to be deleted")
+        raise Contended(f"{shown(entries[0].key)} changed in each of {_TRIES} attempts to delete it")
 
 
 def refuse_pair(source: Store, target: Store) -> None:
-    """Raises DoesNotFit or SameStore where these two cannot be copied, before a file is made."""
+    """Raise DoesNotFit or SameStore for a pair that cannot be copied, before a file is created."""
     refuse_unlisted(source)
     for store in (source, target):
         Reader(store)
-    if source.url == target.url and not source.url.startswith("memory:"):  # each of these is a store of its own
-        raise SameStore(f"{source.url} is where the keys are; name another store to copy them into")
+    if source.url == target.url and not source.url.startswith("memory:"):  # each of these is a separate store
+        raise SameStore(f"{source.url} is both source and target; name another target")
 
 
 async def _succeeds(step: Awaitable[object]) -> bool:
-    """Whether a guarded step took effect. Where the key has changed its kind, it did not."""
+    """Whether a guarded step took effect. If the key has changed its kind, it did not."""
     try:
         return bool(await step)
     except WrongKind:

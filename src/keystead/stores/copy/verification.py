@@ -1,4 +1,4 @@
-"""Whether the target holds what the source does, after a copy."""
+"""Verify a copy: compare the target with the source."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from keystead.stores.copy.fingerprints import fingerprint
 from keystead.stores.copy.journal import Entry, Journal, State
 from keystead.stores.store_contract import Store
 from keystead.stores.transfer.comparison import Compared, difference
-from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, overlapped
+from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, run_overlapped
 from keystead.stores.transfer.records import Record
 from keystead.stores.transfer.transfer_progress import OnProgress, TransferProgress, ignore
 from keystead.stores.transfer.writer import BATCHES, gather_all
 
-_TRIES: Final = 3  # a key that differs is read again before it is counted as a difference
+_TRIES: Final = 3  # a key that differs is read again before it counts
 
 
 @dataclass(slots=True)
 class Verified:
-    """All keys that were copied, or found to be the same, compared between both stores.
+    """The comparison of all keys that were copied or found equal.
 
-    `changed_since` ones changed at the source after they were copied. `deleted_since` ones were deleted there after
-    that and are still at the target: the next run deletes them. `changed_there` ones were changed at the target, in a
-    move: its application has the last word.
+    `changed_since`: changed at the source after they were copied. `deleted_since`: deleted there after that and still
+    at the target; the next run deletes them. `changed_there`: changed at the target, in a migration, where the
+    application's changes win.
     """
 
     compared: Compared = field(default_factory=Compared)
@@ -34,7 +34,7 @@ class Verified:
     changed_there: int = 0
 
     def explain(self, entry: Entry, record: Record | None, held: Record | None) -> bool:
-        """Count a key that is equal, or differs because the source has changed since. False: it differs otherwise."""
+        """Count a key that is equal, or differs because the source has changed since. False: another difference."""
         if record is held is None or (record is not None and difference(record, held) == "equal"):
             self.compared.keys += 1
             self.compared.equal += 1
@@ -47,7 +47,7 @@ class Verified:
         return True
 
     def forgive(self) -> None:
-        """In a move, what differs at the target was changed there by the application that has moved."""
+        """In a migration, count differences at the target as changes by the application there."""
         compared = self.compared
         self.changed_there = compared.differences
         self.compared = Compared(
@@ -55,15 +55,15 @@ class Verified:
         )
 
     def as_json(self) -> dict[str, Any]:
-        said = asdict(self)
-        del said["compared"]
-        return {**self.compared.as_json(), **said}
+        data = asdict(self)
+        del data["compared"]
+        return {**self.compared.as_json(), **data}
 
 
 async def verify(source: Store, target: Store, journal: Journal, *, on_progress: OnProgress = ignore) -> Verified:
-    """Read every key that was copied from both stores, and compare kind, value and deadline. Writes nothing.
+    """Read every copied key from both stores, and compare kind, value and deadline. Writes nothing.
 
-    Both stores are in use. Where the source is still as it was copied and the target is not, it is a difference.
+    Both stores are in use. If the source is unchanged since the copy and the target is not, it is a difference.
     """
     verified = Verified()
     at_source, at_target = Reader(source), Reader(target)
@@ -78,7 +78,7 @@ async def verify(source: Store, target: Store, journal: Journal, *, on_progress:
                 yield _compare(verified, some[:size], at_source, at_target, target)
                 some = some[size:]
 
-    async with aclosing(overlapped(steps(), BATCHES)) as done:
+    async with aclosing(run_overlapped(steps(), BATCHES)) as done:
         async for _ in done:
             count = verified.compared.keys + verified.changed_since + verified.deleted_since
             on_progress(TransferProgress("comparing", count, total))
@@ -91,7 +91,7 @@ async def _compare(
     for tries_left in reversed(range(_TRIES)):
         keys = [entry.key for entry in entries]
         here, there = await gather_all([at_source.read_by_key(keys), at_target.read_by_key(keys)])
-        now_ms = await clock_ms(target)  # after the read, so that keys that have expired by then count as that
+        now_ms = await clock_ms(target)  # after the read: keys that have expired by then count as expired
         different = [one for one in entries if not verified.explain(one, here.get(one.key), there.get(one.key))]
         if not tries_left:
             for one in different:

@@ -1,4 +1,4 @@
-"""What the commands of a batch will read, known from their arguments before they run."""
+"""The reads of a batch, known from the arguments of its commands before they run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FIELDS: dict[str, slice] = {
 _MEMBERS: dict[str, slice] = dict.fromkeys(("ZREM", "ZSCORE", "ZMSCORE", "ZRANK", "ZREVRANK"), slice(1, None))
 _WHOLE = frozenset({"HGETALL", "SMEMBERS"})
 _VALUES = frozenset({"GET", "MGET", "GETDEL", "GETEX", "INCRBY", "DECRBY", "XADD"})
-# Commands that need nothing but what was loaded, whatever they find.
+# Commands that need no further reads, whatever they find.
 LOADED = frozenset(
     {spec.name for spec in TABLE.values() if spec.kind in ("string", "hash", "set") or (spec.keys and not spec.kind)}
     | {"ZADD", "ZREM", "ZSCORE", "ZMSCORE", "ZCARD", "LLEN", "XLEN", "TIME", "PUBLISH"}
@@ -30,7 +30,7 @@ class BatchReads:
     with_value          keys whose value is read, too
     wholes              hashes and sets that are read as a whole
     writes              how many of the commands write
-    one_read_is_enough  whether the commands need nothing more, whatever they find
+    one_read_is_enough  whether the commands need no further reads, whatever they find
     """
 
     def __init__(self, calls: Iterable[Call], keys: Iterable[bytes] = ()) -> None:

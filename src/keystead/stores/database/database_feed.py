@@ -57,20 +57,20 @@ class DatabaseFeed(ABC):
             subscriber.leased_until = self._loop.time() + LEASE_MS / 1000
             subscriber.after = await self._write(lambda interpreter: _sign_up(interpreter, subscriber))
             self._subscribers.add(subscriber)
-            self.signed_up(subscriber)
+            self.on_subscribed(subscriber)
             if self._renewal is None:
                 self._renewal = self._loop.call_later(RENEW_EVERY_S, self._renew)
             yield subscriber.mailbox
         finally:
             self._subscribers.discard(subscriber)
             signing_off = asyncio.ensure_future(self._sign_off(subscriber))
-            with suppress(KeysteadError):  # its lease expires
-                # Shielded: a caller that is cancelled here leaves at once, and is still unsubscribed.
+            with suppress(KeysteadError):  # its lease will expire
+                # Shielded: a caller that is cancelled here returns immediately, and is still unsubscribed.
                 await asyncio.shield(signing_off)
 
     async def _sign_off(self, subscriber: DatabaseSubscriber) -> None:
         with suppress(KeysteadError):
-            await self.leave(subscriber)
+            await self.on_unsubscribed(subscriber)
             await self._write(
                 lambda interpreter: (
                     interpreter.tables.execute("DELETE FROM subscribers WHERE id = ?", (subscriber.name,)).rowcount
@@ -123,11 +123,11 @@ class DatabaseFeed(ABC):
         """Before it subscribes: from here on its messages arrive, or are stored."""
 
     @abstractmethod
-    def signed_up(self, subscriber: DatabaseSubscriber) -> None:
+    def on_subscribed(self, subscriber: DatabaseSubscriber) -> None:
         """After it has subscribed."""
 
     @abstractmethod
-    async def leave(self, subscriber: DatabaseSubscriber) -> None:
+    async def on_unsubscribed(self, subscriber: DatabaseSubscriber) -> None:
         """After it has unsubscribed."""
 
     @abstractmethod
@@ -162,7 +162,7 @@ def _renew(interpreter: Interpreter[CachedTables], subscribers: list[DatabaseSub
 
 def _missed_error(why: str) -> StoreUnavailable:
     return StoreUnavailable(
-        f"messages may have been missed, because {why}; subscribe again, and catch up from what is stored"
+        f"messages may have been missed, because {why}; subscribe again, and catch up from stored data"
     )
 
 

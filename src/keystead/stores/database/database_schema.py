@@ -1,7 +1,7 @@
 """The tables of a store on a server: created when it is first opened, and migrated by later versions.
 
-The version of the tables stands in a table of its own. Each step leads from one version to the next. Processes that
-open at the same moment take turns, and all but the first find nothing to do.
+The version of the tables is stored in a separate table. Each step leads from one version to the next. Processes that
+open the store at the same moment take turns; all but the first find nothing to do.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Schema:
 
     def plan(self, session: Session, url: str) -> SchemaUpgrade:
         """The upgrade that is due. Raises StoreDamaged if a later Keystead created the tables."""
-        return self._make_plan(self._found(session), url)
+        return self._make_plan(self._read_version(session), url)
 
     def upgrade(self, session: Session, url: str) -> SchemaUpgrade:
         """Upgrade the tables to the version of this Keystead; returns what was done."""
@@ -61,23 +61,23 @@ class Schema:
             return plan
         locked = session.ask(self.begin)
         if locked[-1].rows and locked[-1].rows[0][0] == 0:
-            raise StoreUnavailable(f"another process is upgrading {url}, and does not finish; try again")
+            raise StoreUnavailable(f"another process is still upgrading {url}; try again")
         try:
             # Checked again: another process may have upgraded meanwhile.
-            plan = self._make_plan(self._found(session, inside=self.transactional), url)
+            plan = self._make_plan(self._read_version(session, inside=self.transactional), url)
             for change in plan.changes:
                 session.ask(change.statements)
                 session.ask([Statement(self.note, (change.version,))])
         except BaseException:
             session.roll_back()
             if not self.transactional:
-                with suppress(DatabaseConnectionLost):  # that releases the lock, too
+                with suppress(DatabaseConnectionLost):  # also releases the lock
                     session.ask(self.end)
             raise
         session.ask(self.end)
         return plan
 
-    def _found(self, session: Session, *, inside: bool = False) -> int:
+    def _read_version(self, session: Session, *, inside: bool = False) -> int:
         """The version of the tables; 0: none. `inside` a transaction, which a failed query would abort."""
         if inside:
             session.ask([Statement("SAVEPOINT look")])
@@ -93,7 +93,7 @@ class Schema:
     def _make_plan(self, found: int, url: str) -> SchemaUpgrade:
         if found > self.version:
             raise StoreDamaged(
-                f"the tables of {url} were made by a later Keystead (version {found}, this one knows"
+                f"the tables of {url} were created by a later Keystead (version {found}, this one knows"
                 f" {self.version}); upgrade this one to use them. Nothing was changed"
             )
         return SchemaUpgrade(found, tuple(change for change in self.changes if change.version > found))

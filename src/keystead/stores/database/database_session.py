@@ -73,4 +73,4 @@ class Session(ABC):
 
     @abstractmethod
     def sever(self) -> None:
-        """Cut the connection, so that a thread that waits in `ask` gets DatabaseConnectionLost at once."""
+        """Cut the connection: a thread that waits in `ask` gets DatabaseConnectionLost immediately."""

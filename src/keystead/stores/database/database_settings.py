@@ -31,7 +31,7 @@ class DatabaseSettings:
 
     @classmethod
     def of(cls, url: str, *, port: int, tls: TlsReader) -> Self:
-        """Parse a URL. Raises BadUrl, whose message says what to write instead and never holds the password."""
+        """Parse a URL. Raises BadUrl, whose message has the correct form and never the password."""
         scheme = url.partition("://")[0]
         form = f"{scheme}://user:password@host:{port}/database"
         try:
@@ -39,7 +39,7 @@ class DatabaseSettings:
         except ValueError:  # its text contains the URL, with the password
             raise BadUrl(f"the store URL cannot be read; write {form}") from None
         userinfo, at, where = parts.netloc.rpartition("@")
-        # Checked first: what looks like a port or a database may be the second half of a password.
+        # Checked first: an apparent port or database may be the second half of a password.
         if parts.fragment or "@" in parts.path or ("@" in parts.query and not at) or "@" in userinfo:
             raise BadUrl("write / ? # and @ within a user or password of the URL as %2F %3F %23 and %40")
         if "," in where:
@@ -48,12 +48,12 @@ class DatabaseSettings:
         host, given_port = _address(where, port, form)
         database = unquote(parts.path.removeprefix("/"))
         if not database or "/" in database or not database.isprintable():
-            raise BadUrl(f"the URL names a database, which has to be there: write {form}")
+            raise BadUrl(f"the URL must name an existing database: write {form}")
         options = _options(parts.query)
         limits = {name: seconds(name, options.pop(name)) for name in ("timeout", "connect_timeout") if name in options}
         pool = options.pop("pool", "4")
         if not (pool.isascii() and pool.isdigit() and 0 < int(pool) <= MOST_CONNECTIONS):
-            raise BadUrl(f"pool={pool} is not a number of connections; write one from 1 to {MOST_CONNECTIONS}")
+            raise BadUrl(f"pool={pool} is not a valid number of connections; write one from 1 to {MOST_CONNECTIONS}")
         settings = cls(
             url=f"{scheme}://{'***@' if at else ''}{where}/{quote(database)}",
             host=host,
@@ -67,7 +67,7 @@ class DatabaseSettings:
             **limits,
         )
         if options:
-            raise BadUrl(f"the option {next(iter(options))!r} is not known here; there are: {OPTIONS}")
+            raise BadUrl(f"unknown option {next(iter(options))!r}; the options are: {OPTIONS}")
         return settings
 
     def without_secrets(self, text: str) -> str:
@@ -76,7 +76,7 @@ class DatabaseSettings:
 
 
 class TlsReader:
-    """Take the TLS options out of those of a URL, as options of the driver."""
+    """Remove the TLS options from those of a URL, and return them as options of the driver."""
 
     def __call__(self, options: dict[str, str]) -> Mapping[str, Any]:
         raise NotImplementedError
@@ -85,7 +85,7 @@ class TlsReader:
 def yes_or_no(options: dict[str, str], name: str, missing: str) -> bool:
     answer = options.pop(name, missing)
     if answer not in ("yes", "no"):
-        raise BadUrl(f"{name} is yes or no")
+        raise BadUrl(f"{name} must be yes or no")
     return answer == "yes"
 
 
@@ -93,7 +93,7 @@ def _options(query: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, text in parse_qsl(query, keep_blank_values=True):
         if name in options:
-            raise BadUrl(f"the option {name!r} is there twice")
+            raise BadUrl(f"duplicate option {name!r}")
         options[name] = text
     return options
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
-from keystead.errors import KeysteadError, StoreClosed, StoreUnavailable
+from keystead.errors import KeysteadError, StoreUnavailable
 from keystead.stores.commands import Call, Reply
 from keystead.stores.database import database_sweep
 from keystead.stores.database.cached_tables import CachedTables
@@ -25,7 +25,7 @@ from keystead.stores.database.database_settings import DatabaseSettings
 from keystead.stores.database.dialect import Dialect
 from keystead.stores.database.hashed_names import KEPT, text_of
 from keystead.stores.database.pool import ConnectionPool, Job
-from keystead.stores.globs import compile_glob, literal_prefix
+from keystead.stores.globs import compile_glob, key_after_prefix, literal_prefix
 from keystead.stores.sql import Interpreter
 from keystead.stores.sql.key_tables import KIND_NUMBERS
 from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store
@@ -79,13 +79,13 @@ class DatabaseStore(Store):
         except TimeoutError:
             raise StoreUnavailable(f"{self.url} did not answer in time") from None
         except (DatabaseConnectionLost, Conflict) as error:
-            raise StoreUnavailable(f"{self.url} was lost while it was opened: {error}") from None
+            raise StoreUnavailable(f"{self.url} lost the connection while it was opened: {error}") from None
         except NoSuchTable as error:
             raise StoreUnavailable(f"the tables of {self.url} cannot be created: {error}") from None
         except StatementFailed as failed:
             raise failed.error from None
         finally:
-            if session is None:  # the thread closes what it has opened, or still opens
+            if session is None:  # the thread closes what it opens
                 worker.submit(opening.drop, ignore_result)
                 worker.stop()
         self._pool = ConnectionPool(
@@ -134,7 +134,7 @@ class DatabaseStore(Store):
         except NoSuchTable as error:
             raise StoreUnavailable(f"the tables of {self.url} cannot be created: {error}") from None
         except (DatabaseConnectionLost, Conflict) as error:
-            raise StoreUnavailable(f"{self.url} was lost while it was upgraded: {error}", "unknown") from None
+            raise StoreUnavailable(f"{self.url} lost the connection during the upgrade: {error}", "unknown") from None
         finally:
             worker.stop()
 
@@ -172,7 +172,7 @@ class DatabaseStore(Store):
     def _page(
         self, interpreter: Interpreter[CachedTables], after: bytes, inclusive: bool, prefix: bytes, page: int
     ) -> tuple[list[tuple[bytes, bytes | None, int, int | None]], int]:
-        key, beyond = self._dialect.key, _beyond(prefix)
+        key, beyond = self._dialect.key, key_after_prefix(prefix)
         upper, bounds = ("", (after, page)) if beyond is None else (f"AND {key} < ?", (after, beyond, page))
         rows = interpreter.tables.execute(
             f"SELECT {key}, rest, kind, expires_at FROM keys WHERE {key} {'>=' if inclusive else '>'} ? {upper}"  # noqa: S608
@@ -184,7 +184,7 @@ class DatabaseStore(Store):
     @asynccontextmanager
     async def _subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
         if not self._open:
-            raise self._not_open()
+            raise self._closed_error()
         async with self._feed.subscribe(channels) as mailbox:
             yield mailbox
 
@@ -203,19 +203,16 @@ class DatabaseStore(Store):
     ) -> Awaitable[Any]:
         if not self._open:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            future.set_exception(self._not_open())
+            future.set_exception(self._closed_error())
             return future
         done = self._pool.submit(calls, job, writes=writes, keys=keys or (), snapshot=snapshot)
         if writes and any(call.spec.name == "PUBLISH" for call in calls):
-            done.add_done_callback(self._published)
+            done.add_done_callback(self._wake_if_done)
         return done
 
-    def _published(self, done: asyncio.Future[Any]) -> None:
+    def _wake_if_done(self, done: asyncio.Future[Any]) -> None:
         if self._open and not done.cancelled() and done.exception() is None:
             self._feed.wake()
-
-    def _not_open(self) -> StoreClosed:
-        return StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
 
     # --- housekeeping --------------------------------------------------------------------------------------
 
@@ -266,9 +263,3 @@ class _Opening:
     def drop(self) -> None:
         if self._session is not None:
             self._session.close()
-
-
-def _beyond(prefix: bytes) -> bytes | None:
-    """The smallest key greater than all keys with the prefix."""
-    stripped = prefix.rstrip(b"\xff")
-    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

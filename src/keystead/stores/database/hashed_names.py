@@ -1,8 +1,8 @@
-"""Names of limited length, for an index, of texts of any length.
+"""Index names of limited length, for texts of any length.
 
-A page of an index holds some entries at least, so a server refuses one of more than about 2,700 bytes. A key, field or
-member up to `LONGEST` bytes stands there as it is. A longer one stands there with its beginning and its SHA-256
-digest, one byte longer than any short one can be, and the rest of it in a column beside it.
+Servers refuse index entries of more than about 2,700 bytes. A key, field or member of up to `LONGEST` bytes is stored
+as it is. A longer one is stored as its beginning and its SHA-256 digest, one byte longer than any short name can be,
+and the rest of it in another column.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ class PooledBatch:
         self.writes = writes
         self.future = future
         self.deadline = deadline
-        self.alone = False  # whether it runs in a transaction of its own
+        self.alone = False  # whether it runs in a separate transaction
         self.snapshot = False  # whether its job sends several queries that must see one state
 
 
@@ -92,7 +92,7 @@ class BatchGroup:
                 self.stage = "running"
 
 
-class _GivenUp(Exception):
+class _Abandoned(Exception):
     """The group was cancelled or timed out."""
 
 
@@ -174,7 +174,7 @@ class ConnectionPool:
             batch.snapshot = snapshot
             self._queue.append(batch)
             if self._timer is None:
-                self._timer = self._loop.call_at(now + self._timeout, self._overdue)
+                self._timer = self._loop.call_at(now + self._timeout, self._fail_overdue)
             self._schedule_dispatch()
         return future
 
@@ -185,7 +185,7 @@ class ConnectionPool:
             if handle is not None:
                 handle.cancel()
         for batch in self._queue:
-            _fail(batch.future, StoreClosed("the store was closed before this was done"))
+            _fail(batch.future, StoreClosed("the store was closed before this finished"))
         self._queue.clear()
         try:
             if len(self._idle) < len(self._connections):
@@ -201,7 +201,7 @@ class ConnectionPool:
                         outcome: Literal["not-sent", "unknown"] = (
                             "not-sent" if connection.group.give_up() else "unknown"
                         )
-                        _fail(batch.future, StoreUnavailable("the store was closed while this was done", outcome))
+                        _fail(batch.future, StoreUnavailable("the store was closed while this was running", outcome))
                 if connection.group is not None and connection.session is not None:
                     connection.session.sever()
             await self._drop_all()
@@ -210,14 +210,14 @@ class ConnectionPool:
         """Wait until the connections are closed, but not for one that hangs."""
         left, all_gone = len(self._connections), self._loop.create_future()
 
-        def dropped(result: None, error: BaseException | None) -> None:
+        def on_dropped(result: None, error: BaseException | None) -> None:
             nonlocal left
             left -= 1
             if not left and not all_gone.done():
                 all_gone.set_result(None)
 
         for connection in self._connections:
-            connection.worker.submit(connection.drop, dropped)
+            connection.worker.submit(connection.drop, on_dropped)
             connection.worker.stop()
         if left:
             await asyncio.wait({all_gone}, timeout=1.0)
@@ -290,7 +290,7 @@ class ConnectionPool:
         """The result of each batch of the group. Raises StatementFailed if the outcome is unknown."""
         for attempt in range(TRIES):
             if group.stage == "given up":
-                raise _GivenUp
+                raise _Abandoned
             if connection.session is None:
                 connection.session = self._connect()
             session = connection.session
@@ -300,9 +300,7 @@ class ConnectionPool:
                 session.roll_back()
                 if attempt == TRIES - 1:
                     raise StatementFailed(
-                        StoreUnavailable(
-                            f"{self._url}: {TRIES} conflicts with other transactions ({conflict}); try again"
-                        )
+                        StoreUnavailable(f"{self._url}: {TRIES} transaction conflicts ({conflict}); try again")
                     ) from None
                 group.restart()
                 time.sleep(0.002 * 2**attempt * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
@@ -311,7 +309,8 @@ class ConnectionPool:
                 if group.writes and group.stage == "committing":
                     raise StatementFailed(
                         StoreUnavailable(
-                            f"{self._url} was lost while this was written ({lost}); it may have taken effect", "unknown"
+                            f"{self._url} lost the connection during the commit ({lost}); it may have taken effect",
+                            "unknown",
                         )
                     ) from None
                 # Nothing took effect: retry on a new connection.
@@ -319,7 +318,7 @@ class ConnectionPool:
                 session.roll_back()
                 raise
         raise StatementFailed(
-            StoreUnavailable(f"{self._url} was lost {TRIES} times; is something ending its connections?")
+            StoreUnavailable(f"{self._url} lost the connection {TRIES} times; is something closing its connections?")
         )
 
     def _transact(self, session: Session, group: BatchGroup) -> list[Any]:
@@ -334,7 +333,7 @@ class ConnectionPool:
             session.roll_back()  # of a snapshot that is still open
         elif not group.start_commit():
             session.roll_back()
-            raise _GivenUp
+            raise _Abandoned
         else:
             tables.commit()
         return results
@@ -352,13 +351,13 @@ class ConnectionPool:
                     _fail(batch.future, result)
                 elif not batch.future.done():
                     batch.future.set_result(result)
-        elif isinstance(error, _GivenUp):
+        elif isinstance(error, _Abandoned):
             self._requeue(group)
         elif isinstance(error, StoreError) and connection.session is None:
             self._mark_down(error)
             self._requeue(group)
         elif len(group.batches) > 1 and not _is_unknown(error):
-            # Nothing took effect. One batch may be at fault: each gets a group of its own.
+            # Nothing took effect. One batch may be at fault: each gets a separate group.
             for batch in group.batches:
                 batch.alone = True
             self._requeue(group)
@@ -384,7 +383,7 @@ class ConnectionPool:
     def _requeue(self, group: BatchGroup) -> None:
         if self._closed:
             for batch in group.batches:
-                _fail(batch.future, StoreClosed("the store was closed before this was done"))
+                _fail(batch.future, StoreClosed("the store was closed before this finished"))
         else:
             self._queue.extendleft(reversed(group.batches))
             self._fail_waiting()
@@ -405,7 +404,7 @@ class ConnectionPool:
     def _try_again(self) -> None:
         self._again = None
         connection = self._free_connection()
-        if connection is None:  # all are busy, and will find out
+        if connection is None:  # all are busy, and will notice
             self._again = self._loop.call_later(self._pause_s, self._try_again)
             return
 
@@ -439,7 +438,7 @@ class ConnectionPool:
 
     # --- deadlines -----------------------------------------------------------------------------------------
 
-    def _overdue(self) -> None:
+    def _fail_overdue(self) -> None:
         """Fail the batches whose deadline has passed, and set the timer for the next."""
         now = self._loop.time()
         self._timer = None
@@ -460,7 +459,7 @@ class ConnectionPool:
             if not batch.future.done()
         ]
         if waiting and not self._closed:
-            self._timer = self._loop.call_at(min(waiting), self._overdue)
+            self._timer = self._loop.call_at(min(waiting), self._fail_overdue)
 
     def _time_out(self, connection: PooledConnection, group: BatchGroup, now: float) -> None:
         """Fail the batches whose deadline has passed. A group that will not commit is retried with the others."""
@@ -471,7 +470,7 @@ class ConnectionPool:
         if not group.writes:
             group.give_up()
         if connection.session is not None:
-            connection.session.sever()  # or its thread would keep waiting
+            connection.session.sever()  # otherwise its thread would keep waiting
 
     def _timeout_message(self) -> str:
         return f"{self._url} did not answer within {self._timeout:g} s; it is slow, or others hold its locks"

@@ -1,4 +1,4 @@
-"""The store on Memcached: strings only, for what may be forgotten."""
+"""The store on Memcached: strings only, for data that may be lost."""
 
 from __future__ import annotations
 

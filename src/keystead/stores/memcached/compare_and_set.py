@@ -109,7 +109,7 @@ class CompareAndSetQueue:
             try:
                 slot, _ = self._slot(answer)
             except StoreError as error:
-                part.end(_all_failed(part, error))
+                part.end(_fail_calls(part, error))
             else:
                 part.end(part.run(self._interpreter(slot)))
 
@@ -149,7 +149,7 @@ class CompareAndSetQueue:
         changes: list[_Change] = []
         again: list[Part] = []
         for name, wanted in by_name.items():
-            # A caller that timed out during the read was told that nothing was sent, and that has to stay true.
+            # A caller that timed out during the read was told "not sent", which has to stay true.
             waiting = [part for part in wanted if not part.future.done()]
             if name not in found and waiting != wanted:
                 again += waiting  # the SET that made the read unnecessary may be cancelled
@@ -172,7 +172,7 @@ class CompareAndSetQueue:
             slot, cas = (Slot(None, self._link.value_max_bytes), None) if answer is None else self._slot(answer)
         except StoreError as error:
             for part in parts:
-                part.end(_all_failed(part, error))
+                part.end(_fail_calls(part, error))
             return None
         interpreter = self._interpreter(slot)
         before = _unexpired(slot.item, self._clock())
@@ -220,14 +220,14 @@ def _settle(change: _Change, answer: MetaReply) -> list[Part]:
         return []
     if answer.code not in (b"EX", b"NS", b"NF"):
         for part in change.parts:
-            part.end(_all_failed(part, _refusal(answer)))
+            part.end(_fail_calls(part, _refusal(answer)))
         return []
     for part in change.parts:
         part.sent = False  # lost the race: nothing was written
     return change.parts
 
 
-def _all_failed(part: Part, error: StoreError) -> Replies | CommandError:
+def _fail_calls(part: Part, error: StoreError) -> Replies | CommandError:
     """The replies of a part that could not run."""
     if isinstance(part.work[0], Planned):
         part.fail(error)
@@ -246,5 +246,5 @@ def _errors_for(calls: list[Call], error: StoreError) -> list[Reply]:
 def _refusal(answer: MetaReply) -> StoreError:
     words = b" ".join((answer.code, *answer.words)).decode("utf-8", "replace")
     if b"memory" in answer.words:
-        return StoreFull(f"the server has no memory left ({words}); give it more with -m, or let it evict")
-    return StoreUnavailable(f"the server cannot serve now: {words}")
+        return StoreFull(f"the server is out of memory ({words}); give it more with -m, or let it evict")
+    return StoreUnavailable(f"the server is unavailable: {words}")

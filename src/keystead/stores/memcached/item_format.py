@@ -83,7 +83,7 @@ class Slot(StringKeys):
     def put(self, key: bytes, value: bytes, expires_at: int | None) -> None:
         # If a value is too large, Memcached would drop the old one.
         if len(value) > self._largest:
-            raise BadArgument(f"the value has {len(value)} bytes, and the store takes at most {self._largest}")
+            raise BadArgument(f"the value has {len(value)} bytes; the store takes at most {self._largest}")
         self.item = Item(value, expires_at)
 
     def delete(self, key: bytes) -> bool:

@@ -1,15 +1,15 @@
-"""The link to one Memcached server: requests, signing in, and the limits of the server."""
+"""The link to one Memcached server: requests, authentication, and the limits of the server."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import socket
 
 from keystead.errors import StoreRefused, StoreUnavailable
 from keystead.stores.memcached.item_format import HEADER_BYTES
 from keystead.stores.memcached.memcached_connection import MemcachedConnection, MetaReply
 from keystead.stores.memcached.memcached_settings import MemcachedAddress, MemcachedSettings
+from keystead.stores.multiplexed_connection import connecting
 from keystead.stores.reconnecting_link import ConnectionLost, ReconnectingLink, unknown_write
 
 OLDEST_VERSION = (1, 6, 10)  # the first with the current meta commands
@@ -30,10 +30,10 @@ class MemcachedLink(ReconnectingLink[MemcachedConnection]):
         """
         payload = b"".join(requests)
         while True:
-            connection = await self.connected(deadline)
+            connection = await self.wait_for_connection(deadline)
             try:
                 async with asyncio.timeout_at(deadline):
-                    return await connection.send(payload, len(requests))
+                    return await connection.request(payload, len(requests))
             except TimeoutError:
                 reason = f"{self.address} did not answer in time"
                 raise (unknown_write(reason) if writes else StoreUnavailable(reason)) from None
@@ -45,43 +45,31 @@ class MemcachedLink(ReconnectingLink[MemcachedConnection]):
 
     async def _connect(self) -> MemcachedConnection:
         """Connect and greet, within `connect_timeout`. Raises StoreUnavailable or StoreRefused."""
-        address, within = self.address, self._settings.connect_timeout
-        connection = MemcachedConnection(self._loop, address, self._settings.timeout)
-        try:
-            async with asyncio.timeout(within):
-                transport, _ = await self._loop.create_connection(lambda: connection, address.host, address.port)
-                transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection = MemcachedConnection(self._loop, self.address, self._settings.timeout)
+        async with connecting(connection, self._settings.connect_timeout):
+            await self._loop.create_connection(lambda: connection, self.address.host, self.address.port)
+            try:
                 await self._greet(connection)
-        except TimeoutError:
-            connection.close("it did not answer")
-            raise StoreUnavailable(f"{address} did not answer within {within:g} s") from None
-        except (OSError, ConnectionLost, UnicodeError) as error:  # UnicodeError: an invalid host name
-            connection.close("it failed")
-            raise StoreUnavailable(f"cannot reach {address}: {error}; is the server running there?") from None
-        except (ValueError, IndexError):
-            connection.close("it is not a Memcached server")
-            raise StoreRefused(f"{address} does not answer as Memcached does; is it a Memcached server?") from None
-        except BaseException:
-            connection.close("it is unusable")
-            raise
+            except (ValueError, IndexError):
+                raise StoreRefused(f"{self.address} does not respond like Memcached; is it one?") from None
         return connection
 
     async def _greet(self, connection: MemcachedConnection) -> None:
-        """Sign in, and check that this Memcached has what a store needs."""
+        """Authenticate, and check that this Memcached has what a store needs."""
         settings, address = self._settings, self.address
         if settings.user is not None:
             secret = f"{settings.user} {settings.password or ''}".encode()
-            [answer] = await connection.send(b"set keystead 0 0 %d\r\n%b\r\n" % (len(secret), secret), 1)
+            [answer] = await connection.request(b"set keystead 0 0 %d\r\n%b\r\n" % (len(secret), secret))
             if answer.code != b"STORED":
-                raise StoreRefused(f"{address} does not let this user in; check the user and the password of the URL")
-        [answer] = await connection.send(b"version\r\n", 1)
+                raise StoreRefused(f"{address} denies access; check user and password of the URL")
+        [answer] = await connection.request(b"version\r\n")
         if answer.code == b"CLIENT_ERROR":
-            raise StoreRefused(f"{address} asks for a user and a password: write memcached://user:password@host:11211")
+            raise StoreRefused(f"{address} needs a user and a password: write memcached://user:password@host:11211")
         version = tuple(map(int, re.findall(rb"\d+", answer.words[0])[:3])) if answer.words else ()
         if answer.code != b"VERSION" or version < OLDEST_VERSION:
             oldest = ".".join(map(str, OLDEST_VERSION))
             raise StoreRefused(f"{address} is not Memcached {oldest} or later, which Keystead needs")
-        [answer] = await connection.send(b"stats settings\r\n", 1)
+        [answer] = await connection.request(b"stats settings\r\n")
         stated = dict(line.split(b" ", 2)[1:] for line in answer.lines)
         if stated.get(b"cas_enabled", b"yes") != b"yes":
             raise StoreRefused(f"{address} runs without compare-and-set; start it without -C")

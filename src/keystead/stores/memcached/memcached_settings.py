@@ -29,7 +29,7 @@ class MemcachedAddress(NamedTuple):
 class MemcachedSettings:
     url: str  # without secrets
     addresses: list[MemcachedAddress]
-    prefix: bytes = b"keystead:"  # of every key of this store, since a server has no databases
+    prefix: bytes = b"keystead:"  # of every key of this store: a server has no databases
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     timeout: float = field(default_factory=lambda: durations.TIMEOUT_S)
@@ -37,26 +37,26 @@ class MemcachedSettings:
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """Parse a URL. Raises BadUrl, whose message says what to write instead and never holds the password."""
+        """Parse a URL. Raises BadUrl, whose message has the correct form and never the password."""
         try:
             parts = urlsplit(url)
         except ValueError:  # its text contains the URL, with the password
             raise BadUrl(f"the store URL cannot be read; write {FORM}") from None
         userinfo, at, hosts = parts.netloc.rpartition("@")
-        # Checked first: what looks like a port or a prefix may be the second half of a password.
+        # Checked first: an apparent port or prefix may be the second half of a password.
         if parts.fragment or "@" in parts.path or "@" in userinfo or ("@" in parts.query and not at):
             raise BadUrl("write / ? # and @ within a user or password of the URL as %2F %3F %23 and %40")
         user, _, password = userinfo.partition(":")
         addresses = [_address(host) for host in hosts.split(",")]
         if len(set(addresses)) < len(addresses):
-            raise BadUrl("a server is there twice in the URL; name each once")
+            raise BadUrl("duplicate server in the URL; name each once")
         prefix = unquote(parts.path.strip("/")) or DEFAULT_PREFIX
         if len(prefix.encode()) > LONGEST_PREFIX or not prefix.isprintable() or " " in prefix:
-            raise BadUrl(f"a prefix is printable, without spaces, and has at most {LONGEST_PREFIX} bytes: write {FORM}")
+            raise BadUrl(f"a prefix must be printable, without spaces, at most {LONGEST_PREFIX} bytes: write {FORM}")
         durations: dict[str, float] = {}
         for name, text in parse_qsl(parts.query, keep_blank_values=True):
             if name not in OPTIONS:
-                raise BadUrl(f"the option {name!r} is not known here; there are: {', '.join(OPTIONS)}")
+                raise BadUrl(f"unknown option {name!r}; the options are: {', '.join(OPTIONS)}")
             durations[name] = seconds(name, text)
         return cls(
             url=f"{parts.scheme}://{'***@' if at else ''}{hosts}{parts.path}",

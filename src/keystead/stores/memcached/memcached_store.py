@@ -1,4 +1,4 @@
-"""Memcached behind the four verbs: two of them, and those within one key."""
+"""The store on Memcached: `run`, and `atomically` on one key."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def wall_ms() -> int:
 
 
 class MemcachedStore(Store):
-    """Strings on one Memcached or several, which may forget any of them at any time.
+    """Strings on one or more Memcached servers, which may evict any of them at any time.
 
-    Each key lives on one server, chosen by its name (rendezvous hashing), and on no other: while that server is away,
-    its keys are StoreUnavailable, since whatever another one held would be old when it is back. Time is the clock of
-    this process, since a server tells no more than seconds. `clock`: for tests.
+    Each key lives on one server only, chosen by its name (rendezvous hashing). While that server is down, its keys are
+    StoreUnavailable: a copy on another server would be stale when it is back. Time is the clock of this process,
+    because a server only knows seconds. `clock`: for tests.
     """
 
     def __init__(self, settings: MemcachedSettings, *, clock: Callable[[], int] = wall_ms) -> None:
@@ -119,16 +119,16 @@ class MemcachedStore(Store):
     # --- unsupported verbs --------------------------------------------------------------------------------
 
     def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
-        raise UnknownCommand("Memcached cannot list its keys; use a store that can, or keep a list of them", "SCAN")
+        raise UnknownCommand("Memcached cannot list its keys; use a store that can, or maintain a list of them", "SCAN")
 
     def _subscribe(self, channels: tuple[str, ...]) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
-        raise UnknownCommand("Memcached has no messages; subscribe on a store that has", "SUBSCRIBE")
+        raise UnknownCommand("Memcached has no pub/sub; subscribe on a store that has", "SUBSCRIBE")
 
     # --- parts ---------------------------------------------------------------------------------------------
 
     def _deadline(self) -> float:
         if not self._servers:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         return self._loop.time() + self.settings.timeout
 
     def _part(self, key: bytes, work: list[Call] | list[Planned], deadline: float) -> Part:
@@ -192,9 +192,7 @@ def _guarantees(value_max_bytes: int) -> Guarantees:
 
 
 def _unsupported(call: Call) -> UnknownCommand:
-    error = UnknownCommand(
-        "Memcached keeps strings only, without lists of keys or messages; use another store for this"
-    )
+    error = UnknownCommand("Memcached has only strings, no key listing and no pub/sub; use another store for this")
     call.blame(error)
     return error
 

@@ -22,7 +22,7 @@ NOW = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
 _COLUMNS = {"fields": ("field", "value"), "scored": ("member", "score")}
 # What a row of `look` is about, as the first of its numbers.
 _TIME, _VALUED, _ROW, _FIELD, _MEMBER, _WHOLE = range(6)
-_NEVER = -(2**63)  # instead of a deadline, since a list of numbers in a text has no NULL
+_NEVER = -(2**63)  # stands for no deadline: a list of numbers in a text has no NULL
 _NUMBERS = f"id, kind, IFNULL(expires_at, {_NEVER}), size, has_long"
 _FLOAT, _INT = struct.Struct(">d"), struct.Struct(">q")
 _MAGNITUDE = 2**63 - 1
@@ -39,7 +39,7 @@ def marks(count: int) -> str:
 
 
 class MysqlDialect(Dialect):
-    """A score stands in the table as a whole number that sorts as scores do: a DOUBLE here has no infinity."""
+    """Scores are stored as integers that sort as scores do, because a DOUBLE here has no infinity."""
 
     prefix = "keystead_"
     key = "`key`"
@@ -88,9 +88,9 @@ class MysqlDialect(Dialect):
         ]
 
     def look(self, wanted: Wanted) -> Statement:
-        """In three columns, or four: PyMySQL takes longer to parse the type of a column than its data.
+        """In three or four columns: PyMySQL takes longer to parse the type of a column than its data.
 
-        The first has numbers: what the row is about, the owner, and what else there is.
+        The first column has numbers: the type of the row, the owner, and the rest.
         """
         extra = ", NULL" if wanted.wholes else ""
         parts, parameters = [f"SELECT CONCAT_WS(' ', {_TIME}, {NOW}), NULL, NULL{extra}"], list[bytes]()
@@ -107,7 +107,7 @@ class MysqlDialect(Dialect):
         ):
             name, _ = _COLUMNS[table]
             for keys, texts in _together(entries):
-                # One name of many keys, or many names of one key: either way the primary key leads to each of them.
+                # One name of many keys, or many names of one key: either way the primary key finds each row.
                 parts.append(
                     f"SELECT CONCAT_WS(' ', {numbers}), e.{name}, {value}{extra}"  # noqa: S608
                     f" FROM keystead_keys k STRAIGHT_JOIN keystead_{table} e ON e.owner = k.id"
@@ -195,7 +195,7 @@ class MysqlDialect(Dialect):
         return statements
 
     def publish(self, channel: bytes, data: bytes, number: int, now_ms: int) -> Statement:
-        # Who publishes holds a lock until the commit, so the numbers of messages are in the order of their commits.
+        # Publishers hold a lock until the commit, so message numbers are in commit order.
         return Statement(
             "INSERT INTO keystead_messages (channel, data, sent_at) VALUES (?, ?, ?)", (channel, data, now_ms)
         )
@@ -227,7 +227,7 @@ def _together(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[list[bytes
 
 
 def _chunks(rows: Iterable[T]) -> Iterator[list[T]]:
-    """The rows in parts that each fit a packet of the server, as long as each row does."""
+    """The rows in chunks that fit a packet of the server, as long as each row does."""
     chunk: list[T] = []
     size = 0
     for row in rows:

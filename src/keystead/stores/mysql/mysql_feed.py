@@ -24,15 +24,15 @@ class MysqlFeed(DatabaseFeed):
         self._woken = asyncio.Event()
 
     async def listen(self, subscriber: DatabaseSubscriber) -> None:
-        """Nothing: from when it has signed up, messages are kept for it."""
+        """Nothing to do: messages are stored for it once it has subscribed."""
 
-    def signed_up(self, subscriber: DatabaseSubscriber) -> None:
+    def on_subscribed(self, subscriber: DatabaseSubscriber) -> None:
         if self._polling is None or self._polling.done():
             self._last = subscriber.after
             self._polling = asyncio.ensure_future(self._poll())
 
-    async def leave(self, subscriber: DatabaseSubscriber) -> None:
-        """Nothing to do: the poller stops by itself."""
+    async def on_unsubscribed(self, subscriber: DatabaseSubscriber) -> None:
+        """Nothing to do: the poller stops on its own."""
 
     def wake(self) -> None:
         self._woken.set()

@@ -1,4 +1,4 @@
-"""The tables in MySQL or MariaDB. All names and values are binary, so that no collation takes two for one."""
+"""The tables in MySQL or MariaDB. All names and values are binary, so that no collation treats two as equal."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CREATE TABLE IF NOT EXISTS keystead_subscribers (
 """  # noqa: S608 - constants
 
 SCHEMA = Schema(
-    changes=(SchemaChange(1, "makes the tables keystead_*", statements_of(FIRST)),),
+    changes=(SchemaChange(1, "creates the tables keystead_*", statements_of(FIRST)),),
     find=Statement("SELECT MAX(version) FROM keystead_version HAVING COUNT(*) > 0"),
     note="INSERT INTO keystead_version (version) VALUES (?)",
     begin=(Statement("SELECT GET_LOCK(CONCAT('keystead:', SHA1(DATABASE())), 20)"),),

@@ -1,7 +1,7 @@
-"""A connection to MySQL or MariaDB, by PyMySQL.
+"""A connection to MySQL or MariaDB, with PyMySQL.
 
-Statements that are sent together go as one multi-statement text. Values are written as hexadecimal literals: they
-mean the same in every mode and character set of a server, and nothing in them can end a text.
+Statements are sent together as one multi-statement text. Values are hexadecimal literals: they mean the same in every
+SQL mode and character set of a server, and prevent SQL injection.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MODE = "NO_AUTO_VALUE_ON_ZERO,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 
 
 def connect(settings: DatabaseSettings) -> MysqlSession:
-    """Raises StoreError, in words without the password."""
+    """Raises StoreError, without the password in its message."""
     where: dict[str, Any] = (
         {"unix_socket": settings.socket} if settings.socket else {"host": settings.host, "port": settings.port}
     )
@@ -66,7 +66,7 @@ def connect(settings: DatabaseSettings) -> MysqlSession:
         session.largest = session.ask([Statement("SELECT @@max_allowed_packet")])[0].fetchone()[0]
     except (DatabaseConnectionLost, Conflict) as error:
         session.close()
-        raise StoreUnavailable(f"{settings.url} was lost at once: {error}") from None
+        raise StoreUnavailable(f"{settings.url} closed the connection: {error}") from None
     except StatementFailed as failed:
         session.close()
         raise failed.error from None
@@ -77,7 +77,7 @@ def _no_connection(error: Exception, settings: DatabaseSettings) -> StoreError:
     code, message = _code_and_message(error)
     message = settings.without_secrets(message)
     if code in (1044, 1045, 1698, 1130):
-        return StoreRefused(f"{settings.url} does not let this user in; check user and password of the URL ({message})")
+        return StoreRefused(f"{settings.url} denies access; check user and password of the URL ({message})")
     if code == 1049:
         return StoreRefused(f"{settings.url}: there is no such database; create it first ({message})")
     if "SSL" in message or "certificate" in message:
@@ -109,7 +109,7 @@ class MysqlSession(Session):
                 self._say(text, count, results)
             except pymysql.Error as error:
                 raise self._error(error) from None
-            except (OSError, AttributeError, EOFError) as error:  # its socket was closed under it
+            except (OSError, AttributeError, EOFError) as error:  # its socket was closed
                 self.close()
                 raise DatabaseConnectionLost(str(error)) from None
             except BaseException:
@@ -163,13 +163,13 @@ class MysqlSession(Session):
             return NoSuchTable(message)
         if code in _READ_ONLY:
             return StatementFailed(
-                StoreReadOnly(f"{url} cannot be written ({message}); give the address of its primary, or another user")
+                StoreReadOnly(f"{url} is read-only ({message}); use the address of its primary, or another user")
             )
         if code in _REFUSED:
-            return StatementFailed(StoreRefused(f"{url} does not let this user do that: {message}"))
+            return StatementFailed(StoreRefused(f"{url} denies this to the user: {message}"))
         if code in _FULL:
-            return StatementFailed(StoreFull(f"{url} has no room for this: {message}"))
-        return StatementFailed(StoreUnavailable(f"{url} did not do what was asked: {message} ({code})"))
+            return StatementFailed(StoreFull(f"{url} is full: {message}"))
+        return StatementFailed(StoreUnavailable(f"{url} failed: {message} ({code})"))
 
     def roll_back(self) -> None:
         if not self._lost and self._in_transaction:
@@ -189,7 +189,7 @@ class MysqlSession(Session):
 
 
 def _render(statement: Statement) -> str:
-    """A statement with its parameters in their places."""
+    """A statement with its parameters inserted."""
     words, parameters = statement
     if not parameters:
         return words
@@ -212,4 +212,4 @@ def _literal(value: Any) -> str:
             return str(int(value))
         case str():
             return f"X'{value.encode().hex()}'"
-    raise TypeError(f"no parameter of a statement: {type(value).__name__}")
+    raise TypeError(f"not a parameter of a statement: {type(value).__name__}")

@@ -17,7 +17,7 @@ from keystead.stores.mysql.mysql_schema import SCHEMA
 from keystead.stores.mysql.mysql_session import MysqlSession, connect
 from keystead.stores.store_contract import Guarantees
 
-# SKIP LOCKED, and ids that a restart does not give again.
+# for SKIP LOCKED, and for ids that are not reused after a restart
 OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0)}
 
 

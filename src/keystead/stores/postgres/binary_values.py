@@ -1,4 +1,4 @@
-"""PostgreSQL's binary format, in which no text has to be parsed or escaped."""
+"""PostgreSQL's binary format, without parsing or escaping of text."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ BOOL, BYTEA, INT8, INT4, TEXT, FLOAT8 = 16, 17, 20, 23, 25, 701
 class _Array:
     """Values of one type, possibly NULL, in binary format."""
 
-    __slots__ = ("sent",)
+    __slots__ = ("encoded",)
     element = 0
 
     def __init__(self, values: Iterable[Any]) -> None:
         packed = [_NULL if value is None else self.pack(value) for value in values]
-        self.sent = _HEAD.pack(1, 1, self.element, len(packed), 1) + b"".join(packed)
+        self.encoded = _HEAD.pack(1, 1, self.element, len(packed), 1) + b"".join(packed)
 
     @staticmethod
     def pack(value: Any) -> bytes:
@@ -58,7 +58,7 @@ class Floats(_Array):
         return _SIZED_FLOAT.pack(8, value)
 
 
-def sent(value: Any) -> bytes | None:
+def encode_parameter(value: Any) -> bytes | None:
     """A parameter in binary format. The statements are written so that the server infers exactly these types."""
     match value:
         case bytes() | None:
@@ -70,8 +70,8 @@ def sent(value: Any) -> bytes | None:
         case str():
             return value.encode()
         case _Array():
-            return value.sent
-    raise TypeError(f"no parameter of a statement: {type(value).__name__}")
+            return value.encoded
+    raise TypeError(f"not a parameter of a statement: {type(value).__name__}")
 
 
 def _bytes(received: bytes) -> bytes:
@@ -101,6 +101,6 @@ _RECEIVED: dict[int, Callable[[bytes], Any]] = {
 }
 
 
-def receiver(oid: int) -> Callable[[bytes], Any]:
+def decoder_of(oid: int) -> Callable[[bytes], Any]:
     """The decoder for a column of this type; for types that are not used here, raw bytes."""
     return _RECEIVED.get(oid, _bytes)

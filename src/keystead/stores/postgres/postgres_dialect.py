@@ -13,14 +13,14 @@ from keystead.stores.database.dialect import Dialect, FoundKeys, NewRow, StoredK
 from keystead.stores.database.hashed_names import KEPT
 from keystead.stores.postgres.binary_values import Bytes, Floats, Ints
 
-# More locks than this in one transaction might not fit the server's table of locks: then the whole store is locked.
+# More locks in one transaction might not fit the server's lock table: then the whole store is locked.
 LOCKS = 200
 # All programs on a database share its advisory locks: these two numbers are ours.
 WHOLE, SWEEP = 0x4B53_5445_4144_0001, 0x4B53_5445_4144_0002
 NOTIFY_BYTES = 5_900  # the payload of a notification is limited to 8,000 characters
 
 _NOW = "(extract(epoch from clock_timestamp()) * 1000)::bigint"
-# What a row of `look` is about, in its first column. The first row of all has the time, in the place of an id.
+# The type of a row of `look`, in its first column. The first row has the time instead of an id.
 _TIME, _VALUED, _ROW, _FIELD, _MEMBER, _WHOLE = range(6)
 _AT_FIRST = (
     f"{_TIME}::bigint, {_NOW}, NULL::bytea, NULL::bytea, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,"
@@ -34,7 +34,7 @@ def lock_number(key: bytes) -> int:
 
 
 def channel_name(channel: bytes) -> str:
-    """Its name for LISTEN and NOTIFY, of at most 63 characters."""
+    """The name of a channel for LISTEN and NOTIFY, at most 63 characters."""
     return "keystead_" + sha256(channel).hexdigest()[:48]
 
 

@@ -45,13 +45,13 @@ class PostgresFeed(DatabaseFeed):
                 self._listening[channel_name(channel)] += 1
             self._counted.add(subscriber)
 
-    def signed_up(self, subscriber: DatabaseSubscriber) -> None:
+    def on_subscribed(self, subscriber: DatabaseSubscriber) -> None:
         """Nothing to do: its messages arrive already."""
 
     def wake(self) -> None:
         """Nothing to do: the server notifies the publisher, too."""
 
-    async def leave(self, subscriber: DatabaseSubscriber) -> None:
+    async def on_unsubscribed(self, subscriber: DatabaseSubscriber) -> None:
         async with self._lock:
             if self._session is None:
                 return
@@ -100,15 +100,15 @@ class PostgresFeed(DatabaseFeed):
             made.clear()
             self._session = spoken
         except asyncio.CancelledError:
-            # The thread goes on. When it is done, its new connection is closed; a shared one is read again once
-            # `leave`, which follows, is done, too.
+            # The thread continues. When it is done, its new connection is closed; a shared one is read again after
+            # `on_unsubscribed`, which follows.
             worker.submit(let_go, lambda result, error: None)
             raise
         except (DatabaseConnectionLost, StatementFailed, OSError) as error:
-            self._lost(str(error))
-            raise StoreUnavailable(f"{self._url} was lost while subscribing: {error}") from None
+            self._fail_all(str(error))
+            raise StoreUnavailable(f"{self._url} lost the connection while subscribing: {error}") from None
         except StoreError:
-            self._lost("there is no connection")
+            self._fail_all("there is no connection")
             raise
         self._socket = self._session.libpq.socket
         self._loop.add_reader(self._socket, self._hear)
@@ -126,12 +126,12 @@ class PostgresFeed(DatabaseFeed):
         self._counted.clear()
         self._channels.clear()
 
-    def _lost(self, why: str) -> None:
+    def _fail_all(self, why: str) -> None:
         self._hang_up()
         self.lose(
             StoreUnavailable(
-                f"messages may have been missed, because {self._url} was lost ({why}); subscribe again, and catch up"
-                " from what is stored"
+                f"messages may have been missed, because the connection to {self._url} was lost ({why}); subscribe "
+                "again, and catch up from stored data"
             )
         )
 
@@ -154,7 +154,7 @@ class PostgresFeed(DatabaseFeed):
                 if channel is not None:
                     self._waiting.append((channel, notice.extra.decode()))
         except psycopg.Error as error:
-            self._lost(" ".join(str(error).split()))
+            self._fail_all(" ".join(str(error).split()))
             return
         if self._waiting and (self._delivering is None or self._delivering.done()):
             if any("#" in text for _, text in self._waiting):
@@ -184,6 +184,6 @@ class PostgresFeed(DatabaseFeed):
                     ).fetchone()
                 )
             if found is None:
-                self._lost("a long message could not be read")
+                self._fail_all("a long message could not be read")
                 return
             self.deliver(channel, found[0])

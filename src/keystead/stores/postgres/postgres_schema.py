@@ -50,7 +50,7 @@ CREATE INDEX IF NOT EXISTS subscribers_by_id ON keystead.subscribers (id);
 """
 
 SCHEMA = Schema(
-    changes=(SchemaChange(1, "makes the schema keystead and its tables", statements_of(FIRST)),),
+    changes=(SchemaChange(1, "creates the schema keystead and its tables", statements_of(FIRST)),),
     find=Statement("SELECT max(version) FROM keystead.version HAVING count(*) > 0"),
     note="INSERT INTO keystead.version (version) VALUES ($1)",
     begin=(Statement("BEGIN"), Statement("SELECT pg_advisory_xact_lock($1)", (UPGRADE_LOCK,))),

@@ -16,7 +16,7 @@ from keystead.stores.postgres.postgres_schema import SCHEMA
 from keystead.stores.postgres.postgres_session import PostgresSession, connect
 from keystead.stores.store_contract import Guarantees
 
-# What the providers of databases write into the URLs that they give out.
+# Hosting providers use these in the URLs they issue.
 SSL_MODES = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
 
@@ -25,7 +25,7 @@ class _Tls(TlsReader):
         mode = options.pop("sslmode", None)
         if mode is not None:
             if mode not in SSL_MODES:
-                raise BadUrl(f"sslmode is one of {', '.join(SSL_MODES)}")
+                raise BadUrl(f"sslmode must be one of {', '.join(SSL_MODES)}")
             options.pop("channel_binding", None)
         given = {
             ours: options.pop(name, None)
@@ -43,7 +43,7 @@ class _Tls(TlsReader):
 class PostgresStore(DatabaseStore):
     dialect = PostgresDialect
     schema = SCHEMA
-    value_max_bytes = 900_000_000  # of the 1 GB that a field of a row takes
+    value_max_bytes = 900_000_000  # a field of a row takes 1 GB
 
     @classmethod
     def of(cls, url: str) -> PostgresStore:

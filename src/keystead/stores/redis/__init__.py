@@ -2,7 +2,7 @@
 
 `hiredis` packs commands and parses replies; the connection is ours. All callers of a process share one connection per
 server, and everything they send in one turn of the event loop is one write (a pipeline). With a connection pool, each
-caller would take a round trip of its own, and a late reply could reach the next caller.
+caller would take a separate round trip, and a late reply could reach the next caller.
 """
 
 from keystead.stores.redis.cluster import ClusterStore

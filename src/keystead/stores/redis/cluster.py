@@ -75,7 +75,7 @@ class ClusterStore(Store):
             await self._nodes.open()
             probe = b"keystead:probe:" + secrets.token_hex(8).encode()
             link = self._nodes.link_to(self._nodes.owners[slot_of(probe)])
-            connection = await link.connected(self._loop.time() + self._settings.timeout)
+            connection = await link.wait_for_connection(self._loop.time() + self._settings.timeout)
             await require_writable(connection, probe)
             self.guarantees = replace(await stated_guarantees(connection, "one slot"), near="bounded")
             self._nodes.watch()
@@ -102,7 +102,7 @@ class ClusterStore(Store):
 
     async def _exchange(self, calls: list[Call]) -> list[Reply]:
         if not self._nodes.is_open:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         parts = [self._split(call) for call in calls]
         pieces = [piece for part in parts for piece in part]
         written = self._near and [key for call in calls if call.spec.writes for key in call.keys]
@@ -174,11 +174,11 @@ class ClusterStore(Store):
             link = self._nodes.link_to(address)
             connection = link.connection
             if connection is None or connection.lost is not None or connection.congested is not None:
-                connection = await link.connected(self._patience(deadline))
+                connection = await link.wait_for_connection(self._patience(deadline))
             replies = await self._round_trip(deadline, connection, group)
         except StoreClosed as error:
             if self._nodes.is_open:
-                return group, str(error)  # only this link was closed
+                return group, str(error)  # only this link is closed
             raise
         except StoreError as error:
             return self._route_to_owner(group), str(error)
@@ -191,7 +191,7 @@ class ClusterStore(Store):
                 piece.reply = None
                 again.append(piece)
             elif is_transient(reply):
-                failure = f"{address} cannot serve now: {reply}"
+                failure = f"{address} is unavailable: {reply}"
                 piece.reply = None
                 again.append(piece)
             else:
@@ -221,7 +221,7 @@ class ClusterStore(Store):
         host, _, port = rest.partition(" ")[2].rpartition(":")
         address = RedisAddress(host or piece.address.host, int(port))
         if word == "MOVED":
-            self._nodes.moved(piece.slot, address)
+            self._nodes.record_move(piece.slot, address)
             piece.node, piece.asking = None, False
         else:
             piece.node, piece.asking = address, True
@@ -271,13 +271,13 @@ class ClusterStore(Store):
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         if not self._nodes.is_open:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         script = Script(steps)
         slots = {slot_of(key): key for key in script.keys}
         if len(slots) > 1:
             named = " and ".join(repr(key.decode("utf-8", "replace")) for key in list(slots.values())[:2])
             raise CrossSlot(
-                f"{named} live in different slots, which a cluster cannot change together;"
+                f"{named} are in different slots, which a cluster cannot change atomically;"
                 " give keys that belong together one hash tag, as in {user:42}:a and {user:42}:b",
                 "atomically",
             )
@@ -300,7 +300,7 @@ class ClusterStore(Store):
                     continue
                 if not is_transient(reply):
                     raise _error(piece.call, reply, piece.address)
-                failure = f"{piece.address} cannot serve now: {reply}"
+                failure = f"{piece.address} is unavailable: {reply}"
             if self._loop.time() + PAUSE_S >= deadline:
                 raise StoreUnavailable(failure)
             self._route_to_owner([piece])
@@ -314,7 +314,7 @@ class ClusterStore(Store):
         while True:
             address = self._destination(piece)
             try:
-                connection = await self._nodes.link_to(address).connected(self._patience(deadline))
+                connection = await self._nodes.link_to(address).wait_for_connection(self._patience(deadline))
                 request = _ASKING + payload if piece.asking else payload
                 replies = await connection.send_until(deadline, request, 1 + piece.asking)
             except StoreClosed:
@@ -333,14 +333,14 @@ class ClusterStore(Store):
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         """Node by node. Raises StoreUnavailable if a node fails meanwhile: scan again from the start."""
         if not self._nodes.is_open:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         owners = list(self._nodes.owners)
         for address in self._nodes.masters():
             cursor = b"0"
             while True:
                 deadline = self._loop.time() + self._settings.timeout
                 try:
-                    connection = await self._nodes.link_to(address).connected(deadline)
+                    connection = await self._nodes.link_to(address).wait_for_connection(deadline)
                     [reply] = await call(connection, scan_command(cursor, pattern, kind, page))
                 except ConnectionLost as lost:
                     raise StoreUnavailable(f"{lost}; scan again from the beginning") from None
@@ -351,13 +351,13 @@ class ClusterStore(Store):
                 if cursor == b"0":
                     break
         if owners != self._nodes.owners:
-            raise StoreUnavailable(f"slots of {self.url} moved meanwhile, and keys with them; scan again")
+            raise StoreUnavailable(f"slots of {self.url} moved during the scan; scan again")
 
     @asynccontextmanager
     async def _subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
         """From any node: a cluster broadcasts messages to all of them."""
         if not self._nodes.is_open:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         problem: StoreError | None = None
         for address in self._nodes.masters():
             try:
@@ -371,7 +371,7 @@ class ClusterStore(Store):
             finally:
                 await entered.__aexit__(None, None, None)
             return
-        raise problem or StoreUnavailable(f"no node of {self.url} answers")
+        raise problem or StoreUnavailable(f"no node of {self.url} responds")
 
 
 def _unsent(group: list[SlotCommand], lost: ConnectionLost) -> list[SlotCommand]:
@@ -397,7 +397,7 @@ def _in_order(group: list[SlotCommand], again: list[SlotCommand]) -> list[SlotCo
             if piece.call.spec.writes and not isinstance(piece.reply, StoreError):
                 written.update(piece.call.keys)
         elif not written.isdisjoint(piece.call.keys):
-            piece.reply = StoreUnavailable(f"{piece.address} could not serve it before a later command on its key ran")
+            piece.reply = StoreUnavailable(f"{piece.address} was unavailable until a later command on its key had run")
             waiting.discard(id(piece))
     pending: set[bytes] = set()
     for piece in group:

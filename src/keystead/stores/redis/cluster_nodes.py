@@ -69,7 +69,7 @@ class ClusterNodes:
     def link_to(self, address: RedisAddress) -> RedisLink:
         link = self.links.get(address)
         if link is None:
-            if not self.is_open:  # it would never be closed
+            if not self.is_open:  # a new link would never be closed
                 raise StoreClosed(f"{self._settings.url} was closed")
 
             async def locate() -> RedisAddress:
@@ -79,19 +79,19 @@ class ClusterNodes:
         return link
 
     async def _refresh(self) -> None:
-        """Learn the owners of all slots from the first node that answers.
+        """Fetch the owners of all slots from the first node that replies.
 
-        One is asked, and one more whenever that takes too long: a node that hangs must not block this.
+        One node is asked, and another whenever that takes too long: a node that hangs must not block this.
         """
         problems: list[str] = []
         left = self._candidates()
-        asked: set[asyncio.Task[list[RedisAddress]]] = set()
+        pending: set[asyncio.Task[list[RedisAddress]]] = set()
         try:
-            while left or asked:
+            while left or pending:
                 if left:
-                    asked.add(asyncio.create_task(self._ask_owners(left.pop(0))))
-                done, asked = await asyncio.wait(
-                    asked, timeout=SILENCE_S if left else None, return_when=asyncio.FIRST_COMPLETED
+                    pending.add(asyncio.create_task(self._ask_owners(left.pop(0))))
+                done, pending = await asyncio.wait(
+                    pending, timeout=SILENCE_S if left else None, return_when=asyncio.FIRST_COMPLETED
                 )
                 for answer in done:
                     try:
@@ -105,12 +105,12 @@ class ClusterNodes:
                     await self._close_unused()
                     return
         finally:
-            for task in asked:
+            for task in pending:
                 task.cancel()
-        raise StoreUnavailable(f"no node of {self._settings.url} answers: {'; '.join(dict.fromkeys(problems))}")
+        raise StoreUnavailable(f"no node of {self._settings.url} responds: {'; '.join(dict.fromkeys(problems))}")
 
     def _candidates(self) -> list[RedisAddress]:
-        """The nodes to ask: responsive ones first, else in random order, since one may know less than the others."""
+        """The nodes to ask: responsive ones first, otherwise in random order: some may have old data."""
         known = list(dict.fromkeys([*self.masters(), *self.links, *self._settings.addresses]))
         random.shuffle(known)
         return sorted(known, key=lambda address: not self._is_connected(address) or self._hangs(address))
@@ -126,7 +126,9 @@ class ClusterNodes:
     async def _ask_owners(self, address: RedisAddress) -> list[RedisAddress]:
         """The owner of each slot according to this node. Raises StoreUnavailable if one is missing."""
         try:
-            connection = await self.link_to(address).connected(self._loop.time() + self._settings.connect_timeout)
+            connection = await self.link_to(address).wait_for_connection(
+                self._loop.time() + self._settings.connect_timeout
+            )
             async with asyncio.timeout(self._settings.connect_timeout):
                 [ranges] = await call(connection, ("CLUSTER", "SLOTS"))
         except StoreClosed:
@@ -139,12 +141,12 @@ class ClusterNodes:
             raise refusal(address, ranges)
         owners: list[RedisAddress | None] = [None] * SLOTS
         for first, end, (host, port, *_), *_ in ranges:
-            # A node that does not know its own address sends none: it is the one that was asked.
+            # A node that does not know its own address omits it: it is the one that was asked.
             owner = RedisAddress((host or b"").decode() or address.host, port)
             owners[first : end + 1] = [owner] * (end + 1 - first)
         whole = [owner for owner in owners if owner is not None]
         if len(whole) < SLOTS:
-            raise StoreUnavailable(f"{address} knows of slots that no node owns")
+            raise StoreUnavailable(f"{address} reports slots without an owner")
         return whole
 
     async def _watch(self) -> None:
@@ -173,8 +175,8 @@ class ClusterNodes:
         if self._refreshing.done() and not self._refreshing.cancelled():
             self._refreshing.exception()  # avoids "never retrieved"; callers retry, and report it at their deadline
 
-    def moved(self, slot: int, address: RedisAddress) -> None:
-        """A node has said that this slot has another owner. Others have probably moved, too: refresh all."""
+    def record_move(self, slot: int, address: RedisAddress) -> None:
+        """Record the new owner of a slot. Other slots have probably moved, too: refresh all."""
         if self.owners[slot] != address:
             self.owners[slot] = address
             self._changed()

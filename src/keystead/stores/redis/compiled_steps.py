@@ -215,7 +215,7 @@ class CompiledSteps:
         return self._format % tuple(sized)
 
     def fits(self, arguments: Sequence[bytes]) -> bool:
-        """Whether all arguments and constants differ: with two equal keys the shape would be another."""
+        """Whether all arguments and constants differ: two equal keys would have another shape."""
         return len(set(arguments)) == len(arguments) and self._constants.isdisjoint(arguments)
 
     def request_for(self, connection: RedisConnection, arguments: Sequence[bytes]) -> bytes:

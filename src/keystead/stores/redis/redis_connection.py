@@ -1,18 +1,14 @@
-"""One multiplexed connection for many callers.
-
-Replies arrive in the order of the commands, so a reply belongs to the first caller in the queue. A cancelled caller
-keeps its place, and its reply is discarded there, so it can never reach another caller.
-"""
+"""A multiplexed connection to a Redis server, with back-pressure and pub/sub."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import hiredis
 
+from keystead.stores.multiplexed_connection import Accept, MultiplexedConnection
 from keystead.stores.reconnecting_link import ConnectionLost
 from keystead.stores.redis.redis_settings import RedisAddress
 
@@ -20,7 +16,7 @@ HIGH_WATER_BYTES = 1 << 20
 # The number of callers per write, if many are ready in one turn: the server starts on these while the others are still
 # being packed. With a single write the server would be idle until then, and this process after that.
 TOGETHER = 16
-SPARED_S = 0.005  # a deadline earlier than the timeout by less than this needs no timer of its own
+SPARED_S = 0.005  # a deadline earlier than the timeout by less than this needs no separate timer
 
 # hiredis states the type of a tuple with exactly one argument.
 pack_command = cast("Callable[[tuple[str | bytes | int, ...]], bytes]", hiredis.pack_command)
@@ -31,43 +27,27 @@ class ReplyError(Exception):
     """An error reply of the server."""
 
 
-Accept: TypeAlias = Callable[[list[Any]], None]
-# A place in the queue: the future for the replies, their number, the start, and who gets the replies before anything
-# that comes after them is parsed. A tuple, since every call makes one.
-_Expected: TypeAlias = tuple[asyncio.Future[list[Any]], int, float, Accept | None]
-
-
-class RedisConnection(asyncio.Protocol):
+class RedisConnection(MultiplexedConnection[RedisAddress, Any]):
     def __init__(self, loop: asyncio.AbstractEventLoop, address: RedisAddress, timeout: float) -> None:
-        self.address = address
-        self.lost: str | None = None  # the reason, once it is lost
+        super().__init__(loop, address, timeout)
         # Back-pressure: to be awaited before sending more, while the server does not keep up.
         self.congested: asyncio.Future[None] | None = None
         self.scripts: set[bytes] = set()  # digests of the scripts that were sent over this connection
         self.answered_at = 0.0  # when the latest request that was answered was sent, by the clock of the event loop
         self.on_push: Callable[[list[Any]], None] | None = None  # what the server sends unasked, in RESP3
         self.on_end: Callable[[str], None] | None = None
-        self._loop = loop
-        self._timeout = timeout
         self._reader = hiredis.Reader(replyError=ReplyError, notEnoughData=_MISSING)
-        self._expected: deque[_Expected] = deque()
-        self._replies: list[Any] = []  # of the first caller in the queue, so far
-        self._out: list[bytes] = []  # payloads of the last callers in the queue, not sent yet
         self._out_bytes = 0
-        self._timer: asyncio.TimerHandle | None = None
         self._transport_is_full = False
-        self._transport: asyncio.Transport | None = None
         self._hear: Callable[[Any], None] | None = None
         self._lose: Callable[[str], None] | None = None
 
     # --- for callers ---------------------------------------------------------------------------------------
 
-    def send(self, payload: bytes, count: int, now: float, accept: Accept | None = None) -> asyncio.Future[list[Any]]:
-        """Send packed commands; the future gets their replies, or ConnectionLost.
-
-        `now` is the time of the event loop, which most callers need themselves. `accept` gets the replies as soon as
-        they are parsed; who awaits the future gets them later, after what came with them.
-        """
+    def send(
+        self, payload: bytes, count: int, now: float, accept: Accept[Any] | None = None
+    ) -> asyncio.Future[list[Any]]:
+        # As in the base class, inlined: the hottest path.
         future: asyncio.Future[list[Any]] = self._loop.create_future()
         if self.lost is not None:
             future.set_exception(ConnectionLost(self.lost, False))
@@ -75,7 +55,6 @@ class RedisConnection(asyncio.Protocol):
         self._expected.append((future, count, now, accept))
         out = self._out
         if not out:
-            # One turn later, so that all tasks that are ready now share one write and one round trip (a pipeline).
             self._loop.call_soon(self._flush)
         out.append(payload)
         self._out_bytes += len(payload)
@@ -83,7 +62,7 @@ class RedisConnection(asyncio.Protocol):
             # Many large values in one turn: later calls wait, or all of them would be copied into one write.
             self.congested = self._loop.create_future()
         if self._timer is None:
-            self._timer = self._loop.call_at(now + self._timeout, self._overdue)
+            self._timer = self._loop.call_at(now + self._timeout, self._check_timeout)
         if len(out) >= TOGETHER:
             self._flush()
         return future
@@ -95,7 +74,7 @@ class RedisConnection(asyncio.Protocol):
         """
         now = self._loop.time()
         if now >= deadline:
-            raise ConnectionLost(f"there was no time left to ask {self.address}", False)
+            raise ConnectionLost(f"the deadline passed before {self.address} was asked", False)
         if deadline - now > self._timeout - SPARED_S:
             return await self.send(payload, count, now)  # the timer of the connection suffices
         try:
@@ -108,16 +87,10 @@ class RedisConnection(asyncio.Protocol):
         """Whether a caller has waited for a reply for longer than this."""
         return bool(self._expected) and self._loop.time() - self._expected[0][2] > for_s
 
-    def close(self, reason: str) -> None:
-        """Drop the connection; callers that wait get ConnectionLost."""
-        if self._transport is not None:
-            self._transport.abort()
-        self._end(reason)
-
     # --- for a subscription, which has the connection to itself ---------------------------------------------
 
     def listen(self, hear: Callable[[Any], None], lose: Callable[[str], None]) -> None:
-        """From now on everything that comes goes to `hear`, and the end of the connection to `lose`."""
+        """From now on, pass everything received to `hear`, and the end of the connection to `lose`."""
         self._hear, self._lose = hear, lose
         if self.lost is not None:
             lose(self.lost)
@@ -130,11 +103,8 @@ class RedisConnection(asyncio.Protocol):
     # --- for the event loop --------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._end(f"{self.address} closed the connection" + (f" ({error})" if error else ""))
+        super().connection_made(transport)
+        cast("asyncio.Transport", transport).set_write_buffer_limits(high=HIGH_WATER_BYTES)
 
     def pause_writing(self) -> None:
         self._transport_is_full = True
@@ -172,35 +142,15 @@ class RedisConnection(asyncio.Protocol):
             self.close(f"{self.address} does not speak the Redis protocol; is it a Redis server?")
 
     def _flush(self) -> None:
-        if self.lost is None and self._transport is not None and self._out:
-            self._transport.write(self._out[0] if len(self._out) == 1 else b"".join(self._out))
-        self._out.clear()
+        super()._flush()
         self._out_bytes = 0
         if self.congested is not None and not self._transport_is_full:
             self.resume_writing()
 
-    def _overdue(self) -> None:
-        """The first caller decides, even if cancelled: replies arrive in order, so no other is served before it."""
-        self._timer = None
-        if not self._expected:
-            return
-        deadline = self._expected[0][2] + self._timeout
-        if deadline <= self._loop.time():
-            self.close(f"{self.address} did not answer within {self._timeout:g} s")
-        else:
-            self._timer = self._loop.call_at(deadline, self._overdue)
-
     def _end(self, reason: str) -> None:
         if self.lost is not None:
             return
-        self.lost = reason
-        if self._timer is not None:
-            self._timer.cancel()
-        sent = len(self._expected) - len(self._out)
-        for place, (future, _, _, _) in enumerate(self._expected):
-            if not future.done():
-                future.set_exception(ConnectionLost(reason, place < sent))
-        self._expected.clear()
+        super()._end(reason)
         self.resume_writing()
         if self._lose is not None:
             self._lose(reason)

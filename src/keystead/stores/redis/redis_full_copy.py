@@ -1,4 +1,4 @@
-"""Whole keys on one server, many per script: with commands, each key would take several and a script of its own."""
+"""Whole keys on one server, many per script: with commands, each key would take several, and a separate script."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS: Final = {kind.encode(): kind for kind in ("string", "hash", "set", "zset
 
 
 class _Text:
-    """A script and its digest, by which the server knows it."""
+    """A script and its digest, its name on the server."""
 
     def __init__(self, name: str) -> None:
         self.text = files(__package__).joinpath(name).read_bytes()
@@ -97,7 +97,7 @@ def _parts_of(kind: str, value: Any) -> Sequence[bytes]:
     if kind == "string":
         return (value,)
     if kind == "zset":
-        # Scores as Python writes them, and before their members: as a command takes them.
+        # Scores in Python's format, before their members: as commands take them.
         value[::2], value[1::2] = [repr(float(text)).encode() for text in value[1::2]], value[::2]
     elif kind == "stream":
         return [part for entry, fields in value for part in (entry, b"%d" % len(fields), *fields)]

@@ -1,14 +1,14 @@
-"""The link to a Redis server: where it is, signing in, and why it refuses."""
+"""The link to a Redis server: its address, authentication, and errors."""
 
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Awaitable, Callable
 
 from keystead.errors import StoreError, StoreReadOnly, StoreRefused, StoreUnavailable
-from keystead.stores.reconnecting_link import ConnectionLost, ReconnectingLink
+from keystead.stores.multiplexed_connection import connecting
+from keystead.stores.reconnecting_link import ReconnectingLink
 from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, call
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 
@@ -17,7 +17,7 @@ Greet = Callable[[RedisConnection], Awaitable[None]]
 
 
 class RedisLink(ReconnectingLink[RedisConnection]):
-    """`locate` returns the current address of the server; `greet` signs in and raises if the server is unusable."""
+    """`locate` returns the current address of the server; `greet` authenticates, or raises for an unusable server."""
 
     def __init__(self, settings: RedisSettings, locate: Locate, greet: Greet) -> None:
         super().__init__(settings.url, settings.connect_timeout)
@@ -25,10 +25,10 @@ class RedisLink(ReconnectingLink[RedisConnection]):
         self._locate = locate
         self._greet = greet
 
-    async def connected(self, deadline: float) -> RedisConnection:
+    async def wait_for_connection(self, deadline: float) -> RedisConnection:
         """A working connection whose send buffer has room. Raises StoreUnavailable before the deadline."""
         while True:
-            connection = await super().connected(deadline)
+            connection = await super().wait_for_connection(deadline)
             writable = connection.congested
             if writable is None:
                 return connection
@@ -36,7 +36,7 @@ class RedisLink(ReconnectingLink[RedisConnection]):
             if remaining > 0:
                 await asyncio.wait({asyncio.ensure_future(asyncio.shield(writable))}, timeout=remaining)
             if connection.congested is writable:
-                raise StoreUnavailable(f"{connection.address} takes nothing more within {self._settings.timeout:g} s")
+                raise StoreUnavailable(f"{connection.address} accepted no data within {self._settings.timeout:g} s")
 
     def drop(self, connection: RedisConnection, reason: str) -> None:
         """Drop a connection to the wrong server, or to one that does not work."""
@@ -50,35 +50,20 @@ async def dial(settings: RedisSettings, address: RedisAddress, greet: Greet) -> 
     """Connect and greet, within `connect_timeout`. Raises StoreUnavailable, StoreRefused or StoreReadOnly."""
     loop = asyncio.get_running_loop()
     connection = RedisConnection(loop, address, settings.timeout)
-    try:
-        async with asyncio.timeout(settings.connect_timeout):
+    async with connecting(connection, settings.connect_timeout):
+        try:
             if address.path:
                 await loop.create_unix_connection(lambda: connection, address.path)
             else:
-                transport, _ = await loop.create_connection(
-                    lambda: connection,
-                    address.host,
-                    address.port,
-                    ssl=settings.tls,
-                    server_hostname=address.host if settings.tls else None,
+                hostname = address.host if settings.tls else None
+                await loop.create_connection(
+                    lambda: connection, address.host, address.port, ssl=settings.tls, server_hostname=hostname
                 )
-                sock = transport.get_extra_info("socket")
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            await greet(connection)
-    except TimeoutError:
-        connection.close("it did not answer")
-        raise StoreUnavailable(f"{address} did not answer within {settings.connect_timeout:g} s") from None
-    except ssl.SSLError as error:
-        connection.close("no TLS")
-        raise StoreRefused(
-            f"no TLS connection to {address}: {error.reason or error}; check rediss://, ca and verify"
-        ) from None
-    except (OSError, ConnectionLost, UnicodeError) as error:  # UnicodeError: an invalid host name
-        connection.close("it failed")
-        raise StoreUnavailable(f"cannot reach {address}: {error}; is the server running there?") from None
-    except BaseException:
-        connection.close("it was refused")
-        raise
+        except ssl.SSLError as error:
+            raise StoreRefused(
+                f"no TLS connection to {address}: {error.reason or error}; check rediss://, ca and verify"
+            ) from None
+        await greet(connection)
     return connection
 
 
@@ -108,13 +93,11 @@ def refusal(address: RedisAddress, error: ReplyError) -> StoreError:
         "TRYAGAIN",
         "UNKILLABLE",
     ):
-        return StoreUnavailable(f"{address} cannot serve now: {text}")
+        return StoreUnavailable(f"{address} is unavailable: {text}")
     if word == "READONLY":
-        return StoreReadOnly(
-            f"{address} is a replica, which cannot be written; give the address of its master, or redis+sentinel://"
-        )
+        return StoreReadOnly(f"{address} is a read-only replica; use the address of its master, or redis+sentinel://")
     if word in ("WRONGPASS", "NOAUTH"):
-        return StoreRefused(f"{address} does not let this user in; check user and password of the URL")
+        return StoreRefused(f"{address} denies access; check user and password of the URL")
     if word == "NOPERM":
-        return StoreRefused(f"{address} does not let this user do that: {text}")
-    return StoreRefused(f"{address} refused: {text}")
+        return StoreRefused(f"{address} denies this to the user: {text}")
+    return StoreRefused(f"{address} refused the command: {text}")

@@ -45,14 +45,14 @@ class RedisSettings:
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """Parse a URL. Raises BadUrl, whose message says what to write instead and never holds the password."""
+        """Parse a URL. Raises BadUrl, whose message has the correct form and never the password."""
         try:
             parts = urlsplit(url)
         except ValueError:  # its text contains the URL, with the password
             raise BadUrl("the store URL cannot be read; write redis://user:password@host:6379/0") from None
         scheme, _, form = parts.scheme.partition("+")
         userinfo, at, hosts = parts.netloc.rpartition("@")
-        # Checked first: what looks like a port or a database may be the second half of a password.
+        # Checked first: an apparent port or database may be the second half of a password.
         if parts.fragment or ("@" in parts.path and form != "unix") or ("@" in parts.query and not at):
             raise BadUrl("write / ? # and @ within a user or password of the URL as %2F %3F %23 and %40")
         user, _, password = userinfo.partition(":")
@@ -86,7 +86,7 @@ class RedisSettings:
             **limits,
         )
         if options:
-            raise BadUrl(f"the option {next(iter(options))!r} is not known here; there are: {OPTIONS}")
+            raise BadUrl(f"unknown option {next(iter(options))!r}; the options are: {OPTIONS}")
         return settings
 
 
@@ -122,7 +122,7 @@ def _tls_context(options: dict[str, str]) -> ssl.SSLContext:
     ca, cert, key = (options.pop(name, None) for name in ("ca", "cert", "key"))
     verify = options.pop("verify", "yes")
     if verify not in ("yes", "no"):
-        raise BadUrl("verify is yes or no")
+        raise BadUrl("verify must be yes or no")
     try:
         context = ssl.create_default_context(cafile=ca)
         if cert:

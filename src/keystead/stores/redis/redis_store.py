@@ -44,8 +44,8 @@ from keystead.stores.store_contract import (
 T = TypeVar("T")
 
 OLDEST_VERSION = 7
-MASTER_CHECK_S = 0.5  # how often the sentinels are asked for the master
-PAUSE_S = 0.02  # before retrying on a server that cannot serve now
+MASTER_CHECK_S = 0.5  # how often to ask the sentinels for the master
+PAUSE_S = 0.02  # before retrying on an unavailable server
 MAX_BYTES = 512 * 1024 * 1024  # proto-max-bulk-len
 
 
@@ -69,7 +69,7 @@ class RedisStore(Store):
         link = RedisLink(self._settings, self._locate, self._greet)
         await link.open()
         try:
-            connection = await link.connected(self._loop.time() + self._settings.timeout)
+            connection = await link.wait_for_connection(self._loop.time() + self._settings.timeout)
             self.guarantees = replace(await stated_guarantees(connection, "any keys"), near="bounded")
         except BaseException:
             await link.close()
@@ -107,7 +107,7 @@ class RedisStore(Store):
             connection = link.connection
             if connection is None or connection.lost is not None:
                 continue
-            with suppress(StoreError):  # the next reconnect reports what is wrong with the sentinels
+            with suppress(StoreError):  # the next reconnect reports errors of the sentinels
                 master = await self._locate()
                 if master != connection.address:
                     link.drop(connection, f"{master} is the master now")
@@ -153,7 +153,7 @@ class RedisStore(Store):
 
     async def _replies(self, calls: list[Call]) -> list[Reply]:
         if self._link is None:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         return await self._exchange_until(self._loop.time() + self._settings.timeout, self._link, calls, pack(calls))
 
     async def atomically(self, steps: Sequence[Step]) -> Outcome:
@@ -192,7 +192,7 @@ class RedisStore(Store):
     ) -> Outcome:
         link = self._link
         if link is None:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         now, connection = self._loop.time(), link.connection
         answer: _Answer | None = None
         if connection is not None and connection.lost is None and connection.congested is None:
@@ -225,20 +225,18 @@ class RedisStore(Store):
                 refuse_unsafe(lost, calls)
                 if self._loop.time() >= deadline:
                     raise StoreUnavailable(str(lost))
-            connection = await link.connected(deadline)
+            connection = await link.wait_for_connection(deadline)
             try:
                 replies = await connection.send_until(deadline, payload, len(calls))
             except ConnectionLost as again:
-                lost = again.with_traceback(
-                    None
-                )  # the traceback refers to this frame, and would keep the payload in memory
+                lost = again.with_traceback(None)  # its traceback would keep this frame and the payload in memory
                 continue
             return await self._finish(deadline, link, connection, calls, replies)
 
     async def _finish(
         self, deadline: float, link: RedisLink, connection: RedisConnection, calls: list[Call], replies: list[Any]
     ) -> list[Reply]:
-        """Convert the replies; retry the commands that the server could not serve now."""
+        """Convert the replies; retry the commands for which the server was unavailable."""
         while waiting := [i for i, reply in enumerate(replies) if is_transient(reply)]:
             demoted = "READONLY" in str(replies[waiting[0]])
             if demoted:
@@ -248,7 +246,7 @@ class RedisStore(Store):
                 break
             await asyncio.sleep(PAUSE_S)
             try:
-                connection = await link.connected(deadline)
+                connection = await link.wait_for_connection(deadline)
                 retried = await connection.send_until(deadline, pack([calls[i] for i in again]), len(again))
             except (ConnectionLost, StoreUnavailable) as error:
                 may_have_run = isinstance(error, ConnectionLost) and error.sent
@@ -262,7 +260,7 @@ class RedisStore(Store):
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         if self._link is None:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         work = run_script(self._link, Script(steps), self._loop.time() + self._settings.timeout)
         if self._near is None:
             return await work
@@ -286,7 +284,7 @@ class RedisStore(Store):
 
     async def _run_copy_script(self, script: redis_full_copy.WholeKeys) -> list[Any]:
         if self._link is None:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         return await run_script(self._link, script, self._loop.time() + self._settings.timeout)
 
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
@@ -300,7 +298,7 @@ class RedisStore(Store):
     @asynccontextmanager
     async def _subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
         if self._link is None:
-            raise StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
+            raise self._closed_error()
         async with subscription(self._settings, await self._locate(), channels, self._listeners) as mailbox:
             if self._link is None:
                 raise StoreClosed(f"{self.url} was closed")
@@ -311,7 +309,7 @@ def _to_retry(calls: list[Call], replies: list[Any], first: int, demoted: bool) 
     """The places of the commands to send again, if the one at `first` did not run; none: retrying is not safe.
 
     The order of a batch holds: everything from that command on is sent again, and nothing if a later write did run.
-    A demoted master answers reads with data that may be stale, so its reads are repeated, too.
+    A demoted master may return stale data, so its reads are repeated, too.
     """
     if any(calls[i].spec.writes and type(replies[i]) is not ReplyError for i in range(first, len(calls))):
         return []
@@ -404,7 +402,7 @@ def _refuse_retry(lost: ConnectionLost, script: Runnable[Any], is_overdue: bool)
 
 
 async def _send_script(link: RedisLink, payload: bytes, deadline: float) -> _Answer:
-    connection = await link.connected(deadline)
+    connection = await link.wait_for_connection(deadline)
     try:
         [reply] = await connection.send_until(deadline, payload, 1)
     except ConnectionLost as lost:
@@ -422,14 +420,12 @@ async def require_writable(connection: RedisConnection, key: bytes) -> None:
         # Not "key" alone: the message may contain the user's name, which may be keystead.
         if "access" in text and "key" in text.partition("access")[2] and isinstance(seen, ReplyError):
             return  # this user may write certain keys only, and the probe is not one of them
-        raise StoreReadOnly(
-            f"the user of {connection.address} may not write ({text}); give it the rights of @write and its keys"
-        )
+        raise StoreReadOnly(f"the user of {connection.address} may not write ({text}); grant it @write and its keys")
     raise refusal(connection.address, reply)
 
 
 async def stated_guarantees(connection: RedisConnection, atomic: Literal["any keys", "one slot"]) -> Guarantees:
-    """The guarantees of this server by its own account; where it gives none, the weaker is assumed."""
+    """The guarantees that this server reports; if it reports none, the weaker one is assumed."""
     try:
         [info, sync] = await call(connection, ("INFO",), ("CONFIG", "GET", "appendfsync"))
     except ConnectionLost as lost:
@@ -438,9 +434,7 @@ async def stated_guarantees(connection: RedisConnection, atomic: Literal["any ke
     stated = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     version = stated.get("redis_version", "")
     if version and int(version.partition(".")[0]) < OLDEST_VERSION:
-        raise StoreRefused(
-            f"{connection.address} is Redis {version}; Keystead needs Redis {OLDEST_VERSION} or later, or Valkey"
-        )
+        raise StoreRefused(f"{connection.address} is Redis {version}; use Redis {OLDEST_VERSION} or later, or Valkey")
     durability: Literal["disk", "seconds", "memory"] = "memory"
     if stated.get("aof_enabled") == "1":
         durability = "disk" if isinstance(sync, list) and b"always" in sync else "seconds"
@@ -476,7 +470,7 @@ async def master_of(settings: RedisSettings) -> RedisAddress:
             connection.close("it has answered")
         if isinstance(answer, list) and len(answer) == 2:
             return RedisAddress(answer[0].decode(), int(answer[1]))
-        problems.append(f"{sentinel} knows no master {settings.service!r}")
+        problems.append(f"{sentinel} does not know a master {settings.service!r}")
     raise StoreUnavailable(f"no sentinel names a master: {'; '.join(problems)}")
 
 

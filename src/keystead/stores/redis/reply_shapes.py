@@ -67,13 +67,13 @@ SHAPES: dict[str, Callable[[Call, Any], Reply]] = {
 }
 
 _COMMAND_ERRORS: tuple[tuple[str, Callable[[str], CommandError]], ...] = (
-    ("CROSSSLOT", lambda text: CrossSlot("its keys live in different slots of the cluster")),
+    ("CROSSSLOT", lambda text: CrossSlot("its keys are in different slots of the cluster")),
     ("not an integer", lambda text: StoredNotANumber("the stored value is not an integer of 64 bits")),
     ("not a number to compare", lambda text: StoredNotANumber("the stored value is not a number")),
     ("would overflow", lambda text: NotANumber("the result would not fit 64 bits")),
     ("not a number (NaN)", lambda text: NotANumber("the resulting score is not a number")),
     ("no such key", lambda text: BadArgument("there is no such list")),
-    ("index out of range", lambda text: BadArgument("the index is outside of the list")),
+    ("index out of range", lambda text: BadArgument("the index is out of range")),
     (
         "equal or smaller",
         lambda text: BadArgument("the id of a new entry must be greater than the last one of the stream"),
@@ -85,11 +85,11 @@ def error_of(call: Call, error: ReplyError, address: RedisAddress) -> StoreError
     """The error for an error reply to this command."""
     text = str(error)
     if text.startswith("WRONGTYPE"):
-        return call.blame(WrongKind(f"the key holds another kind of value than a {call.spec.about}"))
+        return call.blame(WrongKind(f"the key does not hold a {call.spec.about}"))
     if "ACL failure" in text or "can't run this command" in text:
         return refusal(address, ReplyError(f"NOPERM {text}"))
     if text.startswith("OOM"):
-        return StoreFull(f"{address} has no memory left for this; raise its maxmemory or free some")
+        return StoreFull(f"{address} is out of memory; raise its maxmemory or free some")
     for known, make in _COMMAND_ERRORS:
         if known in text:
             return call.blame(make(text))

@@ -6,7 +6,7 @@ first write, a script of just these commands does the same in less time.
 
 The generated script handles the usual case and leaves the rest to `atomic.lua`: a command that fails, a user who lacks
 a permission, a number that is not a small integer. It signals that with an error or nil before it has written anything.
-Its text holds only commands and options; keys and all other arguments are passed in. So a server keeps few scripts,
+Its text contains only commands and options; keys and all other arguments are passed in. So a server caches few scripts,
 however many limits there are.
 """
 
@@ -62,7 +62,7 @@ def straight(steps: Sequence[Planned], keys: Sequence[bytes]) -> Straight | None
 def _early_reads(steps: Sequence[Planned], first: int) -> frozenset[int]:
     """Places of reads that may stop the batch and follow a write, but whose keys no earlier step writes.
 
-    They are checked before the first write. If all of them pass, the script goes on; else it leaves the batch to
+    They are checked before the first write. If all of them pass, the script continues; otherwise it leaves the batch to
     `atomic.lua`, which reports what stopped it.
     """
     written: set[bytes] = set()

@@ -89,7 +89,7 @@ class Listener:
 
     def _lose(self, reason: str) -> None:
         error = StoreUnavailable(
-            f"messages may have been missed: {reason}; subscribe again, and catch up from what is stored"
+            f"messages may have been missed: {reason}; subscribe again, and catch up from stored data"
         )
         if not self._subscribed.done():
             self._subscribed.set_exception(error)

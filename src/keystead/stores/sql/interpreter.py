@@ -56,7 +56,7 @@ class Interpreter(Generic[T]):
     def atomically(self, steps: list[Planned]) -> Outcome:
         """Run the steps as one: if one stops or fails, the tables are unchanged.
 
-        After an error of the database itself the transaction is the caller's to roll back: it may be so already.
+        After an error of the database itself the caller must roll back the transaction, unless that has happened.
         """
         return self._step(self.tables, steps)
 

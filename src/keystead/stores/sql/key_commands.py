@@ -100,7 +100,7 @@ def publish(tables: KeyTables, call: Call) -> Reply:
     return tables.publish(channel, data)
 
 
-# What a store needs that keeps strings and nothing else.
+# The commands of a store that only has strings.
 OF_ANY_KIND: dict[str, Callable[[StringKeys, Call], Reply]] = {
     "DEL": del_,
     "EXISTS": exists,

@@ -1,11 +1,11 @@
 """The interface to the tables of a SQL store.
 
-`keys` has a row for each key, with its kind, deadline and size; a string's value stands in it. What a
-collection holds stands in a table of its kind, under the id of the key. An id is never given twice, so
-a large collection is deleted by deleting its row, and its entries go later, in small steps.
+`keys` has a row for each key, with its kind, deadline and size; the value of a string is in it. The entries of a
+collection are in a table for its kind, under the id of the key. Ids are never reused, so a large collection is deleted
+by deleting its row, and its entries are removed later, in small steps.
 
-`KeyTables` is where the stores differ: SQLite asks its file for each thing at once; a store on a server has read what a
-batch needs before it runs, and writes what has changed after it.
+The stores differ in `KeyTables`: SQLite queries its file on demand; a store on a server reads what a batch needs before
+it runs, and writes the changes after it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Execute(Protocol):
 
 
 class StringKeys(ABC):
-    """Keys that hold strings, and what the commands on them need. `now_ms` is set for each batch."""
+    """Keys that hold strings. `now_ms` is set for each batch."""
 
     now_ms: int
 
@@ -107,8 +107,8 @@ class StringKeys(ABC):
 class KeyTables(StringKeys):
     """One connection's view of the tables.
 
-    Statements have `?` for each parameter and name the tables as they are called here. What `execute` asks for is
-    needed at once; what `later` is given may be sent with what follows.
+    Statements have `?` for each parameter, and use the table names above. `execute` returns its result immediately;
+    `later` may be sent together with later statements.
     """
 
     execute: Execute

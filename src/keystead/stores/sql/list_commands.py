@@ -131,7 +131,7 @@ def lset(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(key, LIST)
     found = _at(tables, row, call.options)
     if row is None or found is None:
-        raise BadArgument("there is no such list" if row is None else "the index is outside of the list")
+        raise BadArgument("there is no such list" if row is None else "the index is out of range")
     tables.later("UPDATE items SET item = ? WHERE owner = ? AND place = ?", (item, row.id, found[0]))
     return b"OK"
 

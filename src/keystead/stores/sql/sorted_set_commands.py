@@ -87,7 +87,7 @@ def zcard(tables: KeyTables, call: Call) -> Reply:
     return 0 if row is None else row.size
 
 
-def _between(tables: KeyTables, low: ScoreBound, high: ScoreBound) -> tuple[str, tuple[float, ...]]:
+def _score_condition(tables: KeyTables, low: ScoreBound, high: ScoreBound) -> tuple[str, tuple[float, ...]]:
     """A condition on scores (constant SQL), and its parameters."""
     above, below = ">" if low.exclusive else ">=", "<" if high.exclusive else "<="
     return f"owner = ? AND score {above} ? AND score {below} ?", (
@@ -100,7 +100,7 @@ def zcount(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], ZSET)
     if row is None:
         return 0
-    where, bounds = _between(tables, *call.options)
+    where, bounds = _score_condition(tables, *call.options)
     return tables.execute(f"SELECT count(*) FROM scored WHERE {where}", (row.id, *bounds)).fetchone()[0]  # noqa: S608
 
 
@@ -132,7 +132,7 @@ def zrange(tables: KeyTables, call: Call) -> Reply:
     if row is None:
         return []
     if options.by_score:
-        where, bounds = _between(tables, options.low, options.high)
+        where, bounds = _score_condition(tables, options.low, options.high)
         offset, count = options.offset, options.limit if options.limit >= 0 else row.size
         if offset < 0 or count == 0:
             return []
@@ -149,7 +149,7 @@ def zremrangebyscore(tables: KeyTables, call: Call) -> Reply:
     row = tables.holding(call.args[0], ZSET)
     if row is None:
         return 0
-    where, bounds = _between(tables, *call.options)
+    where, bounds = _score_condition(tables, *call.options)
     gone = tables.execute(f"DELETE FROM scored WHERE {where}", (row.id, *bounds)).rowcount  # noqa: S608
     return _shrink(tables, call.args[0], row, gone)
 

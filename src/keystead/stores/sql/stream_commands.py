@@ -1,4 +1,4 @@
-"""Streams, with the semantics of Redis. The row of the key holds the last id, so that ids only ever grow."""
+"""Streams, with the semantics of Redis. The row of the key has the last id, so that ids only grow."""
 
 from __future__ import annotations
 

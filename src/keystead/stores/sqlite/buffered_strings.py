@@ -1,8 +1,8 @@
 """The strings of one atomic step: each is read once, and changes are written at the end.
 
-Most atomic steps look at a few strings and change some of them. Run on the tables themselves, every command would
-search for its row again, and a savepoint would have to be ready for a guard that stops behind a write. Here nothing is
-written before all guards have held and no command can fail any more, so there is nothing to roll back.
+Most atomic steps read a few strings and change some of them. On the tables themselves, every command would search for
+its row again, and need a savepoint in case a guard stops after a write. Here nothing is written before all guards have
+held and no command can fail any more, so there is nothing to roll back.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from keystead.stores.sqlite.sqlite_tables import SqliteTables
 
 COMMANDS: Final = frozenset({*OF_ANY_KIND, *OF_STRINGS})
 
-# A longer value is read where a command asks for it. SQLite knows the length without reading the value.
+# Longer values are read on demand. SQLite knows the length without reading the value.
 _COLUMNS: Final = "id, kind, expires_at, size, iif(length(value) <= 2000, value, NULL)"
-# The plus keeps SQLite from searching by key: the id finds the row, the rest makes sure of it.
+# The plus keeps SQLite from searching by key: the id finds the row, and the rest verifies it.
 _BY_ID: Final = f"SELECT {_COLUMNS} FROM keys WHERE id = ? AND +key = ? AND kind = 1"  # noqa: S608 - a constant
 _BY_KEY: Final = f"SELECT {_COLUMNS} FROM keys WHERE key = ?"  # noqa: S608 - a constant
 
 
 class _Held:
-    """A key as the commands so far have left it. `found` is its row in the table, which may have expired."""
+    """The state of a key after the commands so far. `found` is its row in the table, which may have expired."""
 
     __slots__ = ("found", "is_changed", "row", "value")
 

@@ -1,4 +1,4 @@
-"""Many rows by few statements."""
+"""Insert many rows with few statements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PARAMETERS: Final = 999  # the limit per statement in old versions of SQLite
 def insert_rows(execute: Callable[[str, Sequence[Any]], Any], into: str, rows: Sequence[Sequence[Any]]) -> None:
     """Insert these rows. `into`: `INSERT INTO table (columns)`.
 
-    Not `executemany`: that takes Python's lock back after each row, for which a busy event loop lets it wait.
+    Not `executemany`: it reacquires the GIL after each row, and waits for a busy event loop each time.
     """
     if not rows:
         return

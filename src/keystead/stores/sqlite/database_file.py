@@ -11,12 +11,12 @@ from pathlib import Path
 from keystead.errors import StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 from keystead.stores.sqlite.sqlite_tables import SCHEMA, SCHEMA_VERSION
 
-APPLICATION_ID = 0x4B535444  # "KSTD", where `file` and others look for it
+APPLICATION_ID = 0x4B535444  # "KSTD", for `file` and other tools
 OLDEST_SQLITE = (3, 35, 0)  # RETURNING
 
 
 def connect(path: str, *, wait_ms: int = 0) -> sqlite3.Connection:
-    """A connection that leaves transactions to us. `wait_ms`: how long SQLite itself waits for a lock."""
+    """A connection without automatic transactions. `wait_ms`: how long SQLite itself waits for a lock."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=256)
     try:
         connection.execute(f"PRAGMA busy_timeout = {wait_ms:d}")
@@ -89,9 +89,7 @@ def _refuse_others(connection: sqlite3.Connection, path: str) -> None:
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     version = _pragma(connection, "user_version")
     if (tables or version) and _pragma(connection, "application_id") != APPLICATION_ID:
-        raise StoreDamaged(
-            f"{path} is a SQLite database of another program; choose another file. Nothing in it was changed"
-        )
+        raise StoreDamaged(f"{path} is a SQLite database of another program; choose another file. It was not changed")
     if version > SCHEMA_VERSION:
         raise StoreDamaged(f"{path} was written by a later Keystead (schema {version}); upgrade this one to use it")
 
@@ -109,22 +107,18 @@ def explain(error: sqlite3.Error | OverflowError, path: str) -> StoreError:
     """An error of SQLite as an error of Keystead."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if is_locked(error):
-        return StoreUnavailable(f"{path} is locked by another process that does not finish; find it and end it")
+        return StoreUnavailable(f"{path} stays locked by another process; find it and end it")
     if code == sqlite3.SQLITE_READONLY or (code == sqlite3.SQLITE_CANTOPEN and not _is_writable(path)):
-        return StoreReadOnly(f"{path} cannot be written ({error}); check the rights of the file and of its folder")
+        return StoreReadOnly(f"{path} is read-only ({error}); check the permissions of the file and of its folder")
     if code == sqlite3.SQLITE_FULL:
-        return StoreFull(f"no room left for {path}; free some space on its disk. What was stored is untouched")
+        return StoreFull(f"the disk of {path} is full; free some space. Stored data is unchanged")
     if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        return StoreDamaged(
-            f"{path} is not a SQLite database, or is damaged ({error}); choose another file or restore a copy"
-        )
+        return StoreDamaged(f"{path} is not a SQLite database, or damaged ({error}); choose another or restore a copy")
     if code == sqlite3.SQLITE_CANTOPEN:
-        return StoreUnavailable(
-            f"cannot open {path} ({error}); check that it is a file and that its folder can be written"
-        )
+        return StoreUnavailable(f"cannot open {path} ({error}); check that it is a file in a writable folder")
     if code == sqlite3.SQLITE_TOOBIG or isinstance(error, sqlite3.DataError | OverflowError):
-        return StoreFull(f"a value is larger than SQLite takes ({error})")
-    return StoreUnavailable(f"{path} did not do what was asked: {error}", "unknown")
+        return StoreFull(f"a value is too large for SQLite ({error})")
+    return StoreUnavailable(f"{path} failed: {error}", "unknown")
 
 
 def _is_writable(path: str) -> bool:

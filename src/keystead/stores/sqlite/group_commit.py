@@ -74,7 +74,7 @@ class GroupCommit:
         self._timer: asyncio.TimerHandle | None = None
         self._busy = False
         self._closed = False
-        self._alone = 0  # how many batches at the head each run in a group of their own
+        self._alone = 0  # how many batches at the head each run in a separate group
         self._idle: asyncio.Future[None] | None = None
 
     @property
@@ -99,14 +99,14 @@ class GroupCommit:
         deadline = self._now() + self._timeout
         self._queue.append(Batch(work, heavy, future, deadline))
         if self._timer is None:
-            self._timer = self._loop.call_at(deadline, self._overdue)
+            self._timer = self._loop.call_at(deadline, self._fail_overdue)
         if not self._busy:
             self._busy = True
             # One turn later, so that all tasks that are ready now join this group.
             self._loop.call_soon(self._next)
         return future
 
-    def between(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
+    def run_between_groups(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
         """Run `job` in the worker between two groups, outside of any transaction."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._closed:
@@ -190,7 +190,7 @@ class GroupCommit:
         if error is None:
             self._fill()
         elif isinstance(error, sqlite3.Error) and is_locked(error):
-            # `_overdue` has failed the batches that timed out. Later ones have time left, and retry.
+            # `_fail_overdue` has failed the batches that timed out. Later ones have time left, and retry.
             self._loop.call_soon(self._next)
         else:
             self._finish(self._take()[0], None, error)
@@ -217,7 +217,9 @@ class GroupCommit:
         self._group = group
         if heavy:
             for batch in group:
-                batch.started = True  # not in the worker: `_overdue` must not report a starting batch as "not-sent"
+                batch.started = (
+                    True  # not in the worker: `_fail_overdue` must not report a starting batch as "not-sent"
+                )
             self._worker.submit(
                 lambda: self._commit(self._run(group)), lambda results, error: self._finish(group, results, error)
             )
@@ -278,7 +280,7 @@ class GroupCommit:
             with suppress(sqlite3.Error):  # it was rolled back already
                 self._connection.execute("ROLLBACK")
         if len(group) > 1 and not (isinstance(error, sqlite3.Error) and is_locked(error)):
-            # Nothing took effect. One batch may be at fault: each gets a group of its own.
+            # Nothing took effect. One batch may be at fault: each gets a separate group.
             self._queue.extendleft(reversed(group))
             self._alone += len(group)
             return
@@ -292,7 +294,7 @@ class GroupCommit:
         if self._alone:
             self._alone -= 1
 
-    def _overdue(self) -> None:
+    def _fail_overdue(self) -> None:
         """Fail the batches whose deadline has passed, and set the timer for the next."""
         now = self._now()
         self._timer = None
@@ -300,22 +302,23 @@ class GroupCommit:
             if batch.future.done():
                 continue
             if batch.deadline > now:
-                self._timer = self._loop.call_at(batch.deadline, self._overdue)
+                self._timer = self._loop.call_at(batch.deadline, self._fail_overdue)
                 return
             _fail(
                 batch.future,
                 StoreUnavailable(
-                    f"{self._path} did not take a write within {self._timeout:g} s;"
-                    " its disk is slow or another process holds it",
+                    f"{self._path} did not complete a write within {self._timeout:g} s;"
+                    " its disk is slow, or another process holds its lock",
                     "unknown" if batch.started else "not-sent",
                 ),
             )
 
 
 class InlineCommit:
-    """The commits of a store in memory: they take no time, so work runs at once.
+    """The commits of a store in memory: they take no time, so work runs immediately.
 
-    Nothing here ever waits, so every few calls the reply comes one turn later: a loop that writes lets others run.
+    Nothing here ever waits, so every few calls the reply comes one turn later: a loop that writes must not block
+    others.
     """
 
     def __init__(
@@ -344,7 +347,7 @@ class InlineCommit:
             self._loop.call_soon(_answer, future, result)
         return future
 
-    def between(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
+    def run_between_groups(self, job: Callable[[], Any]) -> asyncio.Future[Any]:
         """See `GroupCommit.between`."""
         future: asyncio.Future[Any] = self._loop.create_future()
         future.set_result(job())

@@ -73,7 +73,7 @@ class SqliteFeed:
             signed_off = self._write(lambda: self._sign_off(subscriber))
             signed_off.add_done_callback(_ignore_failure)
             with suppress(KeysteadError):  # its lease expires
-                # Shielded: a caller that is cancelled here leaves at once, and is still unsubscribed.
+                # Shielded: a caller that is cancelled here returns immediately, and is still unsubscribed.
                 await asyncio.shield(signed_off)
 
     def wake(self) -> None:
@@ -160,7 +160,7 @@ class SqliteFeed:
         self._subscribers.discard(subscriber)
         subscriber.mailbox.fail(
             StoreUnavailable(
-                f"messages may have been missed, because {why}; subscribe again, and catch up from what is stored"
+                f"messages may have been missed, because {why}; subscribe again, and catch up from stored data"
             )
         )
 

@@ -1,4 +1,4 @@
-"""Whole keys in a SQLite file: many read with a few statements, many written with a few."""
+"""Read and write whole keys of a SQLite file with few statements."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def add(tables: SqliteTables, keys: Sequence[WholeKey]) -> list[bool]:
     """As `Store.add_whole_keys`. The caller opens and ends the transaction."""
     names = [key[0] for key in keys]
     held = dict(_rows(tables, "SELECT key, expires_at FROM keys WHERE key IN", names))
-    # Nobody else inserts in this transaction. SQLite goes on after the largest number that it was given.
+    # Nothing else inserts in this transaction. SQLite continues after the largest id.
     [[owner]] = tables.execute("SELECT ifnull(max(seq), 0) FROM sqlite_sequence WHERE name = 'keys'")
     rows: list[tuple[Any, ...]] = []
     entries: dict[str, list[tuple[Any, ...]]] = {}
@@ -82,7 +82,7 @@ def add(tables: SqliteTables, keys: Sequence[WholeKey]) -> list[bool]:
                 done.append(False)
                 continue
             tables.delete(key)  # it has expired, and was not swept yet
-        held[key] = None  # or a second one of this name would be written over it
+        held[key] = None  # otherwise a second key of this name would overwrite it
         owner += 1
         if kind == "string":
             rows.append((owner, key, STRING, expires_at, 0, parts[0]))
@@ -99,7 +99,7 @@ def add(tables: SqliteTables, keys: Sequence[WholeKey]) -> list[bool]:
 
 
 def _entries(kind: int, parts: Sequence[bytes]) -> tuple[str, Sequence[tuple[Any, ...]], bytes | None]:
-    """What writes entries, the rows for it, and of a stream the last id."""
+    """The INSERT statement for entries, its rows, and the last id of a stream."""
     if kind == HASH:
         fields = dict(zip(parts[::2], parts[1::2], strict=True))
         return "INSERT INTO fields (owner, field, value)", list(fields.items()), None

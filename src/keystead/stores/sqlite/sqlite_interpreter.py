@@ -18,7 +18,7 @@ Change = tuple[bytes, int, bytes]  # value, id, key
 # A read of more entries than this leaves the event loop for a thread.
 INLINE_WIDTH = 256
 INLINE_ENTRIES = 2_048  # in one batch
-INLINE_KEYS = 64  # of one command: each is on another page of the file
+INLINE_KEYS = 64  # in one command: each is on another page of the file
 
 
 class SqliteInterpreter(Interpreter[SqliteTables]):
@@ -48,8 +48,8 @@ class SqliteInterpreter(Interpreter[SqliteTables]):
     def change(self, changes: list[Change]) -> bool:
         """Apply these changes in one call of SQLite, which takes half the time. Their replies are all OK.
 
-        False if one of them found its row deleted, or with a deadline: each batch must then run on its own. It is
-        no harm that the others were made already: they are made again, in the same order.
+        False if one of them found its row deleted, or with a deadline: each batch must then run separately. The others
+        have already been applied, which is harmless: they are repeated in the same order.
         """
         return self.tables.change_lasting(changes) == len(changes)
 

@@ -1,6 +1,6 @@
 """The embedded store: `sqlite:///path` and `memory://`.
 
-Reads run in the caller's thread, on a connection of their own: they see the last commit and never wait for writers.
+Reads run in the caller's thread, on a separate connection: they see the last commit and never wait for writers.
 Writes share commits (`group_commit`). Threads: one commits, one runs checkpoints, one runs large reads.
 """
 
@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager, suppress
 from itertools import chain
 from typing import Any
 
-from keystead.errors import StoreClosed, StoreUnavailable
+from keystead.errors import StoreUnavailable
 from keystead.stores import durations
 from keystead.stores.commands import Call, Reply
-from keystead.stores.globs import compile_glob, literal_prefix
+from keystead.stores.globs import compile_glob, key_after_prefix, literal_prefix
 from keystead.stores.near_reads import NearReads
 from keystead.stores.sql.key_tables import KIND_NUMBERS
 from keystead.stores.sqlite import sqlite_full_copy, sqlite_sweep
@@ -257,7 +257,7 @@ class SqliteStore(Store):
     @asynccontextmanager
     async def _subscribe(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
         if not self._open:
-            raise self._not_open()
+            raise self._closed_error()
         async with self._feed.subscribe(channels) as mailbox:
             yield mailbox
 
@@ -275,7 +275,7 @@ class SqliteStore(Store):
     async def _read(self, job: Callable[[SqliteInterpreter], Any]) -> Any:
         """A read that may take long: in its own thread, on its own connection, in one snapshot."""
         if not self._open:
-            raise self._not_open()
+            raise self._closed_error()
         if self._memory:
             await asyncio.sleep(0)
             return job(self._reading)
@@ -305,7 +305,7 @@ class SqliteStore(Store):
         if self._open:
             return self._commits.submit(work, heavy=heavy)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        future.set_exception(self._not_open())
+        future.set_exception(self._closed_error())
         return future
 
     def _before_group(self) -> None:
@@ -313,7 +313,7 @@ class SqliteStore(Store):
         self._snapshot.release()
 
     def _after_commit(self) -> None:
-        """After each commit, before its callers go on."""
+        """After each commit, before its callers continue."""
         if not self._open:  # closed while the disk hung
             return
         self._own_commits += 1
@@ -326,9 +326,6 @@ class SqliteStore(Store):
             or self._written_bytes > CHECKPOINT_BYTES
         ):
             self._checkpoint()
-
-    def _not_open(self) -> StoreClosed:
-        return StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
 
     # --- housekeeping --------------------------------------------------------------------------------------
 
@@ -346,7 +343,7 @@ class SqliteStore(Store):
                 self._checkpoint()
             self._sweep_timer = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
         else:
-            self._commits.between(self._sweep_step).add_done_callback(
+            self._commits.run_between_groups(self._sweep_step).add_done_callback(
                 lambda future: self._after_sweep(
                     not future.cancelled() and future.exception() is None and future.result()
                 )
@@ -403,7 +400,7 @@ class SqliteStore(Store):
         self._checkpointing = False
         if error is None and log is not None and log[0] > CHECKPOINT_FRAMES and self._open:
             # Writers never paused, so the log could not restart: make a pause.
-            self._commits.between(lambda: _run_checkpoint(self._writer)).add_done_callback(self._restart_log)
+            self._commits.run_between_groups(lambda: _run_checkpoint(self._writer)).add_done_callback(self._restart_log)
 
     def _restart_log(self, moved: asyncio.Future[tuple[int, int]]) -> None:
         """Between two groups, after a complete checkpoint, while this process does not read from the log."""
@@ -425,15 +422,9 @@ def _run_checkpoint(connection: sqlite3.Connection) -> tuple[int, int]:
 def _page(
     reading: SqliteInterpreter, after: bytes, inclusive: bool, prefix: bytes, page: int
 ) -> list[tuple[bytes, int, int | None]]:
-    beyond = _beyond(prefix)
+    beyond = key_after_prefix(prefix)
     upper, bounds = ("", (after, page)) if beyond is None else ("AND key < ?", (after, beyond, page))
     return reading.tables.execute(
         f"SELECT key, kind, expires_at FROM keys WHERE key {'>=' if inclusive else '>'} ? {upper} ORDER BY key LIMIT ?",  # noqa: S608
         bounds,
     ).fetchall()
-
-
-def _beyond(prefix: bytes) -> bytes | None:
-    """The least key that is greater than all that begin with the prefix."""
-    stripped = prefix.rstrip(b"\xff")
-    return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

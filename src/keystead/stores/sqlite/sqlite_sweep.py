@@ -1,6 +1,6 @@
 """Removes expired keys, in steps so small that they delay no caller.
 
-Expired keys are invisible at once; this only frees their space. It runs in the background while a store is open.
+Expired keys are already invisible; this only frees their space. It runs in the background while a store is open.
 """
 
 from __future__ import annotations

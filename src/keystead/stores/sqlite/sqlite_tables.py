@@ -33,9 +33,9 @@ CREATE TABLE subscribers (id TEXT, channel BLOB, expires_at INTEGER NOT NULL, PR
 
 REMEMBERED = 50_000  # ids of strings, a few megabytes
 
-# The plus keeps SQLite from searching by key: the id finds the row, the rest makes sure of it.
+# The plus keeps SQLite from searching by key: the id finds the row, and the rest verifies it.
 _KNOWN = "SELECT expires_at, value FROM keys WHERE id = ? AND +key = ? AND kind = 1"
-# Of a key that does not expire, and shall not: SQLite need not look at the index of deadlines.
+# For a key without a deadline, before and after: SQLite need not touch the index of deadlines.
 _CHANGE_LASTING = "UPDATE keys SET value = ? WHERE id = ? AND +key = ? AND kind = 1 AND expires_at IS NULL"
 _CHANGE_KNOWN = "UPDATE keys SET value = ?, expires_at = ? WHERE id = ? AND +key = ? AND kind = 1"
 _PUT = (
@@ -73,8 +73,8 @@ class SqliteTables(KeyTables):
     def remember(self, key: bytes, row_id: int) -> None:
         """Cache the id of a string's row: with it, the row is found in one search instead of two.
 
-        The cached row may be stale: it may be deleted, or its id, given in a transaction that was rolled
-        back, may belong to another by now. Whoever uses it asks for the key and the kind as well.
+        The cached row may be stale: it may be deleted, or its id may belong to another key after a rollback. So queries
+        also check the key and the kind.
         """
         if len(self.string_ids) >= REMEMBERED:
             self.string_ids.clear()

@@ -1,4 +1,4 @@
-"""Compares what a store holds with what it should hold, key by key."""
+"""Compare the contents of a store with what is expected, key by key."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from keystead.stores.transfer.records import EXAMPLES, Record
 
 @dataclass(slots=True)
 class Compared:
-    """How many keys are in the store as they should be, and how the others differ.
+    """The number of keys that match, and how the others differ.
 
-    A key whose deadline has passed and that is gone is as it should be: `expired`. A key that a program changed since
-    cannot be told from one that was written wrongly. `examples` name the first keys of each difference.
+    An expired key that is gone counts as `expired`, not as a difference. A key that a program changed since cannot be
+    distinguished from one that was written wrongly. `examples` name the first keys of each difference.
     """
 
     keys: int = 0
@@ -33,7 +33,7 @@ class Compared:
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "differences": self.differences}
 
-    def named(self) -> list[str]:
+    def describe_examples(self) -> list[str]:
         """The examples, for people: `other value: sess:1`"""
         return [f"{what.replace('_', ' ')}: {key}" for what, keys in self.examples.items() for key in keys]
 
@@ -46,7 +46,7 @@ class Compared:
 
 
 def difference(record: Record, held: Record | None, now_ms: int = 0) -> str:
-    """The field of Compared that counts this key. Where both the value and the deadline differ, it is the value."""
+    """The field of Compared that counts this key. If both the value and the deadline differ, it is the value."""
     if held is None:
         return "expired" if record.is_expired(now_ms) else "missing"
     if held.kind != record.kind:

@@ -1,4 +1,4 @@
-"""From a store to records. The value of a key and its deadline are read in one step, so they belong together."""
+"""Read keys from a store as records. The value and the deadline of a key are read in one atomic step."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from keystead.stores.store_contract import Step, Store
 from keystead.stores.transfer.records import LeftOut, Record, parts_of, size_bytes
 from keystead.stores.transfer.seen_keys import SeenKeys
 
-PAGE: Final = 512  # keys that are asked for at once
+PAGE: Final = 512  # keys per scan page
 _PAGES_AT_ONCE: Final = 4
 _PAGE_BYTES: Final = 2 << 20
-_KEYS_AT_ONCE: Final = 64  # of one atomic step: Redis serves nobody else meanwhile
+_KEYS_AT_ONCE: Final = 64  # of one atomic step, which blocks Redis
 _BYTES_AT_ONCE: Final = 256 << 10
 _ENTRIES_AT_ONCE: Final = 500
-PIECE: Final = 5_000  # entries of one key that are read in one step, where the rest can be read later
+PIECE: Final = 5_000  # entries of one key per step, if it can be read in pieces
 _TRIES: Final = 3
 _FLIPS: Final = 10
 
@@ -34,9 +34,9 @@ _FULL: Final[dict[str, tuple[str | int, ...]]] = {
 }
 _PIECES: Final = {"zset": ("ZRANGE", "WITHSCORES"), "list": ("LRANGE",), "stream": ("XRANGE",)}
 _KINDS: Final = {kind.encode(): kind for kind in ("string", *_SIZES)}
-_LONG_STEP: Final = 100_000  # parts of a key; more of them in one step may take longer than the store is waited for
+_LONG_STEP: Final = 100_000  # parts of a key; more in one step may exceed the store's timeout
 _GONE: Final = -2
-NEVER: Final = -1  # what PEXPIRETIME replies of a key that has no deadline
+NEVER: Final = -1  # the reply of PEXPIRETIME for a key without a deadline
 
 T = TypeVar("T")
 
@@ -53,35 +53,32 @@ class _Changed(Exception):
 
 
 class Reader:
-    """Reads keys of one store. Several pages may be read at once.
+    """Reads keys of one store. Several pages may be read concurrently.
 
-    The size of a key cannot be asked for, so it is estimated from those that were read last: `page` is how many keys
-    to ask for next. `left_out` gets a sentence about each key of a kind that has no commands here.
+    The size of a key is unknown before it is read, so it is estimated from the last ones: `page` is how many keys to
+    read next. `left_out` gets a sentence about each key of a kind that has no commands here.
     """
 
     def __init__(self, store: Store) -> None:
-        """Raises DoesNotFit where the store cannot read a value and its deadline in one step."""
+        """Raises DoesNotFit if the store cannot read a value and its deadline in one step."""
         self._store = store
         if store.guarantees.atomic == "nothing":
-            raise DoesNotFit(
-                f"{store.url} has no atomic step: a value and its expiry could belong to different moments"
-            )
+            raise DoesNotFit(f"{store.url} has no atomic steps, so a value and its deadline could be inconsistent")
         self._keys_at_once = _KEYS_AT_ONCE if store.guarantees.atomic == "any keys" else 1
-        self._key_bytes = _PAGE_BYTES // 4  # the estimate; at first more than most keys take
+        self._key_bytes = _PAGE_BYTES // 4  # the estimate; at first larger than most keys
         self.left_out = LeftOut()
 
     @property
     def page(self) -> int:
-        """How many keys take little memory, by the estimate."""
+        """How many keys fit into little memory, by the estimate."""
         return max(1, min(PAGE, _PAGE_BYTES // self._key_bytes))
 
     async def read_all(
         self, match: str, seen: SeenKeys | None = None, *, without: bytes | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """Every key that matches, some at a time, while the next ones are being read. Use it with `aclosing`.
+        """Read every matching key, in batches; the next ones are prefetched. Use it with `aclosing`.
 
-        A store may name a key twice while it is scanned; with `seen` it is read once. `without` is a prefix of keys
-        that are not read.
+        A scan may return a key twice; with `seen` it is read once. `without` is a prefix of keys that are skipped.
         """
 
         async def reads() -> AsyncIterator[Coroutine[Any, Any, list[Record]]]:
@@ -92,7 +89,7 @@ class Reader:
                     some, keys = keys[: self.page], keys[self.page :]
                     yield self.read(some)
 
-        async with aclosing(overlapped(reads(), _PAGES_AT_ONCE)) as found:
+        async with aclosing(run_overlapped(reads(), _PAGES_AT_ONCE)) as found:
             async for records in found:
                 yield records
 
@@ -100,9 +97,9 @@ class Reader:
         return {record.key: record for record in await self.read(keys)} if keys else {}
 
     async def read(self, keys: Sequence[bytes]) -> list[Record]:
-        """These keys, in no order, without those that are gone or of a kind that has no commands here.
+        """Read these keys, in no order, without missing ones and kinds that have no commands here.
 
-        Raises Contended where a key changed its kind each time it was read.
+        Raises Contended if a key changed its kind each time it was read.
         """
         found: list[Record] = []
         if (shortcut := await self._store.whole_keys(keys)) is not None:
@@ -115,15 +112,15 @@ class Reader:
         if not keys:
             self._learn(found)
             return found
-        raise Contended(f"{shown(keys[0])} changed its kind each of the {_FLIPS} times it was read")
+        raise Contended(f"{shown(keys[0])} changed its kind in each of {_FLIPS} reads")
 
     def _learn(self, found: list[Record]) -> None:
-        """The estimate grows at once, and shrinks in steps."""
+        """Update the estimate: it grows immediately, and shrinks in steps."""
         if found:
             self._key_bytes = max(size_bytes(found) // len(found), self._key_bytes // 2)
 
     async def _read_by_commands(self, keys: Sequence[bytes], found: list[Record]) -> list[bytes]:
-        """Read what is there; returns the keys that changed their kind meanwhile."""
+        """Read existing keys; returns those that changed their kind meanwhile."""
         kinds = await self._store.run([_call("TYPE", key) for key in keys])
         strings: list[bytes] = []
         others: list[tuple[bytes, str]] = []
@@ -142,10 +139,10 @@ class Reader:
         return changed
 
     async def _read_strings(self, keys: list[bytes], found: list[Record], changed: list[bytes]) -> None:
-        """One step after the other, each with as many as fit by the estimate, so that few large ones are held."""
+        """In consecutive steps, each with as many keys as fit by the estimate, to limit memory."""
         while keys:
             fitting = max(1, min(self._keys_at_once, _BYTES_AT_ONCE // self._key_bytes))
-            # Where a step has room for one key only, many steps are under way at once.
+            # If a step has room for one key only, many steps run concurrently.
             count = fitting if self._keys_at_once > 1 else _KEYS_AT_ONCE
             some, keys = keys[:count], keys[count:]
             before = len(found)
@@ -170,7 +167,7 @@ class Reader:
                 groups[-1].append(one)
                 room -= size + 1
         await self._read_groups(groups, found, changed)
-        for key, kind, size in large:  # one after the other: each may take much memory
+        for key, kind, size in large:  # one at a time: each may take much memory
             try:
                 if (record := await self._read_large(key, kind, size)) is not None:
                     found.append(record)
@@ -183,7 +180,7 @@ class Reader:
         await asyncio.gather(*(self._read_group(group, found, changed) for group in groups))
 
     async def _read_group(self, group: list[tuple[bytes, str]], found: list[Record], changed: list[bytes]) -> None:
-        """Some keys in one step. Where one of them has changed its kind, each is read in a step of its own."""
+        """Read some keys in one step. If one of them has changed its kind, each is read in a separate step."""
         steps: list[Step] = []
         for key, kind in group:
             steps += (_call("PEXPIRETIME", key), read_command(kind, key))
@@ -202,10 +199,10 @@ class Reader:
     # --- large collections ---------------------------------------------------------------------------------
 
     async def _read_large(self, key: bytes, kind: str, size: int) -> Record | None:
-        """In pieces where the kind has an order to go by. None: it is gone. Raises WrongKind.
+        """Read in pieces if the kind has an order. None: it is gone. Raises WrongKind.
 
-        Pieces are read twice, and taken if nothing changed in between. A key that changes each time is read in one
-        step, as a hash and a set always are.
+        Pieces are read twice, and accepted if nothing changed in between. A key that changes each time is read in one
+        step, as hashes and sets always are.
         """
         if kind in _PIECES and size > PIECE:
             for _ in range(_TRIES):
@@ -236,7 +233,7 @@ class Reader:
         return Record(key, kind, None if end.at_ms == NEVER else end.at_ms, parts)
 
     async def _find_end(self, key: bytes, kind: str) -> _End:
-        """Where the pieces of this key end, at this moment. Raises _Changed where it is gone."""
+        """The current end of this key. Raises _Changed if it is gone."""
         last = ("XREVRANGE", key, "+", "-", "COUNT", 1) if kind == "stream" else (_SIZES[kind], key)
         at_ms, found = await self._step(("PEXPIRETIME", key), last)
         if at_ms == _GONE or not found:
@@ -244,9 +241,9 @@ class Reader:
         return _End(at_ms, found[0][0] if kind == "stream" else found)
 
     async def _pieces(self, key: bytes, kind: str, end: _End) -> AsyncIterator[list[bytes]]:
-        """The parts of this key, piece by piece. Raises _Changed where its deadline or its size has changed.
+        """The parts of this key, piece by piece. Raises _Changed if its deadline or its size has changed.
 
-        A stream may grow after its end: that does not change what is before.
+        A stream may grow at its end, which does not change earlier entries.
         """
         done = 0
         begins: str | bytes = "-"
@@ -273,10 +270,10 @@ class Reader:
         return (await self._store.atomically(commands)).replies
 
 
-async def overlapped(steps: AsyncIterator[Coroutine[Any, Any, T]], most: int) -> AsyncGenerator[T, None]:
-    """The result of each step, in their order, with at most `most` under way at once.
+async def run_overlapped(steps: AsyncIterator[Coroutine[Any, Any, T]], most: int) -> AsyncGenerator[T, None]:
+    """The result of each step, in order, with at most `most` steps running concurrently.
 
-    Use it with `aclosing`: whatever ends it early, steps that are under way are then cancelled and waited for.
+    Use it with `aclosing`: if it ends early, running steps are cancelled and awaited.
     """
     under_way: deque[asyncio.Task[T]] = deque()
     try:
@@ -293,13 +290,13 @@ async def overlapped(steps: AsyncIterator[Coroutine[Any, Any, T]], most: int) ->
 
 
 def refuse_unlisted(store: Store) -> None:
-    """Raises DoesNotFit where the store cannot list its keys."""
+    """Raise DoesNotFit if the store cannot list its keys."""
     if not store.guarantees.scans:
-        raise DoesNotFit(f"{store.url} cannot list its keys, so they cannot be read one after the other")
+        raise DoesNotFit(f"{store.url} cannot list its keys, so they cannot be read")
 
 
 async def count_keys(store: Store, match: str = "*") -> int | None:
-    """How many keys of a store match; None where the store cannot tell: it counts only all of its keys."""
+    """The number of matching keys; None: unknown, because stores only count all of their keys."""
     if match != "*" or not store.guarantees.scans:
         return None
     [count] = await store.run([("DBSIZE",)])
@@ -313,26 +310,26 @@ async def clock_ms(store: Store) -> int:
 
 @contextmanager
 def taking_long(key: bytes, parts: int) -> Iterator[None]:
-    """Around a step of so many parts: where it times out, the error names the key and the setting that helps."""
+    """Wraps a step with this many parts: if it times out, the error names the key and the setting that helps."""
     try:
         yield
     except StoreUnavailable as error:
         if parts < _LONG_STEP:
             raise
         raise StoreUnavailable(
-            f"{error}, while {shown(key)} with its {parts:,} parts went over in one step; if it is always this key, "
-            "write ?timeout=10m at the end of the store's URL",
+            f"{error}, while {shown(key)} with its {parts:,} parts was transferred in one step; if it is always this "
+            "key, add ?timeout=10m to the store's URL",
             outcome=error.outcome,
         ) from None
 
 
 def _call(name: str, key: bytes) -> Command:
-    """A command that has no argument but a key, already parsed: there are as many as there are keys."""
+    """A parsed command whose only argument is a key. Not parsed each time, because there is one per key."""
     return cast("Command", Call(TABLE[name], [key], None))
 
 
 def read_command(kind: str, key: bytes) -> Command:
-    """What reads a full value."""
+    """The command that reads a whole value."""
     if kind == "string":
         return _call("GET", key)
     name, *rest = _FULL[kind]
@@ -340,7 +337,7 @@ def read_command(kind: str, key: bytes) -> Command:
 
 
 async def _replies(store: Store, commands: list[Command]) -> list[Reply]:
-    """As `store.run`, but with a WrongKind in the place of each command that met another kind."""
+    """As `store.run`, with a WrongKind in place of each reply for a key of another kind."""
     try:
         return await store.run(commands)
     except WrongKind as error:

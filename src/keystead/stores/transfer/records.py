@@ -1,4 +1,4 @@
-"""A full key: its kind, its deadline, and its value as the arguments that write it again."""
+"""A whole key: its kind, its deadline, and its value as the arguments that write it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from keystead.stores.store_contract import ATOMIC_ARGUMENTS
 KINDS: Final = ("string", "hash", "set", "zset", "list", "stream")  # the positions are their numbers in files
 NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
 EXAMPLES: Final = 10  # keys that a report names
-PART_BYTES: Final = 64  # what a part costs in memory beside its bytes
+PART_BYTES: Final = 64  # memory per part besides its bytes
 
 _ARGUMENTS: Final = ATOMIC_ARGUMENTS - 1_000  # of one command that writes; even, for pairs
-_WIDEST: Final = ATOMIC_ARGUMENTS - 10  # fields and values of one entry, beside the key and the id
+_WIDEST: Final = ATOMIC_ARGUMENTS - 10  # fields and values of one entry, besides the key and the id
 _WRITERS: Final = {"hash": "HSET", "set": "SADD", "zset": "ZADD", "list": "RPUSH"}
 
 
@@ -34,7 +34,7 @@ class Record(NamedTuple):
 
     @property
     def content(self) -> Any:
-        """The value in a form in which `==` means that a reader of the store can see no difference."""
+        """The value in a form in which `==` means that readers see no difference."""
         if self.kind in ("hash", "set"):
             return reply_of(self)
         return dict(reply_of(self)) if self.kind == "zset" else list(self.parts)
@@ -44,14 +44,14 @@ class Record(NamedTuple):
 
 
 def size_bytes(records: Sequence[Record]) -> int:
-    """About what they take in memory. There are as many records as keys, so there is no loop over them."""
+    """Their approximate size in memory, without a loop over the records, which are many."""
     sizes = list(map(len, chain.from_iterable([record.parts for record in records])))
     return sum(sizes) + PART_BYTES * (len(sizes) + len(records))
 
 
 @dataclass(slots=True)
 class LeftOut:
-    """Keys that cannot be saved or copied: how many, and a sentence about each of the first."""
+    """Keys that cannot be saved or copied: their number, and a sentence about each of the first."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -63,7 +63,7 @@ class LeftOut:
 
 
 def why_unwritable(record: Record) -> str:
-    """Why no store of ours can be given this key, or nothing. A server may hold what other programs wrote."""
+    """Why this key cannot be written with our commands, or empty: other programs may write such keys."""
     at_ms = record.expires_at_ms
     if at_ms is not None and not 0 < at_ms <= LATEST_MS:
         return "has a deadline before 1970 or after the year 9999"
@@ -78,7 +78,7 @@ def why_unwritable(record: Record) -> str:
 
 
 def parts_of(kind: str, reply: Reply) -> list[bytes]:
-    """From what a store replied when it was asked for a full value, or for a piece of one."""
+    """The parts from the reply to a read of a whole value, or of a piece of it."""
     match kind:
         case "string":
             return [reply]
@@ -93,7 +93,7 @@ def parts_of(kind: str, reply: Reply) -> list[bytes]:
 
 
 def reply_of(record: Record) -> Reply:
-    """What a store replied when this collection was read: the parts are in the order in which it named them."""
+    """The reply to a read of this collection, in the order of the parts."""
     parts = record.parts
     match record.kind:
         case "hash":
@@ -109,14 +109,14 @@ def reply_of(record: Record) -> Reply:
 
 
 def commands_of(record: Record) -> list[Command]:
-    """What writes this key, its deadline included, where there is none of its name. To be run as one step."""
+    """The commands that write this key and its deadline if it does not exist. Run them in one step."""
     key, kind, expires_at_ms, parts = record
     if kind == "string":
         return [set_command(record)]
     commands: list[Command]
     if kind == "stream":
         commands = [("XADD", key, name, *fields) for name, fields in entries_of(parts)]
-        # A stream whose entries are all gone is still a key. There is no other way to make one.
+        # An empty stream is still a key, and can only be created like this.
         commands = commands or [("XADD", key, "MAXLEN", 0, "0-1", "empty", "")]
     else:
         starts = range(0, len(parts), _ARGUMENTS)
@@ -127,7 +127,7 @@ def commands_of(record: Record) -> list[Command]:
 
 
 def set_command(record: Record, only_if: bytes = b"") -> Command:
-    """The SET of a string, already parsed: there are as many as there are strings. `only_if`: NX, or nothing."""
+    """The parsed SET of a string. `only_if`: NX, or nothing."""
     key, _, at_ms, [value] = record
     args = [key, value] if at_ms is None else [key, value, b"PXAT", b"%d" % at_ms]
     if only_if:

@@ -1,4 +1,4 @@
-"""Which keys a scan has named already, in bounded memory: a store may name a key twice."""
+"""The keys that a scan has returned so far, in bounded memory: a scan may return a key twice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CACHE_KIB: Final = 16_384
 
 
 class SeenKeys:
-    """A set of keys on disk, in a temporary file without a name that is deleted with the process."""
+    """A set of keys in an anonymous temporary file, which is deleted with the process."""
 
     def __init__(self, cache_kib: int = _CACHE_KIB) -> None:
         self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
@@ -27,13 +27,13 @@ class SeenKeys:
             self._connection.execute(line)
 
     def add(self, keys: Iterable[bytes]) -> list[bytes]:
-        """Returns those that are new. Raises BackupError where the disk is full."""
+        """Add keys and return the new ones. Raises BackupError if the disk is full."""
         insert = self._connection.execute
         try:
             return [key for key in keys if insert("INSERT OR IGNORE INTO seen VALUES (?)", (key,)).rowcount]
         except sqlite3.OperationalError as error:
             raise BackupError(
-                f"cannot remember which keys were saved: {error}; make room in the folder for temporary files, or name "
+                f"cannot record which keys were saved: {error}; free space in the folder for temporary files, or set "
                 "another with SQLITE_TMPDIR"
             ) from None
 

@@ -1,10 +1,10 @@
-"""What can go wrong with a backup, a restore or a copy."""
+"""Errors of backups, restores and copies."""
 
 from keystead.errors import KeysteadError
 
 
 class BackupError(KeysteadError):
-    """The root of what can go wrong with a backup file."""
+    """The base class of backup errors."""
 
     code = "backup"
 
@@ -22,7 +22,7 @@ class BackupDamaged(BackupError):
 
 
 class BackupInTheWay(BackupError):
-    """A file of this name exists already, finished or begun, and was not overwritten."""
+    """A file of this name already exists, finished or unfinished, and was not overwritten."""
 
     code = "backup-in-the-way"
 
@@ -34,7 +34,7 @@ class KeyTooLarge(BackupError):
 
 
 class KeysThere(BackupError):
-    """`count` keys of the backup are in the store already, and no policy for them was given. They are unchanged."""
+    """`count` keys of the backup already exist in the store, and no policy for them was given. They are unchanged."""
 
     code = "keys-there"
 
@@ -44,16 +44,16 @@ class KeysThere(BackupError):
 
 
 class RestoreLost(BackupError):
-    """The store lost the checkpoint of a restore: it was restarted without its data, or two restores met.
+    """The store lost the checkpoint of a restore: it was restarted without its data, or two restores collided.
 
-    What it still holds of the backup stays, and `resume` goes on from its last checkpoint.
+    Keys of the backup that it still holds stay, and `resume` continues from its last checkpoint.
     """
 
     code = "restore-lost"
 
 
 class CopyError(KeysteadError):
-    """The root of what can go wrong with a copy from one store into another."""
+    """The base class of copy errors."""
 
     code = "copy"
 
@@ -65,8 +65,8 @@ class SameStore(CopyError):
 
 
 class NoProgress(CopyError):
-    """The progress file cannot be used: it belongs to another copy or process, is damaged, or is not the one that knows
-    what earlier runs copied into this store.
+    """The progress file cannot be used: it belongs to another copy or process, is damaged, or does not record what
+    earlier runs copied into this store.
     """
 
     code = "no-progress"
@@ -74,7 +74,7 @@ class NoProgress(CopyError):
 
 class CopyLost(CopyError):
     """The target lost much of what was copied: it was emptied, restarted without its data, or restored from an older
-    backup. Lost keys cannot be told from deleted ones, so nothing more is written.
+    backup. Lost and deleted keys cannot be distinguished, so nothing more is written.
     """
 
     code = "copy-lost"
@@ -83,7 +83,7 @@ class CopyLost(CopyError):
 class SourceEmptied(CopyError):
     """The source lost many of the keys that were copied, at once and before they expired.
 
-    Lost keys cannot be told from deleted ones, so nothing is deleted at the target.
+    Lost and deleted keys cannot be distinguished, so nothing is deleted at the target.
     """
 
     code = "source-emptied"

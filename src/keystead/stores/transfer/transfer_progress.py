@@ -1,4 +1,4 @@
-"""How far a backup, a restore or a copy is."""
+"""The progress of a backup, a restore or a copy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 
 class TransferProgress(NamedTuple):
-    """`done` keys of about `total`, which is None where it is not known."""
+    """`done` keys of about `total`; None: unknown."""
 
     phase: Literal["saving", "checking", "restoring", "copying", "comparing"]
     done: int
@@ -18,4 +18,4 @@ OnProgress: TypeAlias = Callable[[TransferProgress], None]
 
 
 def ignore(_: TransferProgress) -> None:
-    """For callers that do not want to know."""
+    """For callers that need no progress."""

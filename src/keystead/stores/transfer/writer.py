@@ -1,4 +1,4 @@
-"""From records to a store: each key with its deadline in one atomic step."""
+"""Write records to a store: each key with its deadline in one atomic step."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from keystead.stores.transfer.records import Record, commands_of, set_command, w
 
 AT_ONCE: Final = 512  # keys of one batch
 _BYTES_AT_ONCE: Final = 1 << 20
-BATCHES: Final = 4  # under way at once; on SQLite those that wait share a commit
+BATCHES: Final = 4  # concurrent; on SQLite those that wait share a commit
 
 T = TypeVar("T")
 
 
 class Writer:
-    """Writes keys into one store. No reader sees a part of a key, or a key without its deadline."""
+    """Writes keys to one store. No reader sees a partial key, or a key without its deadline."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def add(self, records: list[Record]) -> list[Record]:
-        """Write those that are not in the store; returns the others, which are left as they are."""
+        """Write the records whose keys do not exist; returns the others, which are kept."""
         large = [record for record in records if len(record.parts) > PIECE]
         small = [record for record in records if len(record.parts) <= PIECE] if large else records
         done = await self._store.add_whole_keys(small)
@@ -34,7 +34,7 @@ class Writer:
         return present + await self._write(large, b"NX", absent) if large else present
 
     async def put(self, records: list[Record]) -> None:
-        """Write all of these, in the place of what is in the store."""
+        """Write all of these, replacing existing keys."""
         await self._write(records, b"", lambda key: ("DEL", key))
 
     async def _write(self, records: list[Record], only_if: bytes, first: Callable[[bytes], Step]) -> list[Record]:
@@ -45,7 +45,7 @@ class Writer:
         return [*wrote[0], *wrote[1]]
 
     async def _set(self, records: list[Record], only_if: bytes) -> list[Record]:
-        """Each in one command, which is a step of its own."""
+        """Write each with one command, which is atomic."""
         if not records:
             return []
         replies = await self._store.run([set_command(record, only_if) for record in records])
@@ -56,13 +56,13 @@ class Writer:
         return [record for record, outcome in zip(records, outcomes, strict=True) if not outcome]
 
     async def write_after(self, before: list[Step], record: Record) -> Outcome:
-        """These steps, such as guards, and then the commands that write the record, as one atomic step."""
+        """Run these steps, such as guards, and the commands that write the record, as one atomic step."""
         with taking_long(record.key, len(record.parts)):
             return await self._store.atomically([*before, *commands_of(record)])
 
 
 async def gather_all(steps: Iterable[Awaitable[T]]) -> list[T]:
-    """As `asyncio.gather`, but where one fails, the others are waited for before its error is raised."""
+    """As `asyncio.gather`, but if one fails, the others are awaited before its error is raised."""
     done = await asyncio.gather(*steps, return_exceptions=True)
     for one in done:
         if isinstance(one, BaseException):
@@ -71,7 +71,7 @@ async def gather_all(steps: Iterable[Awaitable[T]]) -> list[T]:
 
 
 def split(records: list[Record]) -> Iterator[list[Record]]:
-    """Into batches that are written quickly and take little memory."""
+    """Split into batches that are written quickly and take little memory."""
     batch: list[Record] = []
     size = 0
     for record in records:
@@ -88,18 +88,18 @@ def split(records: list[Record]) -> Iterator[list[Record]]:
 
 
 def why_unfit(record: Record, store: Store) -> str:
-    """Why the store cannot hold this key as it is, or nothing."""
+    """Why the store cannot hold this key, or empty."""
     promised = store.guarantees
     key, kind, at_ms, parts = record
     longest = max(map(len, parts), default=0)
     if kind not in promised.kinds:
-        return f"is a {kind}, a kind that {store.url} does not have"
+        return f"is a {kind}, which {store.url} does not have"
     if promised.key_max_bytes is not None and len(key) > promised.key_max_bytes:
-        return f"has {len(key):,} bytes; a key of {store.url} has at most {promised.key_max_bytes:,}"
+        return f"has {len(key):,} bytes; a key of {store.url} may have at most {promised.key_max_bytes:,}"
     if promised.value_max_bytes is not None and longest > promised.value_max_bytes:
-        return f"holds {longest:,} bytes; a value of {store.url} has at most {promised.value_max_bytes:,}"
+        return f"holds {longest:,} bytes; a value of {store.url} may have at most {promised.value_max_bytes:,}"
     if at_ms is not None and promised.shortest_lifetime_ms > 1 and at_ms % promised.shortest_lifetime_ms:
-        return f"ends at a millisecond that {store.url} would round"
+        return f"has a deadline that {store.url} would round"
     if promised.atomic == "nothing":
-        return f"needs a value and a deadline in one step, which {store.url} does not have"
+        return f"needs an atomic step for value and deadline, which {store.url} does not have"
     return why_unwritable(record)

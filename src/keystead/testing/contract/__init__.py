@@ -1,4 +1,4 @@
-"""The contract every store keeps, as one pytest class."""
+"""The store contract, as one pytest class."""
 
 from __future__ import annotations
 
@@ -102,4 +102,4 @@ class StoreContract(
     Scans,
     Messages,
 ):
-    """Every promise of `keystead.stores.Store`. Subclass it, and give it a `url`, or a `store` and an `other`."""
+    """Tests every promise of `keystead.stores.Store`. Subclass it with a fixture `url`, or `store` and `other`."""

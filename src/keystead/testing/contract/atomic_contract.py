@@ -24,7 +24,7 @@ from keystead.testing.contract.string_contract import Strings
 
 
 async def hours_ahead(store: Store) -> int:
-    """A deadline on the hour, so that a look at it can be rounded and never falls between two answers."""
+    """A deadline on the hour, so that it can be rounded to the minute."""
     return (await clock_ms(store) // 3_600_000 + 2) * 3_600_000
 
 
@@ -134,7 +134,7 @@ class Atomic(Promises):
             assert outcome.stopped_at == len(steps), steps
             assert len(outcome.replies) == len(steps) + 1
             assert await self.contents(store) == before, steps
-        # An id that was taken back may be given again.
+        # An id that was rolled back may be used again.
         assert await store.atomically([("XADD", x, "1-2", "f", "v")])
 
     @needs("atomic", "hash")
@@ -321,8 +321,8 @@ class Atomic(Promises):
             for n in range(100):
                 stop = [required(("GET", self.key("none")))] if n % 3 == 0 else []
                 await store.atomically([("INCRBY", a, 1), ("INCRBY", b, 1), *stop])
-                await asyncio.sleep(0)  # so that those who look get a turn on a store that never waits
-                if n % 20 == 0:  # and so that they look now and then, however slow the machine is
+                await asyncio.sleep(0)  # lets the readers run, on a store that never waits
+                if n % 20 == 0:  # and read now and then, however slow the machine is
                     looked.clear()
                     await looked.wait()
             done.set()
@@ -335,7 +335,7 @@ class Atomic(Promises):
 
 
 class AtomicOnOneKey(Promises):
-    """What a store keeps, too, whose atomic steps are about one key."""
+    """Promises of stores whose atomic steps cover only one key, too."""
 
     @needs("atomic key")
     async def test_steps_on_one_key_take_effect_together_and_answer_in_order(self, store: Store) -> None:

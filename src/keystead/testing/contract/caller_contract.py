@@ -1,4 +1,4 @@
-"""Mistakes of callers, which every store reports alike."""
+"""Errors of callers, which every store reports alike."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Callers(Promises):
             assert await store.run(calls) == [{b"x", b"y"}, 1.5, 0]
 
     async def test_a_guard_outside_of_atomically_is_said(self, store: Store) -> None:
-        with pytest.raises(BadArgument, match="belong in `atomically`"):
+        with pytest.raises(BadArgument, match="can only be used in `atomically`"):
             await store.run([required(("GET", self.key("a")))])  # type: ignore[list-item]
 
     @pytest.mark.parametrize("channels", [(), (b"news",), (["news", "weather"],), ("\ud800",)], ids=repr)

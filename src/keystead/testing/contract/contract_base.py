@@ -1,4 +1,4 @@
-"""The base of all promises: the fixtures, and what a store may refuse."""
+"""The base class of the contract: fixtures, and what a store may refuse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from keystead.testing.reply_comparison import replies_of, shown
 P = ParamSpec("P")
 Test: TypeAlias = Callable[Concatenate[Any, Store, P], Coroutine[Any, Any, None]]
 
-# One command for each kind of value that a store may lack: where it does, this has to be an error.
+# One command for each kind of value that a store may lack: then it must be an error.
 SAMPLES: dict[str, Sequence[str]] = {
     "string": ("SET", "refused", "x"),
     "hash": ("HSET", "refused", "field", "x"),
@@ -30,7 +30,7 @@ SAMPLES: dict[str, Sequence[str]] = {
 class Promises:
     """The fixtures of the contract. A store with a URL overrides `url`; any other, `store` and `other`."""
 
-    # Of every key. On a cluster, a hash tag such as `{t}`: an atomic step stays within a slot.
+    # The prefix of every key. On a cluster, a hash tag such as `{t}`: an atomic step stays within a slot.
     prefix = b""
 
     pytestmark = pytest.mark.anyio
@@ -44,7 +44,7 @@ class Promises:
 
     @pytest.fixture
     def url(self) -> str:
-        """Of a store that is empty at the start of the test."""
+        """The URL of a store that is empty at the start of the test."""
         raise NotImplementedError("override the fixture `url`, or `store` and `other`")
 
     @pytest.fixture
@@ -83,11 +83,11 @@ READERS: dict[bytes, tuple[str, tuple[str | int, ...]]] = {
 
 
 def needs(*powers: str) -> Callable[[Test[P]], Test[P]]:
-    """The kinds of value that a promise needs, and other abilities of the store.
+    """The kinds of value and other abilities that a test needs.
 
     `atomic`: atomic steps over several keys; `atomic key`: over one; `scan`: a list and a count of all keys.
 
-    A store without one of them must refuse its use: then the test checks that.
+    A store without one of them must refuse it: then the test checks that instead.
     """
 
     def decorate(test: Test[P]) -> Test[P]:
@@ -134,7 +134,7 @@ async def _expect_refusal(promises: Promises, store: Store, power: str) -> None:
 
 
 async def expect(store: Store, *exchanges: tuple[Command, Any]) -> None:
-    """Send the commands as one batch, and compare each reply by value and type. A class stands for an error."""
+    """Send the commands as one batch, and compare each reply by value and type. A class means such an error."""
     replies = await replies_of(store, [command for command, _ in exchanges])
     got = [(command, shown(reply)) for (command, _), reply in zip(exchanges, replies, strict=True)]
     assert got == [(command, _comparable(reply)) for command, reply in exchanges]

@@ -110,7 +110,7 @@ class Guards(Promises):
             *((("ZSCORE", z, "m"), 1.5), (("LLEN", q), 2), (("LINDEX", q, 1), 9), (("XLEN", x), 1)),
         ]
         for command, _ in amounts:
-            assert await store.atomically([at_most(command, 0)]), command  # there is nothing yet, which counts as 0
+            assert await store.atomically([at_most(command, 0)]), command  # missing keys count as 0
             assert not await store.atomically([at_most(command, -1)]), command
         await store.run(
             [
@@ -188,7 +188,7 @@ class Guards(Promises):
                 await store.atomically([("SET", a, "1"), at_most(("GET", b), limit)])  # type: ignore[arg-type]
         with pytest.raises(CommandError, match="Write: SCARD key"):
             await store.atomically([("SET", a, "1"), at_most(("SCARD",), 1)])
-        with pytest.raises(BadArgument, match="more_than and still belong in `atomically`"):
+        with pytest.raises(BadArgument, match="more_than and still can only be used in `atomically`"):
             await store.run([at_most(("GET", a), 1)])  # type: ignore[list-item]
         await expect(store, (("EXISTS", a), 0))
 
@@ -304,7 +304,7 @@ class Guards(Promises):
         ):
             outcome = await store.atomically([("DEL", z, h), *steps, guard])
             assert (outcome.stopped_at, outcome.replies[-1]) == (3, 0), guard
-        await expect(store, (("ZRANGE", z, 0, -1), [b"b", b"c"]))  # what was stopped is undone
+        await expect(store, (("ZRANGE", z, 0, -1), [b"b", b"c"]))  # the stopped step was undone
 
     @needs("atomic", "zset", "hash")
     async def test_the_time_of_the_store_stands_for_numbers_only(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""How long keys live. All times are those of the store's own clock, so nothing here depends on a fast machine."""
+"""Lifetimes of keys. All times are those of the store's clock, so no test depends on a fast machine."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ TEN_YEARS_MS = 10 * 365 * 24 * HOUR_MS
 
 
 class Written(NamedTuple):
-    """When something was written, and the deadline of its key as seen after that: each between two looks at the clock.
+    """When something was written, and the deadline of its key afterwards: each between two reads of the clock.
 
-    The looks are round trips of their own: of one batch, a cluster may ask one node for the time, another for the key.
+    The clock is read in separate round trips: within one batch, a cluster may ask one node for the time and another for
+    the key.
     """
 
     from_ms: int
@@ -241,7 +242,7 @@ class Lifetimes(Promises):
             if left == -2:
                 assert now >= before + ms, f"{write} died early"
             else:
-                assert left != -1, f"{write} lives for ever"
+                assert left != -1, f"{write} lives forever"
                 assert Written(before, after, after + left, now + left).lives_for(ms), (write, left)
 
     async def test_a_lifetime_beyond_the_year_9999_is_refused(self, store: Store) -> None:

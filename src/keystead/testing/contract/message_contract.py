@@ -1,4 +1,4 @@
-"""Channels: messages from the moment one listens, in order, at most once."""
+"""Channels: messages from the moment of the subscription, in order, at most once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from keystead.testing.contract.contract_base import Promises, needs
 
 async def take(messages: AsyncIterator[Message], count: int) -> list[tuple[str, bytes]]:
     taken: list[tuple[str, bytes]] = []
-    async with asyncio.timeout(5):  # a message arrives at once
+    async with asyncio.timeout(5):  # a message arrives promptly
         while len(taken) < count:
             message = await anext(messages)
             taken.append((message.channel, message.data))
@@ -22,7 +22,7 @@ async def take(messages: AsyncIterator[Message], count: int) -> list[tuple[str, 
 
 
 class Messages(Promises):
-    # Whether PUBLISH counts all that listen, wherever they are connected. A cluster counts those of one node.
+    # Whether PUBLISH counts all subscribers, wherever they are connected. A cluster counts those of one node.
     counts_listeners = True
 
     @needs("channel")

@@ -1,4 +1,4 @@
-"""Many callers at once: of those that race one wins, nothing is lost, and everyone gets their own reply."""
+"""Concurrency: one caller wins a race, no write is lost, and each caller gets its own reply."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class Races(Promises):
 
 class Cancellation(Promises):
     async def test_a_caller_that_gives_up_never_shifts_the_replies_of_others(self, store: Store) -> None:
-        """Callers are cancelled at every point of their way; all others must still get the reply to their own call."""
+        """Callers are cancelled at every stage; all others must still get the reply to their own call."""
         dice = random.Random(7)  # noqa: S311 - any schedule will do, as long as it can be repeated
         keys = [self.key(f"k{n}") for n in range(40)]
         await store.run([("SET", key, key) for key in keys])

@@ -1,4 +1,4 @@
-"""Hostile keys and values: whatever bytes they hold, they are only ever themselves."""
+"""Hostile keys and values: any bytes are stored and returned unchanged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Texts(Promises):
     async def test_a_key_may_be_any_bytes(self, store: Store, text: bytes) -> None:
         key = self.key(text)
         limit = store.guarantees.key_max_bytes
-        assert limit is None or len(key) <= limit, "a store with a limit of its own overrides this test"
+        assert limit is None or len(key) <= limit, "a store with its own limit overrides this test"
         near = [key + b"\x00", key + b" ", key + b"*"]
         await store.run([("SET", name, "near") for name in near])
         await expect(

@@ -116,7 +116,7 @@ class Scans(Promises):
                 [*(("SET", key, "") for key in come), ("DEL", self.key("none"), *go[turn * 10 : turn * 10 + 10])]
             )
             turn += 1
-            assert turn < 5000, "the scan has no end"
+            assert turn < 5000, "the scan does not end"
             if turn > 100:
                 continue
         assert stay <= found

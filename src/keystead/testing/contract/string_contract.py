@@ -44,7 +44,7 @@ class Strings(Promises):
 
     @staticmethod
     def of_kind(kind: str, key: bytes) -> tuple[str | bytes, ...]:
-        """A command that makes a key of this kind."""
+        """A command that creates a key of this kind."""
         return {
             "string": ("SET", key, "x"),
             "hash": ("HSET", key, "f", "x"),

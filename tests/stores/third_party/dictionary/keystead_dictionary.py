@@ -1,6 +1,6 @@
-"""An example of a store that another package brings: strings in a dictionary, for as long as the process lives.
+"""An example of a third-party store: strings in a dictionary, in the memory of the process.
 
-It has no atomic steps and no messages, says so in its guarantees, and refuses them.
+It has no atomic steps and no messages: its guarantees omit them, and it refuses them.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from keystead.kits.membership.service.outcomes import SessionRef
 from keystead.kits.membership.service.tables import is_user
 from keystead.parts.oauth import Tokens
 from keystead.parts.refresh import RefreshTokens
-from keystead.parts.sessions.session_token import SECRET_BYTES, named_by, new_token
+from keystead.parts.sessions.session_token import SECRET_BYTES, new_token, parse_token
 from keystead.schema import Steps, attempts, procedure
 from keystead.schema.kinds import Seen
 from keystead.schema.times import moment
@@ -46,7 +46,7 @@ class Devices:
 
     def parse_token(self, token: str) -> SessionRef | None:
         """The session that a session token names; None if it is malformed. No round trip."""
-        found = named_by(token)
+        found = parse_token(token)
         return None if found is None or not is_user(found[1]) else SessionRef(found[1], session_uuid(token))
 
     async def admit(self, user: str, tokens: Tokens, email: str, name: str) -> tuple[str, SessionRef]:

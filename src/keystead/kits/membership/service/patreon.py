@@ -71,8 +71,8 @@ class Patreon(Client):
 
     async def _request_tokens(self, form: Mapping[str, str]) -> dict[str, Any]:
         """Raises TryLater if the provider answers 429, and other OAuth errors."""
-        places = await self._discovery.places()
-        headers, sent = self._authenticated(dict(form))
+        places = await self._discovery.urls()
+        headers, sent = self._authenticate(dict(form))
         return await self._api.post("token endpoint", places.token_url, headers, sent)
 
     async def membership(self, access_token: str, campaign: str | None) -> ParsedMembership:
@@ -80,7 +80,7 @@ class Patreon(Client):
 
         Raises TokenRejected, TryLater if the provider answers 429, and other OAuth errors.
         """
-        places = await self._discovery.places()
+        places = await self._discovery.urls()
         if places.userinfo_url is None:
             raise BadAnswer(self.provider.name, "it has no identity endpoint; set identity_url")
         headers = {"authorization": f"Bearer {access_token}"}

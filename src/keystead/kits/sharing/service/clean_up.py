@@ -209,7 +209,7 @@ class CleanUp:
             # In a cluster another run may be between deleting the record and the index entry: it counts this upload.
             await self._pause(_PAUSE_S)
             member = id.encode()
-            removed = await listing.take_dead(keys.index, keys.index().key, member, [keys.meta(id).key])
+            removed = await listing.remove_dead(keys.index, keys.index().key, member, [keys.meta(id).key])
             return "missing meta" if removed else "done"
         if deadline_ms(meta.expires_at) > self._now_ms():  # the index was wrong: writing the record corrects it
             await keys.meta(id).change(lambda one: one)

@@ -21,7 +21,7 @@ from keystead.kits.sharing.service.settings import SharingSettings
 from keystead.kits.sharing.service.uploads import LEASE_MS
 from keystead.parts.audit import Audit
 from keystead.parts.digest import digest
-from keystead.parts.passwords import hashed, is_password
+from keystead.parts.passwords import hash_password, is_password
 from keystead.schema import Operation, Steps, procedure
 from keystead.schema.times import deadline_ms, moment
 
@@ -144,7 +144,7 @@ class LinkIssuer:
             ready=ready,
             owner_only=wanted.owner_only or None,
             max_downloads=most,
-            password=None if wanted.password is None else await hashed(wanted.password),
+            password=None if wanted.password is None else await hash_password(wanted.password),
             display_name=shown,
             message=wanted.message or None,
             theme=wanted.theme,

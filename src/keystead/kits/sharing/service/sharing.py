@@ -40,7 +40,7 @@ from keystead.kits.sharing.service.tickets import USED_UP, Range, Tickets
 from keystead.kits.sharing.service.uploads import Uploads, ended_during_upload
 from keystead.parts.audit import Audit
 from keystead.parts.blobs import Blobs, BlobTooLarge, BlobUnavailable
-from keystead.parts.blobs.blob_paths import checked
+from keystead.parts.blobs.blob_paths import check_path
 from keystead.parts.limit import NamedLimits
 from keystead.parts.passwords import PasswordsBusy
 from keystead.parts.schedule import Job, Run
@@ -143,7 +143,7 @@ class Sharing:
         """Issue a link to a file that another system uploaded to our location. It is deleted when the link expires."""
         async with self._record_outcome("issue", who, where):
             target = check_url(url, self.settings.allowed_hosts)
-            checked(path)
+            check_path(path)
             if path.partition("/")[0].casefold() in (UPLOADS, MARKER):
                 raise SharingRefused("PATH_TAKEN", f"files under {UPLOADS}/ were uploaded here and have their links")
             shown = display_name(name or path.rpartition("/")[2])

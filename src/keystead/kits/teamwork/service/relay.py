@@ -14,7 +14,7 @@ from keystead.kits.teamwork.models import Notification
 from keystead.kits.teamwork.service.dashboard import Dashboard
 from keystead.kits.teamwork.service.notice_rows import Notice
 from keystead.kits.teamwork.service.notices import Notices, Unpublished
-from keystead.parts.background_loop import Rounds
+from keystead.parts.background_loop import BackgroundLoop
 from keystead.parts.feed import Feed
 from keystead.parts.outbox import Outbox
 from keystead.schema import Operation
@@ -31,7 +31,7 @@ _FIRST_TRY_S: Final = 0.1
 _LONGEST_TRY_S: Final = 5.0
 
 
-class Relay(Rounds[None]):
+class Relay(BackgroundLoop[None]):
     """Publishes the notices that are in the table and not on the stream. Runs in every process until it is stopped.
 
     One atomic step publishes all waiting notices of a reader: it appends them to the reader's log, sends them to the
@@ -75,7 +75,7 @@ class Relay(Rounds[None]):
     def wake(self, users: Iterable[int]) -> None:
         """Publish new notices of these readers now."""
         self._own.update(dict.fromkeys(users))
-        self._woken.set()
+        self._wake.set()
 
     async def publish_waiting(self) -> int:
         """Publish all waiting notices of every process. Returns how many this process published."""
@@ -206,9 +206,9 @@ class Relay(Rounds[None]):
                 if self._own:
                     await self._publish_own()
         except Exception as error:
-            self._is_away(error)
-            return min(_FIRST_TRY_S * (1 << min(self._away - 1, 10)), _LONGEST_TRY_S)
-        self._is_back()
+            self._record_outage(error)
+            return min(_FIRST_TRY_S * (1 << min(self._outages - 1, 10)), _LONGEST_TRY_S)
+        self._record_recovery()
         return max(0.0, self._next_poll - now())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from keystead.kits.widgets.service.outcomes import Visitor
 from keystead.kits.widgets.service.refused import try_again
-from keystead.parts.passwords import PasswordsBusy, hashed
+from keystead.parts.passwords import PasswordsBusy, hash_password
 
 
 class OwnerToken:
@@ -20,7 +20,7 @@ class OwnerToken:
         """Raises WidgetRefused if too many tokens are being hashed."""
         if self._hash is None:
             try:
-                self._hash = await hashed(self.token)
+                self._hash = await hash_password(self.token)
             except PasswordsBusy as busy:
                 raise try_again(str(busy)) from None
         return self._hash

@@ -15,7 +15,7 @@ from keystead.kits.widgets.service.owner_token import OwnerToken, strip_quotes
 from keystead.kits.widgets.service.records import Records, ServiceContext
 from keystead.kits.widgets.service.refused import invalid, not_found, not_owner, try_again
 from keystead.parts.digest import same
-from keystead.parts.passwords import PasswordsBusy, hashed, matches
+from keystead.parts.passwords import PasswordsBusy, hash_password, matches
 from keystead.schema import Bound
 from keystead.schema.kinds import Seen, ValueKey
 
@@ -103,5 +103,5 @@ class OwnedRecords(Records[R]):
             return await matches(token, stored)
         if not same(sha256(token.encode()).hexdigest(), plain):
             return False
-        await self._owners(id).compare_and_set(stored, await hashed(token))
+        await self._owners(id).compare_and_set(stored, await hash_password(token))
         return True
