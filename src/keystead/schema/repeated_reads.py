@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 from keystead.errors import BadCall
 from keystead.schema.operation import Operation, use_all
-from keystead.stores.commands import read
+from keystead.stores.commands import Reply, read
 from keystead.stores.near_reads import NearRead
 
 
@@ -16,11 +17,13 @@ class Repeated:
         ask = Repeated(keys.session(sid).see(), keys.sessions(user).has(sid))
         seen, is_listed = await ask()
 
-    Keys are rendered and commands packed once. One round trip, not atomic. With `near`, in seconds, they may be behind
-    the store by that much: most then answer from a copy in this process. `exactly` reads from the store in any case.
+    Keys are rendered and commands packed once. One round trip, not atomic.
+
+    near   for `replies`: how many seconds they may be behind the store. Most then come from a copy in this process, and
+           are the same list as long as nothing has changed
     """
 
-    __slots__ = ("_calls", "_finishes", "_near_read", "_near_s", "_store")
+    __slots__ = ("_calls", "_finishes", "_near_read", "_near_s", "_store", "remembered")
 
     def __init__(self, *reads: Operation[Any], near: float = 0.0) -> None:
         use_all(reads)
@@ -34,16 +37,18 @@ class Repeated:
         self._finishes = [one.finish for one in reads]
         self._near_s = near
         self._near_read = NearRead(calls) if near else None
+        self.remembered: Any = None  # for the caller, beside a list of replies
 
     async def __call__(self) -> list[Any]:
+        return self.finish(await self._store.run(self._calls))
+
+    def replies(self) -> list[Reply] | Awaitable[list[Reply]]:
+        """The replies for `finish`, from a copy if there is one: then without waiting."""
         near = None if self._near_read is None else self._store.near
         if near is None or self._near_read is None:
-            return await self.exactly()
-        replies = near.read(self._near_read, self._near_s)
-        if type(replies) is not list:
-            replies = await replies  # type: ignore[misc]
-        return [finish([reply]) for finish, reply in zip(self._finishes, replies)]  # noqa: B905 - strict is slow
+            return self._store.run(self._calls)
+        return near.read(self._near_read, self._near_s)
 
-    async def exactly(self) -> list[Any]:
-        replies = await self._store.run(self._calls)
+    def finish(self, replies: list[Reply]) -> list[Any]:
+        """The results of these replies."""
         return [finish([reply]) for finish, reply in zip(self._finishes, replies)]  # noqa: B905 - strict is slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeAlias, TypeVar
 
@@ -50,6 +51,32 @@ class Live(Generic[S_co]):
 
     def __bool__(self) -> Literal[True]:
         return True
+
+
+class NearLive(Live[S_co]):
+    """A session that was read from a copy in the process. Its record is decoded when it is first used."""
+
+    __slots__ = ("_decode", "_session")
+
+    def __init__(self, id: str, user: str, ends_at_ms: int, decode: Callable[[], S_co]) -> None:
+        self.id = id
+        self.user = user
+        self.ends_at_ms = ends_at_ms
+        self.aged = False
+        self._decode: Callable[[], S_co] | None = decode
+
+    @property
+    def session(self) -> S_co:  # type: ignore[override]
+        if self._decode is not None:
+            self._session, self._decode = self._decode(), None
+        return self._session
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Live) and (self.id, self.user, self.session, self.ends_at_ms, self.aged) == (
+            other.id, other.user, other.session, other.ends_at_ms, other.aged,
+        )  # fmt: skip
+
+    __hash__ = None  # type: ignore[assignment]  # as of `Live`
 
 
 Reason: TypeAlias = Literal["unknown", "expired", "evicted", "revoked", "unreadable"]

@@ -15,7 +15,7 @@ from keystead.parts.sessions.session_declaration import MANAGED_FIELDS, check_su
 from keystead.parts.sessions.session_index import UNLISTED, Farewell, SessionIndex, epoch_ms
 from keystead.parts.sessions.session_lookup import SessionQueries, SessionQuery
 from keystead.parts.sessions.session_policy import Policy
-from keystead.parts.sessions.session_record import Act, Ended, Gone, Live, New, S, Successor
+from keystead.parts.sessions.session_record import Act, Ended, Gone, Live, NearLive, New, S, Successor
 from keystead.parts.sessions.session_token import SECRET_BYTES, id_of, new_token, parse_token
 from keystead.schema import Bound, Steps, attempts, procedure
 from keystead.schema.kinds import Seen, ValueKey
@@ -280,7 +280,11 @@ class Sessions(SessionIndex[S]):
     # --- one session ---------------------------------------------------------------------------------------
 
     async def _read(self, query: SessionQuery) -> Live[S] | Gone:
-        found = (self._is_near and await self._lookup_near(query)) or await self._lookup(query)
+        if self._is_near:
+            near = await self._read_near(query)
+            if near is not None:
+                return near
+        found = await self._lookup(query)
         if type(found) is Gone:
             return found
         live, raw = cast("tuple[Live[S], bytes]", found)
@@ -297,21 +301,35 @@ class Sessions(SessionIndex[S]):
         query = self._queries.for_token(token)
         return Gone("unknown") if query is None else await self._lookup(query)
 
-    async def _lookup_near(self, query: SessionQuery) -> tuple[Live[S], bytes] | None:
-        """The live session, possibly from a copy; None: ask the store, which knows why there is none."""
+    async def _read_near(self, query: SessionQuery) -> Live[S] | None:
+        """The live session, possibly from a copy; None: ask the store, because it is gone or a touch is due.
+
+        While the copy is the same, only the time is checked, and the record is decoded when it is used.
+        """
         user, sid, ask = query
+        found = ask.replies()
+        replies = cast("list[Any]", found if type(found) is list else await found)  # type: ignore[misc]
+        now_ms = self._now_ms()
+        if ask.remembered is not None:
+            of_replies, until_ms, ends_at_ms = ask.remembered
+            if of_replies is replies and now_ms < until_ms:
+                return NearLive(sid, user, ends_at_ms, lambda: ask.finish(replies)[0].value)
         try:
-            seen, is_listed = await ask()
+            seen, is_listed = ask.finish(replies)
         except Unreadable:
             return None
-        live = self._check_live(user, sid, seen.value, False) if seen is not None and is_listed else None
-        return (live, seen.stored) if live else None
+        live = self._check_live(user, sid, seen.value) if seen is not None and is_listed else None
+        touch_ms = epoch_ms(seen.value.last_seen_at) + self._touch_every_ms if live else 0
+        if not live or now_ms >= touch_ms:
+            return None
+        ask.remembered = replies, min(touch_ms, live.ends_at_ms), live.ends_at_ms
+        return live
 
     async def _lookup(self, query: SessionQuery, aged: bool = False) -> tuple[Live[S], bytes] | Gone:
         """The live session and its stored bytes, or why it is gone. `aged`: its token has been rotated."""
         user, sid, ask = query
         try:
-            seen, is_listed = await ask.exactly()
+            seen, is_listed = await ask()
             if seen is not None and is_listed:
                 live = self._check_live(user, sid, seen.value, aged)
                 if live:
