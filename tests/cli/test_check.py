@@ -105,7 +105,12 @@ def test_findings_are_printed_as_json(folder: Path) -> None:
     found = report(result)
     [finding] = found.pop("findings")
     assert result.returncode == 1
-    assert found == {"keyspaces": ["myapp.keys:AppKeys", "myapp.keys:MoreKeys"], "families": 3, "procedures": []}
+    assert found == {
+        "keyspaces": ["myapp.keys:AppKeys", "myapp.keys:MoreKeys"],
+        "families": 3,
+        "procedures": [],
+        "near_reads": [],
+    }
     assert finding["code"] == "overlap"
     assert finding["key"] == "user:count"
     assert finding["family"] == "AppKeys.user"
@@ -115,7 +120,13 @@ def test_json_of_a_program_without_findings(folder: Path) -> None:
     declare(folder, GOOD)
     result = check(folder, "myapp.keys:AppKeys", "--json")
     assert result.returncode == 0
-    assert report(result) == {"keyspaces": ["myapp.keys:AppKeys"], "families": 2, "findings": [], "procedures": []}
+    assert report(result) == {
+        "keyspaces": ["myapp.keys:AppKeys"],
+        "families": 2,
+        "findings": [],
+        "procedures": [],
+        "near_reads": [],
+    }
 
 
 def test_a_declaration_that_cannot_be_imported_is_a_finding_at_its_file_and_line(folder: Path) -> None:

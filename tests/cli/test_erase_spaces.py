@@ -99,7 +99,7 @@ def test_only_the_person_of_the_named_space_is_erased(program: Program, settings
 def test_a_signed_in_user_is_erased_in_teamwork_too(program: Program, settings: dict[str, str]) -> None:
     ada = fill(program, settings)
     shown = program.keystead("erase", "login:42", "--dry-run", **settings)
-    assert shown.stdout.startswith(f"login:42 is teamwork:{ada}\n"), shown.stdout + shown.stderr
+    assert shown.stdout.startswith(f"login:42 is also teamwork:{ada}\n"), shown.stdout + shown.stderr
     done = program.keystead("erase", "login:42", "--yes", **settings)
     assert done.returncode == 0, done.stderr
     assert "  keystead_teamwork_people: 1 row\n" in done.stdout

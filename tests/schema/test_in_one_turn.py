@@ -80,6 +80,22 @@ async def test_the_first_error_is_raised_and_what_waits_after_it_is_closed(at_on
     assert closed == ["closed"]
 
 
+async def test_what_is_closed_is_closed_in_its_own_context() -> None:
+    async def named() -> None:
+        token = NAME.set("inner")
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            NAME.reset(token)  # raises in any other context
+
+    async def fail() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        await in_one_turn(fail(), named())
+
+
 async def test_an_error_of_a_future_reaches_the_work_that_waits_for_it() -> None:
     async def survive() -> str:
         failing: asyncio.Future[None] = asyncio.get_running_loop().create_future()

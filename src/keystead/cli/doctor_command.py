@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final
 
 import typer
@@ -32,6 +32,7 @@ from keystead.cli.keyspace_arguments import (
 from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
 from keystead.errors import WrongSealKey
+from keystead.schema import Keyspace
 from keystead.schema.doctor import Excess, Found, Progress, QuarantineKeys, Report, examine, repair, restore
 from keystead.schema.doctor.quarantine import KEPT
 from keystead.schema.doctor.removal_limits import ASTRAY
@@ -96,45 +97,60 @@ def doctor(
     _require_targets(fix, targets)
     classes = keyspaces(targets)
     families = None if family is None else {find_family(name, classes) for name in family}
-    watch = _Watch()
     options: dict[str, Any] = {
         "families": families,
         "known": other_keyspaces(classes) if families is None else (),
         "examples": examples,
     }
+    mending = _Mending(set_aside_unknown, yes) if fix else None
+    run(lambda: _examine(classes, store, options, mending, as_json))
 
-    async def work() -> int:
-        lower_priority()
-        plan: dict[str, Any] = {}
-        with stop_on_signals(watch.describe_stop) as pause:
-            async with open_keyspaces(classes, store) as bound_keys:
-                with progress("examining") as show:
-                    report = await examine(bound_keys, on_progress=watch.report_to(show), **options)
-                if report.locked:
-                    fail(str(WrongSealKey(report.locked)), USAGE_ERROR)
-                if fix and report.findings:
-                    excess = report.excess(unknown=set_aside_unknown)
-                    needs_yes = [asdict(one) for one in excess]
-                    plan = {"plan": {"codes": report.as_json()["codes"], "needs_yes": needs_yes}}
-                    if not as_json:
-                        _print_plan(report, set_aside_unknown)
-                    confirmed_all = _confirm_excess(excess, yes, pause, quiet=as_json)
-                    with progress("repairing") as show:
-                        report = await repair(
-                            bound_keys,
-                            plan=report,
-                            set_aside="all" if confirmed_all else "few",
-                            unknown="set-aside" if set_aside_unknown else "report",
-                            on_progress=watch.report_to(show),
-                            **options,
-                        )
-        if as_json:
-            print_json(report.as_json() | plan)
-        else:
-            _print(report, fix)
-        return FAILED if report.left else 0
 
-    run(work)
+@dataclass(frozen=True)
+class _Mending:
+    """What --fix may do."""
+
+    set_aside_unknown: bool
+    yes: bool
+
+
+async def _examine(
+    classes: Sequence[type[Keyspace]],
+    store: Sequence[str] | None,
+    options: dict[str, Any],
+    mending: _Mending | None,
+    as_json: bool,
+) -> int:
+    """Examine, repair if asked to, and print the report. Returns the exit code."""
+    lower_priority()
+    plan: dict[str, Any] = {}
+    watch = _Watch()
+    with stop_on_signals(watch.describe_stop) as pause:
+        async with open_keyspaces(classes, store) as bound_keys:
+            with progress("examining") as show:
+                report = await examine(bound_keys, on_progress=watch.report_to(show), **options)
+            if report.locked:
+                fail(str(WrongSealKey(report.locked)), USAGE_ERROR)
+            if mending is not None and report.findings:
+                excess = report.excess(unknown=mending.set_aside_unknown)
+                plan = {"plan": {"codes": report.as_json()["codes"], "needs_yes": [asdict(one) for one in excess]}}
+                if not as_json:
+                    _print_plan(report, mending.set_aside_unknown)
+                confirmed_all = _confirm_excess(excess, mending.yes, pause, quiet=as_json)
+                with progress("repairing") as show:
+                    report = await repair(
+                        bound_keys,
+                        plan=report,
+                        set_aside="all" if confirmed_all else "few",
+                        unknown="set-aside" if mending.set_aside_unknown else "report",
+                        on_progress=watch.report_to(show),
+                        **options,
+                    )
+    if as_json:
+        print_json(report.as_json() | plan)
+    else:
+        _print(report, mending is not None)
+    return FAILED if report.left else 0
 
 
 def _require_targets(fix: bool, targets: Sequence[str] | None) -> None:

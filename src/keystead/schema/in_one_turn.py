@@ -76,4 +76,4 @@ class _Started(Generic[T]):
 
     def close(self) -> None:
         if self._result is _UNFINISHED:
-            self._steps.close()
+            self._context.run(self._steps.close)

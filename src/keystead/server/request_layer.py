@@ -205,7 +205,9 @@ class _Exchange:
         layer, scope = self._layer, self._scope
         if scope["method"] == "HEAD":
             # Routes handle it as GET. Those with side effects can recognize it by `keystead.head`.
-            scope["method"], scope["extensions"], scope["keystead.head"] = "GET", {}, True
+            scope["method"] = "GET"
+            scope["extensions"] = {}
+            scope["keystead.head"] = True
             self._is_head = True
         if layer.bodies:
             self._max_body = layer.bodies.get(scope["path"].lower(), self._max_body)
