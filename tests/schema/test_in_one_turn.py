@@ -1,6 +1,7 @@
 """Work whose requests leave in one turn of the event loop."""
 
 import asyncio
+import gc
 from contextvars import ContextVar
 
 import pytest
@@ -94,6 +95,44 @@ async def test_what_is_closed_is_closed_in_its_own_context() -> None:
 
     with pytest.raises(ValueError, match="wrong"):
         await in_one_turn(fail(), named())
+
+
+@pytest.mark.parametrize("fails", ["before", "after"])
+async def test_the_failure_of_what_nobody_waits_for_is_not_reported(fails: str) -> None:
+    loop = asyncio.get_running_loop()
+    reported: list[object] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context))
+
+    async def ask() -> None:
+        reply: asyncio.Future[None] = loop.create_future()
+
+        async def wait() -> None:
+            await reply
+
+        async def fail() -> None:
+            await asyncio.sleep(0)
+            if fails == "before":
+                reply.set_exception(OSError("lost"))
+            raise ValueError("wrong")
+
+        with pytest.raises(ValueError, match="wrong"):
+            await in_one_turn(fail(), wait())
+        assert reply.done()
+
+    await ask()
+    gc.collect()
+    assert reported == []
+
+
+async def test_an_interruption_of_the_first_leaves_nothing_unawaited() -> None:
+    class Killed(BaseException):
+        pass
+
+    async def kill() -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        await in_one_turn(kill(), asyncio.sleep(0))
 
 
 async def test_an_error_of_a_future_reaches_the_work_that_waits_for_it() -> None:

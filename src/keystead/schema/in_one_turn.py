@@ -48,7 +48,7 @@ class _Started(Generic[T]):
             self._waits_for = self._context.run(self._steps.send, None)
         except StopIteration as end:
             self._result = end.value
-        except Exception as error:
+        except BaseException as error:  # raised when it is awaited, after the others have been started
             self._error = error
 
     def __await__(self) -> Generator[Any, Any, T]:
@@ -69,11 +69,16 @@ class _Started(Generic[T]):
         return cast("T", self._result)
 
     def _step(self, step: Any, sent: Any) -> None:
+        self._waits_for = None
         try:
             self._waits_for = self._context.run(step, sent)
         except StopIteration as end:
             self._result = end.value
 
     def close(self) -> None:
-        if self._result is _UNFINISHED:
+        """Drop it where it waits, as cancelling a task does: what it waits for is not needed any more."""
+        if self._result is _UNFINISHED and self._error is None:
             self._context.run(self._steps.close)
+            waits_for = self._waits_for
+            if waits_for is not None and not waits_for.cancel() and not waits_for.cancelled():
+                waits_for.exception()  # avoids asyncio's "never retrieved" warning

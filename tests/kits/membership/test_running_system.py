@@ -138,8 +138,12 @@ def test_access_tokens_signed_with_jwt_secret_verify_elsewhere(monkeypatch: pyte
             "too short, and it is shown nowhere"[:31],
             "JWT_SECRET: a signing secret needs at least 32 bytes",
         ),
-        ("SUPABASE_URL", "https://x.supabase.co", "SUPABASE_URL: Supabase is not used"),
-        ("SUPABASE_SERVICE_KEY", "service key that is shown nowhere", "SUPABASE_SERVICE_KEY: Supabase is not used"),
+        ("SUPABASE_URL", "https://x.supabase.co", "SUPABASE_URL: Supabase is not supported"),
+        (
+            "SUPABASE_SERVICE_KEY",
+            "service key that is shown nowhere",
+            "SUPABASE_SERVICE_KEY: Supabase is not supported",
+        ),
     ],
 )
 def test_an_unusable_name_is_refused_with_the_reason(

@@ -159,7 +159,7 @@ async def test_a_password_in_flight_leaves_nothing_of_an_ended_link(
         return False if kept else "a hash"
 
     # A slow hash is slow in every order.
-    monkeypatch.setattr("keystead.kits.sharing.service.issuing.hashed", at_once)
+    monkeypatch.setattr("keystead.kits.sharing.service.issuing.hash_password", at_once)
     monkeypatch.setattr("keystead.kits.sharing.service.link_access.matches", at_once)
 
     async def prepare(sharing: Sharing, clock: Clock) -> Any:

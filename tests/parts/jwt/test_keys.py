@@ -87,8 +87,8 @@ def _rsa(bits: int) -> str:
         ("", "as in 2026a:EdDSA"),
         ("a", "as in 2026a:EdDSA"),
         (f"a:{'x' * 43}", "as in 2026a:EdDSA"),
-        (f"a:none:{'x' * 43}", "not for 'none'"),
-        (f"a:HS512:{'x' * 43}", "not for 'HS512'"),
+        (f"a:none:{'x' * 43}", "must be one of .*, not 'none'"),
+        (f"a:HS512:{'x' * 43}", "must be one of .*, not 'HS512'"),
         (f"a b:EdDSA:{'x' * 43}", "1 to 32 letters"),
         ("a:HS256:c2hvcnQ", "32 bytes"),
         ("a:EdDSA:c2hvcnQ", "32 bytes"),
@@ -108,7 +108,7 @@ def test_keys_that_are_written_wrongly_are_refused_and_not_repeated(text: str, s
 def test_a_signer_without_keys_and_a_key_without_algorithm_are_refused() -> None:
     with pytest.raises(BadDeclaration, match="no signing key"):
         SigningKeys({})
-    with pytest.raises(BadDeclaration, match="not for 'PS256'"):
+    with pytest.raises(BadDeclaration, match=r"must be one of .*, not 'PS256'"):
         SigningKeys.new_key("PS256")  # type: ignore[arg-type]
 
 

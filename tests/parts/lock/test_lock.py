@@ -308,7 +308,7 @@ async def test_a_lock_of_other_families_is_refused(store: Store) -> None:
         (keys.lock, keys.fence(1), "Holder"),
         (keys.lock(1), keys.lock(2), "Counter"),
         (keys.fixed(1), keys.fence(1), "touch_every"),
-        (keys.lock(1), keys.brief(1), "outlives"),
+        (keys.lock(1), keys.brief(1), "outlive every hold"),
     ):
         with pytest.raises(BadDeclaration, match=why):
             Lock(holder, fence)  # type: ignore[arg-type]

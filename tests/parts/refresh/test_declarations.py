@@ -166,7 +166,7 @@ class MaybeKeys(Keyspace):
 
 @here
 async def test_a_token_that_belongs_to_no_session_is_not_begun(store: Store) -> None:
-    with pytest.raises(BadValue, match="belongs to a session"):
+    with pytest.raises(BadValue, match="needs a session"):
         await RefreshTokens(MaybeKeys(store, seal=RING).refresh).begin(MaybeSession())
 
 

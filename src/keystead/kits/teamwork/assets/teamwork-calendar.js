@@ -100,9 +100,7 @@ export class Calendar {
   show(items, today) {
     this.#items = items;
     this.today = today;
-    const hasFocus = this.#table.contains(document.activeElement);
     this.#draw();
-    if (hasFocus) this.focus();
     this.#chosen();
   }
 
@@ -138,7 +136,9 @@ export class Calendar {
     event.preventDefault();
   }
 
+  // Keeps the focus if it is in the table, whoever asks for the drawing.
   #draw() {
+    const hasFocus = this.#table.contains(document.activeElement);
     const language = this.#words.tag;
     const month = this.day.slice(0, 7);
     const title = dayInWords(`${month}-01`, language, { month: "long", year: "numeric" });
@@ -167,6 +167,7 @@ export class Calendar {
       rows.push(row);
     }
     this.#table.tBodies[0].replaceChildren(...rows);
+    if (hasFocus) this.focus();
   }
 
   #cell(day, isOfMonth, items) {
