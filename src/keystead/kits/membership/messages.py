@@ -77,7 +77,7 @@ MESSAGES: Final[Messages] = {
     "sync": ("Sync", "同期", "동기화"),
     "sync_line": ("Ask the provider now.", "今すぐプロバイダーに尋ねます。", "지금 제공자에게 묻습니다."),
     "tokens": ("Get tokens", "トークンを取得", "토큰 받기"),
-    "tokens_line": ("An access and a refresh token.", "1 時間分と、その次の分。", "1시간 분과 그다음 분."),
+    "tokens_line": ("Access for one hour, and its renewal.", "1 時間分と、その次の分。", "1시간 분과 그다음 분."),
     "refresh": ("Refresh", "更新", "갱신"),
     "refresh_line": ("The next pair of tokens.", "次のトークンの組。", "다음 토큰 한 쌍."),
     "logout": ("Sign out", "サインアウト", "로그아웃"),
