@@ -28,11 +28,16 @@ async def run(progress: Progress, *, quick: bool) -> list[Row]:
         store = await stack.enter_async_context(connect(redis.url))
         widgets = await stack.enter_async_context(widget_keys.open_service(store))
         await widget_keys.fill_counters(widgets, 1, lambda steps=1: None)
-        environment = {"BENCH_APP": "keystead-bounded", "BENCH_REDIS": redis.url}
-        port = await stack.enter_async_context(serving.serve_app("bench.widget_apps:make", environment, first))
+        ports = [
+            await stack.enter_async_context(
+                serving.serve_app("bench.widget_apps:make", {"BENCH_APP": app, "BENCH_REDIS": redis.url}, first)
+            )
+            for app in ("keystead", "keystead-bounded")
+        ]
+        port = ports[1]
         ask = f"GET /api/visit?action=increment&id={counter_id(0)}"
         closed = await stack.enter_async_context(serving.client(rest))
-        asked = serving.Load(port, [f"{ask}\nUser-Agent: a browser"], '"duplicate":')
+        asked = serving.Load(ports[0], [f"{ask}\nUser-Agent: a browser"], '"duplicate":')
         requests = 200 if quick else 10_000
         await serving.send_requests(closed, asked, requests)  # the warm-up
         rate = requests / await serving.send_requests(closed, asked, requests)
