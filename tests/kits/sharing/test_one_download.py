@@ -188,7 +188,7 @@ async def test_over_http_a_second_download_of_one_ticket_is_refused(visitor: Vis
 
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
 async def test_a_broken_connection_resumes_with_a_range(store_url: str, tmp_path: Path) -> None:
-    content = bytes(range(256)) * 4096 * 40  # 40 MiB, more than lies between a server and its receiver
+    content = bytes(range(256)) * 4096 * 80  # 80 MiB, more than lies between a server and its receiver
     with keystead_serving(tmp_path, store_url, "--kits", "sharing") as server:
         async with httpx2.AsyncClient(base_url=server.url, trust_env=False, timeout=300) as http:
             made = ok(await http.post("/api/receive/upload?maxDownloads=1&name=big.bin", content=content))

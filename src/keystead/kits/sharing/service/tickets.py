@@ -226,6 +226,8 @@ class _TrackedBody:
                 async for chunk in body:
                     yield chunk
                     self._sent += len(chunk)  # the consumer resumes after it has taken the chunk
+                    # Once the receiver is gone, nothing slows the consumer down: let it learn of that.
+                    await asyncio.sleep(0)
                     if self._sent < self._end and self._tickets.is_due(recorded_ms):
                         recorded_ms = self._tickets.now_ms
                         if not await self._tickets.record_progress(self._key, self._stream, self._sent):
