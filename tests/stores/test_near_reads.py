@@ -13,7 +13,7 @@ import pytest
 
 import keystead
 from keystead import Counter, Hash, Keyspace, Set, Value, after, never
-from keystead.errors import BadDeclaration, StoreUnavailable
+from keystead.errors import BadDeclaration, StoreUnavailable, WrongEventLoop
 from keystead.stores.commands import read
 from keystead.stores.near_reads import COPY_MAX_BYTES, MAX_BYTES, Copies, Copy, NearRead, NearReads
 from tests import servers
@@ -369,3 +369,19 @@ def test_reads_that_differ_have_different_copies() -> None:
 def test_a_bound_that_is_no_duration_is_refused(near: Any) -> None:
     with pytest.raises(BadDeclaration, match="near"):
         Value("name:{id}", str, lifetime=never("test"), near=near)
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite", "redis"])
+async def test_another_event_loop_is_refused_also_where_there_is_a_copy(
+    url: str, tmp_path: Path, server: Server
+) -> None:
+    url = {"sqlite": f"sqlite:///{tmp_path}/near.db", "redis": server.url}.get(url, url)
+    async with opened(url) as keys:
+        await keys.name("a").set("Ann")
+        await warm(keys, "a")
+
+        async def read_elsewhere() -> None:
+            with pytest.raises(WrongEventLoop):
+                await keys.name("a").get()
+
+        await asyncio.to_thread(asyncio.run, read_elsewhere())

@@ -161,10 +161,10 @@ class NearOperation(Operation[R]):
     __slots__ = ()
 
     def __await__(self) -> Generator[Any, None, R]:
+        self.pending = ""
         near = self.bound.store.near
         if near is None:
             return (yield from super().__await__())
-        self.pending = ""
         try:
             replies = near.read(NearRead(self.steps), self.bound.family.near_ms / 1000)
             return self.finish(replies if type(replies) is list else (yield from replies.__await__()))  # type: ignore[union-attr]

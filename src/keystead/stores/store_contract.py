@@ -254,7 +254,7 @@ class Store(ABC):
 
     @property
     def near(self) -> NearReads | None:
-        """Reads from copies in this process; None: the store cannot tell when a key changes."""
+        """Reads from copies in this process; None: the store cannot tell when a key changes, or is not open."""
         return None
 
     async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]] | None:

@@ -346,3 +346,17 @@ async def test_closing_while_the_server_is_down_does_not_wait(server: Server) ->
         await store.close()
         answers = await asyncio.gather(*calls, return_exceptions=True)
     assert all(isinstance(answer, StoreClosed | StoreUnavailable) for answer in answers), answers
+
+
+async def test_a_caller_that_retries_in_a_loop_does_not_keep_the_store_from_reconnecting(server: Server) -> None:
+    """Once the server has been down for `connect_timeout`, calls fail at once: but the event loop gets its turn."""
+    async with keystead.connect(server.url + "?timeout=1s&connect_timeout=50ms") as store:
+        server.kill()
+        asyncio.get_running_loop().call_later(0.3, server.start)
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await READ(store)
+                    break
+                except StoreUnavailable:
+                    pass

@@ -105,11 +105,11 @@ class ClusterStore(Store):
             raise self._closed_error()
         parts = [self._split(call) for call in calls]
         pieces = [piece for part in parts for piece in part]
-        written = self._near and [key for call in calls if call.spec.writes for key in call.keys]
-        if self._near is not None and written:
-            await dropping(self._near, written, self._deliver(pieces))
-        else:
+        if self._near is None:
             await self._deliver(pieces)
+        else:
+            written = [key for call in calls if call.spec.writes for key in call.keys]
+            await dropping(self._near, written, self._deliver(pieces))
         return [_merge(call, part) for call, part in zip(calls, parts, strict=True)]
 
     def _split(self, call: Call) -> list[SlotCommand]:
@@ -229,6 +229,7 @@ class ClusterStore(Store):
 
     @property
     def near(self) -> NearReads | None:
+        self._check_loop()
         if self._near is None and self._nodes.is_open:
             self._near = ClusterNearReads(self._settings, self._nodes, self.run)
         return self._near

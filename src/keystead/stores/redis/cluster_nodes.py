@@ -35,8 +35,7 @@ class ClusterNodes:
         self.is_open = False
         self.owners: list[RedisAddress] = []
         self.links: dict[RedisAddress, RedisLink] = {}
-        self.version = 0  # counts changes of the owners
-        self.on_change: Callable[[], None] | None = None
+        self.on_change: Callable[[], None] | None = None  # called when a slot has another owner
         self._settings = settings
         self._refreshing: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -184,7 +183,6 @@ class ClusterNodes:
             self._refreshing = asyncio.create_task(self._refresh_quietly())
 
     def _changed(self) -> None:
-        self.version += 1
         if self.on_change is not None:
             self.on_change()
 

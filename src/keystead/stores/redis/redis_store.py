@@ -167,6 +167,7 @@ class RedisStore(Store):
 
     @property
     def near(self) -> NearReads | None:
+        self._check_loop()
         if self._near is None and self._link is not None:
             self._near = RedisNearReads(self._settings, self._locate, self._greet, self.run)
         return self._near

@@ -205,6 +205,7 @@ class SqliteStore(Store):
 
     @property
     def near(self) -> NearReads | None:
+        self._check_loop()
         return self._near if self._open else None
 
     def _version(self) -> tuple[int, int] | None:
