@@ -209,3 +209,62 @@ async def test_more_requests_than_allowed_are_refused_at_once_and_streams_do_not
     leave.set()
     assert [(await one)[0] for one in (*waiting, probe)] == [200] * 6
     assert (await request())[0] == 200
+
+
+async def test_dependencies_that_a_test_overrides_are_overridden() -> None:
+    app = application()
+    app.add_middleware(RequestLayer, limits=RequestLimits(30, 1000), routes=DirectRoutes(app))
+
+    async def always_100() -> int:
+        return 100
+
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://test") as asked:
+        assert (await asked.get("/ask")).text == "0 7"
+        app.dependency_overrides[twice] = always_100
+        assert (await asked.get("/ask")).text == "96 7"
+        app.dependency_overrides.clear()
+        assert (await asked.get("/ask")).text == "0 7"
+
+
+async def respond_to(layer: Any, scope: dict[str, Any], receive: Any) -> list[Message]:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await layer({"type": "http", "query_string": b"", "headers": [], **scope}, receive, send)
+    return sent
+
+
+async def test_the_body_of_a_malformed_request_is_not_read_for_nothing() -> None:
+    """A route that streams its body may take a large one, which must not be collected in memory to refuse it."""
+    app = FastAPI()
+
+    async def upload(request: Request, n: int) -> Response:
+        raise AssertionError("it is refused before")
+
+    app.add_api_route("/upload", upload, methods=["POST"])
+    add_error_responses(app)
+    app.add_middleware(RequestLayer, limits=RequestLimits(30, 10**9), routes=DirectRoutes(app))
+
+    async def receive() -> Message:
+        raise AssertionError("nothing is read")
+
+    sent = await respond_to(app, {"method": "POST", "path": "/upload", "query_string": b"n=x"}, receive)
+    assert sent[0]["status"] == 400
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_an_overloaded_server_tells_pages_of_other_sites_too(method: str) -> None:
+    async def app(scope: Scope, receive: Any, send: Any) -> None:
+        raise AssertionError("it is refused before")
+
+    layer = RequestLayer(app, RequestLimits(30, 1000, at_once=1), shared={"/api/visit": ["*"]})
+    layer.under_way = 1
+    start, body = await respond_to(layer, {"method": method, "path": "/api/visit"}, None)
+    headers = dict(start["headers"])
+    assert (start["status"], headers[b"access-control-allow-origin"], headers[b"retry-after"]) == (503, b"*", b"1")
+    assert headers[b"x-content-type-options"] == b"nosniff"
+    assert (b"OVERLOADED" in body["body"]) == (method == "GET")
+    [other, _] = await respond_to(layer, {"method": method, "path": "/api/me"}, None)
+    assert b"access-control-allow-origin" not in dict(other["headers"])

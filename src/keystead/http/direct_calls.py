@@ -30,6 +30,9 @@ from keystead.http.routing import KitRoute
 DirectCall: TypeAlias = Callable[[Request], Awaitable[Response | None]]
 _Values: TypeAlias = dict[str, Any]
 
+# A key of the scope: the body of a request, once a direct call has read it.
+BODY_READ: Final = "keystead.body_read"
+
 # What needs the machinery: a dependency may add headers or background tasks, or ask for the scopes of OAuth.
 _UNSUPPORTED: Final = (
     "websocket_param_name",
@@ -150,6 +153,7 @@ async def _read_json(request: Request) -> Any:
         body = await request.body()
     except ClientDisconnect:  # there is no client left to answer
         raise HTTPException(400) from None
+    request.scope[BODY_READ] = body
     try:
         return json.loads(body) if body else PydanticUndefined
     except (ValueError, RecursionError):

@@ -66,6 +66,8 @@ class DirectRoutes:
 
     def find(self, scope: Scope) -> FoundRoute | None:
         """How to call the route of a request; None if the router must find it."""
+        if self._app.dependency_overrides:  # FastAPI's means for tests
+            return None
         if self._routes is None:
             self._routes = list(self._read())
         method, path = scope["method"], scope["path"]

@@ -94,10 +94,10 @@ class Metrics:
     def _gauge(self, name: str, mode: Literal["livesum", "max"]) -> Gauge:
         return Gauge(*_arguments_of(name), registry=self._registry, multiprocess_mode=mode)
 
-    def began(self) -> None:
+    def count_begun(self) -> None:
         self._in_flight.inc()
 
-    def answered(self, route: str, method: str, status: int, seconds: float) -> None:
+    def count_finished(self, route: str, method: str, status: int, seconds: float) -> None:
         self._in_flight.dec()
         found = self._by_route.get((route, method, status))
         if found is None:
@@ -107,7 +107,7 @@ class Metrics:
         requests.inc()
         request_seconds.observe(seconds)
 
-    def refused(self, method: str, status: int) -> None:
+    def count_refused(self, method: str, status: int) -> None:
         """A request that was refused before anything was done for it."""
         found = self._by_route.get((NO_ROUTE, method, status))
         if found is None:

@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keystead.errors import KeysteadError
 from keystead.http.accept import prefers_html
+from keystead.http.direct_calls import BODY_READ
 from keystead.http.refusals import Refusal, code_of, refusal_with
 from keystead.kits.identity import identify
 from keystead.server.error_responses import TooLarge, error_response, respond_to_error
@@ -82,12 +83,12 @@ class RequestLayer:
         self.headers = DefaultHeaders(security)
         self.cors = Cors(shared or {}, security, _continue)
         self.under_way = 0
-        self._refusal = refusal_with("OVERLOADED")
-        body = json.dumps(self._refusal.body(), separators=(",", ":")).encode()
-        given = {"content-type": "application/json", "content-length": str(len(body)), **self._refusal.headers}
-        headers = [(name.encode(), value.encode()) for name, value in {**security, **given}.items()]
-        self._refused_start = {"type": "http.response.start", "status": self._refusal.status, "headers": headers}
-        self._refused_body = {"type": "http.response.body", "body": body}
+        refusal = refusal_with("OVERLOADED")
+        self._refused_body = json.dumps(refusal.body(), separators=(",", ":")).encode()
+        length = str(len(self._refused_body))
+        given = {"content-type": "application/json", "content-length": length, **refusal.headers}
+        self._refused_headers = [(name.encode(), value.encode()) for name, value in given.items()]
+        self._refused_status = refusal.status
         self._refused = 0  # since it was logged
         self._refused_logged_at = -_LOG_REFUSED_EVERY_S
 
@@ -110,14 +111,17 @@ class RequestLayer:
         The metrics count it, and the log has the number of refused requests once a second.
         """
         if self.metrics is not None:
-            self.metrics.refused(method_of(scope), self._refusal.status)
+            self.metrics.count_refused(method_of(scope), self._refused_status)
         self._refused += 1
         now = time.monotonic()
         if now - self._refused_logged_at >= _LOG_REFUSED_EVERY_S:
             log_overload(self._refused, self.limits.at_once)
             self._refused, self._refused_logged_at = 0, now
-        await send(self._refused_start)
-        await send(self._refused_body)
+        cors = self.cors.find(scope["path"])
+        defaults = (self.headers if cors is None else cors.defaults).missing_from(())
+        headers = [*self._refused_headers, *defaults]
+        await send({"type": "http.response.start", "status": self._refused_status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else self._refused_body})
 
 
 class _Exchange:
@@ -152,7 +156,7 @@ class _Exchange:
         method = method_of(scope)
         scope.setdefault("state", {})["request_id"] = self._request_id.decode()
         if layer.metrics is not None:
-            layer.metrics.began()
+            layer.metrics.count_begun()
         layer.under_way += 1
         self._is_counted = True
         try:
@@ -229,8 +233,9 @@ class _Exchange:
             response = await found.call(request)
         except Exception as error:
             response = await respond_to_error(request, error)
-        if response is None:  # malformed: FastAPI reports how, from a replay of the body
-            await layer.app(scope, await _replay(request, self.receive), send)
+        if response is None:  # malformed: FastAPI reports how, and reads the body again if it was read
+            body = scope.get(BODY_READ)
+            await layer.app(scope, self.receive if body is None else _replay(body, self.receive), send)
             return
         await response(scope, self.receive, send)
 
@@ -259,7 +264,8 @@ class _Exchange:
             if present.get(b"content-type", b"").startswith(b"text/event-stream"):
                 self.reschedule(None)
             headers += self._defaults.missing_from(present)
-            headers.append((b"x-request-id", self._request_id))
+            if b"x-request-id" not in present:
+                headers.append((b"x-request-id", self._request_id))
             message = {**message, "headers": headers}
         elif self._is_head:
             if message.get("more_body", False):
@@ -282,7 +288,7 @@ class _Exchange:
         seconds = time.perf_counter() - self._began
         route, status = template_of(self._scope), self._status or _CLIENT_LEFT
         if self._layer.metrics is not None:
-            self._layer.metrics.answered(route, method, status, seconds)
+            self._layer.metrics.count_finished(route, method, status, seconds)
         level = logging.WARNING if status >= 500 else logging.DEBUG if route in _PROBES else logging.INFO
         if ACCESS.isEnabledFor(level):
             # The template, not the path: no id or query gets into the log.
@@ -303,9 +309,8 @@ async def _continue(scope: Scope, receive: Receive, send: Send) -> None:
     await exchange.respond(receive, send)
 
 
-async def _replay(request: Request, receive: Receive) -> Receive:
-    """`receive`, from the start of the body."""
-    body = await request.body()
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """`receive`, from the start of a body that was read."""
     is_sent = False
 
     async def receive_again() -> Message:
