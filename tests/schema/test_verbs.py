@@ -38,8 +38,9 @@ from keystead.errors import (
     Unreadable,
     WrongKind,
 )
-from keystead.schema import EpochMs, packed
+from keystead.schema import EpochMs, Steps, packed
 from keystead.schema.operation import combine
+from keystead.schema.operation_batch import Done
 from keystead.schema.prepared_steps import Prepared
 from keystead.stores import store_ms
 from tests.parts.sessions.relays import Relay
@@ -924,30 +925,59 @@ async def test_prepared_steps_do_the_same_on_whatever_key(store: Store) -> None:
     keys = Group(store)
     enter = Prepared(
         [keys.total, keys.waiting],
-        lambda total, waiting, who: (
-            [total.get(), waiting.count()],
-            [total.at_most(1), total.increment(), waiting.add(who, 7)],
-        ),
+        lambda total, waiting, who: Steps(
+            before := total.get(),
+            size := waiting.count(),
+            total.at_most(1).otherwise("full"),
+            total.increment(),
+            waiting.add(who, 7),
+        ).giving(before, size),
         texts=1,
     )
 
-    async def ask(id: str, who: str) -> tuple[bool, list[Any]]:
-        names = [keys.total(id).key.encode(), keys.waiting(id).key.encode(), who.encode()]
-        outcome = await enter.ask(*names)
-        return bool(outcome), enter.found(outcome, names)
+    async def ask(id: str, who: str) -> Done[tuple[int, int]]:
+        return await enter(keys.total(id).key.encode(), keys.waiting(id).key.encode(), who.encode())
 
-    assert await ask("a", "ann") == (True, [0, 0])
-    assert await ask("b", "ann") == (True, [0, 0])
-    assert await ask("a", "bob") == (True, [1, 1])
-    assert await ask("a", "cid") == (False, [2, 2])
+    assert (await ask("a", "ann")).value == (0, 0)
+    assert (await ask("b", "ann")).value == (0, 0)
+    assert (await ask("a", "bob")).value == (1, 1)
+    full = await ask("a", "cid")
+    assert (full.stopped, full.stopped_at, full.before) == ("full", 2, (2, 2))
     assert await keys.waiting("a").lowest(9) == [("ann", 7.0), ("bob", 7.0)]
     left = await keys.waiting("a").remaining()
     assert left is not None
     await store.run([("SET", keys.total("a").key, "9" * 30)])
     with pytest.raises(Unreadable, match="total: this is not a 64-bit integer"):
         await ask("a", "dan")
-    with pytest.raises(BadDeclaration, match="must be one command"):
-        Prepared([keys.total], lambda total: ([total.increment(), combine("two", [total.get(), total.get()], max)], []))
     linked = Keys(store, seal=RING).link
     with pytest.raises(BadDeclaration, match="its lifetime varies"):
-        Prepared([linked], lambda link: ([], [link.delete()]))
+        Prepared([linked], lambda link: Steps(link.delete()))
+    with pytest.raises(BadDeclaration, match=r"arguments \[1\] of a prepared step are not in its steps"):
+        Prepared([keys.total, keys.waiting], lambda total, waiting: Steps(total.get()))
+
+
+@everywhere
+async def test_prepared_steps_take_values_and_deadlines(store: Store) -> None:
+    class Notes(Keyspace):
+        note = Value("note:{id}", str, lifetime=until("ends_at", at_most="1d"), tag="id", doc="a note")
+        seen = Value("seen:{id}", str, lifetime=HOUR, tag="id", doc="a copy")
+
+    notes = Notes(store)
+    ends_ms = notes.now_ms() + 3_600_000
+    write = Prepared(
+        [notes.note, notes.seen],
+        lambda note, seen, text, at_ms: Steps(
+            seen.holds("no").otherwise("changed"), one := note.add(text, ends_at=at_ms), seen.set(text)
+        ).giving(one),
+        values=[("a sample", b"a sample"), (ends_ms, ends_ms)],
+        name="Notes.write",
+    )
+    names = [notes.note("7").key.encode(), notes.seen("7").key.encode()]
+    stopped = await write(*names, b"new", b"%d" % (ends_ms + 1))
+    assert (stopped.stopped, stopped.before) == ("changed", ())
+    await notes.seen("7").set("no")
+    assert (await write(*names, b"new", b"%d" % (ends_ms + 1))).value is True
+    assert await notes.run(notes.note("7").get(), notes.seen("7").get()) == ("new", "new")
+    left = await notes.note("7").remaining()
+    assert left is not None
+    assert timedelta(minutes=50) < left <= timedelta(hours=1, milliseconds=1)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from itertools import combinations, zip_longest
 from typing import Any
 
-from keystead.errors import shown
+from keystead.errors import printable
 from keystead.schema.family import Family
 from keystead.schema.family_lookup import name_of
 from keystead.schema.finding import CODES, Finding
@@ -84,7 +84,7 @@ def _overlaps(families: Sequence[Family[Any]], stores: _Stores) -> Iterator[Find
         key = one.pattern.overlap(other.pattern) if _may_overlap(one, other) else None
         if key is not None:
             what = "channel" if one.kind == "channel" else "key"
-            both = f"{one.place} and {other.place} can both produce the {what} {shown(key)}"
+            both = f"{one.place} and {other.place} can both produce the {what} {printable(key)}"
             yield _finding("overlap", one, both, key)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from keystead.errors import NotANumber, Unreadable, shown
+from keystead.errors import NotANumber, Unreadable, printable
 from keystead.schema.codec import Codec
 from keystead.schema.family import Bound
 from keystead.schema.kinds import Counter
@@ -161,5 +161,5 @@ def value_of(family: Any, entry: Any) -> tuple[Codec[Any], bytes]:
 
 def reason(error: Unreadable, key: str) -> str:
     """The message without the key, which is shown beside it."""
-    sentence = str(error).removeprefix(f"{shown(key)}: ")
+    sentence = str(error).removeprefix(f"{printable(key)}: ")
     return NotOpened(sentence) if error.unopened else sentence

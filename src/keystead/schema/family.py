@@ -21,7 +21,7 @@ from typing import (
     overload,
 )
 
-from keystead.errors import BadCall, BadDeclaration, BadKey, KeyTooLong, shown
+from keystead.errors import BadCall, BadDeclaration, BadKey, KeyTooLong, printable
 from keystead.schema.codec import Codec
 from keystead.schema.lifetime import Lifetime, Sliding, Until, duration_ms
 from keystead.schema.operation import Operation
@@ -308,14 +308,14 @@ class Bound(Generic[K]):
         longest = self.store.guarantees.key_max_bytes
         if longest is not None and len(key.encode()) > longest:
             raise KeyTooLong(
-                f"{shown(key)} has {len(key.encode())} bytes, but keys of {self.store.url} have at most "
+                f"{printable(key)} has {len(key.encode())} bytes, but keys of {self.store.url} have at most "
                 f"{longest}; declare that long segments are hashed, as in {{name<=120}}"
             )
 
     def key(self, key: str) -> K:
         """The key of this name. Raises BadKey if it is not a key of this family."""
         if self.parse(str(key)) is None:
-            raise BadKey(f"{shown(str(key))} is not a key of {self.family.place}")
+            raise BadKey(f"{printable(str(key))} is not a key of {self.family.place}")
         return self._make(self, key)
 
     def parse(self, key: str | bytes) -> dict[str, Any] | None:

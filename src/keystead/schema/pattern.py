@@ -15,7 +15,7 @@ from keyword import iskeyword
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from keystead.errors import BadCall, BadDeclaration, BadKey, shown
+from keystead.errors import BadCall, BadDeclaration, BadKey, printable
 from keystead.schema.overlap import Automaton, Language, choice, common_text, longest, sequence
 from keystead.schema.placeholder import SHORTEST_BOUND, PlaceholderPosition
 from keystead.schema.placeholder_types import TYPES, PlaceholderType, unknown_type
@@ -257,16 +257,16 @@ class Pattern:
 
     def _unknown_error(self, name: str) -> BadKey:
         near = get_close_matches(name, self.names, 1)
-        return self._call_error(f"there is no {shown(name)}{f' (did you mean {near[0]}?)' if near else ''}")
+        return self._call_error(f"there is no {printable(name)}{f' (did you mean {near[0]}?)' if near else ''}")
 
     def _call_error(self, what: str) -> BadKey:
         call = ", ".join(f"{name}=..." for name in self.names)
-        return BadCall(f"{shown(self.text)}: {what}; write ({call})")
+        return BadCall(f"{printable(self.text)}: {what}; write ({call})")
 
     def _tag_place(self, tag: str) -> int:
         if tag not in self.names:
             advice = f"write {' or '.join(self.names)}" if self.names else "leave it out"
-            raise _bad(self.text, f"the tag {shown(tag)!r} is not one of its placeholders; {advice}")
+            raise _bad(self.text, f"the tag {printable(tag)!r} is not one of its placeholders; {advice}")
         if self._layout.has_tail and tag == self.names[-1]:
             raise _bad(self.text, f"the tag {tag!r} is in the tail, which may be missing; name one before it")
         return self.names.index(tag)
@@ -398,7 +398,7 @@ def _read_placeholder(text: str, literal: str, opening: int, closing: int) -> _P
     inside = text[opening + 1 : closing]
     head, bounded, bound = inside.partition("<")
     name, typed, type_name = head.partition(":")
-    what = f"{{{shown(inside)}}} {_where(opening)}"
+    what = f"{{{printable(inside)}}} {_where(opening)}"
     if not name.isidentifier() or iskeyword(name):
         raise _bad(text, f"{what} has no valid argument name; write {{{_suggest_name(name)}}}")
     if not typed:
@@ -451,4 +451,4 @@ def _where(at: int) -> str:
 
 
 def _bad(text: str, sentence: str, finding: str = "bad-pattern") -> BadDeclaration:
-    return BadDeclaration(f'pattern "{shown(text)}": {sentence}', finding)
+    return BadDeclaration(f'pattern "{printable(text)}": {sentence}', finding)

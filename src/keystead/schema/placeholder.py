@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 from uuid import UUID
 
-from keystead.errors import BadKey, shown
+from keystead.errors import BadKey, printable
 from keystead.schema.key_escapes import escape_language, percent
 from keystead.schema.overlap import ANY, Bounded, Characters, Language, Repeat, choice, longest, regex, repeat, sequence
 from keystead.schema.placeholder_types import ALNUM, TYPES, PlaceholderType, Unfit
@@ -212,7 +212,7 @@ class PlaceholderPosition:
         return text
 
     def _refusal(self, reason: str) -> BadKey:
-        return BadKey(f"{shown(self._pattern)}: {self.name} {reason}")
+        return BadKey(f"{printable(self._pattern)}: {self.name} {reason}")
 
     def _describe_value(self, value: object) -> str:
         """The type of a value, and the value itself if its type cannot hold secrets."""
@@ -223,7 +223,7 @@ class PlaceholderPosition:
             return name
         if isinstance(value, int) and abs(value) >= _QUICK_INT:
             return name
-        text = shown(str(value))
+        text = printable(str(value))
         return f"the {name} {text if len(text) <= 60 else text[:59] + '…'}"
 
     def _advice(self, value: object) -> str:

@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any, TypeVar
 from uuid import UUID
 
-from keystead.errors import BadDeclaration, shown
+from keystead.errors import BadDeclaration, printable
 from keystead.schema.overlap import ANY, ASCII, Characters, Language, choice, regex, repeat, sequence
 
 T = TypeVar("T")
@@ -95,7 +95,7 @@ def unknown_type(name: str) -> str:
     """The message for an unknown type name."""
     near = _OTHER_NAMES.get(name.lower()) or next(iter(get_close_matches(name.lower(), TYPES, 1)), None)
     advice = f"did you mean {near}?" if near else "register your own with placeholder()."
-    return f"there is no type {shown(name)!r}; {advice} The types are {', '.join(TYPES)}"
+    return f"there is no type {printable(name)!r}; {advice} The types are {', '.join(TYPES)}"
 
 
 def _verify_render(render: Callable[[T], str], parse: Callable[[str], T], alphabet: Characters) -> Callable[[T], str]:
@@ -133,7 +133,9 @@ def _identity(thing: object) -> object:
 
 
 def _bad_type(name: str, what: str, advice: str) -> BadDeclaration:
-    return BadDeclaration(f"placeholder({shown(name)!r}): {shown(name)!r} {what}; {advice}", finding="bad-placeholder")
+    return BadDeclaration(
+        f"placeholder({printable(name)!r}): {printable(name)!r} {what}; {advice}", finding="bad-placeholder"
+    )
 
 
 def _first_outside(alphabet: Characters, text: str) -> str:

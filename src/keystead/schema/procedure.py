@@ -58,6 +58,11 @@ class Steps(Generic[R_co]):
         self._given = given[0] if len(given) == 1 else given
         return cast("Steps[Any]", self)
 
+    def giving_each(self, operations: Sequence[Operation[A]]) -> Steps[tuple[A, ...]]:
+        """As `giving`; the value is always a tuple, even of one result."""
+        self._given = tuple(self._step_of(one) for one in operations)
+        return cast("Steps[tuple[A, ...]]", self)
+
     def _step_of(self, operation: Operation[Any]) -> Operation[Any]:
         """The step that is this operation, or that wraps it as a guard."""
         for one in self.operations:
@@ -82,6 +87,11 @@ class Steps(Generic[R_co]):
         if given is None:
             return None
         return results[given] if isinstance(given, Operation) else tuple(results[one] for one in given)
+
+    @property
+    def given(self) -> Operation[Any] | tuple[Operation[Any], ...] | None:
+        """The operations whose results are the value."""
+        return self._given
 
     def wants(self, operation: Operation[Any]) -> bool:
         given = self._given

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from keystead.errors import WrongKind, shown
+from keystead.errors import WrongKind, printable
 from keystead.schema.chunked_reading import SIZES, entries_of, whole
 from keystead.schema.doctor.examination import NOTES_PREFIXES, TOOLS_NOTES
 from keystead.schema.doctor.quarantine import QuarantineKeys, with_quarantine
@@ -159,7 +159,7 @@ class _Strangers:
             return
         found.unknown += 1
         if len(found.unknown_examples) < _UNKNOWN_EXAMPLES:
-            found.unknown_examples.append(shown(raw))
+            found.unknown_examples.append(printable(raw))
 
 
 async def _count(

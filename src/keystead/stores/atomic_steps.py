@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -235,6 +235,42 @@ def plan(steps: Sequence[Step]) -> list[Planned]:
             _check_keyless(one)
         planned.append(one)
     return planned
+
+
+class PlanTemplate:
+    """What `plan(make(*given))` returns, for other arguments each time, without parsing the steps again."""
+
+    def __init__(self, make: Callable[..., Sequence[Step]], arguments: int) -> None:
+        """Raises CommandError if an argument is parsed, as a score is, and not only passed on."""
+        marks = [b"\x00keystead argument %d\x00" % number for number in range(arguments)]
+        places = {mark: number for number, mark in enumerate(marks)}
+        self._steps = [_PlannedPlaces(one, places) for one in plan(make(*marks))]
+
+    def fill(self, given: Sequence[bytes]) -> list[Planned]:
+        return [one.fill(given) for one in self._steps]
+
+
+class _PlannedPlaces:
+    """A planned step, and where it has which argument."""
+
+    def __init__(self, step: Planned, places: Mapping[bytes, int]) -> None:
+        args = step.call.args
+        self._step = step
+        self._places = [(at, places[word]) for at, word in enumerate(args) if word in places]
+        self._expected = places.get(step.expected) if type(step.expected) is bytes else None
+        others = [word for word in args if word not in places]
+        if "keystead argument" in repr((step.call.options, step.still and step.still.reply, others)):
+            raise BadArgument("an argument is parsed, or joined to other text")
+
+    def fill(self, given: Sequence[bytes]) -> Planned:
+        one, call = self._step, self._step.call
+        if self._places:
+            args = list(call.args)
+            for at, number in self._places:
+                args[at] = given[number]
+            call = Call(call.spec, args, call.options)
+        expected = one.expected if self._expected is None else given[self._expected]
+        return Planned(call, one.required, one.guard, expected, one.at_most, one.still, one.times)
 
 
 def _check_keyless(step: Planned) -> None:

@@ -14,7 +14,7 @@ import warnings
 import weakref
 from _thread import get_ident
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -32,6 +32,7 @@ from keystead.stores.atomic_steps import (
     MoreThan,
     Outcome,
     Planned,
+    PlanTemplate,
     Required,
     Step,
     Still,
@@ -235,7 +236,7 @@ class Store(ABC):
         return without_errors(replies)
 
     def prepared(
-        self, make: Callable[..., Sequence[Step]], arguments: int
+        self, make: Callable[..., Sequence[Step]], arguments: int, numbers: Collection[int] = ()
     ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
         """A function that runs the same atomic steps with other keys and values at each call.
 
@@ -244,11 +245,20 @@ class Store(ABC):
 
         It does what `atomically` does with the steps that `make` returns for this many arguments, all of them bytes.
         `make` puts each argument into the steps unchanged, as a key, a member or a value; everything else must be the
-        same each time. A store may use that to do less work per call.
+        same each time. The arguments at the places `numbers` are positive whole numbers, such as deadlines, in digits.
+        A store may use that to do less work per call.
         """
 
-        def run_steps(*given: bytes) -> Coroutine[Any, Any, Outcome]:
-            return self.atomically(make(*given))
+        template: PlanTemplate | None = None
+        if not numbers and type(self).atomically is Store.atomically:
+            with suppress(CommandError):  # it is raised by each call
+                template = PlanTemplate(make, arguments)
+
+        async def run_steps(*given: bytes) -> Outcome:
+            if template is None:
+                return await self.atomically(make(*given))
+            self._check_loop()
+            return await self._atomically(template.fill(given))
 
         return run_steps
 

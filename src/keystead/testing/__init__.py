@@ -22,7 +22,7 @@ Needs `pip install "keystead[testing]"`.
 
 from typing import TYPE_CHECKING
 
-from keystead.deprecation import renamed
+from keystead.deprecation import forward_old_names
 from keystead.extras import from_extra
 
 with from_extra("testing", "keystead.testing"):
@@ -37,4 +37,4 @@ with from_extra("testing", "keystead.testing"):
 __all__ = ["StoreContract", "StoreUnderTest", "machine_of", "needs", "oracle_on"]
 
 if not TYPE_CHECKING:  # type checkers still report misspelt names
-    __getattr__ = renamed(__name__, {"Subject": "StoreUnderTest"})
+    __getattr__ = forward_old_names(__name__, {"Subject": "StoreUnderTest"})

@@ -128,7 +128,12 @@ async def test_a_fail_over_ends_the_copies_of_the_old_master(watched: Sentinels)
 
             await eventually(is_of_another_master)
             assert last_s <= BOUND_S
-            await keys.name("a").set("new")
+
+            async def is_written() -> bool:  # writes have their own connection, which may learn of it later
+                await keys.name("a").set("new")
+                return True
+
+            await eventually(is_written)
             assert await keys.name("a").get() == "new"
         finally:
             master.resume()

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from keystead.deprecation import renamed
+from keystead.deprecation import forward_old_names
 from keystead.parts.limit.bucket import TokenBucket
 from keystead.parts.limit.client_address import client_of, network_of
 from keystead.parts.limit.combined import CombinedLimit
@@ -35,4 +35,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # type checkers still report misspelt names
-    __getattr__ = renamed(__name__, {"Together": "CombinedLimit"})
+    __getattr__ = forward_old_names(__name__, {"Together": "CombinedLimit"})

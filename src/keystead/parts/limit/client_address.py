@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import sha256
 from ipaddress import IPv6Address, IPv6Network
 
 
+@lru_cache(maxsize=4096)  # a request asks several times, and most clients come again soon
 def client_of(address: str) -> str:
     """A client id for keys: a prefix of the digest of the client's network."""
     return sha256(network_of(address).encode()).hexdigest()[:16]

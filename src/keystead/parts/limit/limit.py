@@ -15,7 +15,7 @@ from keystead.errors import BadDeclaration, BadValue, CommandError, StoreError, 
 from keystead.parts.limit.outage import Outage, WhenDown
 from keystead.parts.limit.rate import MOST, Rate
 from keystead.parts.limit.verdict import LimitReached, Verdict, least_of
-from keystead.schema import Bound, Operation
+from keystead.schema import Bound, Operation, Steps
 from keystead.schema.operation import combine
 from keystead.schema.prepared_steps import Prepared
 from keystead.schema.unreadable import log_unreadable
@@ -45,7 +45,7 @@ class Limits:
         self.limits = limits
         self.family = limits[0].family
         self.store = self.family.store
-        self._prepared_hit: tuple[Prepared, Judge] | None = None
+        self._prepared_hit: tuple[Prepared[tuple[Any, ...]], Judge] | None = None
         self._keeps_hits = any(limit.keeps_hits for limit in limits)
 
     async def hit(self, *client: Any, by: int = 1) -> Verdict:
@@ -115,19 +115,20 @@ class Limits:
             names = [limit.family.render(*client).encode() for limit in self.limits]
             if self._keeps_hits:
                 names.append(_hit_names.new())
-            outcome = await prepared.ask(*names)
-            return with_outcome(judge(prepared.found(outcome, names), 1, True), outcome.stopped_at is None)
+            done = await prepared(*names)
+            return with_outcome(judge(done.values if done else done.before, 1, True), bool(done))
         done = await self.family.keyspace.atomically(*self.in_steps(*client, by=by))
         return with_outcome(done.values[0] if done else done.before[0], bool(done))
 
-    def _prepare(self) -> tuple[Prepared, Judge]:
+    def _prepare(self) -> tuple[Prepared[tuple[Any, ...]], Judge]:
         """Prepare the usual hit: only the key names differ from call to call."""
         judges: list[Judge] = []
 
-        def make(*given: Any) -> tuple[list[Operation[Any]], list[Operation[Any]]]:
+        def make(*given: Any) -> Steps[tuple[Any, ...]]:
             checks = self._checks(given[: len(self.limits)], 1, given[-1] if self._keeps_hits else "")
             judges[:] = [_judge_for(checks)]
-            return _looks(checks), _counts(checks)
+            looks = _looks(checks)
+            return Steps(*looks, *_counts(checks)).giving_each(looks)
 
         count = Prepared([limit.family for limit in self.limits], make, texts=int(self._keeps_hits))
         self._prepared_hit = count, judges[0]

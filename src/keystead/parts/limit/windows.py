@@ -114,9 +114,8 @@ class AlignedWindow(Limit):
         """Count a hit in this window. Returns whether it was counted, and the values just before."""
         if by == 1:
             prepared, _ = self._prepared_hit or self._prepare()
-            name = key.key.encode()
-            outcome = await prepared.ask(name)
-            return bool(outcome), prepared.found(outcome, [name])
+            done = await prepared(key.key.encode())
+            return bool(done), done.values if done else done.before
         checks = self._check_for(key, by, "")
         done = await self.family.keyspace.atomically(*checks.looks, checks.guard, *checks.writes)
         return bool(done), done.values if done else done.before

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from keystead.errors import Unreadable, shown
+from keystead.errors import Unreadable, printable
 from keystead.schema.codec.versions import Versions
 from keystead.schema.seal import KeyRing
 
@@ -52,7 +52,7 @@ class Codec(ABC, Generic[T]):
         try:
             self.decode(data, key)
         except Unreadable as error:
-            return {"unreadable": str(error).removeprefix(f"{shown(key)}: ")}
+            return {"unreadable": str(error).removeprefix(f"{printable(key)}: ")}
         return self._picture(data)
 
     def version_of(self, data: bytes) -> int | None:

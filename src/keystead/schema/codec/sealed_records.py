@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
-from keystead.errors import Unreadable, shown
+from keystead.errors import Unreadable, printable
 from keystead.schema.codec.blueprint import Blueprint
 from keystead.schema.codec.json_schemas import resolve_reference
 from keystead.schema.codec.json_values import Json
@@ -56,7 +56,7 @@ class RecordCodec(Json[T]):
             opening, json_text = self._prepare(data, key, None, "")
             reason = self._reason_without_ring(json_text, opening)
         except Unreadable as error:
-            return {"unreadable": str(error).removeprefix(f"{shown(key)}: ")}
+            return {"unreadable": str(error).removeprefix(f"{printable(key)}: ")}
         if reason is not None:
             return {"unreadable": f"the value {reason}"}
         return _hide_sealed(from_json(json_text), opening)

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from pydantic import ValidationError
 from pydantic_core import core_schema
 
-from keystead.errors import BadDeclaration, BadValue, Unreadable, shown
+from keystead.errors import BadDeclaration, BadValue, Unreadable, printable
 from keystead.schema.seal import SEAL_ERROR, UNOPENED_ERROR
 from keystead.schema.times import INTEGER_ERROR, TIME_ERROR
 
@@ -61,12 +61,12 @@ def _sentence(kind: str, message: str) -> str:
 
 
 def _subject(name: str) -> str:
-    return f"field {shown(name)}" if name else "the value"
+    return f"field {printable(name)}" if name else "the value"
 
 
 def bad_value(key: str, name: str, reason: str) -> BadValue:
     """Why a value cannot be written. `name` is that of a hash field, or empty."""
-    return BadValue(f"{shown(key)}: {_subject(name)} {reason}")
+    return BadValue(f"{printable(key)}: {_subject(name)} {reason}")
 
 
 def wrong_type(key: str, name: str, wanted: str, value: object) -> BadValue:

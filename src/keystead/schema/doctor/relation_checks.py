@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from keystead.errors import BadKey, BadValue, WrongKind, shown
+from keystead.errors import BadKey, BadValue, WrongKind, printable
 from keystead.schema import listing
 from keystead.schema.chunked_reading import UNKNOWN
 from keystead.schema.doctor import guarded_changes
@@ -50,7 +50,7 @@ class Orphan(Suspicion):
 
     @property
     def sentence(self) -> str:
-        return f"it is owned by {' or '.join(shown(owner.key) for owner in self._owners)}, which is gone"
+        return f"it is owned by {' or '.join(printable(owner.key) for owner in self._owners)}, which is gone"
 
     async def confirm(self) -> bool:
         return await guarded_changes.holds_now(self.look.store, [*self._guards, self.look.there]) is not None
@@ -88,7 +88,7 @@ class LeadsNowhere(Suspicion):
 
     @property
     def sentence(self) -> str:
-        return f"it leads to {shown(self._target.key)}, which is gone"
+        return f"it leads to {printable(self._target.key)}, which is gone"
 
     async def confirm(self) -> bool:
         return await guarded_changes.holds_now(self.look.store, self._guards) is not None
@@ -133,7 +133,7 @@ class WrongScore(Suspicion):
     @property
     def sentence(self) -> str:
         wanted = score_of(self.look, self._entry)
-        return f"its score in {shown(self._entry.key)} is {self._score:.17g}, but the record has {wanted:.17g}"
+        return f"its score in {printable(self._entry.key)} is {self._score:.17g}, but the record has {wanted:.17g}"
 
     async def confirm(self) -> bool:
         replies = await guarded_changes.holds_now(self.look.store, self._guards, existence_command(self._entry))
@@ -165,7 +165,7 @@ class NotListed(Suspicion):
     @property
     def sentence(self) -> str:
         ended = ", so it has ended" if self._entry.relation.admits else ""
-        return f"{shown(self._entry.key)} does not name it{ended}"
+        return f"{printable(self._entry.key)} does not name it{ended}"
 
     async def confirm(self) -> bool:
         replies = await guarded_changes.holds_now(self.look.store, self._guards, existence_command(self._entry))
@@ -203,10 +203,10 @@ class DeadEntry(Suspicion):
 
     @property
     def sentence(self) -> str:
-        member = shown(self._data)
+        member = printable(self._data)
         if not self._names:
             return f"its entry {member} cannot be the name of a key"
-        return f"its entry {member} names {' or '.join(map(shown, self._names))}, which is gone"
+        return f"its entry {member} names {' or '.join(map(printable, self._names))}, which is gone"
 
     async def confirm(self) -> bool:
         command = "SISMEMBER" if self.family.kind == "set" else "ZSCORE"

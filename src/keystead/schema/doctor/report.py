@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from keystead.errors import shown
+from keystead.errors import printable
 from keystead.schema.chunked_reading import NotOpened
 from keystead.schema.family import Family
 from keystead.schema.family_lookup import name_of
@@ -155,7 +155,7 @@ class Report:
         name = name_of(family) if family is not None else ""
         by_family = self.counts.setdefault(code, {})
         if self.count(code) < self.examples:
-            finding = Finding(code, shown(key), sentence, CODES[code].remedy, name or None, shown(key))
+            finding = Finding(code, printable(key), sentence, CODES[code].remedy, name or None, printable(key))
             self.found.append(Found(finding, fixed, note))
         add_count(by_family, name)
         if fixed:

@@ -39,6 +39,15 @@ def seen_or_none(codec: Codec[T], raw: bytes, key: str, ring: KeyRing | None) ->
         return Seen(None, raw)
 
 
+def stored_bytes(key: ValueKey[Any]) -> Operation[bytes | None]:
+    """Reads the stored form, without decoding it: to compare it with a `Seen`."""
+    return Operation(key.bound, "see", [Call(_GET, [key.key.encode()], None)], _first_reply)
+
+
+def _first_reply(replies: list[Reply]) -> Any:
+    return replies[0]
+
+
 class ValueKey(Key, Generic[T]):
     """One key that holds one value of type T."""
 

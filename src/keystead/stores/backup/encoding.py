@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Final
 
-from keystead.errors import CommandError, shown
+from keystead.errors import CommandError, printable
 from keystead.stores.commands import entry_id, score
 from keystead.stores.transfer.records import KINDS, NUMBERS, PART_BYTES, Record
 from keystead.stores.transfer.transfer_errors import BackupDamaged, KeyTooLarge
@@ -35,7 +35,8 @@ def encode(record: Record) -> bytes:
         data = b"".join((_HEAD.pack(NUMBERS[kind], at_ms, len(parts)), lengths, key, *parts))
     if len(data) + PART_BYTES * len(parts) > LARGEST_BYTES:
         raise KeyTooLarge(
-            f"{shown(key)} holds {len(data):,} bytes in {len(parts):,} parts: more than the {LARGEST_BYTES >> 30} GiB "
+            f"{printable(key)} holds {len(data):,} bytes in {len(parts):,} parts: more than the "
+            f"{LARGEST_BYTES >> 30} GiB "
             "of memory allowed for one key of a backup"
         )
     return data

@@ -11,7 +11,7 @@ from enum import StrEnum
 from itertools import islice
 from typing import Any, Final
 
-from keystead.errors import DoesNotFit, shown
+from keystead.errors import DoesNotFit, printable
 from keystead.stores.backup.file import BackupFile, Counts
 from keystead.stores.commands import Command
 from keystead.stores.store_contract import Store, holds
@@ -79,7 +79,7 @@ async def check(store: Store, file: BackupFile, *, on_progress: OnProgress = ign
             live: list[bytes] = []
             for record in records:
                 if why := why_unfit(record, store):
-                    raise DoesNotFit(f"{shown(record.key)} {why}. Nothing was written")
+                    raise DoesNotFit(f"{printable(record.key)} {why}. Nothing was written")
                 checked.counts.add(record)
                 if record.is_expired(now_ms):
                     checked.expired += 1
@@ -320,7 +320,7 @@ class _Restore:
             present = [record for record in present if record.key not in written]
         if present and mode is IfThere.REFUSE:
             raise KeysThere(
-                f"{shown(present[0].key)} was created after the backup was verified, and was kept; continue with "
+                f"{printable(present[0].key)} was created after the backup was verified, and was kept; continue with "
                 "--resume and --if-there skip or replace",
                 len(present),
             )

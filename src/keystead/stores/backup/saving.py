@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from keystead.errors import shown
+from keystead.errors import printable
 from keystead.stores.backup.file import Header, PartFile, part_of, refuse_existing
 from keystead.stores.store_contract import Store
 from keystead.stores.transfer.reader import Reader, count_keys, refuse_unlisted
@@ -118,7 +118,7 @@ def _resume(store: Store, path: Path, match: str, seen: SeenKeys) -> PartFile:
 def _add(record: Record, part: PartFile, left_out: LeftOut) -> bool:
     """Add a record, or list it as left out if it could not be restored; returns whether it is time to flush."""
     if why := why_unwritable(record):
-        left_out.add(f"{shown(record.key)} {why}")
+        left_out.add(f"{printable(record.key)} {why}")
         return False
     try:
         return part.add(record)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from keystead.errors import shown
+from keystead.errors import printable
 from keystead.stores.copy.fingerprints import fingerprint
 from keystead.stores.copy.journal import Journal, State, progress_path
 from keystead.stores.copy.marker import MARKER_PREFIX, Marker
@@ -51,7 +51,7 @@ class Surveyed:
         name = ("changed" if is_there else "new") if state is None else _FIELDS.get(state, "equal")
         setattr(self, name, getattr(self, name) + 1)
         if state is State.IN_THE_WAY and len(self.examples) < EXAMPLES:
-            self.examples.append(shown(key))
+            self.examples.append(printable(key))
 
 
 async def survey(
@@ -87,7 +87,7 @@ async def survey(
                 for record in records:
                     if why := why_unfit(record, target):
                         found.keys += 1
-                        found.left_out.add(f"{shown(record.key)} {why}")
+                        found.left_out.add(f"{printable(record.key)} {why}")
                         continue
                     entry, written, held = entries.get(record.key), fingerprint(record), there.get(record.key)
                     state = ownership.decide(entry, written, held, now_ms)

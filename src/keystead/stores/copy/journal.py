@@ -22,7 +22,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from keystead.errors import shown
+from keystead.errors import printable
 from keystead.stores.globs import compile_glob
 from keystead.stores.sqlite.bulk_insert import insert_rows
 from keystead.stores.transfer.records import EXAMPLES
@@ -208,7 +208,7 @@ class Journal:
 
     def examples(self, state: State) -> list[str]:
         """The first keys of a state, readable."""
-        return [shown(key) for (key,) in self._select("key", "state = ? LIMIT ?", state, EXAMPLES)]
+        return [printable(key) for (key,) in self._select("key", "state = ? LIMIT ?", state, EXAMPLES)]
 
     def _select(self, what: str, where: str, *values: Any) -> list[Any]:
         """Select from matching keys. `what` and `where` are constants and question marks."""

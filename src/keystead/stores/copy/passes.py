@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from keystead.errors import Contended, WrongKind, shown
+from keystead.errors import Contended, WrongKind, printable
 from keystead.stores.copy.fingerprints import fingerprint, unchanged_guards
 from keystead.stores.copy.journal import Entry, Journal, SeenIds, State
 from keystead.stores.copy.marker import MARKER_PREFIX, Marker
@@ -176,7 +176,7 @@ class Copier:
             if entry is not None:
                 self._seen.add(entry.id)
             if why := why_unfit(record, self._target):
-                self._passed.left_out.add(f"{shown(record.key)} {why}")
+                self._passed.left_out.add(f"{printable(record.key)} {why}")
                 if (
                     entry is None or entry.state is not State.OURS
                 ):  # otherwise its earlier version is deleted with the key
@@ -261,7 +261,7 @@ class Copier:
             done = await gather_all(self._replace(item.record, held.get(item.record.key)) for item in due)
             self._passed.written += sum(done)
             items = [item for item, written in zip(due, done, strict=True) if not written]
-        raise Contended(f"{shown(items[0].record.key)} changed in each of {_TRIES} attempts to write it")
+        raise Contended(f"{printable(items[0].record.key)} changed in each of {_TRIES} attempts to write it")
 
     async def _decide(self, items: list[_Item], held: dict[bytes, Record], now_ms: int) -> list[_Item]:
         """Record the owners of keys at the target; returns those that may be written if they are unchanged."""
@@ -365,7 +365,7 @@ class Copier:
             )
             self._passed.deleted += sum(done)
             entries = [entry for entry, deleted in zip(ours, done, strict=True) if not deleted]
-        raise Contended(f"{shown(entries[0].key)} changed in each of {_TRIES} attempts to delete it")
+        raise Contended(f"{printable(entries[0].key)} changed in each of {_TRIES} attempts to delete it")
 
 
 def refuse_pair(source: Store, target: Store) -> None:

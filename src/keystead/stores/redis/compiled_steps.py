@@ -7,7 +7,7 @@ packed, with gaps for the arguments. Callers of `atomically` do not notice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from math import isfinite
 from typing import Any, Final
 
@@ -270,10 +270,13 @@ def _format_word(word: int | bytes) -> bytes:
     return b"$%d\r\n%b\r\n" % (len(word), word.replace(b"%", b"%%"))
 
 
-def compile_steps(make: Callable[..., Sequence[Step]], arguments: int) -> CompiledSteps | None:
+def compile_steps(
+    make: Callable[..., Sequence[Step]], arguments: int, numbers: Collection[int] = ()
+) -> CompiledSteps | None:
     """The steps that `make` returns for this many arguments, compiled. None: `make` changes an argument."""
-    marks = [b"\x00keystead argument %d\x00" % number for number in range(arguments)]
-    found = shape_of(make(*marks))
+    given = [_LARGE + n if n in numbers else b"\x00keystead argument %d\x00" % n for n in range(arguments)]
+    marks = [b"%d" % one if isinstance(one, int) else one for one in given]
+    found = shape_of(make(*given))
     if found is None or any(b"\x00keystead argument" in one for one in found[1] if one not in marks):
         return None
     try:

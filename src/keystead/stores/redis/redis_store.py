@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from _thread import get_ident
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar
@@ -173,11 +173,11 @@ class RedisStore(Store):
         return self._near
 
     def prepared(
-        self, make: Callable[..., Sequence[Step]], arguments: int
+        self, make: Callable[..., Sequence[Step]], arguments: int, numbers: Collection[int] = ()
     ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
-        compiled = compile_steps(make, arguments)
+        compiled = compile_steps(make, arguments, numbers)
         if compiled is None:
-            return super().prepared(make, arguments)
+            return super().prepared(make, arguments, numbers)
 
         async def run_steps(*given: bytes) -> Outcome:
             self._check_loop()

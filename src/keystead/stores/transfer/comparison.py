@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from keystead.errors import shown
+from keystead.errors import printable
 from keystead.stores.transfer.records import EXAMPLES, Record
 
 
@@ -42,7 +42,7 @@ class Compared:
         what = difference(record, held, now_ms)
         setattr(self, what, getattr(self, what) + 1)
         if what not in ("equal", "expired") and len(named := self.examples.setdefault(what, [])) < EXAMPLES:
-            named.append(shown(record.key))
+            named.append(printable(record.key))
 
 
 def difference(record: Record, held: Record | None, now_ms: int = 0) -> str:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, 
 from contextlib import aclosing, contextmanager
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from keystead.errors import Contended, DoesNotFit, StoreError, StoreUnavailable, WrongKind, shown
+from keystead.errors import Contended, DoesNotFit, StoreError, StoreUnavailable, WrongKind, printable
 from keystead.stores.commands import TABLE, Call, Command, Reply
 from keystead.stores.store_contract import Step, Store
 from keystead.stores.transfer.records import LeftOut, Record, parts_of, size_bytes
@@ -112,7 +112,7 @@ class Reader:
         if not keys:
             self._learn(found)
             return found
-        raise Contended(f"{shown(keys[0])} changed its kind in each of {_FLIPS} reads")
+        raise Contended(f"{printable(keys[0])} changed its kind in each of {_FLIPS} reads")
 
     def _learn(self, found: list[Record]) -> None:
         """Update the estimate: it grows immediately, and shrinks in steps."""
@@ -131,7 +131,7 @@ class Reader:
             elif kind is not None:
                 others.append((key, kind))
             elif named != b"none":
-                self.left_out.add(f"{shown(key)} is of the kind {shown(named)}, which has no commands here")
+                self.left_out.add(f"{printable(key)} is of the kind {printable(named)}, which has no commands here")
         changed: list[bytes] = []
         await asyncio.gather(
             self._read_strings(strings, found, changed), self._read_collections(others, found, changed)
@@ -317,8 +317,8 @@ def taking_long(key: bytes, parts: int) -> Iterator[None]:
         if parts < _LONG_STEP:
             raise
         raise StoreUnavailable(
-            f"{error}, while {shown(key)} with its {parts:,} parts was transferred in one step; if it is always this "
-            "key, add ?timeout=10m to the store's URL",
+            f"{error}, while {printable(key)} with its {parts:,} parts was transferred in one step; if it is always "
+            "this key, add ?timeout=10m to the store's URL",
             outcome=error.outcome,
         ) from None
 

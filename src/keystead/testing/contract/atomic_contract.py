@@ -260,6 +260,21 @@ class Atomic(Promises):
             stopped = await count(key, b"1")
             assert (stopped.replies, stopped.stopped_at) == ([b"10", 0], 1)
 
+    @needs("atomic key")
+    async def test_prepared_steps_take_numbers_such_as_deadlines(self, store: Store) -> None:
+        [time] = await store.run([("TIME",)])
+        now_ms = int(time[0]) * 1000
+        write = store.prepared(
+            lambda key, value, at: [("SET", key, value, "PXAT", at, "NX"), ("PEXPIREAT", key, at, "GT")], 3, [2]
+        )
+        key = self.key("a")
+        outcome = await write(key, b"1", b"%d" % (now_ms + 600_000))
+        assert outcome.replies[0] == b"OK"
+        assert (await write(key, b"2", b"%d" % (now_ms + 900_000))).replies == [None, 1]
+        await expect(store, (("GET", key), b"1"))
+        [left_ms] = await store.run([("PTTL", key)])
+        assert 600_000 < left_ms <= 900_000
+
     @needs("atomic", "zset")
     async def test_a_guard_of_a_whole_value_reads_up_to_the_time_of_the_store(self, store: Store) -> None:
         z, log = self.key("z"), self.key("log")
