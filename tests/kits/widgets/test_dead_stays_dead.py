@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from keystead import Store, connect
-from keystead.kits.widgets.service import Widgets
+from keystead.kits.widgets.service import LIMITS, Widgets
+from keystead.parts.limit import LimitReached
 from tests.kits.sharing.visiting import Clock
 from tests.kits.widgets.conftest import both
 from tests.kits.widgets.opened import (
@@ -219,3 +220,48 @@ async def test_a_stale_process_uses_the_settings_of_a_recreated_board(memory: St
     assert (await one.boards.post(id, somebody(2), "hello", None, "😀")).data.messages[0].icon == "😀"
     await other.boards.update_settings(owner(), visitor=ME, enable_icons=False)
     assert await refused(one.boards.post(id, somebody(3), "hello", None, "😀")) == "VALIDATION_ERROR"
+
+
+@both
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_a_late_visit_within_a_limit_is_complete_or_absent_in_a_recreated_counter(
+    store: Store, is_known: bool
+) -> None:
+    """The path of most visits: without a webhook, counted against the limit in the step itself."""
+    limits, seen, steps, are_left = {**dict.fromkeys(LIMITS, 0), "write": 1000}, set(), 0, True
+    while are_left:
+        kept, clock, gated = Kept(store), Clock(), Gated(store)
+        await kept.empty()
+        acting, anew = service_on(gated, clock, limits=limits).counters, service_on(gated, clock).counters
+        id = (await service_on(store, clock).counters.create(URL, TOKEN, visitor=ME)).id
+        await acting.increment(id, LATE if is_known else somebody(1))  # it knows the old one, and maybe the visitor
+
+        async def again(anew: Any = anew) -> None:
+            await anew.delete(owner(), visitor=ME)
+            await anew.create(URL, OTHER_TOKEN, visitor=ME)
+
+        programs: dict[Actor, Callable[[], Awaitable[Any]]] = {
+            "a": lambda acting=acting, id=id: refused(acting.increment(id, LATE)),  # type: ignore[misc]
+            "b": again,
+        }
+        order, told = await in_order(gated, programs, [*turns_of("a", steps), *turns_of("b", 100)])
+        fresh = await service_on(store, clock).counters.get(id)
+        assert (fresh.today, fresh.last_visit is not None) == (fresh.total, fresh.total == 1)
+        seen.add((told["a"], fresh.total))
+        await service_on(store, clock).counters.delete(owner(token=OTHER_TOKEN), visitor=ME)
+        assert {key for key in await kept.keys() if not key.startswith("widgets:requests:")} == set()
+        steps += 1
+        are_left = [actor for actor, _ in order].count("a") >= steps
+    assert seen == {("", 0), ("", 1)}  # before the delete, or on the new one
+    assert steps >= 2
+
+
+@both
+async def test_a_visitor_whom_another_process_counted_is_known(store: Store) -> None:
+    limits = {**dict.fromkeys(LIMITS, 0), "write": 4}
+    one, other = (service_on(store, Clock(), limits=limits).counters for _ in "12")
+    id = (await one.create(URL, TOKEN, visitor=ME)).id
+    assert [(await by.increment(id, LATE)).duplicate for by in (one, other, other, one)] == [False, True, True, True]
+    assert (await other.get(id)).total == 1
+    with pytest.raises(LimitReached):
+        await other.increment(id, LATE)

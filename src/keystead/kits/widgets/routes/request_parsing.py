@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -21,7 +22,9 @@ from keystead.kits.widgets.routes.responses import make_refusal
 from keystead.kits.widgets.service import Widgets
 
 _FIELDS_MAX: Final = 50
-_PREFETCH: Final = ("sec-purpose", "purpose", "x-purpose", "x-moz")
+_QUERIES_MAX: Final = 2048  # parsed queries that a process remembers, for each endpoint
+_QUERY_MAX: Final = 256  # bytes of a query that is remembered
+_PREFETCH: Final = frozenset({b"sec-purpose", b"purpose", b"x-purpose", b"x-moz"})
 # The values of `Sec-Fetch-Site` for requests of other sites' pages, which may hide their origin.
 _OTHER_SITES: Final = ("cross-site", "same-site")
 _HOW_TO_SEND: Final = "send it in the header {}, or in the body of a POST; URLs end up in logs and histories"
@@ -33,6 +36,17 @@ def bad_request(sentence: str, field: str | None = None) -> Refusal:
 
 
 # --- names and values ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ParsedRequest:
+    """A request whose parameters are valid. `given` is the endpoint's model."""
+
+    name: str
+    action: Action
+    call: Call
+    given: Any
+    format: Format
 
 
 @dataclass(frozen=True)
@@ -48,13 +62,35 @@ class RawRequest:
     repeated: str | None = None
 
 
+def query_parser(endpoint: Endpoint) -> Callable[[bytes], ParsedRequest | None]:
+    """A function that parses a query, and remembers the result: a page asks the same again and again.
+
+    It returns None if the query is invalid, or if headers may add to it.
+    """
+
+    @lru_cache(maxsize=_QUERIES_MAX)
+    def parse_valid(query: bytes) -> ParsedRequest | None:
+        raw = _read_raw_query(query)
+        action = find_action(endpoint, raw.action)
+        if not names_of(endpoint.request).secrets.keys().isdisjoint(action.parameters):
+            return None
+        call, given = parse_parameters(endpoint, action, raw, None, tokens_in_urls=False)
+        return ParsedRequest(str(raw.action), action, call, given, choose_format(action, raw))
+
+    def parse(query: bytes) -> ParsedRequest | None:
+        try:
+            return parse_valid(query) if len(query) <= _QUERY_MAX else None
+        except Refusal:  # not remembered
+            return None
+
+    return parse
+
+
 async def read_request(request: Request) -> RawRequest:
     """Raises Refusal for an invalid query or JSON body, and for a repeated name in the body."""
-    pairs = _read_query(request.scope["query_string"])
-    query = dict(pairs)
     if request.method != "POST":
-        repeated = None if len(query) == len(pairs) else _find_repeated(pairs)
-        return RawRequest(query.pop("action", None), query, is_query=True, repeated=repeated)
+        return _read_raw_query(request.scope["query_string"])
+    query = dict(_read_query(request.scope["query_string"]))
     try:
         body = _read_object(await request.body(), request.headers.get("content-type", ""))
     except ClientDisconnect:  # there is no client left to answer
@@ -69,6 +105,13 @@ async def read_request(request: Request) -> RawRequest:
     if action is not None and not isinstance(action, str):
         raise bad_request("action must be text", "action")
     return RawRequest(action, body, is_query=False)
+
+
+def _read_raw_query(query: bytes) -> RawRequest:
+    pairs = _read_query(query)
+    values = dict(pairs)
+    repeated = None if len(values) == len(pairs) else _find_repeated(pairs)
+    return RawRequest(values.pop("action", None), values, is_query=True, repeated=repeated)
 
 
 def _read_query(query: bytes) -> list[tuple[str, str]]:
@@ -149,7 +192,7 @@ def choose_format(action: Action, raw: RawRequest) -> Format:
     return wanted if action.view and wanted in ("json", "text", "image") else action.default
 
 
-def refuse_unwanted_write(raw: RawRequest, action: Action, request: Request, widgets: Widgets) -> None:
+def refuse_unwanted_write(name: str | None, action: Action, request: Request, widgets: Widgets) -> None:
     """Raises Refusal for a write from a site that `origins` does not list, by GET if `get_writes` forbids it, and for a
     prefetch.
     """
@@ -160,11 +203,11 @@ def refuse_unwanted_write(raw: RawRequest, action: Action, request: Request, wid
         return
     allowed = widgets.settings.get_writes
     if allowed == "none" or (allowed == "visits" and not action.visits):
-        sentence = f"{raw.action} needs a POST with a JSON body here"
+        sentence = f"{name} needs a POST with a JSON body here"
         raise make_refusal(405, "METHOD_NOT_ALLOWED", sentence, headers={"allow": "POST"})
-    purposes = [request.headers.get(header, "").lower() for header in _PREFETCH]
-    if any("prefetch" in purpose or "preview" in purpose for purpose in purposes):
-        raise make_refusal(403, "NO_PREFETCH", "a prefetch must not write")
+    for name, value in request.scope["headers"]:
+        if name in _PREFETCH and (b"prefetch" in value.lower() or b"preview" in value.lower()):
+            raise make_refusal(403, "NO_PREFETCH", "a prefetch must not write")
 
 
 def _refuse_other_sites(request: Request, widgets: Widgets) -> None:
@@ -189,9 +232,9 @@ def _refuse_other_sites(request: Request, widgets: Widgets) -> None:
 
 
 def parse_parameters(
-    endpoint: Endpoint, action: Action, raw: RawRequest, request: Request, tokens_in_urls: bool
+    endpoint: Endpoint, action: Action, raw: RawRequest, request: Request | None, tokens_in_urls: bool
 ) -> tuple[Call, Any]:
-    """The selected call, and its parameters as the endpoint's model.
+    """The selected call, and its parameters as the endpoint's model. Headers of `request` may hold secrets.
 
     Raises Refusal for an unknown, missing, repeated or invalid parameter, and for a secret in the URL.
     """
@@ -200,7 +243,7 @@ def parse_parameters(
     names = names_of(endpoint.request)
     given = _read_given(action, raw, names, tokens_in_urls)
     secrets = {field: secret for field, secret in names.secrets.items() if field in action.parameters}
-    from_headers = _read_headers(action, secrets, names, request, given) if secrets else {}
+    from_headers = _read_headers(action, secrets, names, request, given) if request is not None and secrets else {}
     call = action.choose({**given, **from_headers})
     accepted = (*call.parameters, *action.view_parameters)
     extra = next((field for field in given if field not in accepted), None)

@@ -10,6 +10,7 @@ from pydantic_core import to_json
 
 from keystead.errors import Unreadable
 from keystead.http.refusals import NO_STORE, Refusal
+from keystead.http.responses import RawResponse, raw_headers
 from keystead.kits.widgets import pictures
 from keystead.kits.widgets.routes.actions import Action
 from keystead.kits.widgets.routes.requests import Format
@@ -30,6 +31,11 @@ STATUS: Final[Mapping[str, int]] = {
 _CACHED: Final = {"cache-control": "public, max-age=60"}
 _TEXT: Final = "text/plain; charset=utf-8"
 _SVG: Final = "image/svg+xml"
+_HEADERS: Final = {
+    (kind, is_public): raw_headers(kind, _CACHED if is_public else NO_STORE)
+    for kind in (_TEXT, _SVG)
+    for is_public in (True, False)
+}
 # Errors of a picture that an `<img>` shows as an error picture. Image proxies, such as GitHub's, need a success status.
 _SHOWN_AS_PICTURE: Final = frozenset({400, 404})
 
@@ -38,11 +44,12 @@ def respond(action: Action, format: Format, result: Any, given: Any) -> Response
     """The response with the result of an action."""
     if format == "json" or action.view is None:
         content = result if action.is_public else {"success": True, **action.body(result, given)}
-        return Response(to_json(content, exclude_none=True), media_type="application/json", headers=NO_STORE)
-    headers = _CACHED if action.is_public else NO_STORE
+        return RawResponse(to_json(content, exclude_none=True))
     if format == "text":
-        return Response(action.view.text(result, given), media_type=_TEXT, headers=headers)
-    return Response(action.view.picture(result, given, not action.is_public), media_type=_SVG, headers=headers)
+        kind, text = _TEXT, action.view.text(result, given)
+    else:
+        kind, text = _SVG, action.view.picture(result, given, not action.is_public)
+    return RawResponse(text.encode(), _HEADERS[kind, action.is_public])
 
 
 def respond_with_error(refusal: Refusal, format: Format) -> Response:

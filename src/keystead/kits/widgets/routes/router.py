@@ -22,6 +22,7 @@ from keystead.kits.widgets.routes.request_parsing import (
     choose_format,
     find_action,
     parse_parameters,
+    query_parser,
     read_request,
     refuse_unwanted_write,
 )
@@ -55,16 +56,22 @@ def router() -> APIRouter:
 
 def _make_handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
     """The handler of an endpoint. It parses the request itself, which is faster than FastAPI's dependencies."""
+    parse_query = query_parser(endpoint)
 
     async def handle(request: Request) -> Response:
         widgets: Widgets = request.app.state.kits["widgets"]
         format: Format = "json"
         try:
-            raw = await read_request(request)
-            action = find_action(endpoint, raw.action)
-            format = choose_format(action, raw)
-            refuse_unwanted_write(raw, action, request, widgets)
-            call, given = parse_parameters(endpoint, action, raw, request, widgets.settings.tokens_in_urls)
+            parsed = parse_query(request.scope["query_string"]) if request.scope["method"] == "GET" else None
+            if parsed is not None:
+                action, call, given, format = parsed.action, parsed.call, parsed.given, parsed.format
+                refuse_unwanted_write(parsed.name, action, request, widgets)
+            else:
+                raw = await read_request(request)
+                action = find_action(endpoint, raw.action)
+                format = choose_format(action, raw)
+                refuse_unwanted_write(raw.action, action, request, widgets)
+                call, given = parse_parameters(endpoint, action, raw, request, widgets.settings.tokens_in_urls)
             if action.writes and request.scope.get("keystead.head"):
                 return Response(status_code=200, headers=NO_STORE)  # HEAD writes nothing
             result = await _run(call, action, format, getattr(widgets, endpoint.name), given, _visitor_of(request))
@@ -88,7 +95,10 @@ async def _run(call: Call, action: Action, format: Format, service: Any, given: 
 
 
 def _visitor_of(request: Request) -> Visitor:
-    return Visitor(request.client.host if request.client else "", request.headers.get("user-agent", ""))
+    scope = request.scope
+    client = scope.get("client")
+    agent = next((value for name, value in scope["headers"] if name == b"user-agent"), b"")
+    return Visitor(client[0] if client else "", agent.decode("latin-1"))
 
 
 async def _show_gallery(request: Request) -> Response:
@@ -96,7 +106,7 @@ async def _show_gallery(request: Request) -> Response:
     widgets: Widgets = request.app.state.kits["widgets"]
     visit = Visit(request, widgets.site)
     if visit.home is not None:
-        return visit.goes_on(visit.home)
+        return visit.redirect_to(visit.home)
     language = language_of(request.headers.get("accept-language", ""))
     return visit.page(
         "widgets/gallery.html",

@@ -27,7 +27,7 @@ from keystead.kits.widgets.service.hooks import Hooks
 from keystead.kits.widgets.service.outcomes import Visitor
 from keystead.kits.widgets.service.refused import WidgetRefused, in_cooldown, not_found, try_again
 from keystead.kits.widgets.service.settings import WidgetSettings
-from keystead.parts.limit import NamedLimits, client_of
+from keystead.parts.limit import Counting, NamedLimits, client_of
 from keystead.schema import Bound, Done, Operation, Steps, attempts, procedure
 from keystead.schema.in_one_turn import in_one_turn
 from keystead.schema.kinds import CounterKey, Seen, ValueKey
@@ -36,6 +36,8 @@ from keystead.schema.times import deadline_ms
 
 R = TypeVar("R", bound=WidgetRecord)
 D = TypeVar("D")
+K = TypeVar("K")
+V = TypeVar("V")
 Operations: TypeAlias = Sequence[Operation[Any]]
 Guards: TypeAlias = Operations
 
@@ -135,10 +137,7 @@ class Records(Generic[R]):
             raise
 
     def _cache_record(self, seen: Seen[R]) -> None:
-        self._cache[seen.value.id] = seen
-        self._cache.move_to_end(seen.value.id)
-        if len(self._cache) > CACHE_MAX:
-            self._cache.popitem(last=False)
+        remember(self._cache, seen.value.id, seen)
 
     def _forget(self, id: str) -> None:
         self._cache.pop(id, None)
@@ -166,8 +165,11 @@ class Records(Generic[R]):
             # Both are sent together, in one round trip, the count first: of many concurrent requests, each is then
             # measured by those before it and not by all of them.
             _, done = await in_one_turn(counting.count, step([counting.within, record.holds(seen)]))
-            if done.stopped == "requests":
-                raise counting.reached
+        return self._check_guards(seen, counting, done)
+
+    def _check_guards(self, seen: Seen[R], counting: Counting | None, done: Done[D]) -> Done[D]:
+        if done.stopped == "requests" and counting is not None:
+            raise counting.reached
         if done.stopped == self.name:
             self._forget(seen.value.id)
         return done
@@ -243,6 +245,14 @@ class Records(Generic[R]):
             lock = self._locks[name] = asyncio.Lock()
         async with lock:
             yield
+
+
+def remember(cache: OrderedDict[K, V], key: K, value: V) -> None:
+    """Put a value into a cache of at most `CACHE_MAX` values, from which the oldest is dropped."""
+    cache[key] = value
+    cache.move_to_end(key)
+    if len(cache) > CACHE_MAX:
+        cache.popitem(last=False)
 
 
 class tries(attempts):  # noqa: N801 - used like a function

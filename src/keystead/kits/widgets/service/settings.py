@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from keystead.kits.setting_types import LimitsByName, Words, known
+from keystead.kits.setting_types import LimitsByName, Words, check_limit_names
 
 # Requests of one client per minute, by kind.
 LIMITS: Final = {"read": 600, "write": 100, "post": 5, "owner": 20, "create": 120}
@@ -58,7 +58,7 @@ class WidgetSettings(BaseModel):
     admin_token: SecretStr | None = Field(
         None, description="The secret for `/api/admin/cleanup`, which deletes any widget; without it, that is disabled."
     )
-    limits: Annotated[LimitsByName, known(LIMITS)] = Field(
+    limits: Annotated[LimitsByName, check_limit_names(LIMITS)] = Field(
         default_factory=dict, description=f"Requests of one client per minute: {', '.join(LIMITS)}; 0: no limit."
     )
 
