@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from keystead.kits.membership import KIT as MEMBERSHIP
-from keystead.kits.setting_types import Duration, LimitsByName, Words, known
+from keystead.kits.setting_types import Duration, LimitsByName, Words, check_limit_names
 from keystead.kits.sharing import KIT as SHARING
 from keystead.kits.widgets import KIT as WIDGETS
 from keystead.server import Settings
@@ -16,7 +16,7 @@ from keystead.server.settings_errors import WrongSettings
 class Given(BaseModel):
     kept: Duration = "1d"
     words: Words = ()
-    limits: Annotated[LimitsByName, known({"read": 5, "write": 1})] = {}
+    limits: Annotated[LimitsByName, check_limit_names({"read": 5, "write": 1})] = {}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.kits.membership.asking import BASE
 from tests.kits.membership.conftest import FakePatreon
 from tests.kits.membership.visiting import SEAL_KEYS, Visit, bearer, signature, visiting
 from tests.parts.sessions.conftest import Clock
-from tests.serving import environment
+from tests.serving import environment, free_port
 
 DAY_MS = 86_400_000
 
@@ -158,7 +158,7 @@ def test_an_unusable_database_url_stops_startup_with_a_one_line_error(tmp_path: 
         env = environment(
             {"KEYSTEAD_STORE": "sqlite:///app.db", "KEYSTEAD_DATABASE": url, "KEYSTEAD_KITS": "membership"}
         )
-        served = forking.run(("serve",), tmp_path, env)
+        served = forking.run(("serve", "--port", str(free_port())), tmp_path, env)
         assert served.returncode != 0
         assert "Traceback" not in served.stderr
         assert "secret" not in served.stderr.replace("keystead.secrets.toml", "").replace("seal secrets", "")

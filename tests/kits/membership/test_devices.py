@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from base64 import urlsafe_b64decode
+from typing import Any
 
 import pytest
 
 from keystead import Store
+from keystead.errors import StoreUnavailable
 from keystead.kits.membership import Members, MembershipKeys, MembershipRefused
 from keystead.kits.membership.service.devices import Devices
 from keystead.parts.oauth import Tokens
@@ -17,6 +19,7 @@ from tests.kits.membership.conftest import (
     everywhere,
     here,
     on_all,
+    refusal,
     rows,
     signed_in,
     works,
@@ -159,3 +162,52 @@ async def test_a_session_token_has_256_random_bits_and_is_new_each_time(members:
     secrets = {(await signed_in(members)).partition(".")[0] for _ in range(5)}
     assert len(secrets) == 5
     assert {len(urlsafe_b64decode(one + "=")) for one in secrets} == {32}
+
+
+@here
+async def test_rows_are_decoded_once_until_they_change(members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+    decode, decoded = members.session_reads._decode, list[str]()
+
+    def count(session: Any, user_row: bytes, cached: bytes | None) -> Any:
+        decoded.append(session.user)
+        return decode(session, user_row, cached)
+
+    monkeypatch.setattr(members.session_reads, "_decode", count)
+    token = await signed_in(members)
+    first = await members.validate(token)
+    assert [(await members.validate(token)).membership for _ in range(3)] == [first.membership] * 3
+    assert decoded == ["123"]
+    await members.keys.membership("123").delete()
+    assert (await members.validate(token)).membership.plan == first.membership.plan
+    assert await members.validate(token) == await members.validate(token)
+    assert len(decoded) == 3  # without the cached row, and with the new one
+    other = await signed_in(members)
+    assert await refusal(members.validate(token)) == "SESSION_INVALID"
+    assert await works(members, other)
+
+
+@here
+async def test_an_unreadable_user_row_signs_nobody_out(members: Members, store: Store) -> None:
+    token = await signed_in(members)
+    assert await works(members, token)
+    key = members.keys.user_token("123").key
+    [row] = await store.run([("GET", key)])
+    await store.run([("SET", key, "junk", "KEEPTTL")])
+    assert await refusal(members.validate(token)) == "SESSION_INVALID"
+    await store.run([("SET", key, row, "KEEPTTL")])
+    assert await works(members, token)
+
+
+@here
+async def test_a_store_that_is_down_is_asked_once(members: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+    token, asked = await signed_in(members), list[int]()
+    assert await works(members, token)
+
+    async def fail(commands: Any) -> Any:
+        asked.append(len(commands))
+        raise StoreUnavailable("down")
+
+    monkeypatch.setattr(members.keys.session.store, "run", fail)
+    with pytest.raises(StoreUnavailable):
+        await members.validate(token)
+    assert asked == [3]

@@ -20,7 +20,7 @@ from tests import forking
 from tests.kits.membership.conftest import BASE, RING, Books, FakePatreon, here, refusal, rows, signed_in, works
 from tests.parts.sessions.conftest import Clock
 from tests.parts.sessions.relays import Relay
-from tests.serving import environment
+from tests.serving import environment, free_port
 
 
 class Cutting(Relay):
@@ -191,7 +191,8 @@ def test_check_and_serve_report_the_reason_for_each_family(cloudlike: Path, role
     own = {one["family"] for one in told if one["family"].startswith("MembershipKeys.")}  # without those of its parts
     assert own == {f"MembershipKeys.{name}" for name in expected}, told
     settings = {"KEYSTEAD_STORE": "memory://", "KEYSTEAD_STORES__CACHE": url} if role else {"KEYSTEAD_STORE": url}
-    served = forking.run(("serve",), cloudlike, {**env, **settings, "KEYSTEAD_KITS": "membership"})
+    settings |= {"KEYSTEAD_KITS": "membership", "KEYSTEAD_PORT": str(free_port())}
+    served = forking.run(("serve",), cloudlike, {**env, **settings})
     assert served.returncode != 0
     assert "Traceback" not in served.stderr
     assert sentences(served.stderr, url) == expected

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, Field
 from keystead.http.rate_limits import x_ratelimit_headers
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import json_response
-from keystead.http.routing import KitRouter, translated
+from keystead.http.routing import KitRouter, translate_errors
 from keystead.kits.membership.models import Plan
 from keystead.kits.membership.routes.request import (
     CONSENT_CODES,
@@ -317,7 +317,7 @@ async def _sync_bonuses(members: Serving, body: BonusSyncBody, authorization: Au
 async def _translate(request: Request, members: Serving, authorization: Authorization = None) -> Response:
     request_id: str = request.scope.get("state", {}).get("request_id", "")
     body = await request.body()
-    with translated(lambda error: _translation_refusal(error, request_id, members)):
+    with translate_errors(lambda error: _translation_refusal(error, request_id, members)):
         found = await members.translation.translate(bearer(authorization), body)
     headers = {**NO_STORE, **quota_headers(found.status, members), "x-tokens-used": str(found.tokens)}
     return Response(found.body, media_type="application/json", headers=headers)

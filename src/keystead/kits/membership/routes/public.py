@@ -77,7 +77,7 @@ async def try_page(request: Request, members: Serving) -> Response:
         raise Refusal(404, "NOT_FOUND", "There is nothing at this address.")
     visit = _TryVisit(request, members.site)
     if visit.home is not None:
-        return visit.goes_on(visit.home)
+        return visit.redirect_to(visit.home)
     return visit.page(
         "membership/try.html",
         scripts=True,

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from keystead.http.bearer import bearer_token, parse_bearer
 from keystead.http.refusals import Refusal
 from keystead.http.responses import json_response
-from keystead.http.routing import translated
+from keystead.http.routing import translate_errors
 from keystead.kits.membership.routes.account import MonthlyUsage, quota_headers
 from keystead.kits.membership.routes.bodies import (
     DoneAnswer,
@@ -92,7 +92,7 @@ async def logout(request: Request, members: Serving, authorization: Authorizatio
         # Imported here because this kit also runs without the login kit.
         from keystead.kits.login import routes as login_routes
 
-        with translated(login_routes.refusal_of):
+        with translate_errors(login_routes.refusal_of):
             return await login_routes.logout(login_routes.LoginVisit(request, login))
     await members.logout(bearer(authorization))
     return json_response(DoneAnswer(message="the session has ended"))
@@ -108,7 +108,7 @@ async def issue_tokens(
 
         visit = login_routes.LoginVisit(request, login)
         if visit.token is not None:
-            with translated(login_routes.refusal_of):
+            with translate_errors(login_routes.refusal_of):
                 return await login_routes.exchange(visit)
     return _respond_with_pair(await members.token_pairs.issue(bearer(authorization), app_session))
 
@@ -121,7 +121,7 @@ async def refresh_tokens(
     if login is not None and await login.tokens.find(body.refresh_token) is not None:
         from keystead.kits.login import routes as login_routes
 
-        with translated(login_routes.refusal_of):
+        with translate_errors(login_routes.refusal_of):
             return await login_routes.refresh(login_routes.LoginVisit(request, login), body.refresh_token)
     if not body.refresh_token:
         raise MembershipRefused("MISSING_REFRESH_TOKEN", "send the refreshToken")

@@ -12,7 +12,7 @@ from uuid import UUID
 import httpx2
 from pydantic import SecretStr
 
-from keystead.errors import BadDeclaration, KeysteadError, StoreError, StoreUnavailable, Unreadable
+from keystead.errors import BadDeclaration, StoreError, StoreUnavailable, Unreadable
 from keystead.kits.kit import Site
 from keystead.kits.membership.keys import MembershipKeys
 from keystead.kits.membership.models import CachedAuth, CachedMembership, CachedQuota, Plan, RefreshTokenData
@@ -40,6 +40,7 @@ from keystead.kits.membership.service.patreon import Patreon
 from keystead.kits.membership.service.programs import Programs
 from keystead.kits.membership.service.promotions import Promotions
 from keystead.kits.membership.service.provider_access import ProviderAccess, provider_of, refuse_failures
+from keystead.kits.membership.service.session_reads import SessionReads, read_tolerantly
 from keystead.kits.membership.service.settings import LIMITS, MembershipSettings
 from keystead.kits.membership.service.tables import is_user
 from keystead.kits.membership.service.token_pairs import TokenPairs
@@ -95,6 +96,7 @@ class Members:
             keys.refresh, grace=settings.refresh_grace, tell=self._log_reuse
         )
         self.devices = Devices(keys, self.refresh, self._forget_user)
+        self.session_reads = SessionReads(keys, self.devices)
         self.signing = _signing_keys(keys, settings)
         self.access = AccessTokens(self.signing, issuer=site.public_url, audience=settings.audience, now_ms=site.now_ms)
         self.bearers = BearerTokens(keys, self.devices, self.access)
@@ -173,7 +175,7 @@ class Members:
 
     async def validate(self, token: str) -> Member:
         """The member of a session token. One round trip on a cache hit. Raises MembershipRefused."""
-        session, left, found = await self._load_session(token)
+        session, left, found = await self.session_reads.read(token)
         if found is None:
             found = await self.require_membership(session.user)
         return self._build_member(session, left, found)
@@ -183,7 +185,7 @@ class Members:
 
         If the provider does not answer, the result is its last answer, and it is not asked again for 5 s.
         """
-        session, left, _ = await self._load_session(token)
+        session, left, _ = await self.session_reads.read(token)
         await self.enforce_limit(self.syncs, "sync", session.user)
         started_ms = self.keys.now_ms()
         try:
@@ -215,8 +217,12 @@ class Members:
         claimed = self.bearers.read(bearer)
         session, key = claimed.session, self.keys.auth(claimed.session.id)
         chain = [] if claimed.chain is None else [self.keys.refresh(claimed.chain).get()]
-        exists, held, *record, found = await self._read_tolerantly(
-            self.keys.session(session.id).exists(), self.keys.user_token(session.user).get(), *chain, key.get()
+        exists, held, *record, found = await read_tolerantly(
+            self.keys,
+            self.keys.session(session.id).exists(),
+            self.keys.user_token(session.user).get(),
+            *chain,
+            key.get(),
         )
         is_current = exists and held is not None and session.id in held.session_tokens
         if not is_current or (chain and not is_alive(record[0], session)):
@@ -243,42 +249,6 @@ class Members:
             "membership: refresh token reused; its chain and access tokens were revoked",
             extra={**fields, "client": CLIENT_ADDRESS.get()},
         )
-
-    async def _load_session(self, token: str) -> tuple[SessionRef, timedelta, CachedMembership | None]:
-        """A current session, its remaining lifetime, and the cached membership: one round trip."""
-        session = self.devices.parse_token(token)
-        if session is None:
-            raise session_invalid()
-        left, held, found = await self._read_tolerantly(
-            self.keys.session(session.id).remaining(),
-            self.keys.user_token(session.user).get(),
-            self.keys.membership(session.user).get(),
-        )
-        if left is None or held is None or session.id not in held.session_tokens:
-            # If another session is current, this one has ended but its row was not deleted. An unreadable user row
-            # (a key missing from the ring, for example) proves nothing, and must sign nobody out.
-            if left is not None and held is not None:
-                await self.devices.drop(session.id)
-            raise session_invalid()
-        return session, left, found
-
-    async def _read_tolerantly(self, *operations: Any) -> list[Any]:
-        """Results of reads, of which the last is from a cache. None for unreadable values and a cache that is down.
-
-        Raises the store's error if one of the others fails.
-        """
-        try:
-            return list(await self.keys.run(*operations))
-        except KeysteadError as error:
-            results = list(error.results or ())
-            if len(results) != len(operations):
-                raise
-            for result in results[:-1]:
-                if isinstance(result, StoreError) and not isinstance(result, Unreadable):
-                    raise result from None
-            if any(isinstance(one, Exception) and not isinstance(one, Unreadable | StoreError) for one in results):
-                raise
-            return [None if isinstance(one, Exception) else one for one in results]
 
     async def get_membership(self, user: str) -> CachedMembership | None:
         """The membership from the cache or the provider; None if the user is not signed in. Raises LoadFailed."""

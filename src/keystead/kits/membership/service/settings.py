@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, mo
 
 from keystead.errors import BadDeclaration
 from keystead.kits.membership.service.ledger import MOST_TOKENS
-from keystead.kits.setting_types import Duration, LimitsByName, SigningText, Words, known
+from keystead.kits.setting_types import Duration, LimitsByName, SigningText, Words, check_limit_names
 from keystead.parts.jwt import SigningKeys
 from keystead.parts.oauth import IdentityFields, Provider
 
@@ -123,7 +123,7 @@ class MembershipSettings(BaseModel):
     supabase_service_key: Annotated[SecretStr, AfterValidator(_refuse_supabase)] | None = Field(
         None, description="Not supported; the tables are in the setting `database`."
     )
-    limits: Annotated[LimitsByName, known(LIMITS)] = Field(
+    limits: Annotated[LimitsByName, check_limit_names(LIMITS)] = Field(
         default_factory=dict, description=f"Requests per minute: {', '.join(LIMITS)}; 0: no limit."
     )
 
