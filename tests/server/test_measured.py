@@ -32,6 +32,7 @@ async def open_metered_keys(url: str) -> AsyncIterator[tuple[Keys, Metrics]]:
 
 
 def calls(metrics: Metrics) -> dict[tuple[str, str], float]:
+    metrics.write()
     return {
         (sample.labels["family"], sample.labels["outcome"]): sample.value
         for family in metrics._calls.collect()
@@ -119,6 +120,7 @@ async def test_calls_of_a_procedure_carry_its_name_and_slow_ones_are_logged(capl
         store.set_families(shop.bounds())
         await shop.stock("apple").set(1)
         assert (await shop.sell("apple")).value == 0
+    metrics.write()
     counted = {
         (sample.labels["procedure"], sample.labels["outcome"]): sample.value
         for family in metrics._calls.collect()
@@ -130,3 +132,15 @@ async def test_calls_of_a_procedure_carry_its_name_and_slow_ones_are_logged(capl
     assert [one.get("procedure") for one in said] == [None, "Shop.sell"]
     assert {one["family"] for one in said} == {"Shop.stock"}
     assert "apple" not in caplog.text
+
+
+async def test_a_prepared_step_that_ran_before_the_families_were_set_is_counted_by_its_family_later() -> None:
+    metrics = Metrics("test")
+    async with MeteredStore(connect("memory://"), metrics) as store:
+        keys = Keys(store)
+        limit = FixedWindow(keys.hits, "5/minute")
+        assert await limit.hit("ann")
+        store.set_families(keys.bounds())
+        assert await limit.hit("ann")
+        assert await limit.hit("ann")
+    assert calls(metrics) == {("(none)", "ok"): 1, ("Keys.hits", "ok"): 2}

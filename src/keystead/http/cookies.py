@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from keystead.errors import BadValue
@@ -35,7 +35,7 @@ class Cookie:
         if self.base_name.startswith("__"):
             raise BadValue(f"{self.base_name!r}: browsers would read it as a prefix; use a plain name, such as 'sid'")
 
-    @property
+    @cached_property
     def name(self) -> str:
         return f"__Host-{self.base_name}" if self.secure else self.base_name
 
@@ -61,25 +61,28 @@ class Cookie:
 
         Without the prefix, the first of several wins, which is the most specific.
         """
-        found = self._values_in(header)
+        found = self._pairs.findall(header)
         if not found or (len(found) > 1 and self.is_ambiguous(header)):
             return None
-        return found[0]
+        return _unquote(found[0])
 
     def is_ambiguous(self, header: str) -> bool:
         """Whether there are two different values with the prefix, which browsers never send: a sign of an attack."""
         return self.secure and len(set(self._values_in(header))) > 1
 
     def _values_in(self, header: str) -> list[str]:
-        return [value.strip(" \t").strip('"') for value in _pairs_named(self.name).findall(header)]
+        return [_unquote(value) for value in self._pairs.findall(header)]
+
+    @cached_property
+    def _pairs(self) -> re.Pattern[str]:
+        """Allow only HTTP's white space before a name: for a browser `\\xa0__Host-sid` has no prefix, so other hosts of
+        the domain could set it."""
+        return re.compile(rf"(?:^|;)[ \t]*{re.escape(self.name)}=([^;]*)")
 
     @property
     def _attributes(self) -> str:
         return f"; Path=/; HttpOnly{'; Secure' if self.secure else ''}; SameSite=Lax"
 
 
-@lru_cache(maxsize=64)
-def _pairs_named(name: str) -> re.Pattern[str]:
-    """Allow only HTTP's white space before a name: for a browser `\\xa0__Host-sid` has no prefix, so other hosts of the
-    domain could set it."""
-    return re.compile(rf"(?:^|;)[ \t]*{re.escape(name)}=([^;]*)")
+def _unquote(value: str) -> str:
+    return value.strip(" \t").strip('"')

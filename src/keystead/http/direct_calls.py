@@ -84,6 +84,16 @@ def _body_fields(dependant: Dependant) -> Iterator[Any]:
 
 def _compile_call(route: RouteContext, *, has_body: bool) -> DirectCall:
     endpoint, respond = _Call(route.dependant), _compile_response(route)
+    if not has_body and endpoint.takes_only_request:
+        *before, function = endpoint.functions
+
+        async def call_with_request(request: Request) -> Response | None:
+            for one in before:
+                await one(request)
+            result = await function(request)
+            return result if isinstance(result, Response) else await respond(result)
+
+        return call_with_request
 
     async def call(request: Request) -> Response | None:
         try:
@@ -99,7 +109,7 @@ class _Call:
     """A function with its parameters and dependencies: the endpoint of a route, or one of its dependencies."""
 
     def __init__(self, dependant: Dependant) -> None:
-        self._function: Callable[..., Any] = dependant.call  # type: ignore[assignment]  # None only while it is built
+        self.function: Callable[..., Any] = dependant.call  # type: ignore[assignment]  # None only while it is built
         self._name = dependant.name
         self._use_cache = dependant.use_cache
         connection = (dependant.request_param_name, dependant.http_connection_param_name)
@@ -109,6 +119,22 @@ class _Call:
         ]
         self._body_fields = dependant.body_params
         self._dependencies = [_Call(one) for one in dependant.dependencies]
+
+    @property
+    def takes_only_request(self) -> bool:
+        """Whether it can be called with the request as its only argument, and so can all dependencies before it."""
+        if self._parameters or self._body_fields or len(self._connection_names) != 1:
+            return False
+        if not all(one._name is None and one._use_cache and one.takes_only_request for one in self._dependencies):
+            return False
+        [parameter] = inspect.signature(self.function).parameters.values()
+        return parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+
+    @property
+    def functions(self) -> list[Callable[..., Any]]:
+        """The functions of all dependencies, each once, and this one."""
+        every = [function for one in self._dependencies for function in one.functions]
+        return [*dict.fromkeys(every), self.function]
 
     async def values_of(self, request: Request, body: Any) -> dict[_Call, _Values]:
         """The validated parameters of this function and of all its dependencies. Raises `_Malformed`.
@@ -136,14 +162,14 @@ class _Call:
         """Call the function, after its dependencies, each of which runs once for a request."""
         arguments = values[self]
         for dependency in self._dependencies:
-            function = dependency._function
+            function = dependency.function
             if dependency._use_cache and function in known:
                 result = known[function]
             else:
                 result = known[function] = await dependency.run(request, values, known)
             if dependency._name is not None:
                 arguments[dependency._name] = result
-        return await self._function(**arguments)
+        return await self.function(**arguments)
 
 
 async def _read_json(request: Request) -> Any:

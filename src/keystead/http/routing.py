@@ -24,7 +24,7 @@ class Handling(NamedTuple):
 
 
 @contextmanager
-def translated(translate: Translate) -> Iterator[None]:
+def translate_errors(translate: Translate) -> Iterator[None]:
     """Raise the Refusal that `translate` returns for an error in the block; None leaves the error unchanged."""
     try:
         yield
@@ -45,7 +45,7 @@ class KitRoute(APIRoute):
         translate, context = self.handling
 
         async def handle_translated(request: Request) -> R:
-            with context(request), translated(translate):
+            with context(request), translate_errors(translate):
                 return await handle(request)
 
         return handle_translated

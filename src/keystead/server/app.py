@@ -111,6 +111,8 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
                         yield
                 finally:
                     app.state.opened = False
+                    if metrics is not None:
+                        metrics.write()
 
     app = _Application(
         title="Keystead",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,22 +72,26 @@ class MeteredStore(Store):
         return self._store._atomically(steps)
 
     def prepared(
-        self, make: Callable[..., Sequence[Step]], arguments: int
+        self, make: Callable[..., Sequence[Step]], arguments: int, numbers: Collection[int] = ()
     ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
-        run = self._store.prepared(make, arguments)
-        places = [b"argument %d" % number for number in range(arguments)]
+        run = self._store.prepared(make, arguments, numbers)
+        places = [b"%d" % number if number in numbers else b"argument %d" % number for number in range(arguments)]
         first = _first_key_in(make(*places))
         place = places.index(first) if first in places else None
+        known = ""  # the family, which is the same for all calls
 
         async def run_metered(*given: bytes) -> Outcome:
-            key = first if place is None else given[place]
+            nonlocal known
+            family = known or self._family_of(first if place is None else given[place])
+            if family != NO_FAMILY:  # a call may come before `set_families`
+                known = family
             began = time.perf_counter()
             try:
                 outcome = await run(*given)
             except StoreError as error:
-                self._record(key, _outcome_of([error]), began)
+                self._record_call(family, _outcome_of([error]), began)
                 raise
-            self._record(key, "ok", began)
+            self._record_call(family, "ok", began)
             return outcome
 
         return run_metered
@@ -104,9 +108,14 @@ class MeteredStore(Store):
         return self._store._subscribe(channels)
 
     def _record(self, key: bytes | None, outcome: str, began: float) -> None:
-        took_s = time.perf_counter() - began
+        self._record_call(self._family_of(key), outcome, began)
+
+    def _family_of(self, key: bytes | None) -> str:
         bound = None if key is None or self._families is None else self._families.bound_of(key)
-        family = NO_FAMILY if bound is None else name_of(bound.family)
+        return NO_FAMILY if bound is None else name_of(bound.family)
+
+    def _record_call(self, family: str, outcome: str, began: float) -> None:
+        took_s = time.perf_counter() - began
         procedure = PROCEDURE.get()
         self._metrics.count_call(family, procedure, outcome, took_s)
         if self._near is not None:

@@ -1,13 +1,16 @@
 """Prometheus metrics. Labels are route templates and names of families and procedures; never a key or a path.
 
-Each worker writes its metrics to a shared folder (`PROMETHEUS_MULTIPROC_DIR`), and `/metrics` adds them up.
+Each worker writes its metrics to a shared folder (`PROMETHEUS_MULTIPROC_DIR`), and `/metrics` adds them up. Requests
+and store calls are counted in memory first, and written every fifth of a second.
 prometheus_client reads that variable when it is first imported, so only workers import this module.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+from bisect import bisect_left
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
@@ -28,6 +31,8 @@ from keystead.stores.near_reads import NearReads
 FOLDER_VARIABLE: Final = "PROMETHEUS_MULTIPROC_DIR"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+_WRITE_EVERY_S: Final = 0.2
 
 NO_ROUTE: Final = "(refused)"  # the label of requests that were refused before routing
 
@@ -61,6 +66,44 @@ METRICS: Final = {
 }
 
 
+class _Seconds(Histogram):
+    def observe_many(self, total: float, buckets: list[int]) -> None:
+        """As `observe` for each; `buckets` has the number of observations in each bucket."""
+        self._sum.inc(total)
+        for bucket, number in zip(self._buckets, buckets, strict=True):
+            if number:
+                bucket.inc(number)
+
+
+class _Tally:
+    """Events of one set of labels that are not written yet, with their durations if they have any."""
+
+    __slots__ = ("_buckets", "_counter", "_number", "_seconds", "_total_s")
+
+    def __init__(self, counter: Counter, seconds: _Seconds | None = None) -> None:
+        self._counter = counter
+        self._seconds = seconds
+        self._reset()
+
+    def _reset(self) -> None:
+        self._number = 0
+        self._total_s = 0.0
+        self._buckets = [0] * (len(_SECONDS) + 1)
+
+    def add(self, seconds: float = 0.0) -> bool:
+        """Whether this is the first one since it was written."""
+        self._number += 1
+        self._total_s += seconds
+        self._buckets[bisect_left(_SECONDS, seconds)] += 1
+        return self._number == 1
+
+    def write(self) -> None:
+        self._counter.inc(self._number)
+        if self._seconds is not None:
+            self._seconds.observe_many(self._total_s, self._buckets)
+        self._reset()
+
+
 class Metrics:
     """The metrics of one application."""
 
@@ -71,10 +114,13 @@ class Metrics:
         self._in_flight = self._gauge("keystead_requests_in_flight", "livesum")
         self._calls = self._counter("keystead_store_calls_total")
         self._call_seconds = self._histogram("keystead_store_call_seconds")
-        # Caches, because a lookup by labels is slow. There are few labels, so these stay small.
-        self._by_route: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
-        self._by_family: dict[tuple[str, str, str], tuple[Counter, Histogram]] = {}
-        self._by_event: dict[tuple[str, str, str], Counter] = {}
+        # There are few labels, so these stay small.
+        self._by_route: dict[tuple[str, str, int], _Tally] = {}
+        self._by_family: dict[tuple[str, str, str], _Tally] = {}
+        self._by_event: dict[tuple[str, str, str], _Tally] = {}
+        self._unwritten: list[_Tally] = []
+        self._requests_now = 0
+        self._is_waiting = False  # until it is time to write
         near = self._counter("keystead_near_reads_total")
         self._near_hits, self._near_misses = near.labels("hit"), near.labels("miss")
         self._near_reads: dict[int, tuple[NearReads, int, int]] = {}  # with the numbers counted so far
@@ -88,41 +134,62 @@ class Metrics:
     def _counter(self, name: str) -> Counter:
         return Counter(*_arguments_of(name), registry=self._registry)
 
-    def _histogram(self, name: str) -> Histogram:
-        return Histogram(*_arguments_of(name), registry=self._registry, buckets=_SECONDS)
+    def _histogram(self, name: str) -> _Seconds:
+        return _Seconds(*_arguments_of(name), registry=self._registry, buckets=_SECONDS)
 
     def _gauge(self, name: str, mode: Literal["livesum", "max"]) -> Gauge:
         return Gauge(*_arguments_of(name), registry=self._registry, multiprocess_mode=mode)
 
     def count_begun(self) -> None:
-        self._in_flight.inc()
+        self._requests_now += 1
+        if not self._is_waiting:
+            self._write_soon()
 
     def count_finished(self, route: str, method: str, status: int, seconds: float) -> None:
-        self._in_flight.dec()
-        found = self._by_route.get((route, method, status))
-        if found is None:
-            found = self._requests.labels(route, method, str(status)), self._seconds.labels(route, method)
-            self._by_route[route, method, status] = found
-        requests, request_seconds = found
-        requests.inc()
-        request_seconds.observe(seconds)
+        self._requests_now -= 1
+        self._add(self._by_route.get((route, method, status)) or self._tally_of(route, method, status), seconds)
 
     def count_refused(self, method: str, status: int) -> None:
         """A request that was refused before anything was done for it."""
         found = self._by_route.get((NO_ROUTE, method, status))
         if found is None:
-            found = self._requests.labels(NO_ROUTE, method, str(status)), self._seconds.labels(NO_ROUTE, method)
+            found = _Tally(self._requests.labels(NO_ROUTE, method, str(status)))
             self._by_route[NO_ROUTE, method, status] = found
-        found[0].inc()
+        self._add(found)
+
+    def _tally_of(self, route: str, method: str, status: int) -> _Tally:
+        made = _Tally(self._requests.labels(route, method, str(status)), self._seconds.labels(route, method))
+        self._by_route[route, method, status] = made
+        return made
 
     def count_call(self, family: str, procedure: str, outcome: str, seconds: float) -> None:
         found = self._by_family.get((family, procedure, outcome))
         if found is None:
-            found = self._calls.labels(family, procedure, outcome), self._call_seconds.labels(family, procedure)
-            self._by_family[family, procedure, outcome] = found
-        calls, call_seconds = found
-        calls.inc()
-        call_seconds.observe(seconds)
+            labels = self._calls.labels(family, procedure, outcome), self._call_seconds.labels(family, procedure)
+            found = self._by_family[family, procedure, outcome] = _Tally(*labels)
+        self._add(found, seconds)
+
+    def _add(self, tally: _Tally, seconds: float = 0.0) -> None:
+        if tally.add(seconds):
+            self._unwritten.append(tally)
+        if not self._is_waiting:
+            self._write_soon()
+
+    def _write_soon(self) -> None:
+        try:
+            asyncio.get_running_loop().call_later(_WRITE_EVERY_S, self.write)
+        except RuntimeError:  # no event loop runs
+            self.write()
+        else:
+            self._is_waiting = True
+
+    def write(self) -> None:
+        """Write what was counted, for other processes to see."""
+        self._is_waiting = False
+        self._in_flight.set(self._requests_now)
+        unwritten, self._unwritten = self._unwritten, []
+        for one in unwritten:
+            one.write()
 
     def count_near(self, near: NearReads) -> None:
         """Add the near reads since the last call. Counting each would cost more than the read itself."""
@@ -135,8 +202,8 @@ class Metrics:
     def count_event(self, kit: str, event: str, outcome: str) -> None:
         found = self._by_event.get((kit, event, outcome))
         if found is None:
-            found = self._by_event[kit, event, outcome] = self._events.labels(kit, event, outcome)
-        found.inc()
+            found = self._by_event[kit, event, outcome] = _Tally(self._events.labels(kit, event, outcome))
+        self._add(found)
 
     def count_run(self, job: str, outcome: str) -> None:
         self._runs.labels(job, outcome).inc()
@@ -145,6 +212,7 @@ class Metrics:
         """The body of `/metrics`: the metrics of all workers."""
         for near, _, _ in list(self._near_reads.values()):
             self.count_near(near)
+        self.write()
         if not self._folder:
             return generate_latest(self._registry)
         together = CollectorRegistry()

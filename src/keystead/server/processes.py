@@ -20,7 +20,7 @@ from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
 from keystead.server.addresses import reachable
-from keystead.server.server_worker import METRICS_FOLDER, load_worker
+from keystead.server.server_worker import METRICS_FOLDER, exclude_from_garbage_collection, load_worker
 from keystead.server.settings import Settings
 
 START_TIMEOUT_S: Final = 30.0
@@ -70,6 +70,7 @@ def run_workers(settings: Settings, address: str, when_listening: Callable[[], N
         )
         server.when_listening = when_listening
         ended = 0
+        exclude_from_garbage_collection()
         try:
             server.serve(target_loader=partial(load_worker, settings), wrap_loader=False)
         except SystemExit as error:

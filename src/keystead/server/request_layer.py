@@ -9,26 +9,29 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import re
-import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from fastapi import Request
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from keystead.errors import KeysteadError
 from keystead.http.accept import prefers_html
 from keystead.http.direct_calls import BODY_READ
 from keystead.http.refusals import Refusal, code_of, refusal_with
+from keystead.http.responses import RawResponse
 from keystead.kits.identity import identify
 from keystead.server.error_responses import TooLarge, error_response, respond_to_error
 from keystead.server.logs import ACCESS, log_failure, log_overload, log_request
 from keystead.server.response_headers import HSTS, SECURITY_HEADERS, Cors, DefaultHeaders, Header
 from keystead.server.route_table import asks_for_health, method_of, template_of
+from keystead.server.time_limits import TimeLimit, TimeLimits
 from keystead.server.trusted_proxies import TrustedProxies
 
 if TYPE_CHECKING:
@@ -40,6 +43,9 @@ _PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})  # polled every 
 _DIGITS_MAX: Final = 18  # of a Content-Length; longer than any body
 _LOG_REFUSED_EVERY_S: Final = 1.0
 _CLIENT_LEFT: Final = 499  # the logged status if the client disconnected before a response
+_COMPLETE: Final = frozenset({Response, RawResponse, JSONResponse, HTMLResponse, PlainTextResponse, RedirectResponse})
+_IDS_AT_ONCE: Final = 64
+_ID_BYTES: Final = 12
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,8 @@ class RequestLayer:
         self.headers = DefaultHeaders(security)
         self.cors = Cors(shared or {}, security, _continue)
         self.under_way = 0
+        self.time_limits = TimeLimits(limits.timeout_s)
+        self.request_ids = _random_ids()
         refusal = refusal_with("OVERLOADED")
         self._refused_body = json.dumps(refusal.body(), separators=(",", ":")).encode()
         length = str(len(self._refused_body))
@@ -144,12 +152,12 @@ class _Exchange:
         self._is_head = False
         self._is_counted = False
         self._defaults = layer.headers
-        self._limit: asyncio.Timeout | None = None
+        self._limit: TimeLimit | None = None
         # The first header of each name.
         self._given: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         given = self._given.get(b"x-request-id")
         is_sane = given is not None and _SANE_ID.fullmatch(given)
-        self._request_id = given if given is not None and is_sane else secrets.token_hex(12).encode()
+        self._request_id = given if given is not None and is_sane else next(layer.request_ids)
 
     async def run(self) -> None:
         layer, scope = self._layer, self._scope
@@ -185,16 +193,19 @@ class _Exchange:
         """
         scope = self._scope
         self._receive = receive
+        scope["state"]["time_limit"] = self
         try:
+            limit = self._limit = self._layer.time_limits.begin()
             try:
-                async with asyncio.timeout(self._layer.limits.timeout_s) as limit:
-                    self._limit = limit
-                    scope["state"]["time_limit"] = self
-                    await self._call(send)
-            except TimeoutError:
-                if not limit.expired() or self._status:
+                await self._call(send)
+            except asyncio.CancelledError:
+                if not limit.end():
                     raise
+                if self._status:
+                    raise TimeoutError from None
                 await self._refuse(refusal_with("TIMEOUT"), send)
+            finally:
+                limit.end()
         except Exception as error:
             request_id = self._request_id.decode()
             code = code_of(error)
@@ -237,7 +248,20 @@ class _Exchange:
             body = scope.get(BODY_READ)
             await layer.app(scope, self.receive if body is None else _replay(body, self.receive), send)
             return
-        await response(scope, self.receive, send)
+        if send == self.send and response.background is None and type(response) in _COMPLETE:
+            await self._send_complete(response)
+        else:
+            await response(scope, self.receive, send)
+
+    async def _send_complete(self, response: Response) -> None:
+        """As `send` with the two messages of a response whose body is complete."""
+        self._status = response.status_code
+        present = {name for name, _ in response.raw_headers}
+        headers = [*response.raw_headers, *self._defaults.missing_from(present)]
+        if b"x-request-id" not in present:
+            headers.append((b"x-request-id", self._request_id))
+        await self._send({"type": "http.response.start", "status": self._status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": b"" if self._is_head else response.body})
 
     def _states_too_much(self) -> bool:
         stated = self._given.get(b"content-length", b"")
@@ -301,6 +325,14 @@ class _Exchange:
             }
             problem = self._scope.get("keystead.problem")
             log_request(level, **fields, **({"problem": problem} if problem else {}))
+
+
+def _random_ids() -> Iterator[bytes]:
+    """Request ids. Random bytes are read for many at once: a system call each would cost more than the rest."""
+    while True:
+        digits = os.urandom(_ID_BYTES * _IDS_AT_ONCE).hex().encode()
+        for begin in range(0, len(digits), 2 * _ID_BYTES):
+            yield digits[begin : begin + 2 * _ID_BYTES]
 
 
 async def _continue(scope: Scope, receive: Receive, send: Send) -> None:

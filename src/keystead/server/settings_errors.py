@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from keystead.errors import KeysteadError, shown
+from keystead.errors import KeysteadError, printable
 
 CONFIG_FILE: Final = "keystead.toml"
 SECRETS_FILE: Final = "keystead.secrets.toml"
@@ -111,7 +111,7 @@ def describe_errors(
         elif name not in ADVICE:
             yield f"{place}: there is no such setting"
         else:
-            given = shown(repr(values.get(name))) if name not in _HIDDEN else ""
+            given = printable(repr(values.get(name))) if name not in _HIDDEN else ""
             yield f"{place}: {ADVICE[name].format(given=given)}"
 
 
