@@ -12,6 +12,6 @@ compile() {
     echo "wrote $output"
 }
 
-compile requirements/run.txt pyproject.toml --extra server --extra redis --extra postgres --extra mysql --group build "$@"
-compile requirements/dev.txt pyproject.toml --extra server --extra redis --extra postgres --extra mysql --extra testing --group dev --constraints requirements/run.txt "$@"
+compile requirements/run.txt pyproject.toml --extra server --extra fast --extra redis --extra postgres --extra mysql --group build "$@"
+compile requirements/dev.txt pyproject.toml --extra server --extra fast --extra redis --extra postgres --extra mysql --extra testing --group dev --constraints requirements/run.txt "$@"
 compile requirements/node.txt --group node "$@"
