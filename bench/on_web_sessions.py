@@ -1,6 +1,6 @@
 """The cost of sessions in a web application, and a million sessions.
 
-A Starlette application with and without our middleware, beside starsessions, and Litestar with and without its own
+Starlette, FastAPI and Litestar applications with and without our middleware, beside starsessions and Litestar's own
 server-side sessions: all on one real Redis, each under Granian with one worker. With two cores, the servers have one,
 and the client and Redis the other.
 """
@@ -50,6 +50,10 @@ OURS: dict[str, tuple[str, str, Target | None]] = {
     "starlette-keystead-sqlite-near": (
         "starlette", "Starlette, keystead on SQLite, near reads", Target("at least", 0.9),
     ),
+    "fastapi-keystead": ("fastapi", "FastAPI, keystead on Redis", None),
+    "fastapi-keystead-near": ("fastapi", "FastAPI, keystead on Redis, near reads", None),
+    "litestar-keystead": ("litestar", "Litestar, keystead on Redis", None),
+    "litestar-keystead-near": ("litestar", "Litestar, keystead on Redis, near reads", None),
 }  # fmt: skip
 PEERS: dict[str, tuple[str, str, Target | None]] = {
     "starlette-starsessions": ("starlette", "Starlette, starsessions", None),

@@ -22,6 +22,11 @@ NAME = "Ann Example"
 _users = itertools.count()
 
 
+def _new_user() -> str:
+    """Applications share a Redis, and a user has a limited number of sessions."""
+    return f"{os.environ['BENCH_APP']}-{next(_users)}"
+
+
 class Visit(SessionRecord):
     name: str
     theme: str = "light"
@@ -37,7 +42,7 @@ def _starlette() -> Any:
 
 def _starlette_keystead(store: str = "BENCH_REDIS", near: str | None = None) -> Any:
     async def login(request: Request) -> Response:
-        await session_of(request, Visit).start(Visit(uid=f"user-{next(_users)}", name=NAME))
+        await session_of(request, Visit).start(Visit(uid=_new_user(), name=NAME))
         return Response(status_code=204)
 
     async def me(request: Request) -> Response:
@@ -45,15 +50,22 @@ def _starlette_keystead(store: str = "BENCH_REDIS", near: str | None = None) -> 
         return JSONResponse({"name": visit.name})
 
     app = Starlette(routes=[Route("/login", login, methods=["POST"]), Route("/me", me)])
-    app.add_middleware(
-        SessionMiddleware,
-        store=os.environ[store],
-        model=Visit,
-        policy=Policy(near=near),
-        development=True,
-        csrf_exempt=["/login"],
-    )
+    _add_sessions(app, store, near)
     return app
+
+
+def _add_sessions(app: Starlette, store: str = "BENCH_REDIS", near: str | None = None) -> None:
+    app.add_middleware(SessionMiddleware, **_session_options(store, near))
+
+
+def _session_options(store: str = "BENCH_REDIS", near: str | None = None) -> dict[str, Any]:
+    return {
+        "store": os.environ[store],
+        "model": Visit,
+        "policy": Policy(near=near),
+        "development": True,
+        "csrf_exempt": ["/login"],
+    }
 
 
 def _starlette_starsessions() -> Any:
@@ -63,7 +75,7 @@ def _starlette_starsessions() -> Any:
     from starsessions.stores.redis import RedisStore
 
     async def login(request: Request) -> Response:
-        request.session.update(uid=f"user-{next(_users)}", name=NAME, theme="light", cart=[])
+        request.session.update(uid=_new_user(), name=NAME, theme="light", cart=[])
         return Response(status_code=204)
 
     async def me(request: Request) -> Response:
@@ -74,6 +86,51 @@ def _starlette_starsessions() -> Any:
     store = RedisStore(connection=Redis.from_url(os.environ["BENCH_REDIS"]))
     app.add_middleware(StarSessions, store=store, lifetime=3600, cookie_https_only=False)
     return app
+
+
+def _fastapi() -> Any:
+    from fastapi import FastAPI
+
+    app = FastAPI()
+
+    @app.get("/me")
+    async def me() -> dict[str, str]:
+        return {"name": NAME}
+
+    return app
+
+
+def _fastapi_keystead(near: str | None = None) -> Any:
+    from fastapi import FastAPI
+    from fastapi import Request as FastAPIRequest
+
+    app = FastAPI()
+    _add_sessions(app, near=near)
+
+    @app.post("/login", status_code=204)
+    async def login(request: FastAPIRequest) -> None:
+        await session_of(request, Visit).start(Visit(uid=_new_user(), name=NAME))
+
+    @app.get("/me")
+    async def me(request: FastAPIRequest) -> dict[str, str]:
+        return {"name": session_of(request, Visit).require().name}
+
+    return app
+
+
+def _litestar_keystead(near: str | None = None) -> Any:
+    from litestar import Litestar, get, post
+    from litestar import Request as LitestarRequest
+
+    @post("/login", status_code=204)
+    async def login(request: LitestarRequest[Any, Any, Any]) -> None:
+        await session_of(request, Visit).start(Visit(uid=_new_user(), name=NAME))
+
+    @get("/me")
+    async def me(request: LitestarRequest[Any, Any, Any]) -> dict[str, str]:
+        return {"name": session_of(request, Visit).require().name}
+
+    return SessionMiddleware(Litestar(route_handlers=[login, me]), **_session_options(near=near))
 
 
 def _litestar() -> Any:
@@ -114,7 +171,12 @@ APPS: dict[str, Callable[[], Any]] = {
     "starlette-keystead-sqlite": lambda: _starlette_keystead("BENCH_SQLITE"),
     "starlette-keystead-sqlite-near": lambda: _starlette_keystead("BENCH_SQLITE", near="1s"),
     "starlette-starsessions": _starlette_starsessions,
+    "fastapi": _fastapi,
+    "fastapi-keystead": _fastapi_keystead,
+    "fastapi-keystead-near": lambda: _fastapi_keystead("1s"),
     "litestar": _litestar,
+    "litestar-keystead": _litestar_keystead,
+    "litestar-keystead-near": lambda: _litestar_keystead("1s"),
     "litestar-sessions": _litestar_sessions,
 }
 
