@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from keystead.deprecation import renamed
+from keystead.deprecation import forward_old_names
 
 RENAMED = {
     "keystead.parts.cache": "Answer=CacheResult Counts=CacheCounts Look=CacheLookup Mark=LoadMarker Marks=LoadMarkers",
@@ -37,7 +37,7 @@ def test_an_old_name_can_still_be_imported() -> None:
 
 def test_a_name_that_moved_to_another_module_is_found_there() -> None:
     with pytest.warns(DeprecationWarning, match="^write `from keystead.errors import BadUrl`$"):
-        found = renamed("keystead.stores", {"BadUrl": "keystead.errors.BadUrl"})("BadUrl")
+        found = forward_old_names("keystead.stores", {"BadUrl": "keystead.errors.BadUrl"})("BadUrl")
     assert found is import_module("keystead.errors").BadUrl
 
 

@@ -7,7 +7,7 @@ This module exports what an application needs first. Errors are in `keystead.err
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from keystead.deprecation import renamed
+from keystead.deprecation import forward_old_names
 from keystead.errors import KeysteadError
 from keystead.schema import (
     Channel,
@@ -98,7 +98,7 @@ _MOVED: Final = {
 }
 
 
-_moved = renamed(
+_moved = forward_old_names(
     __name__, {name: f"{module}.{name}" for module, names in _MOVED.items() for name in names.split()}, stacklevel=3
 )
 

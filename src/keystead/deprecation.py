@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import Any
 
 
-def renamed(module: str, names: Mapping[str, str], *, stacklevel: int = 2) -> Callable[[str], Any]:
+def forward_old_names(module: str, names: Mapping[str, str], *, stacklevel: int = 2) -> Callable[[str], Any]:
     """Return a `__getattr__` for a module whose public names have changed.
 
         if not TYPE_CHECKING:  # type checkers still report misspelt names
-            __getattr__ = renamed(__name__, {"Answer": "CacheResult", "BadUrl": "keystead.errors.BadUrl"})
+            __getattr__ = forward_old_names(__name__, {"Answer": "CacheResult", "BadUrl": "keystead.errors.BadUrl"})
 
     `names` maps each old name to the new one: a bare name is in the same module, a dotted one in another.
     Any other name raises AttributeError, as usual.

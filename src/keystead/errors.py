@@ -95,7 +95,7 @@ class Unreadable(KeysteadError):
     """Whether a sealed text in it does not open with the current keys."""
 
     def __init__(self, sentence: str, key: str | bytes | None = None, raw: bytes | None = None) -> None:
-        super().__init__(sentence if key is None else f"{shown(key)}: {sentence}")
+        super().__init__(sentence if key is None else f"{printable(key)}: {sentence}")
         self.key = key
         self.raw = raw
 
@@ -213,7 +213,7 @@ class CommandError(StoreError):
         self.key = key
 
     def __str__(self) -> str:
-        where = self.command if self.key is None else f"{self.command} {shown(self.key)}"
+        where = self.command if self.key is None else f"{self.command} {printable(self.key)}"
         return f"{where}: {self.sentence}" if where else self.sentence
 
 
@@ -274,7 +274,7 @@ def is_refusing() -> bool:
     return isinstance(KeysteadError.latest(), BadKey | BadValue | BadArgument)
 
 
-def shown(key: str | bytes) -> str:
+def printable(key: str | bytes) -> str:
     """A key in readable form, on one line, whatever its bytes."""
     text = key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else key
     readable = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)

@@ -17,7 +17,7 @@ from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import json_text
 from keystead.cli.keyspace_arguments import Json, Stores, Targets, keyspaces, open_keyspaces, run
-from keystead.errors import BadDeclaration, StoreUnavailable, shown
+from keystead.errors import BadDeclaration, StoreUnavailable, printable
 from keystead.parts.audit import AuditEntry
 from keystead.schema import Keyspace, Log
 from keystead.schema.family_lookup import name_of
@@ -300,7 +300,7 @@ class _Table:
 def _row(found: _Found) -> tuple[str, ...]:
     when = f"{moment(found.at_ms):%Y-%m-%d %H:%M:%S}"
     if found.entry is None:
-        return (when, "(unreadable)", "", shown(found.key), "", "run keystead doctor")
+        return (when, "(unreadable)", "", printable(found.key), "", "run keystead doctor")
     entry = found.entry
     # Other programs can write to the log, so escape terminal control characters.
-    return (when, *(shown(text or "") for text in (entry.event, entry.who, entry.what, entry.where, entry.why)))
+    return (when, *(printable(text or "") for text in (entry.event, entry.who, entry.what, entry.where, entry.why)))

@@ -18,7 +18,7 @@ from keystead.cli.flags import Command, CommandGroup
 from keystead.cli.formatting import pluralize, print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, Stores, check_stores, run, settings_for
-from keystead.errors import shown
+from keystead.errors import printable
 from keystead.parts.sanitize import visible
 from keystead.parts.schedule import Busy, Job, JobNow, RunEntry, Schedule, ScheduleKeys
 from keystead.schema.doctor.deadlines import roughly
@@ -166,7 +166,7 @@ def _fail_busy(name: str, busy: Busy, as_json: bool) -> NoReturn:
         print_json({"job": name, "running": _busy_as_json(busy)})
         raise typer.Exit(FAILED)
     since = "" if busy.since_ms is None else f", since {_utc(busy.since_ms)}"
-    fail(f"{name} is already running{since}, in {shown(busy.by)}; nothing was started")
+    fail(f"{name} is already running{since}, in {printable(busy.by)}; nothing was started")
 
 
 # --- for people --------------------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def _job_table(found: Iterable[JobNow]) -> Table:
 def _next(one: JobNow) -> Text:
     if one.running is not None:
         since = "" if one.running.since_ms is None else f"\nsince {_local(one.job, one.running.since_ms)}"
-        return Text.assemble(("running", "bold green"), (f"{since}\nin {shown(one.running.by)}", "dim"))
+        return Text.assemble(("running", "bold green"), (f"{since}\nin {printable(one.running.by)}", "dim"))
     if one.next_ms is None:
         return Text.assemble(("not known", "bold red"), "\n", ("run keystead doctor", "dim"))
     left_ms = one.next_ms - time_ns() // 1_000_000
@@ -220,7 +220,9 @@ def _history_table(found: Iterable[tuple[str, RunEntry]]) -> Table:
         outcome = Text.assemble((entry.outcome, _STYLES[entry.outcome]), " by hand" if entry.by_hand else "")
         if result := _result_text(entry):
             outcome.append(f"\n{result}")
-        table.add_row(_utc(entry.began_ms), name, str(entry.number), _duration_text(entry), outcome, shown(entry.by))
+        table.add_row(
+            _utc(entry.began_ms), name, str(entry.number), _duration_text(entry), outcome, printable(entry.by)
+        )
     return table
 
 

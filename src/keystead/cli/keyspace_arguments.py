@@ -17,7 +17,7 @@ import typer
 
 from keystead import connect
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
-from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra, shown
+from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra, printable
 from keystead.kits import KITS
 from keystead.schema import Family, Keyspace
 from keystead.schema.keyspace import with_parts
@@ -114,7 +114,7 @@ def _import(target: str, module_name: str) -> ModuleType:
                 f"there is no module {module_name!r} here; name one as myapp.keys:AppKeys, or a kit ({kits})",
                 USAGE_ERROR,
             )
-        message = shown(" ".join(str(error).split()))
+        message = printable(" ".join(str(error).split()))
         fail(f"{target} cannot be imported, {source_location(error)}: {type(error).__name__}: {message}", USAGE_ERROR)
 
 

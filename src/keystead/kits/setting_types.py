@@ -46,8 +46,8 @@ SigningText: TypeAlias = Annotated[SecretStr, AfterValidator(_check_signing_keys
 LimitsByName: TypeAlias = dict[str, Annotated[int, Field(ge=0)]]
 
 
-def known(limits: Mapping[str, int]) -> AfterValidator:
-    """Refuse unknown limits: `limits: Annotated[LimitsByName, known(LIMITS)]`."""
+def check_limit_names(limits: Mapping[str, int]) -> AfterValidator:
+    """Refuse unknown limits: `limits: Annotated[LimitsByName, check_limit_names(LIMITS)]`."""
 
     def check(given: dict[str, int]) -> dict[str, int]:
         unknown = sorted(given.keys() - limits.keys())

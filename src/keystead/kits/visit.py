@@ -122,7 +122,7 @@ class Visit:
         html = self.site.render(template, header=page_header(self.request.scope), **values)
         return with_cookies(HTMLResponse(html, status, headers), cookies)
 
-    def goes_on(self, to: str, *cookies: str) -> Response:
+    def redirect_to(self, to: str, *cookies: str) -> Response:
         """Redirect after a form post."""
         return with_cookies(RedirectResponse(to, 303, headers=NO_STORE), cookies)
 

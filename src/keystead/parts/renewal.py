@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, get_args
 
-from keystead.deprecation import renamed
+from keystead.deprecation import forward_old_names
 from keystead.errors import BadDeclaration, DoesNotFit, StoreError, StoreUnavailable
 from keystead.parts.oauth import Client, OAuthError, ProviderRefused, Tokens
 from keystead.schema import Bound, attempts
@@ -22,7 +22,7 @@ from keystead.schema.store_fit import has_atomic_steps
 __all__ = ["Fresh", "HeldTokens", "Over", "Renewal", "Unrenewed"]
 
 if not TYPE_CHECKING:  # type checkers still report misspelt names
-    __getattr__ = renamed(__name__, {"Held": "HeldTokens"})
+    __getattr__ = forward_old_names(__name__, {"Held": "HeldTokens"})
 
 _log = logging.getLogger("keystead.renewal")
 

@@ -91,7 +91,10 @@ class SessionMiddleware:
             return await self._lifespan.run(self.app, scope, receive, send)
         if kind not in ("http", "websocket") or (self._skip and scope["path"].startswith(self._skip)):
             return await self.app(scope, receive, send)
-        cookies = "; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie")
+        cookies = ""
+        for name, value in scope["headers"]:
+            if name == b"cookie":
+                cookies = f"{cookies}; {value.decode('latin-1')}" if cookies else value.decode("latin-1")
         if self._csrf and (kind == "websocket" or scope["method"] not in rules.SAFE_METHODS):
             body = BodyAhead(receive)
             try:

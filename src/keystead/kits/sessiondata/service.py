@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from keystead.errors import BadDeclaration, BadValue
 from keystead.kits.sessiondata.keys import LONGEST, SessionDataKeys
 from keystead.kits.sessiondata.models import SessionField, UserField
-from keystead.kits.setting_types import LimitsByName, known
+from keystead.kits.setting_types import LimitsByName, check_limit_names
 from keystead.parts.apikeys import ApiKeys
 from keystead.parts.limit import NamedLimits
 from keystead.parts.sizes import size_bytes
@@ -74,7 +74,7 @@ class SessionDataSettings(BaseModel):
     check_content_type: bool = Field(
         False, description="Whether the Sessions API requires the content type `application/json`."
     )
-    limits: Annotated[LimitsByName, known(LIMITS)] = Field(
+    limits: Annotated[LimitsByName, check_limit_names(LIMITS)] = Field(
         default_factory=dict,
         description="Rate limits per minute, 0 for no limit: `guesses` (wrong API keys from an address) and "
         "`requests` (with one API key).",

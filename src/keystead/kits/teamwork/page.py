@@ -69,7 +69,7 @@ async def _page(request: Request, teamwork: Service) -> Response:
     """The page: live notices, deadlines and the dashboard. It loads its data from the other routes."""
     visit = Visit(request, teamwork.site)
     if visit.home is not None:
-        return visit.goes_on(visit.home)
+        return visit.redirect_to(visit.home)
     people = DEMO_PEOPLE if teamwork.demo is not None else ()
     user = await identify(request) if teamwork.accepts_sign_ins else None
     return visit.page(

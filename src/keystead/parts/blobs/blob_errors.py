@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 
-from keystead.errors import BadArgument, KeysteadError, shown
+from keystead.errors import BadArgument, KeysteadError, printable
 
 _OS_ERROR = re.compile(r"\(os error (\d{1,5})\)")
 _STATUS = re.compile(r"non-2xx status code: (\d{3})\b")
@@ -33,7 +33,7 @@ class BlobGone(BlobError):
     code = "blob-gone"
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"there is no blob {shown(path)}")
+        super().__init__(f"there is no blob {printable(path)}")
         self.path = path
 
 
@@ -43,7 +43,7 @@ class BlobTooLarge(BlobError):
     code = "blob-too-large"
 
     def __init__(self, path: str, max_bytes: int) -> None:
-        super().__init__(f"{shown(path)}: the blob is larger than the limit of {max_bytes:,} bytes")
+        super().__init__(f"{printable(path)}: the blob is larger than the limit of {max_bytes:,} bytes")
         self.path = path
         self.max_bytes = max_bytes
 

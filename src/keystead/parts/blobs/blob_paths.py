@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from urllib.parse import unquote
 
-from keystead.errors import shown
+from keystead.errors import printable
 from keystead.parts.blobs.blob_errors import BadBlobPath
 
 # S3 keys have at most 1024 bytes, file names 255; both limits leave room for what is added to a path.
@@ -43,4 +43,4 @@ def _check_segment(path: str, segment: str) -> None:
 
 
 def _bad_path(path: str, why: str) -> BadBlobPath:
-    return BadBlobPath(f"the path of a blob {why}: {shown(path)}")
+    return BadBlobPath(f"the path of a blob {why}: {printable(path)}")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from obstore.store import LocalStore
 
-from keystead.errors import shown
+from keystead.errors import printable
 from keystead.parts.blobs.blob_errors import BlobUnavailable
 from keystead.parts.blobs.blob_paths import check_path
 from keystead.parts.blobs.blobs import Blobs
@@ -38,7 +38,7 @@ class FolderBlobs(Blobs):
     async def put(self, path: str, stream: AsyncIterable[bytes], *, max_bytes: int) -> int:
         found = await self._look(path)
         if found is not None and stat.S_ISDIR(found.st_mode):
-            raise BlobUnavailable(f"{self.url}: {shown(path)} is a folder: other blobs have paths below it")
+            raise BlobUnavailable(f"{self.url}: {printable(path)} is a folder: other blobs have paths below it")
         file = self._file(path)
         pinned = asyncio.ensure_future(asyncio.to_thread(self._pin, file))
         try:
@@ -87,7 +87,7 @@ class FolderBlobs(Blobs):
                 except (FileNotFoundError, NotADirectoryError):
                     return None
                 if stat.S_ISLNK(found.st_mode):
-                    raise BlobUnavailable(f"{self.url}: there is a symbolic link in the path {shown(path)}")
+                    raise BlobUnavailable(f"{self.url}: there is a symbolic link in the path {printable(path)}")
         except OSError as error:
             # A missing folder, such as an unmounted disk, must not look like missing blobs.
             raise BlobUnavailable(f"{self.url} cannot be read: {error.strerror}") from None

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from keystead.deprecation import renamed
+from keystead.deprecation import forward_old_names
 from keystead.parts.cache.cache import Cache
 from keystead.parts.cache.load_markers import LoadMarker, LoadMarkers
 from keystead.parts.cache.load_results import CacheCounts, CacheLookup, CacheResult, LoadFailed, TryLater
@@ -10,7 +10,7 @@ from keystead.parts.cache.load_results import CacheCounts, CacheLookup, CacheRes
 __all__ = ["Cache", "CacheCounts", "CacheLookup", "CacheResult", "LoadFailed", "LoadMarker", "LoadMarkers", "TryLater"]
 
 if not TYPE_CHECKING:  # type checkers still report misspelt names
-    __getattr__ = renamed(
+    __getattr__ = forward_old_names(
         __name__,
         {
             "Answer": "CacheResult",

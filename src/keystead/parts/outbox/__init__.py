@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from keystead.deprecation import renamed
+from keystead.deprecation import forward_old_names
 from keystead.parts.outbox.delivery import DeliveryCounts
 from keystead.parts.outbox.message import DeliveryFailed, OutboxMessage, Undeliverable
 from keystead.parts.outbox.outbox import Outbox, QueueNow
@@ -24,4 +24,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # type checkers still report misspelt names
-    __getattr__ = renamed(__name__, {"Counts": "DeliveryCounts"})
+    __getattr__ = forward_old_names(__name__, {"Counts": "DeliveryCounts"})

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from keystead.deprecation import renamed
+from keystead.deprecation import forward_old_names
 from keystead.parts.refresh.refresh_record import (
     Misuse,
     NewChain,
@@ -28,4 +28,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # type checkers still report misspelt names
-    __getattr__ = renamed(__name__, {"Begun": "NewChain", "Refused": "RotationRefused"})
+    __getattr__ = forward_old_names(__name__, {"Begun": "NewChain", "Refused": "RotationRefused"})

@@ -281,7 +281,8 @@ class Sessions(SessionIndex[S]):
 
     async def _read(self, query: SessionQuery) -> Live[S] | Gone:
         if self._is_near:
-            near = await self._read_near(query)
+            replies = query[2].replies()
+            near = self._near_session(query, replies if type(replies) is list else await replies)  # type: ignore[misc]
             if near is not None:
                 return near
         found = await self._lookup(query)
@@ -301,14 +302,13 @@ class Sessions(SessionIndex[S]):
         query = self._queries.for_token(token)
         return Gone("unknown") if query is None else await self._lookup(query)
 
-    async def _read_near(self, query: SessionQuery) -> Live[S] | None:
-        """The live session, possibly from a copy; None: ask the store, because it is gone or a touch is due.
+    def _near_session(self, query: SessionQuery, replies: list[Any]) -> Live[S] | None:
+        """The live session in these replies, which may be a copy; None: ask the store, because it is gone or a touch is
+        due.
 
         While the copy is the same, only the time is checked, and the record is decoded when it is used.
         """
         user, sid, ask = query
-        found = ask.replies()
-        replies = cast("list[Any]", found if type(found) is list else await found)  # type: ignore[misc]
         now_ms = self._now_ms()
         if ask.remembered is not None:
             of_replies, until_ms, ends_at_ms = ask.remembered

@@ -15,7 +15,7 @@ has to be found in an installed package. The stores do the same (`stores/databas
 
 from typing import TYPE_CHECKING
 
-from keystead.deprecation import renamed
+from keystead.deprecation import forward_old_names
 from keystead.extras import from_extra
 
 with from_extra("tables", "keystead.parts.tables"):
@@ -45,4 +45,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # type checkers still report misspelt names
-    __getattr__ = renamed(__name__, {"Change": "TableChange", "Plan": "TableUpgrade"})
+    __getattr__ = forward_old_names(__name__, {"Change": "TableChange", "Plan": "TableUpgrade"})

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from keystead.http.bearer import bearer_token
 from keystead.http.refusals import Refusal
 from keystead.http.responses import json_response
-from keystead.http.routing import translated
+from keystead.http.routing import translate_errors
 from keystead.kits.login.identity import live_session
 from keystead.kits.login.routes.bodies import (
     EndedAnswer,
@@ -112,7 +112,7 @@ async def _end_sessions(
 ) -> Response:
     visit.refuse_forged(await visit.field("csrf"))
     try:
-        with translated(refusal_of):
+        with translate_errors(refusal_of):
             await visit.count("logout")
             ended = await end(visit.token, visit.visitor)
     except Refusal as refusal:
@@ -142,7 +142,7 @@ async def end_session(visit: Visiting, id: Annotated[str, Path(max_length=64)]) 
     """Ending a session other than this one needs a recent sign-in. The id of another user's session ends nothing."""
     visit.refuse_forged(await visit.field("csrf"))
     try:
-        with translated(refusal_of):
+        with translate_errors(refusal_of):
             await visit.count("sessions")
             own = await visit.login.session(visit.token)
             ended = await visit.login.end(visit.token, id, visit.visitor)
@@ -153,7 +153,7 @@ async def end_session(visit: Visiting, id: Annotated[str, Path(max_length=64)]) 
 
 
 def _respond(visit: LoginVisit, body: BaseModel, *cookies: str) -> Response:
-    return visit.goes_on("/login", *cookies) if visit.is_form else json_response(body, *cookies)
+    return visit.redirect_to("/login", *cookies) if visit.is_form else json_response(body, *cookies)
 
 
 def _ask_to_sign_in_again(visit: LoginVisit, refusal: Refusal) -> Response:

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import json_response, with_cookies
-from keystead.http.routing import translated
+from keystead.http.routing import translate_errors
 from keystead.kits.identity import SignedInUser, set_user
 from keystead.kits.login.identity import SPACE
 from keystead.kits.login.routes.bodies import (
@@ -34,9 +34,9 @@ async def start(
     format: Annotated[str | None, Query(description="json: URLs instead of a redirect")] = None,
 ) -> Response:
     if visit.home is not None and not visit.wants_json:
-        return visit.goes_on(visit.home)
+        return visit.redirect_to(visit.home)
     try:
-        with translated(refusal_of):
+        with translate_errors(refusal_of):
             await visit.count("start")
             started = await visit.login.sign_ins.start(
                 provider,
@@ -71,7 +71,7 @@ async def callback(
 ) -> Response:
     """Responds with a page, not a redirect: the service worker of an installed app would swallow a redirect."""
     try:
-        with translated(refusal_of):
+        with translate_errors(refusal_of):
             await visit.count("callback")
             if error is not None:
                 return await _render_provider_refusal(visit, provider, state, error)
@@ -144,12 +144,12 @@ async def confirm(visit: Visiting, provider: ProviderName) -> Response:
     fields = {name: await visit.field(name) for name in ("confirm", "deny", "code", "end")}
     confirm, browser = fields["confirm"] or "", visit.read(visit.browser)
     try:
-        with translated(refusal_of):
+        with translate_errors(refusal_of):
             await visit.count("callback")
             visit.refuse_forged(None)
             if fields["deny"]:
                 await visit.login.sign_ins.deny(provider, confirm, browser, visit.visitor)
-                return visit.goes_on("/login")
+                return visit.redirect_to("/login")
             done = await visit.login.sign_ins.confirm(
                 provider,
                 confirm,

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 
-from keystead.kits.setting_types import Duration, LimitsByName, known
+from keystead.kits.setting_types import Duration, LimitsByName, check_limit_names
 from keystead.parts.oauth import PRESETS, BadProvider, Provider
 from keystead.parts.sessions import Policy
 from keystead.schema.lifetime import duration_ms
@@ -77,7 +77,7 @@ class LoginSettings(BaseModel):
         "1h", description="Maximum age of a sign-in that may end other sessions; older ones must sign in again."
     )
     token_lifetime: Duration = Field("1h", description="Lifetime of an access token of a program.")
-    limits: Annotated[LimitsByName, known(LIMITS)] = Field(
+    limits: Annotated[LimitsByName, check_limit_names(LIMITS)] = Field(
         default_factory=dict, description=f"Requests per minute and client: {', '.join(LIMITS)}; 0: no limit."
     )
 

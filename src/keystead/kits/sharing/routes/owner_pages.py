@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from fastapi.responses import Response
 
 from keystead.http.refusals import Refusal
-from keystead.http.routing import translated
+from keystead.http.routing import translate_errors
 from keystead.kits.identity import sign_in_of
 from keystead.kits.sharing.routes.request import LINKS_PAGE, UPLOAD_PATH, SharingVisit, Visiting, refusal_of
 from keystead.kits.sharing.service import MESSAGE_MAX, RECEIVER_MAX, SharingSettings
@@ -26,7 +26,7 @@ _LIFETIMES: Final = ("1h", "1d", "3d", "7d", "14d")  # offered by the page, up t
 async def share_page(visit: Visiting) -> Response:
     """Uploads a file and shows its link."""
     if visit.home is not None:
-        return visit.goes_on(visit.home)
+        return visit.redirect_to(visit.home)
     settings, language = visit.sharing.settings, visit.say.language
     max_bytes = size_bytes(settings.max_upload)
     user = await visit.user()
@@ -57,7 +57,7 @@ async def links_page(visit: Visiting) -> Response:
 
 async def _render_links(visit: SharingVisit, problem: str | None = None, status: int = 200) -> Response:
     if visit.home is not None:
-        return visit.goes_on(visit.home)
+        return visit.redirect_to(visit.home)
     await visit.count("page")
     user = await visit.user()
     links = [] if user is None else await visit.sharing.links_of(user)
@@ -97,7 +97,7 @@ async def change_link(visit: Visiting) -> Response:
     fields = await visit.fields()
     id, what, ms = (str(fields.get(name) or "") for name in ("id", "what", "ms"))
     try:
-        with translated(refusal_of):
+        with translate_errors(refusal_of):
             await visit.count("delete" if what == "end" else "token")
             user = await visit.user()
             if user is None:
@@ -113,7 +113,7 @@ async def change_link(visit: Visiting) -> Response:
         if refusal.code not in _LINK_PROBLEMS:
             raise
         return await _render_links(visit, visit.say(_LINK_PROBLEMS[refusal.code]), refusal.status)
-    return visit.goes_on(LINKS_PAGE)
+    return visit.redirect_to(LINKS_PAGE)
 
 
 # Refusals that the page shows itself; the error page shows all others.

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import json_response
-from keystead.http.routing import translated
+from keystead.http.routing import translate_errors
 from keystead.kits.language import Speaker
 from keystead.kits.sharing.routes.bodies import EdgeAnswer, ResolvedAnswer
 from keystead.kits.sharing.routes.request import DOWNLOAD_PATH, SharingVisit, TokenQuery, Visiting, iso, refusal_of
@@ -48,7 +48,7 @@ async def _render_link(visit: SharingVisit, token: str | None, refusal: Refusal 
     if refusal is not None and not is_password_refusal:
         return _render_refusal(visit, token, refusal)
     try:
-        with translated(refusal_of):
+        with translate_errors(refusal_of):
             await visit.count("page")
             shown = await visit.sharing.look(token)
     except Refusal as refused:
@@ -129,7 +129,7 @@ async def resolve_post(visit: Visiting, redirect: Annotated[str | None, Query()]
     token, password = (value if isinstance(value, str) else None for value in (fields.get("t"), fields.get("password")))
     token = token or visit.request.query_params.get("t")
     try:
-        with translated(refusal_of):
+        with translate_errors(refusal_of):
             await visit.count("resolve")
             resolved = await visit.sharing.resolve(token, password=password, where=visit.address)
     except Refusal as refusal:
@@ -147,7 +147,7 @@ def _start_download(visit: SharingVisit, resolved: Resolved) -> Response:
     """
     if resolved.ticket is not None:
         # A relative URL: the site may be open under another host name.
-        return visit.goes_on(f"{DOWNLOAD_PATH}?{urlencode({'ticket': resolved.ticket})}")
+        return visit.redirect_to(f"{DOWNLOAD_PATH}?{urlencode({'ticket': resolved.ticket})}")
     url = resolved.url or ""
     return visit.page("sharing/started.html", name=resolved.display_name, url=url, host=urlsplit(url).netloc)
 
@@ -207,7 +207,7 @@ _EDGE_CODES: Final = {"TOKEN_NOT_FOUND": "NOT_FOUND", "REVOKED": "NOT_FOUND", "T
 
 async def edge_resolve(visit: Visiting, key: TokenQuery = None) -> Response:
     """Like resolve, in the format of the document's second plan."""
-    with translated(partial(refusal_of, renamed=_EDGE_CODES)):
+    with translate_errors(partial(refusal_of, renamed=_EDGE_CODES)):
         await visit.count("resolve")
         if visit.is_head:
             await visit.sharing.look(key)

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Self
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from keystead.errors import BadDeclaration, BadUrl
-from keystead.kits.setting_types import Duration, LimitsByName, Words, known
+from keystead.kits.setting_types import Duration, LimitsByName, Words, check_limit_names
 from keystead.kits.sharing.keys import LONGEST
 from keystead.kits.sharing.service.names import is_host
 from keystead.kits.sharing.service.sealed_links import key_bytes
@@ -92,7 +92,7 @@ class SharingSettings(BaseModel):
         False,
         description="Accept the header `x-vercel-cron` for calling the clean-up. Anyone can send it.",
     )
-    limits: Annotated[LimitsByName, known(LIMITS)] = Field(
+    limits: Annotated[LimitsByName, check_limit_names(LIMITS)] = Field(
         default_factory=dict, description=f"Requests per minute and client: {', '.join(LIMITS)}; 0: no limit."
     )
 

@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from keystead.errors import BadValue
-from keystead.kits.setting_types import Days, Duration, LimitsByName, SigningText, known
+from keystead.kits.setting_types import Days, Duration, LimitsByName, SigningText, check_limit_names
 from keystead.kits.teamwork.service.deadlines import parse_zone
 from keystead.kits.teamwork.service.slack import POST_URL, Slack
 from keystead.schema.lifetime import duration_ms
@@ -56,7 +56,7 @@ class TeamworkSettings(BaseModel):
         description="The language of Slack messages, and of titles on the channel. Pages use the reader's language.",
     )
     streams_per_user: int = Field(8, ge=1, le=100, description="The most open notice streams per user and process.")
-    limits: Annotated[LimitsByName, known(LIMITS)] = Field(
+    limits: Annotated[LimitsByName, check_limit_names(LIMITS)] = Field(
         {}, description=f"Rate limits per user and minute: {', '.join(LIMITS)}; 0: no limit."
     )
 
