@@ -7,6 +7,7 @@
 Nothing has to run already, and nothing is left behind. A server is ready when its context is entered.
 """
 
+from tests.servers.cloudflare_server import CloudflareServer, cloudflare
 from tests.servers.database_servers import (
     DatabaseServer,
     MariadbServer,
@@ -16,6 +17,7 @@ from tests.servers.database_servers import (
     postgres_program,
 )
 from tests.servers.memcached_server import MemcachedServer, memcached
+from tests.servers.node_packages import node_with
 from tests.servers.redis_servers import (
     Cluster,
     Sentinels,
@@ -30,6 +32,7 @@ from tests.servers.s3_server import S3Server, seaweedfs, seaweedfs_program
 from tests.servers.server_process import MissingProgram, NotReady, Server, free_port, suspend, wait_until
 
 __all__ = [
+    "CloudflareServer",
     "Cluster",
     "DatabaseServer",
     "MariadbServer",
@@ -40,10 +43,12 @@ __all__ = [
     "S3Server",
     "Sentinels",
     "Server",
+    "cloudflare",
     "cluster",
     "free_port",
     "mariadb",
     "memcached",
+    "node_with",
     "postgres",
     "postgres_program",
     "redis",

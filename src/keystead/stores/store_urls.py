@@ -27,7 +27,7 @@ def connect(url: str) -> Store:
     `rediss://` (TLS), `redis+unix:///path/to/socket`, `redis+sentinel://host:port,host:port/name/database`,
     `redis+cluster://host:port,host:port`; `valkey` may replace `redis` in each;
     `postgresql://user:password@host:port/database`, `mysql://…` and `mariadb://…` alike;
-    `memcached://host:port,host:port/prefix`.
+    `memcached://host:port,host:port/prefix`, `cloudflare-kv://account/namespace`.
     Options are query parameters: `?timeout=2s&connect_timeout=500ms`. Other packages may add schemes, with an entry
     point in the group `keystead.stores`.
     """
@@ -123,6 +123,12 @@ def _memcached(url: str) -> Store:
     return MemcachedStore.of(url)
 
 
+def _cloudflare_kv(url: str) -> Store:
+    with from_extra("cloudflare", "a Cloudflare KV store"):
+        from keystead.stores.cloudflare_kv import CloudflareKvStore
+    return CloudflareKvStore.of(url)
+
+
 SCHEMES: dict[str, Callable[[str], Store]] = {
     "sqlite": _sqlite,
     "memory": _memory,
@@ -131,6 +137,7 @@ SCHEMES: dict[str, Callable[[str], Store]] = {
     "mysql": _mysql,
     "mariadb": _mysql,
     "memcached": _memcached,
+    "cloudflare-kv": _cloudflare_kv,
     **{
         engine + topology: _redis
         for engine in ("redis", "rediss", "valkey", "valkeys")
