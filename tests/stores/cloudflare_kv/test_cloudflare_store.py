@@ -15,6 +15,7 @@ from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.widgets.keys import WidgetKeys
 from keystead.schema import Counter, Hash, Keyspace, Value, after, sliding
 from keystead.schema.check import check
+from keystead.schema.doctor import examine
 from keystead.schema.store_fit import misfits
 from keystead.stores.cloudflare_kv import CloudflareKvStore
 from keystead.stores.cloudflare_kv.cloudflare_settings import CloudflareSettings
@@ -175,6 +176,22 @@ def test_of_the_kits_only_cached_values_fit() -> None:
         if not list(misfits(family, GUARANTEES))
     }
     assert fitting == {f"MembershipKeys.{name}" for name in ("membership", "membership_stale", "quota", "auth")}
+
+
+async def test_doctor_finds_what_a_worker_wrote_wrongly(
+    server: CloudflareServer,
+) -> None:
+    async with connect(server.url) as store:
+        keys = CountedKeys(store)
+        await keys.seats("ann").set(3)
+        server.put("seats:bob", b"three", expirationTtl=300)
+        server.put("seats:eve", b"3")
+        found = {(one.finding.code, one.finding.key) for one in (await examine([keys])).found}
+        assert found == {("unreadable", "seats:bob"), ("no-deadline", "seats:eve")}
+
+
+class CountedKeys(Keyspace):
+    seats = Value("seats:{user<=120}", int, lifetime=after("10m"), role="cache", doc="the seats of a user")
 
 
 async def test_roles_put_a_cache_into_kv_and_sessions_into_another_store(server: CloudflareServer) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
-from keystead.stores.store_contract import Outcome, Step, Store, plan
+from keystead.stores.commands import Command
+from keystead.stores.store_contract import Outcome, Planned, Step, Store, plan
 
 
 def is_written_whole(store: Store) -> bool:
@@ -22,8 +24,13 @@ async def run_guarded(store: Store, steps: Sequence[Step]) -> Outcome:
         return await store.atomically(steps)
     planned = plan(steps)
     guards = [one for one in planned if one.guard]
-    found = await store.run([one.call for one in guards]) if guards else []
+    found = await store.run(_commands(guards)) if guards else []
     for place, (one, reply) in enumerate(zip(guards, found, strict=True)):
         if not one.verdict(reply, 0):
             return Outcome([0], stopped_at=place)
-    return Outcome(await store.run([planned[-1].call]))
+    return Outcome(await store.run(_commands(planned[-1:])))
+
+
+def _commands(planned: list[Planned]) -> list[Command]:
+    """Their calls: parsed commands, which a store takes as they are."""
+    return [cast("Command", one.call) for one in planned]
