@@ -60,6 +60,8 @@ class SqliteStore(Store):
         self._open = False
         self._reads = 0
         self._written_bytes = 0
+        # SQLite keeps its locks by process: a connection that came through a fork would break them for both.
+        self.closes_before_fork = path != MEMORY
 
     # --- opening and closing -------------------------------------------------------------------------------
 
