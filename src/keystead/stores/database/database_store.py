@@ -32,7 +32,8 @@ from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned
 from keystead.stores.worker_thread import WorkerThread, ignore_result
 
 SWEEP_EVERY_S, SWEEP_PAUSE_S = 1.0, 0.01
-_TIMELESS = frozenset({"GET", "HGET"})  # if there is no such key, their reply does not depend on the time
+# Reads whose reply does not depend on the time if there is no such key.
+_TIMELESS = frozenset({"GET", "HGET", "HEXISTS", "EXISTS", "PTTL"})
 
 
 class DatabaseStore(Store):
@@ -142,10 +143,9 @@ class DatabaseStore(Store):
     # --- the four verbs ------------------------------------------------------------------------------------
 
     def _replies(self, calls: list[Call]) -> Awaitable[list[Reply]]:
-        if len(calls) == 1 and calls[0].spec.name in _TIMELESS:
-            return self._submit(calls, lambda interpreter: interpreter.replies(calls), writes=False, timeless=True)
-        writes = any(call.spec.writes for call in calls)
-        return self._submit(calls, lambda interpreter: interpreter.replies(calls), writes=writes)
+        timeless = all(call.spec.name in _TIMELESS for call in calls)
+        writes = not timeless and any(call.spec.writes for call in calls)
+        return self._submit(calls, lambda interpreter: interpreter.replies(calls), writes=writes, timeless=timeless)
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         calls = [step.call for step in steps]

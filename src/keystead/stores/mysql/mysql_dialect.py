@@ -221,11 +221,13 @@ class MysqlDialect(Dialect):
 
 
 def _is_one_value(wanted: Wanted) -> bool:
-    return wanted.timeless and len(wanted.with_value) == 1 and not (wanted.others or wanted.fields)
+    others = wanted.others or wanted.fields or wanted.members or wanted.wholes
+    return wanted.timeless and len(wanted.with_value) == 1 and not others
 
 
 def _is_one_field(wanted: Wanted) -> bool:
-    return wanted.timeless and len(wanted.fields) == len(wanted.others) == 1 and not wanted.with_value
+    others = wanted.with_value or wanted.members or wanted.wholes
+    return wanted.timeless and len(wanted.fields) == len(wanted.others) == 1 and not others
 
 
 def _parse_one(result: Result, wanted: Wanted) -> FoundKeys:
