@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence, Sized
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreUnavailable
@@ -262,11 +262,12 @@ class GroupCommit:
             batch.started = True
             works.append(batch.work)
         while (start := len(results)) < len(group):
-            changes = self._interpreter.changes(islice(works, start, None))
+            changes = self._interpreter.changes(works, start)
             if len(changes) > 1 and self._interpreter.change(changes):
                 results += [[b"OK"] for _ in changes]
             else:
                 results += map(self._result, group[start : start + max(len(changes), 1)])
+        self._interpreter.flush()
         return results
 
     def _result(self, batch: Batch) -> Any:
@@ -306,6 +307,7 @@ class GroupCommit:
         self._loop.call_soon(self._next)
 
     def _roll_back(self, group: list[Batch], error: BaseException) -> None:
+        self._interpreter.forget()
         if self._connection.in_transaction:
             with suppress(sqlite3.Error):  # it was rolled back already
                 self._connection.execute("ROLLBACK")
@@ -390,10 +392,9 @@ class InlineCommit:
         self._connection.execute("BEGIN")
         try:
             result = self._interpreter.replies(work) if isinstance(work, list) else work()
-        except CommandError:  # had no effect
-            self._connection.execute("COMMIT")
-            raise
+            self._interpreter.flush()
         except BaseException as error:
+            self._interpreter.forget()
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise explain_error(error, "memory://") from None
