@@ -275,21 +275,25 @@ class Store(ABC):
         same each time. The arguments at the places `numbers` are positive whole numbers, such as deadlines, in digits.
         A store may use that to do less work per call.
         """
-
-        template: PlanTemplate | None = None
-        if not numbers and type(self).atomically is Store.atomically:
+        if type(self).atomically is Store.atomically:
             with suppress(CommandError):  # it is raised by each call
-                template = PlanTemplate(make, arguments)
+                return self._prepared(PlanTemplate(make, arguments, numbers))
 
         async def run_steps(*given: bytes) -> Outcome:
-            if template is None:
-                return await self.atomically(make(*given))
+            return await self.atomically(make(*given))
+
+        return run_steps
+
+    def _prepared(self, template: PlanTemplate) -> Callable[..., Coroutine[Any, Any, Outcome]]:
+        """`prepared`, with planned steps."""
+
+        async def run_planned(*given: bytes) -> Outcome:
             self._check_loop()
             if self._opened_in is None:
                 await self._open_on_use()
             return await self._atomically(template.fill(given))
 
-        return run_steps
+        return run_planned
 
     @property
     def near(self) -> NearReads | None:
