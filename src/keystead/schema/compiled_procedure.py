@@ -32,7 +32,7 @@ from keystead.schema.operation_batch import Done
 from keystead.schema.prepared_steps import PreparedRun, StepTemplate
 from keystead.schema.slots import one_step
 from keystead.schema.steps import Steps
-from keystead.stores import Guarantees, StoreMs, store_ms
+from keystead.stores import AtMost, Guarantees, MoreThan, StoreMs, store_ms
 
 if TYPE_CHECKING:
     from keystead.schema.keyspace import Keyspace
@@ -87,10 +87,15 @@ class StoredRecipe(NamedTuple):
 
 
 class NumberRecipe(NamedTuple):
-    """A positive number. `until`: it is a deadline of this lifetime."""
+    """A whole number, times `sign` and plus `offset`: verbs subtract, and turn "at least 3" into "more than 2".
+
+    `until`: it is a deadline of this lifetime.
+    """
 
     path: Path
-    until: Until | None
+    sign: int = 1
+    offset: int = 0
+    until: Until | None = None
 
 
 Recipe = KeyRecipe | ValueRecipe | StoredRecipe | NumberRecipe
@@ -207,7 +212,7 @@ class _Trace:
     ) -> None:
         self._text = f"keystead mark {number} of"
         self._now_ms = 31_415_926_535_897 + number * 10**13
-        self._numbers: dict[int, Path] = {}
+        self._numbers: dict[int, NumberRecipe] = {}
         self.marks: dict[str | bytes, int] = {}
         self.recipes: list[Recipe] = []
         hints = hints_of(function)
@@ -229,8 +234,9 @@ class _Trace:
 
     def _sample(self, at: int, hint: Any) -> Any:
         if hint is int or hint == "int":
-            sample = self._now_ms + 1 + at
-            self._numbers[sample] = (at,)
+            sample = self._now_ms + 3 * at + 2
+            self._numbers |= {sample: NumberRecipe((at,)), -sample: NumberRecipe((at,), -1)}
+            self._numbers[sample - 1] = NumberRecipe((at,), 1, -1)
             return sample
         is_seen = re.fullmatch(r"Seen(\[[^|]*\])?", hint) if isinstance(hint, str) else hint is Seen
         if is_seen or typing.get_origin(hint) is Seen:
@@ -250,7 +256,8 @@ class _Trace:
         """The argument that this value stands for; None: it is a constant."""
         if type(value) is _Symbol:
             return value.path
-        return self._numbers.get(value) if type(value) is int else None
+        number = self._numbers.get(value) if type(value) is int else None
+        return None if number is None else number.path
 
     def key(self, family: Family[Any], values: Sequence[Any]) -> str:
         operands = [self._operand(value) or Constant(value, type(value)) for value in values]
@@ -284,27 +291,29 @@ class _Trace:
             return any(map(self._is_in, finish))
         return any(self._is_in(cell.cell_contents) for cell in getattr(finish, "__closure__", None) or ())
 
-    def _place(self, family: Family[Any], words: Sequence[Any], at: int) -> int | None:
+    def _place(self, family: Family[Any], kind: type[Any] | None, words: Sequence[Any], at: int) -> int | None:
         word = words[at]
         if type(word) is _Symbol:
             raise NotCompiledError("its steps depend on the values of its arguments")
         if type(word) is not int:
             return self.marks.get(word) if isinstance(word, str | bytes) else None
-        path = self._numbers.get(word)
-        if path is None:
+        recipe = self._numbers.get(word)
+        if recipe is None:
             return None
-        recipe = NumberRecipe(path, self._lifetime_of(family, words, at))
+        if not _fits(recipe, kind, words, at):
+            is_deadline = words[at - 1] == "PXAT" or (words[0] == "PEXPIREAT" and at == 2)
+            if not is_deadline or not isinstance(family.lifetime, Until):
+                raise NotCompiledError("a number is used in another way than as an amount, a limit or a deadline")
+            recipe = recipe._replace(until=family.lifetime)
         self._mark(recipe)
         return self.recipes.index(recipe)
 
-    def _lifetime_of(self, family: Family[Any], words: Sequence[Any], at: int) -> Until | None:
-        """The lifetime that this word is a deadline of; None: it is an amount. Raises NotCompiledError otherwise."""
-        if at in _AMOUNTS.get(words[0], ()):
-            return None
-        is_deadline = words[at - 1] == "PXAT" or (words[0] == "PEXPIREAT" and at == 2)
-        if not is_deadline or not isinstance(family.lifetime, Until):
-            raise NotCompiledError("a number is used in another way than as an amount or a deadline")
-        return family.lifetime
+
+def _fits(recipe: NumberRecipe, kind: type[Any] | None, words: Sequence[Any], at: int) -> bool:
+    """Whether any positive number can be at this position of a step: in an amount, or as a limit."""
+    if kind is AtMost or kind is MoreThan:
+        return at == len(words) - 1 and recipe.sign == 1
+    return at in _AMOUNTS.get(words[0], ()) and recipe.offset == 0
 
 
 class _Owner:
@@ -431,7 +440,7 @@ def _maker(keys: Keyspace, recipe: Recipe) -> Callable[[tuple[Any, ...]], bytes]
         return partial(_encode, read, codec.encode, recipe.name)
     if isinstance(recipe, StoredRecipe):
         return partial(_stored, read)
-    return partial(_number, read, recipe.until, next(iter(keys.bounds())).now_ms)
+    return partial(_number, read, recipe, next(iter(keys.bounds())).now_ms)
 
 
 def _key_maker(bound: Bound[Any], operands: Sequence[Path | Constant]) -> Callable[[tuple[Any, ...]], bytes]:
@@ -470,13 +479,15 @@ def _stored(read: Callable[[Any], Any], args: tuple[Any, ...]) -> bytes:
     return seen.stored
 
 
-def _number(read: Callable[[Any], Any], until: Until | None, now_ms: Callable[[], int], args: tuple[Any, ...]) -> bytes:
+def _number(
+    read: Callable[[Any], Any], recipe: NumberRecipe, now_ms: Callable[[], int], args: tuple[Any, ...]
+) -> bytes:
     number = read(args)
     if type(number) is not int or not 0 < number < _LARGEST:
         raise NotCompiledError
-    if until is not None:
-        until.on_create(now_ms(), number)  # or raises
-    return b"%d" % number
+    if recipe.until is not None:
+        recipe.until.on_create(now_ms(), number)  # or raises
+    return b"%d" % (number * recipe.sign + recipe.offset)
 
 
 def compile_procedure(keys: Keyspace, procedure: Procedure[Any, Any, R]) -> CompiledProcedure[R] | None:

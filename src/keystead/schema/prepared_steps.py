@@ -28,29 +28,32 @@ class Place(NamedTuple):
     argument: int
 
 
+PlaceOf = Callable[[type[Any] | None, Sequence[Any], int], int | None]
+
+
 class StepTemplate(NamedTuple):
-    """A step with places in its words. `kind` is the class of a guard; None: it is a command."""
+    """A step with places in its words. `kind` is the class of a guard; None: it is a command.
+
+    The last word of a limit is the limit itself.
+    """
 
     kind: type[Any] | None
-    limit: Any
     words: tuple[Any, ...]
 
     @classmethod
-    def of(cls, step: Any, place_of: Callable[[Sequence[Any], int], int | None]) -> StepTemplate:
+    def of(cls, step: Any, place_of: PlaceOf) -> StepTemplate:
         """The template of a step. `place_of` tells which argument the word at a position stands for, if any."""
-        kind: type[Any] | None = None
-        limit, words = None, step
-        if isinstance(step, AtMost):
-            kind, limit, words = type(step), step.limit, step.command
-        elif isinstance(step, Required):
-            kind, words = Required, step.command
+        kind = None if isinstance(step, tuple | list | Call) else type(step)
+        words = step.command if isinstance(step, AtMost | Required) else step
         if isinstance(words, Call):
             words = (words.spec.name, *words.args)
         elif not isinstance(words, tuple | list):
-            kind, words = type(step), astuple(step)
-        places = [place_of(words, at) for at in range(len(words))]
+            words = astuple(step)
+        if isinstance(step, AtMost):
+            words = (*words, step.limit)
+        places = [place_of(kind, words, at) for at in range(len(words))]
         filled = (word if place is None else Place(place) for word, place in zip(words, places, strict=True))
-        return cls(kind, limit, tuple(filled))
+        return cls(kind, tuple(filled))
 
     def fill(self, arguments: Sequence[Any]) -> Step:
         words = [arguments[word.argument] if type(word) is Place else word for word in self.words]
@@ -59,7 +62,7 @@ class StepTemplate(NamedTuple):
             return words
         if kind is Required:
             return Required(words)
-        return kind(words, self.limit) if issubclass(kind, AtMost) else kind(*words)  # type: ignore[no-any-return]
+        return kind(words[:-1], words[-1]) if issubclass(kind, AtMost) else kind(*words)  # type: ignore[no-any-return]
 
 
 class PreparedRun(Generic[R]):
@@ -176,7 +179,9 @@ class Prepared(Generic[R]):
         parts = [one.in_batch() for one in steps.operations]
         numbers = [place for place, is_number in enumerate(takes_number, len(names)) if is_number]
         places = _places([*names, *stored])
-        templates = [StepTemplate.of(step, lambda words, at: places.get(_word(words[at]))) for p in parts for step in p]
+        templates = [
+            StepTemplate.of(step, lambda _, words, at: places.get(_word(words[at]))) for p in parts for step in p
+        ]
         used = {word.argument for one in templates for word in one.words if type(word) is Place}
         if missing := set(places.values()) - used:
             raise BadDeclaration(f"arguments {sorted(missing)} of a prepared step are not in its steps as they are")
