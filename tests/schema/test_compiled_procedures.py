@@ -6,6 +6,7 @@ import re
 import weakref
 from collections.abc import Coroutine
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -30,8 +31,9 @@ from keystead import (
 )
 from keystead.errors import KeysteadError, Unreadable, WrongEventLoop
 from keystead.schema import KeyRing
-from keystead.schema.compiled_procedure import compile_procedure, why_not_compiled
+from keystead.schema.compiled_procedure import compile_procedure
 from keystead.schema.kinds.value import Seen
+from keystead.schema.procedure_plan import why_not_compiled
 from keystead.stores.store_contract import PROCEDURE
 from tests.schema.conftest import STORES
 
@@ -49,6 +51,14 @@ class Parcel(BaseModel):
 
 class Secret(BaseModel):
     code: Sealed[str]
+
+
+_numbers = count()
+
+
+def new_name(*given: Any, **more: Any) -> str:
+    """Another one each time."""
+    return f"{given} {more} {next(_numbers)}"
 
 
 class Depot(Keyspace):
@@ -115,14 +125,46 @@ class Depot(Keyspace):
         return Steps(self.ranks(depot).lowest(most))
 
     @procedure
-    def calls(self, depot: str, id: str) -> Steps[None]:
-        """Calls another function."""
-        return Steps(self.ids(depot).add(str(id)))
+    def label(self, depot: str, id: str, weight: int, tags: list[str]) -> Steps[Parcel | None]:
+        """Makes its own values, of its arguments and of the time."""
+        name = id.strip().lower()
+        parcel = Parcel(id=name, weight=weight)
+        return Steps(
+            self.parcel(depot, name).set(parcel.model_copy(update={"weight": weight})),
+            held := self.parcel(depot, name).get(),
+            self.ids(depot).add(new_name(depot, sorted(tags), more=(id, 7))),
+            self.sizes(depot).put({"at": str(self.now_ms()), "tags": str(tags)}),
+        ).giving(held)
 
     @procedure
     def clock(self, depot: str) -> Steps[None]:
-        """Uses the clock."""
+        """Needs a number that is only known in a call."""
         return Steps(self.room(depot).set(self.now_ms()))
+
+    @procedure
+    def looks_up(self, depot: str, id: str) -> Steps[None]:
+        """Decides by a table."""
+        return Steps(self.ids(depot).add({"1": "one"}.get(id, "other")))
+
+    @procedure
+    def counts_bits(self, depot: str, places: int) -> Steps[None]:
+        """Computes with a method."""
+        return Steps(self.room(depot).increment(places.bit_length()))
+
+    @procedure
+    def inspects(self, depot: str, seen: Seen[Parcel]) -> Steps[None]:
+        """Decides by a stored value."""
+        return Steps(self.ids(depot).add(str(seen.stored.startswith(b"{"))))
+
+    @procedure
+    def reads_name(self, depot: str) -> Steps[None]:
+        """Uses the name of a key."""
+        return Steps(self.ids(depot).add(self.room(depot).key))
+
+    @procedure
+    def passes(self, depot: str) -> Steps[None]:
+        """Passes a key to another function."""
+        return Steps(self.ids(depot).add(str(self.room(depot))))
 
     @procedure
     def daily(self, depot: str) -> Steps[None]:
@@ -150,8 +192,12 @@ REASONS = {
     "decides": "line N does more than create operations",
     "computes": "line N does more than create operations",
     "positions": "a number is used in another way than as an amount, a limit or a deadline",
-    "calls": "line N uses str",
-    "clock": "it uses Depot.now_ms, which is not a family",
+    "clock": "it needs the values of its arguments (BadValue)",
+    "looks_up": "it looks its arguments up",
+    "counts_bits": "it needs the values of its arguments (BadValue)",
+    "inspects": "it looks into a stored value",
+    "reads_name": "it uses the name or the values of a key",
+    "passes": "it passes a key, an operation or the like to another function",
     "daily": "its steps contain something that is computed from its arguments, or from the time",
     "lists": "it needs the values of its arguments (BadCall)",
     "hides": "secret is sealed with its key",
@@ -199,6 +245,24 @@ async def test_compiled_or_not_a_procedure_says_the_same(store: Store) -> None:
         assert (await keys.swap(depot, seen, Parcel(id="1", weight=7))).value == Parcel(id="1", weight=7)
         assert (await keys.swap(depot, seen, Parcel(id="1", weight=8))).stopped == "changed"
     assert said[0] == said[1]
+
+
+@every_store
+async def test_what_the_body_calls_is_called_with_each_call(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = count(1_800_000_000_000)
+    for keys, depot in zip(in_both_ways(store), ("a", "b"), strict=True):
+        monkeypatch.setattr(keys, "now_ms", lambda: next(clock))
+        done = [await keys.label(depot, f" N{weight} ", weight, ["y", "x"]) for weight in (1, 2)]
+        assert [one.value for one in done] == [Parcel(id="n1", weight=1), Parcel(id="n2", weight=2)]
+        names = await keys.ids(depot).members()
+        assert sorted(re.sub(r"\d+$", "#", name) for name in names) == [
+            f"('{depot}', ['x', 'y']) {{'more': (' N{weight} ', 7)}} #" for weight in (1, 2)
+        ]
+        assert await keys.sizes(depot).get() == {"at": str(next(clock) - 1), "tags": "['y', 'x']"}
+        monkeypatch.setattr(f"{__name__}.new_name", lambda *given, **more: "patched")
+        await keys.label(depot, "N3", 3, [])
+        assert await keys.ids(depot).has("patched")
+        monkeypatch.undo()
 
 
 @every_store

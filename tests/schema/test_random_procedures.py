@@ -30,7 +30,8 @@ from keystead import (
 )
 from keystead.errors import StoreUnavailable
 from keystead.schema import Operation
-from keystead.schema.compiled_procedure import compile_procedure, why_not_compiled
+from keystead.schema.compiled_procedure import compile_procedure
+from keystead.schema.procedure_plan import why_not_compiled
 from tests import servers
 from tests.real_servers import mariadb_server, postgres_server, redis_server, valkey_cluster
 

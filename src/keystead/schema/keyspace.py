@@ -8,11 +8,12 @@ from typing import Any, ClassVar, Final, Literal, TypeVar, overload
 
 from keystead.errors import BadArgument, BadDeclaration, DoesNotFit
 from keystead.schema import operation_batch
-from keystead.schema.compiled_procedure import CompiledProcedure, ProcedurePlan
+from keystead.schema.compiled_procedure import CompiledProcedure
 from keystead.schema.family import Bound, Family
 from keystead.schema.operation import Operation
 from keystead.schema.operation_batch import Done
 from keystead.schema.procedure import Procedure
+from keystead.schema.procedure_plan import ProcedurePlan
 from keystead.schema.relation import resolve, resolve_subject
 from keystead.schema.seal import KeyRing
 from keystead.schema.store_fit import misfits

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from keystead.schema.compiled_procedure import hints_of
 from keystead.schema.family import Family
 from keystead.schema.procedure import Procedure
+from keystead.schema.procedure_plan import hints_of
 from keystead.schema.steps import Steps
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-from keystead.schema.compiled_procedure import why_not_compiled
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.procedure import Procedure
+from keystead.schema.procedure_plan import why_not_compiled
 from keystead.schema.procedure_tracing import Traced, traced
 
 
