@@ -69,6 +69,7 @@ class Depot(Keyspace):
     ranks = SortedSet("ranks:{depot}", str, lifetime=DAY, tag="depot", doc="parcels by weight")
     today = Counter("today:{depot}", lifetime=end_of_day("UTC"), tag="depot", doc="parcels of a day")
     sizes = Hash("sizes:{depot}", dict[str, str], lifetime=DAY, tag="depot", doc="sizes by parcel")
+    spread = Value("spread:{depot}:{id}", str, lifetime=after("10d", jitter="90%"), tag="depot", doc="a cached value")
     secret = Value("secret:{depot}", Secret, lifetime=DAY, tag="depot", doc="a secret")
     listed = Value("listed:{depot}:{id}", str, lifetime=DAY, tag="depot", listed_in=ids.by(member="id"), doc="listed")
 
@@ -167,9 +168,14 @@ class Depot(Keyspace):
         return Steps(self.ids(depot).add(str(self.room(depot))))
 
     @procedure
-    def daily(self, depot: str) -> Steps[None]:
-        """Its deadline depends on the time."""
-        return Steps(self.today(depot).increment())
+    def daily(self, depot: str, id: str) -> Steps[None]:
+        """Its deadlines depend on the time, and on chance."""
+        return Steps(
+            self.today(depot).increment(),
+            self.today(depot).shorten(90_000_000),
+            self.spread(depot, "1").set(id),
+            self.spread(depot, "2").set(id),
+        )
 
     @procedure
     def lists(self, depot: str, id: str) -> Steps[None]:
@@ -198,7 +204,6 @@ REASONS = {
     "inspects": "it looks into a stored value",
     "reads_name": "it uses the name or the values of a key",
     "passes": "it passes a key, an operation or the like to another function",
-    "daily": "its steps contain something that is computed from its arguments, or from the time",
     "lists": "it needs the values of its arguments (BadCall)",
     "hides": "secret is sealed with its key",
     "names": "sizes needs more than its own key, or keeps what cannot be read",
@@ -314,6 +319,24 @@ async def test_a_deadline_is_checked_and_set(store: Store) -> None:
     left = await keys.note("a", "1").remaining()
     assert left is not None
     assert timedelta(minutes=50) < left <= timedelta(hours=1)
+
+
+@every_store
+async def test_lifetimes_that_vary_are_found_for_each_call(store: Store) -> None:
+    [compiled, _] = in_both_ways(store)
+    await compiled.daily("a", "x")
+    midnight_ms = Depot.today.lifetime.deadline_ms(compiled.now_ms(), None)
+    left = [await one.left_ms() for one in (compiled.today("a"), compiled.spread("a", "1"), compiled.spread("a", "2"))]
+    assert midnight_ms is not None
+    assert abs(compiled.now_ms() + left[0] - midnight_ms) % 86_400_000 < 60_000
+    assert all(86_400_000 - 60_000 < one <= 864_000_000 for one in left[1:])
+    assert left[1] != left[2]
+    # A year later by its own clock, so that the TTL is capped by `shorten`.
+    later = Depot(store, seal=RING, now_ms=lambda: compiled.now_ms() + 365 * 86_400_000)
+    later._compiled[Depot.daily] = compile_procedure(later, Depot.daily)
+    await later.daily("b", "x")
+    assert 90_000_000 - 60_000 < await later.today("b").left_ms() <= 90_000_000
+    assert (await later.spread("b", "1").left_ms()) != left[1]
 
 
 @every_store

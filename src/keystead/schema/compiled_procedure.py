@@ -24,6 +24,7 @@ from keystead.schema.procedure_plan import (
     Deferred,
     Expression,
     KeyRecipe,
+    LifetimeRecipe,
     Lookup,
     NotCompiledError,
     NumberRecipe,
@@ -72,7 +73,7 @@ class CompiledProcedure(Generic[R]):
             for at, one in enumerate(plan.recipes)
             if isinstance(one, KeyRecipe) and keys.families[one.family].kind != "channel"
         ]
-        numbers = [at for at, one in enumerate(plan.recipes) if isinstance(one, NumberRecipe)]
+        numbers = [at for at, one in enumerate(plan.recipes) if isinstance(one, NumberRecipe | LifetimeRecipe)]
         self._run: PreparedRun[R] = PreparedRun(
             store, plan.steps, plan.parts, plan.templates, len(plan.recipes), numbers, self._remake, procedure.place
         )
@@ -127,7 +128,11 @@ def _maker(keys: Keyspace, recipe: Recipe) -> Maker:
         return partial(_encode, _reader(recipe.value), codec.encode, recipe.name)
     if isinstance(recipe, StoredRecipe):
         return partial(_stored, _reader(recipe.path))
-    return partial(_number, _reader(recipe.path), recipe, next(iter(keys.bounds())).now_ms)
+    now_ms = next(iter(keys.bounds())).now_ms
+    if isinstance(recipe, LifetimeRecipe):
+        on_create = recipe.lifetime.on_create
+        return lambda known: b"%d" % on_create(now_ms(), None)[1]
+    return partial(_number, _reader(recipe.path), recipe, now_ms)
 
 
 def _key_maker(bound: Bound[Any], operands: Sequence[Expression]) -> Maker:

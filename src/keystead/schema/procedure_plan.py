@@ -27,7 +27,7 @@ from keystead.schema.codec.plain import PLAIN
 from keystead.schema.family import Bound, Family
 from keystead.schema.key import Named
 from keystead.schema.kinds.value import Seen
-from keystead.schema.lifetime import Spread, Until
+from keystead.schema.lifetime import EndOfDay, Spread, Until
 from keystead.schema.operation import Compound, Guarded, NearOperation, Operation
 from keystead.schema.prepared_steps import StepTemplate
 from keystead.schema.steps import Steps
@@ -119,7 +119,14 @@ class NumberRecipe(NamedTuple):
     until: Until | None = None
 
 
-Recipe = KeyRecipe | ValueRecipe | StoredRecipe | NumberRecipe
+class LifetimeRecipe(NamedTuple):
+    """The deadline at the end of the day, or a random TTL. `number`: each random one is separate."""
+
+    lifetime: EndOfDay | Spread
+    number: int
+
+
+Recipe = KeyRecipe | ValueRecipe | StoredRecipe | NumberRecipe | LifetimeRecipe
 
 
 @dataclass(frozen=True)
@@ -344,8 +351,6 @@ class _Trace:
             raise NotCompiledError(f"{family.name} needs more than its own key, or keeps what cannot be read")
         if family.needs_ring:
             raise NotCompiledError(f"{family.name} is sealed with its key")
-        if isinstance(family.lifetime, Spread):
-            raise NotCompiledError(f"the lifetime of {family.name} is random")
         if any(not type(codec.original).__module__.startswith("keystead.") for codec in family.codecs.values()):
             raise NotCompiledError(f"{family.name} has a codec of another package")
         return operation.in_batch()
@@ -365,6 +370,8 @@ class _Trace:
         if type(word) is not int:
             return self.marks.get(word) if isinstance(word, str | bytes) else None
         recipe = self._numbers.get(word)
+        if recipe is None and isinstance(family.lifetime, EndOfDay | Spread) and _is_lifetime(words, at):
+            return self._lifetime_place(family.lifetime)
         if recipe is None:
             return None
         if not _fits(recipe, kind, words, at):
@@ -374,6 +381,18 @@ class _Trace:
             recipe = recipe._replace(until=family.lifetime)
         self._mark(recipe)
         return self.recipes.index(recipe)
+
+    def _lifetime_place(self, lifetime: EndOfDay | Spread) -> int:
+        recipe = LifetimeRecipe(lifetime, len(self.recipes) if isinstance(lifetime, Spread) else 0)
+        self._mark(recipe)
+        return self.recipes.index(recipe)
+
+
+def _is_lifetime(words: Sequence[Any], at: int) -> bool:
+    """Whether this word is the deadline or the TTL that the lifetime of the family gives the key."""
+    if words[0] in ("PEXPIRE", "PEXPIREAT"):
+        return at == 2 and tuple(words[3:]) == ("NX",)
+    return words[0] == "SET" and words[at - 1] in ("PX", "PXAT")
 
 
 def _fits(recipe: NumberRecipe, kind: type[Any] | None, words: Sequence[Any], at: int) -> bool:
