@@ -70,6 +70,7 @@ class Depot(Keyspace):
     today = Counter("today:{depot}", lifetime=end_of_day("UTC"), tag="depot", doc="parcels of a day")
     sizes = Hash("sizes:{depot}", dict[str, str], lifetime=DAY, tag="depot", doc="sizes by parcel")
     spread = Value("spread:{depot}:{id}", str, lifetime=after("10d", jitter="90%"), tag="depot", doc="a cached value")
+    maybe = Value("maybe:{depot}", str, lifetime=DAY, tag="depot", doc="a text")
     secret = Value("secret:{depot}", Secret, lifetime=DAY, tag="depot", doc="a secret")
     listed = Value("listed:{depot}:{id}", str, lifetime=DAY, tag="depot", listed_in=ids.by(member="id"), doc="listed")
 
@@ -97,6 +98,16 @@ class Depot(Keyspace):
         """Move a place."""
         took, given = self.room(giver).decrement(), self.room(taker).increment()
         return Steps(self.room(giver).at_least(1).otherwise("full"), took, given).giving(took, given)
+
+    @procedure
+    def fill(self, first: str, second: str) -> Steps[None]:
+        """Fill two depots, if the second has room afterwards."""
+        return Steps(self.room(first).increment(), self.room(second).at_most(2).otherwise("full"))
+
+    @procedure
+    def expect(self, depot: str, seen: str | None) -> Steps[None]:
+        """Delete a value that is as expected."""
+        return Steps(self.maybe(depot).holds(seen).otherwise("changed"), self.maybe(depot).delete())
 
     @procedure
     def remind(self, depot: str, id: str, text: str, ends_ms: int) -> Steps[bool]:
@@ -276,6 +287,18 @@ async def test_keys_that_are_equal_by_chance_are_one_key(store: Store) -> None:
         await keys.room(depot).set(2)
         assert (await keys.move(depot, depot)).value == (1, 2)
         assert await keys.room(depot).get() == 2
+        assert (await keys.fill(depot, depot)).stopped == "full"
+        assert await keys.room(depot).get() == 2
+
+
+@every_store
+async def test_none_means_absent_and_not_a_value(store: Store) -> None:
+    for keys, depot in zip(in_both_ways(store), ("a", "b"), strict=True):
+        assert await keys.expect(depot, None)
+        await keys.maybe(depot).set("null")
+        assert (await keys.expect(depot, None)).stopped == "changed"
+        await keys.maybe(depot).set("x")
+        assert await keys.expect(depot, "x")
 
 
 async def error_of(call: Coroutine[Any, Any, Any]) -> str:

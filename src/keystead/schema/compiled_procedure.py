@@ -36,7 +36,6 @@ from keystead.schema.procedure_plan import (
 )
 from keystead.schema.slots import one_step
 from keystead.schema.steps import Steps
-from keystead.stores import StoreMs
 
 if TYPE_CHECKING:
     from keystead.schema.keyspace import Keyspace
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-_SPECIAL: Final = (type(None), Seen, StoreMs)  # verbs treat these differently from values
 _LARGEST: Final = 10**14  # smaller numbers are valid wherever a number is
 
 
@@ -125,7 +123,9 @@ def _maker(keys: Keyspace, recipe: Recipe) -> Maker:
         return _key_maker(getattr(keys, recipe.family), recipe.operands)
     if isinstance(recipe, ValueRecipe):
         codec = recipe.codec() if recipe.codec in PLAIN_CODECS else recipe.codec
-        return partial(_encode, _reader(recipe.value), codec.encode, recipe.name)
+        # Verbs treat None, a Seen and store_ms() differently from values. A codec refuses them, so the body decides.
+        read, encode, name = _reader(recipe.value), codec.encode, recipe.name
+        return lambda known: encode(read(known), "", None, name)
     if isinstance(recipe, StoredRecipe):
         return partial(_stored, _reader(recipe.path))
     now_ms = next(iter(keys.bounds())).now_ms
@@ -166,13 +166,6 @@ def _deferred(function: Any, work: Lookup | Deferred) -> Maker:
         return lambda known: own[name] if name in own else getattr(builtins, name)
     called, args, values = map(_reader, work)
     return lambda known: called(known)(*args(known), **values(known))
-
-
-def _encode(read: Maker, encode: Callable[..., bytes], name: str, known: Sequence[Any]) -> bytes:
-    value = read(known)
-    if isinstance(value, _SPECIAL):
-        raise NotCompiledError
-    return encode(value, "", None, name)
 
 
 def _stored(read: Maker, known: Sequence[Any]) -> bytes:
