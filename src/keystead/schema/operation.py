@@ -298,9 +298,10 @@ def _warn_dropped(operation: Operation[Any]) -> None:
     """Warn as for a dropped coroutine, with the line that dropped it.
 
     There is no warning if the program did not forget the operation: at exit, if a batch is not made because one of its
-    keys or values is refused, and if asyncio drops it with a task that was cancelled before it started.
+    keys or values is refused, if asyncio drops it with a task that was cancelled before it started, and if it has no
+    store, because a procedure is being compiled.
     """
-    if sys.is_finalizing() or is_refusing():
+    if sys.is_finalizing() or is_refusing() or not isinstance(operation.bound.store, Store):
         return
     # A task or a callback drops its operations in `asyncio.events`, when the program's own frame is gone.
     frame, level = sys._getframe(2), 3  # past this function and `__del__`

@@ -272,7 +272,8 @@ class Store(ABC):
 
         It does what `atomically` does with the steps that `make` returns for this many arguments, all of them bytes.
         `make` puts each argument into the steps unchanged, as a key, a member or a value; everything else must be the
-        same each time. The arguments at the places `numbers` are positive whole numbers, such as deadlines, in digits.
+        same each time. The arguments at the places `numbers` are whole numbers in digits: positive ones, such as
+        deadlines, limits of guards from 0, and amounts of any sign but 0.
         A store may use that to do less work per call.
         """
         if type(self).atomically is Store.atomically:
