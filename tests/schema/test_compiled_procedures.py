@@ -116,6 +116,15 @@ class Depot(Keyspace):
         return Steps(added).giving(added)
 
     @procedure
+    def lease(self, depot: str, text: str, ms: int) -> Steps[None]:
+        """Write two values for a while."""
+        return Steps(
+            self.maybe(depot).lasting(ms).set(text),
+            self.ids(depot).lasting(ms).add(text),
+            self.spread(depot, "1").get(),
+        )
+
+    @procedure
     def few(self, depot: str, id: str) -> Steps[int]:
         """List a parcel, if there are few."""
         added = self.ids(depot).add(id)
@@ -208,14 +217,14 @@ class Depot(Keyspace):
 REASONS = {
     "decides": "line N does more than create operations",
     "computes": "line N does more than create operations",
-    "positions": "a number is used in another way than as an amount, a limit or a deadline",
+    "positions": "a number is not an amount, a limit, a lifetime or a deadline",
     "clock": "it needs the values of its arguments (BadValue)",
     "looks_up": "it looks its arguments up",
     "counts_bits": "it needs the values of its arguments (BadValue)",
     "inspects": "it looks into a stored value",
     "reads_name": "it uses the name or the values of a key",
     "passes": "it passes a key, an operation or the like to another function",
-    "lists": "it needs the values of its arguments (BadCall)",
+    "lists": "listed is listed in an index, or owns keys: they depend on its values",
     "hides": "secret is sealed with its key",
     "names": "sizes needs more than its own key, or keeps what cannot be read",
 }
@@ -323,6 +332,8 @@ async def test_wrong_arguments_raise_the_same_errors(store: Store) -> None:
         ("store", ("a", Parcel(id="1"), 2**63), {}),
         ("swap", ("a", Wrong(), Parcel(id="1")), {}),
         ("remind", ("a", "1", "text", 1), {}),
+        ("lease", ("a", "text", 0), {}),
+        ("lease", ("a", "text", 86_400_001), {}),
         ("remind", ("a", "1", "text", 10**13), {}),
         ("remind", ("a", "1", 7, 10**12), {}),
         ("few", ("a", "\ud800"), {}),
@@ -342,6 +353,9 @@ async def test_a_deadline_is_checked_and_set(store: Store) -> None:
     left = await keys.note("a", "1").remaining()
     assert left is not None
     assert timedelta(minutes=50) < left <= timedelta(hours=1)
+    await keys.lease("a", "text", 3_600_000)
+    for key in (keys.maybe("a"), keys.ids("a")):
+        assert 3_000_000 < await key.left_ms() <= 3_600_000
 
 
 @every_store
