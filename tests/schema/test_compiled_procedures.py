@@ -110,6 +110,15 @@ class Depot(Keyspace):
         return Steps(self.maybe(depot).holds(seen).otherwise("changed"), self.maybe(depot).delete())
 
     @procedure
+    def take(self, depot: str, seen: Seen[str] | None, places: int | None) -> Steps[None]:
+        """Delete a value that is unchanged since it was read, and give its places back."""
+        return Steps(
+            self.maybe(depot).holds(seen).otherwise("changed"),
+            self.maybe(depot).delete(),
+            self.room(depot).increment(places),  # type: ignore[arg-type]
+        )
+
+    @procedure
     def remind(self, depot: str, id: str, text: str, ends_ms: int) -> Steps[bool]:
         """Write a note."""
         added = self.note(depot, id).add(text, ends_at=ends_ms)
@@ -308,6 +317,13 @@ async def test_none_means_absent_and_not_a_value(store: Store) -> None:
         assert (await keys.expect(depot, None)).stopped == "changed"
         await keys.maybe(depot).set("x")
         assert await keys.expect(depot, "x")
+        await keys.maybe(depot).set("y")
+        seen = await keys.maybe(depot).see()
+        assert (await keys.take(depot, None, 2)).stopped == "changed"
+        assert await keys.take(depot, seen, 2)
+        assert await keys.take(depot, None, 2)
+        assert (await keys.take(depot, seen, 2)).stopped == "changed"
+        assert await keys.room(depot).get() == 4
 
 
 async def error_of(call: Coroutine[Any, Any, Any]) -> str:
@@ -332,6 +348,7 @@ async def test_wrong_arguments_raise_the_same_errors(store: Store) -> None:
         ("store", ("a", Parcel(id="1"), 2**63), {}),
         ("swap", ("a", Wrong(), Parcel(id="1")), {}),
         ("remind", ("a", "1", "text", 1), {}),
+        ("take", ("a", None, None), {}),
         ("lease", ("a", "text", 0), {}),
         ("lease", ("a", "text", 86_400_001), {}),
         ("remind", ("a", "1", "text", 10**13), {}),

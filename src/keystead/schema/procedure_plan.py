@@ -15,6 +15,7 @@ import dis
 import inspect
 import re
 import sys
+import types
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -147,6 +148,14 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
         return dict(function.__annotations__)
 
 
+def _options_of(hint: Any) -> list[Any]:
+    """The alternatives of an annotation. A call with another one than the first that is known is not compiled."""
+    if isinstance(hint, str):
+        return [one.strip() for one in hint.split("|")]
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return list(typing.get_args(hint)) if is_union else [hint]
+
+
 class _Symbol:
     """A value that is only known in a call. It can be passed on, called, and asked for attributes."""
 
@@ -231,12 +240,12 @@ class _Trace:
         return self._now_ms
 
     def _sample(self, at: int, hint: Any) -> Any:
-        if hint is int or hint == "int":
+        options = _options_of(hint)
+        if int in options or "int" in options:
             self._samples[at,] = sample = self._now_ms + 3 * at + 2
             self._numbers |= {sample: NumberRecipe((at,)), -sample: NumberRecipe((at,), -1)}
             self._numbers[sample - 1] = NumberRecipe((at,), 1, -1)
-        is_seen = re.fullmatch(r"Seen(\[[^|]*\])?", hint) if isinstance(hint, str) else hint is Seen
-        if is_seen or typing.get_origin(hint) is Seen:
+        if any(one is Seen or typing.get_origin(one) is Seen or str(one).startswith("Seen") for one in options):
             stored = _StoredMark(self._mark(StoredRecipe((at,))).encode())
             seen: Seen[Any] = Seen(_Symbol(self, (at, "value")), stored)
             self._seen.append((seen, (at,)))
