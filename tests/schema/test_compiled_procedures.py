@@ -47,6 +47,8 @@ RING = KeyRing({"2026": bytes(32)})
 class Parcel(BaseModel):
     id: str
     weight: int = 1
+    path: str = "road"
+    trace: str = "12 34"
 
 
 class Secret(BaseModel):
@@ -80,7 +82,7 @@ class Depot(Keyspace):
         return Steps(
             self.room(depot).at_least(places).otherwise("full"),
             self.parcel(depot, parcel.id).add(parcel).otherwise("there is such a parcel"),
-            self.ids(depot).add(parcel.id),
+            self.ids(depot).add(parcel.id, parcel.path, parcel.trace),
             left := self.room(depot).decrement(places),
         ).giving(left)
 
@@ -132,6 +134,11 @@ class Depot(Keyspace):
             self.ids(depot).lasting(ms).add(text),
             self.spread(depot, "1").get(),
         )
+
+    @procedure
+    def unlist(self, depot: str, id: str) -> Steps[None]:
+        """Write a record without its index."""
+        return Steps(self.listed.alone(depot, id).set(id), self.listed(depot, id).alone.get())
 
     @procedure
     def few(self, depot: str, id: str) -> Steps[int]:
@@ -273,7 +280,7 @@ async def test_compiled_or_not_a_procedure_says_the_same(store: Store) -> None:
         ]
         said.append([(one.values, one.stopped, one.stopped_at, one.before) for one in done])
         assert await keys.room(depot).get() == 0
-        assert await keys.ids(depot).members() == {"1", "2", "4"}
+        assert await keys.ids(depot).members() == {"1", "2", "4", "road", "12 34"}
         seen = await keys.parcel(depot, "1").see()
         assert seen is not None
         assert (await keys.swap(depot, seen, Parcel(id="1", weight=7))).value == Parcel(id="1", weight=7)
@@ -307,6 +314,13 @@ async def test_keys_that_are_equal_by_chance_are_one_key(store: Store) -> None:
         assert await keys.room(depot).get() == 2
         assert (await keys.fill(depot, depot)).stopped == "full"
         assert await keys.room(depot).get() == 2
+
+
+@every_store
+async def test_a_record_is_written_without_its_index(store: Store) -> None:
+    for keys, depot in zip(in_both_ways(store), ("a", "b"), strict=True):
+        assert await keys.unlist(depot, "1")
+        assert await keys.run(keys.listed(depot, "1").get(), keys.ids(depot).count()) == ("1", 0)
 
 
 @every_store

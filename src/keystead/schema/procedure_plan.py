@@ -157,25 +157,28 @@ def _options_of(hint: Any) -> list[Any]:
 
 
 class _Symbol:
-    """A value that is only known in a call. It can be passed on, called, and asked for attributes."""
+    """A value that is only known in a call. It can be passed on, called, and asked for attributes.
 
-    __slots__ = ("path", "trace")
+    Its own attributes begin with two underscores: all other names are those of the value.
+    """
+
+    __slots__ = ("__path__", "__trace__")
 
     def __init__(self, trace: _Trace, path: Path) -> None:
-        self.trace = trace
-        self.path = path
+        self.__trace__ = trace
+        self.__path__ = path
 
     def __getattr__(self, name: str) -> _Symbol:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Symbol(self.trace, (*self.path, name))
+        return _Symbol(self.__trace__, (*self.__path__, name))
 
     def __call__(self, *args: Any, **values: Any) -> _Symbol:
-        express = self.trace.express
-        return self.trace.defer(Deferred(self.path, express(args), express(values)))  # type: ignore[arg-type]
+        express = self.__trace__.express
+        return self.__trace__.defer(Deferred(self.__path__, express(args), express(values)))  # type: ignore[arg-type]
 
     def __hash__(self) -> int:
-        if sys._getframe(1).f_code is self.trace.code:  # verbs may use it as a key, but the body would find nothing
+        if sys._getframe(1).f_code is self.__trace__.code:  # verbs may use it as a key, but the body would find nothing
             raise NotCompiledError("it looks its arguments up")
         return id(self)
 
@@ -254,7 +257,7 @@ class _Trace:
 
     def sample_of(self, value: Any) -> Any:
         """A number in place of an argument that is one, for a verb. The body never gets it."""
-        return self._samples.get(value.path, value) if type(value) is _Symbol else value
+        return self._samples.get(value.__path__, value) if type(value) is _Symbol else value
 
     def lasting(self, key: Any, ms: Any) -> Any:
         """The key with a TTL that is only known in a call, where it is checked."""
@@ -280,8 +283,8 @@ class _Trace:
     def express(self, value: Any) -> Expression:
         """How a value is made in a call. Raises NotCompiledError for a key or an operation."""
         if type(value) is _Symbol:
-            return value.path
-        if type(value) is int and value in self._numbers:
+            return value.__path__
+        if type(value) is int and value in self._samples.values():
             return self._numbers[value].path
         if type(value) in (list, tuple):
             return Container(type(value), tuple(map(self.express, value)))
@@ -401,6 +404,11 @@ class _MarkedBound(Bound[Any]):
         pattern = self.family.pattern
         key = self._make(self, self._trace.key(self.family, pattern.arrange(args, values)))
         return _MarkedKey(self._trace, key)
+
+    def _of(self, **changed: Any) -> Bound[Any]:
+        made: Any = super()._of(**changed)
+        made._trace = self._trace
+        return made  # type: ignore[no-any-return]
 
     def parse(self, key: str | bytes) -> NoReturn:
         raise NotCompiledError(f"{self.family.name} is listed in an index, or owns keys: they depend on its values")
