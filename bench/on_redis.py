@@ -124,6 +124,14 @@ def _matches(store: Store, client: Any) -> list[Match]:
                 )
             ],
         ),
+        *(
+            Match(
+                f"{tasks} tasks, GET",
+                Contender("keystead", together(get, keys(), tasks)),
+                [Peer(Contender("redis-py", together(client.get, keys(), tasks)))],
+            )
+            for tasks in (8, 128)
+        ),
         Match(
             "32 tasks, SET EX",
             Contender("keystead", together(put, keys())),
