@@ -34,10 +34,13 @@ class Visit(SessionRecord):
 
 
 def _starlette() -> Any:
+    async def login(request: Request) -> Response:
+        return Response(status_code=204)
+
     async def me(request: Request) -> Response:
         return JSONResponse({"name": NAME})
 
-    return Starlette(routes=[Route("/me", me)])
+    return Starlette(routes=[Route("/login", login, methods=["POST"]), Route("/me", me)])
 
 
 def _starlette_keystead(store: str = "BENCH_REDIS", near: str | None = None) -> Any:
