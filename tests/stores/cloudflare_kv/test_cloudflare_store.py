@@ -13,7 +13,7 @@ from keystead.kits.sessiondata.keys import SessionDataKeys
 from keystead.kits.sharing.keys import SharingKeys
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.widgets.keys import WidgetKeys
-from keystead.schema import Counter, Hash, Keyspace, Value, after, sliding
+from keystead.schema import Counter, Hash, Keyspace, Steps, Value, after, procedure, sliding
 from keystead.schema.check import check
 from keystead.schema.doctor import examine
 from keystead.schema.store_fit import misfits
@@ -165,6 +165,20 @@ async def test_families_beyond_the_guarantees_are_refused_on_bind_and_by_check(s
         found = check([RefusedKeys], {"default": (store.url, store.guarantees)})
         unfit = {finding.family for finding in found if finding.code == "role-unfit"}
         assert unfit == set(WHY)
+
+
+class SwitchKeys(CachedKeys):
+    @procedure
+    def switch(self, user: str) -> Steps[None]:
+        """Change the plan of a user who has one."""
+        return Steps(self.plan(user).exists().required(), self.plan(user).set("pro"))
+
+
+def test_check_finds_procedures_on_families_in_kv() -> None:
+    found = check([SwitchKeys], {"default": ("cloudflare-kv://account/keys", GUARANTEES)})
+    [one] = [finding for finding in found if finding.code == "role-unfit"]
+    assert one.where.startswith("SwitchKeys.switch")
+    assert "plan is in cloudflare-kv://account/keys, which has no atomic steps" in one.sentence
 
 
 def test_of_the_kits_only_cached_values_fit() -> None:
