@@ -11,7 +11,7 @@ const WRITE_INTERVAL_MS = 1000;
 const fresh = () => ({
   requests: {}, // how many of each kind were answered
   written: [], // the keys of each write request
-  faults: [], // {kind, times, status, headers, body, delayMs}
+  faults: [], // {kind, after (how many that succeed), times, status, headers, body, delayMs, applies}
   lagging: false, // whether reads show what was there before the first write since
   limitsWrites: false, // whether a key takes one write a second
 });
@@ -69,7 +69,7 @@ async function answer(request, url, env) {
   const [, account, namespace, rest = ""] = path;
   const kind = `${request.method} ${rest.replace(/^\/(values|metadata)\/.*/, "/$1")}`;
   state.requests[kind] = (state.requests[kind] ?? 0) + 1;
-  const fault = state.faults.find((one) => one.times > 0 && (!one.kind || one.kind === kind));
+  const fault = state.faults.find((one) => one.times > 0 && (!one.kind || one.kind === kind) && !(one.after-- > 0));
   if (fault) {
     fault.times -= 1;
     if (fault.applies) await route(request.clone(), url, rest, kind, env.KEYS); // the answer is lost, the write is not

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from keystead import connect
-from keystead.errors import DoesNotFit
+from keystead.errors import DoesNotFit, StoreUnavailable
 from keystead.stores.backup import BackupFile, backup, restore
 from keystead.stores.copy import copy
 from tests.servers import CloudflareServer
@@ -72,6 +72,22 @@ async def test_a_backup_of_a_namespace_restores_into_an_empty_one(
         with BackupFile(here / "keys.backup") as file:
             await restore(store, file)
         assert {key: held for key, held in (await contents(store)).items() if key in before} == before
+
+
+@pytest.mark.parametrize("applies", [False, True])
+async def test_a_copy_whose_answer_was_lost_is_resumed(
+    url_of: UrlOf, cloudflare_server: CloudflareServer, applies: bool
+) -> None:
+    async with connect(url_of("sqlite")) as store, connect(url_of("cloudflare")) as other:
+        await store.run([("SET", f"k{n}", n, "PX", DAY_MS) for n in range(40)])
+        # The first write is the marker of the copy.
+        fault = {"kind": "PUT /bulk", "after": 1, "times": 1, "status": 502, "applies": applies}
+        cloudflare_server.control(faults=[fault])
+        with pytest.raises(StoreUnavailable, match="502"):
+            await copy(store, other)
+        copied = await copy(store, other)
+        assert copied.is_whole
+        assert await own(other) == await contents(store)
 
 
 async def test_a_backup_with_other_kinds_is_refused_before_anything_is_written(url_of: UrlOf, here: Path) -> None:
