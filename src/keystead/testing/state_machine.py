@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -34,6 +34,7 @@ from keystead.stores import (
     Still,
     Store,
 )
+from keystead.stores.derived import run_derived
 from keystead.testing.contract.contract_base import READERS
 from keystead.testing.oracle import Oracle
 from keystead.testing.random_commands import (
@@ -45,6 +46,7 @@ from keystead.testing.random_commands import (
     Template,
     atomic_batches,
     commands,
+    derived_commands,
     keys_for,
     resolve,
 )
@@ -149,6 +151,18 @@ def machine_of(
         def run(self, batch: list[Template]) -> None:
             self.run_both(batch)
 
+        @rule(batch=st.lists(derived_commands(guarantees), min_size=1, max_size=6))
+        def run_derived(self, batch: list[Template]) -> None:
+            names = (*KEYS.values(), b"none")
+            kinds = dict(zip(names, self.oracle.run([("TYPE", key) for key in names]), strict=True))
+            batch = [parts for parts in batch if not _moves_stream(parts, kinds)]
+            commands = [resolve(parts, self.subject.now_ms()) for parts in batch]
+            replies = self.wait(run_derived(self.subject.store, commands))
+            expected = self.oracle.run([resolve(parts, self.oracle.now_ms()) for parts in batch])
+            assert [
+                (parts, _comparable_derived(parts, reply)) for parts, reply in zip(batch, replies, strict=True)
+            ] == [(parts, _comparable_derived(parts, reply)) for parts, reply in zip(batch, expected, strict=True)]
+
         @rule(batch=atomic_batches(guarantees))
         def atomically(self, batch: list[Play]) -> None:
             steps = [play.step(self.subject.now_ms()) for play in batch]
@@ -210,6 +224,27 @@ def machine_of(
                 self._runner.close()
 
     return SameAsTheOracle
+
+
+def _moves_stream(command: Template, kinds: Mapping[Any, bytes]) -> bool:
+    """Whether this would rename or copy a stream, which only Redis can do."""
+    return command[0] in ("RENAME", "RENAMENX", "COPY") and kinds.get(command[1]) == b"stream"
+
+
+def _comparable_derived(command: Template, reply: Any) -> Any:
+    """A reply of a derived command in comparable form. Fields, members and keys have no order."""
+    match command[0], reply:
+        case "TTL", int() if reply >= 0:
+            return _round_lifetime(reply * 1000)
+        case "EXPIRETIME", int() if reply >= 0:
+            return "a deadline"
+        case (("HKEYS" | "HVALS" | "KEYS"), list()):
+            return sorted(reply)
+        case "HSCAN", [cursor, entries]:
+            return cursor, sorted(zip(entries[::2], entries[1::2], strict=True))
+        case "SSCAN", [cursor, entries]:
+            return cursor, sorted(entries)
+    return shown(reply)
 
 
 async def _outcome(store: Store, steps: Sequence[Step]) -> Outcome | CommandError:
