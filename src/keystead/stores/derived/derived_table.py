@@ -309,36 +309,35 @@ async def run_derived(store: Store, commands: Sequence[Command]) -> list[Reply]:
     """
     replies: list[Reply] = []
     waiting: list[tuple[Derived | None, Command]] = []
-
-    async def flush() -> None:
-        if not waiting:
-            return
-        try:
-            found = await store.run([command for _, command in waiting])
-        except StoreError as error:
-            if error.replies is None:
-                raise
-            found = error.replies
-        for (one, _), reply in zip(waiting, found, strict=True):
-            replies.append(reply if one is None or isinstance(reply, StoreError) else one.finish([reply]))
-        waiting.clear()
-
     for command in commands:
+        one: Derived | Exchange | CommandError | None
         try:
             one = derive(command)
         except CommandError as error:
-            await flush()
-            replies.append(error)
-            continue
+            one = error
         if one is None:
             waiting.append((None, command))
         elif isinstance(one, Derived) and len(one.steps) == 1 and not one.is_guarded:
             waiting.append((one, one.steps[0]))  # type: ignore[arg-type]
         else:
-            await flush()
-            replies.append(await _run_alone(store, one, command))
-    await flush()
-    return replies
+            replies += await _run_waiting(store, waiting)
+            waiting.clear()
+            replies.append(one if isinstance(one, CommandError) else await _run_alone(store, one, command))
+    return [*replies, *await _run_waiting(store, waiting)]
+
+
+async def _run_waiting(store: Store, waiting: Sequence[tuple[Derived | None, Command]]) -> list[Reply]:
+    """Run these commands in one round trip."""
+    try:
+        found = await store.run([command for _, command in waiting])
+    except StoreError as error:
+        if error.replies is None:
+            raise
+        found = error.replies
+    return [
+        reply if one is None or isinstance(reply, StoreError) else one.finish([reply])
+        for (one, _), reply in zip(waiting, found, strict=True)
+    ]
 
 
 async def _run_alone(store: Store, one: Derived | Exchange, command: Command) -> Reply:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -183,17 +184,7 @@ def scan_entries(name: str, *rest: int | str) -> Callable[[Sequence[bytes]], Der
     def build(args: Sequence[bytes]) -> Derived:
         key, cursor, *options = args
         integer(cursor)
-        glob = None
-        for word, text in zip(options[::2], options[1::2], strict=False):
-            match word.upper():
-                case b"MATCH":
-                    glob = compile_glob(text)
-                case b"COUNT" if integer(text) > 0:
-                    pass
-                case _:
-                    raise BadOption("write [MATCH pattern] [COUNT n] after the cursor")
-        if len(options) % 2:
-            raise BadOption("write [MATCH pattern] [COUNT n] after the cursor")
+        glob = _parse_match(options)
 
         def page(replies: list[Reply]) -> Reply:
             entries = ([member] for member in replies[0]) if isinstance(replies[0], set) else _entry_pairs(replies[0])
@@ -202,6 +193,19 @@ def scan_entries(name: str, *rest: int | str) -> Callable[[Sequence[bytes]], Der
         return Derived([command(name, key, *rest)], page)
 
     return build
+
+
+def _parse_match(options: Sequence[bytes]) -> re.Pattern[bytes] | None:
+    """The pattern in `[MATCH pattern] [COUNT n]`; the count makes no difference."""
+    glob = None
+    if len(options) % 2:
+        raise BadOption("write [MATCH pattern] [COUNT n] after the cursor")
+    for word, text in zip(options[::2], options[1::2], strict=True):
+        if word.upper() == b"MATCH":
+            glob = compile_glob(text)
+        elif word.upper() != b"COUNT" or integer(text) < 1:
+            raise BadOption("write [MATCH pattern] [COUNT n] after the cursor")
+    return glob
 
 
 def _entry_pairs(reply: Any) -> list[list[bytes]]:
