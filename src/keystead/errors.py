@@ -223,6 +223,16 @@ class UnknownCommand(CommandError):
     code = "unknown-command"
 
 
+class WriteRefused(CommandError):
+    """A write that contradicts the declaration of its family, on a store with a write guard. It had no effect.
+
+    `finding` is the code of the finding that the doctor would report: see docs/findings.md.
+    """
+
+    code = "write-refused"
+    finding = ""
+
+
 class WrongArity(CommandError):
     """A command with too few or too many arguments."""
 
