@@ -9,7 +9,7 @@ from keystead.schema.chunked_reading import UNKNOWN
 from keystead.schema.doctor.deadlines import WrongDeadline
 from keystead.schema.doctor.family_facts import Facts
 from keystead.schema.doctor.key_state import KeyState
-from keystead.schema.guard.write_problem import Cure, Problem, Write, exists
+from keystead.schema.guard.write_problem import Cure, Write, WriteProblem, exists
 from keystead.schema.key import moment
 from keystead.schema.kinds import Value
 from keystead.schema.lifetime import Until
@@ -33,8 +33,10 @@ class LifetimeRules:
             isinstance(self._family, Value) and isinstance(self._lifetime, Until) and not self._family.takes_deadline
         )
 
-    def check(self, write: Write) -> Iterator[Problem]:
+    def check(self, write: Write) -> Iterator[WriteProblem]:
         name = write.name
+        if write.deletes:
+            return
         if name == "SET":
             yield from self._check_set(write)
         elif name in _GROWING:
@@ -51,7 +53,7 @@ class LifetimeRules:
 
     # --- values ----------------------------------------------------------------------------------------------
 
-    def _check_set(self, write: Write) -> Iterator[Problem]:
+    def _check_set(self, write: Write) -> Iterator[WriteProblem]:
         options: SetOptions = write.call.options
         if options.keep_ttl and not self._is_in_value:
             if self._lifetime.ends and options.only_if == b"NX":
@@ -60,8 +62,6 @@ class LifetimeRules:
                 yield self._missing(write, needs_key=True, fixes=self._fixes(write))
             return
         left_ms = -1 if options.deadline is None else options.deadline.at_ms(write.now_ms) - write.now_ms
-        if options.deadline is not None and left_ms <= 0:
-            return  # it is deleted at once
         yield from self._judge(write, left_ms)
 
     def _corrected(self, write: Write) -> Command | None:
@@ -77,7 +77,7 @@ class LifetimeRules:
 
     # --- keys that grow --------------------------------------------------------------------------------------
 
-    def _check_growth(self, write: Write) -> Iterator[Problem]:
+    def _check_growth(self, write: Write) -> Iterator[WriteProblem]:
         """They keep the deadline of an existing key; a new key would have none."""
         never_creates = write.name == "ZADD" and b"XX" in write.call.options.flags
         if self._lifetime.ends and not never_creates:
@@ -95,23 +95,23 @@ class LifetimeRules:
 
     # --- deadlines alone -------------------------------------------------------------------------------------
 
-    def _check_new_deadline(self, write: Write, deadline: Deadline) -> Iterator[Problem]:
+    def _check_new_deadline(self, write: Write, deadline: Deadline) -> Iterator[WriteProblem]:
         left_ms = deadline.at_ms(write.now_ms) - write.now_ms
-        if left_ms <= 0:
-            return  # it is deleted
         if self._is_in_value:
             field = self._lifetime.field
-            yield Problem("early-deadline", f"its deadline follows from {field} in its value; write the value instead")
+            yield WriteProblem(
+                "early-deadline", f"its deadline follows from {field} in its value; write the value instead"
+            )
             return
         yield from self._judge(write, left_ms)
 
-    def _check_removal(self, write: Write) -> Iterator[Problem]:
+    def _check_removal(self, write: Write) -> Iterator[WriteProblem]:
         if self._lifetime.ends:
             yield self._missing(write, fixes=self._fixes(write))
 
     # --- all of them -----------------------------------------------------------------------------------------
 
-    def _judge(self, write: Write, left_ms: int) -> Iterator[Problem]:
+    def _judge(self, write: Write, left_ms: int) -> Iterator[WriteProblem]:
         """Judge a key that will have so long to live, as the doctor does."""
         look = KeyState(*write.member, write.now_ms, left_ms, value=write.value)
         code = self._facts.wrong_deadline(look)
@@ -119,29 +119,29 @@ class LifetimeRules:
             return
         sentence = WrongDeadline(look, code).sentence.replace("it has", "it would have", 1)
         if write.name == "SET":
-            yield Problem(code, sentence, instead=self._corrected(write), cure=self._expires(write))
+            yield WriteProblem(code, sentence, instead=self._corrected(write), cure=self._expires(write, left_ms < 0))
         else:
-            yield Problem(code, sentence, fixes=[self._lifetime.repair(write.key, write.now_ms, None)])
+            yield WriteProblem(code, sentence, fixes=[self._lifetime.repair(write.key, write.now_ms, None)])
 
     def _missing(
         self, write: Write, *, needs_key: bool = False, fixes: Sequence[Command] = (), instead: Command | None = None
-    ) -> Problem:
-        return Problem(
+    ) -> WriteProblem:
+        return WriteProblem(
             "no-deadline",
             f"it would have no deadline, but the family states: {self._lifetime.describe()}",
             exists(write.key) if needs_key else None,
             fixes,
             instead,
-            cure=self._expires(write),
+            cure=self._expires(write, has_none=True),
         )
 
-    def _expires(self, write: Write) -> Cure:
+    def _expires(self, write: Write, has_none: bool) -> Cure:
         """Whether another command of the batch sets its deadline. That deadline is judged by itself."""
-        key = write.call.args[0]
+        key, conditions = write.call.args[0], {b"NX"} if has_none else set()
 
         def cures(call: Call) -> bool:
             if call.spec.name not in _EXPIRING or call.args[0] != key:
                 return False
-            return call.options.conditions <= {b"NX"} and not self._is_in_value
+            return call.options.conditions <= conditions and not self._is_in_value
 
         return cures

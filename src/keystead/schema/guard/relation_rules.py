@@ -15,7 +15,7 @@ from keystead.schema.chunked_reading import UNKNOWN, read_entry
 from keystead.schema.doctor.family_facts import Facts, entry_of
 from keystead.schema.doctor.key_state import KeyState
 from keystead.schema.doctor.relation_checks import existence_command, score_of, target
-from keystead.schema.guard.write_problem import Condition, Problem, Write, exists
+from keystead.schema.guard.write_problem import Condition, Write, WriteProblem, exists
 from keystead.schema.key import moment
 from keystead.schema.relation import Relation
 from keystead.stores import Call, Command, Reply, Step, absent, at_most, more_than, required
@@ -24,7 +24,6 @@ _CREATING = frozenset(
     ("SET", "INCRBY", "DECRBY", "HSET", "HSETNX", "HINCRBY", "SADD", "ZADD", "LPUSH", "RPUSH", "XADD")
 )
 _ADDING = frozenset(("SADD", "ZADD"))
-_DELETING = frozenset(("DEL", "GETDEL"))
 _TAKING = frozenset(("ZREMRANGEBYSCORE", "ZREMRANGEBYRANK", "ZPOPMIN", "DEL", "EXPIRE", "PEXPIRE", "PEXPIREAT"))
 
 
@@ -36,36 +35,37 @@ class RelationRules:
         self._family = facts.bound.family
         self.is_needed = bool(facts.owners or facts.leads_to or facts.listed or facts.is_index or self._family.owns)
 
-    def check(self, write: Write) -> Iterator[Problem]:
-        name = write.name
-        if name in _CREATING:
+    def check(self, write: Write) -> Iterator[WriteProblem]:
+        if write.deletes:
+            yield from self._check_deletion(write)
+        elif write.name in _CREATING:
             yield from self._check_owner(write)
             if self._facts.is_record:
                 yield from self._check_record(write)
-        if name in _DELETING:
-            yield from self._check_deletion(write)
         if self._facts.is_index:
             yield from self._check_index(write)
 
-    def _check_owner(self, write: Write) -> Iterator[Problem]:
+    def _check_owner(self, write: Write) -> Iterator[WriteProblem]:
         owners = [key for _, key in self._facts.owner_keys(write.member.values)]
         if owners:
-            yield Problem("orphan", "the key that owns it does not exist", exists(*owners, is_after=True))
+            yield WriteProblem("orphan", "the key that owns it does not exist", exists(*owners, is_after=True))
 
     # --- records ---------------------------------------------------------------------------------------------
 
-    def _check_record(self, write: Write) -> Iterator[Problem]:
+    def _check_record(self, write: Write) -> Iterator[WriteProblem]:
         look = KeyState(*write.member, write.now_ms, 0, value=write.value)
         for relation in self._facts.leads_to:
             if write.value is UNKNOWN and self._touches(write, relation):
-                yield Problem("leads-nowhere", "only a write of the whole record shows where it leads")
+                yield WriteProblem("leads-nowhere", "only a write of the whole record shows where it leads")
             elif (led := target(look, relation)) is not None:
-                yield Problem("leads-nowhere", "it leads to a key that does not exist", exists(led.key, is_after=True))
+                yield WriteProblem(
+                    "leads-nowhere", "it leads to a key that does not exist", exists(led.key, is_after=True)
+                )
         for listed in self._facts.listed:
             entry = entry_of(look, listed)
             if entry is None:
                 if write.value is not UNKNOWN or self._touches(write, listed.relation):
-                    yield Problem("not-listed", f"its entry in {listed.index.family.place} cannot be determined")
+                    yield WriteProblem("not-listed", f"its entry in {listed.index.family.place} cannot be determined")
                 continue
             score = score_of(look, entry) if listed.has_score and write.value is not UNKNOWN else None
             yield _not_listed(write, entry, score)
@@ -78,24 +78,24 @@ class RelationRules:
         stored = {self._family.stored_name(name).encode() for name in names}
         return write.name == "SET" or not stored.isdisjoint(write.call.args[1::2])
 
-    def _check_deletion(self, write: Write) -> Iterator[Problem]:
+    def _check_deletion(self, write: Write) -> Iterator[WriteProblem]:
         """Its index entries and the keys it owns must be removed in the same batch."""
         for relation in self._family.owns:
             owned = self._owned_key(write, relation)
             if owned is None:
-                yield Problem("orphan", f"the keys of {relation.target.place} that it owns would be left")
+                yield WriteProblem("orphan", f"the keys of {relation.target.place} that it owns would be left")
             else:
                 look: Command = ("EXISTS", owned)
                 condition = Condition([absent(owned)], look, lambda reply: bool(reply), is_after=True)
-                yield Problem("orphan", f"it owns a key of {relation.target.place}", condition, [("DEL", owned)])
+                yield WriteProblem("orphan", f"it owns a key of {relation.target.place}", condition, [("DEL", owned)])
         for listed in self._facts.listed:
             entry = entry_of(KeyState(*write.member), listed)
             sentence = f"its entry in {listed.index.family.place} would be left; remove it in the same transaction"
             if entry is None:
-                yield Problem("dead-entry", sentence)
+                yield WriteProblem("dead-entry", sentence)
             else:
                 removal = listing.removal_command(entry)
-                yield Problem("dead-entry", sentence, fixes=[removal], cure=_Contains(removal), must_follow=False)
+                yield WriteProblem("dead-entry", sentence, fixes=[removal], cure=_Contains(removal), must_follow=False)
 
     def _owned_key(self, write: Write, relation: Relation) -> str | None:
         if not relation.from_key:
@@ -108,7 +108,7 @@ class RelationRules:
 
     # --- indexes ---------------------------------------------------------------------------------------------
 
-    def _check_index(self, write: Write) -> Iterator[Problem]:
+    def _check_index(self, write: Write) -> Iterator[WriteProblem]:
         if write.name in _ADDING:
             members = write.call.args[1:] if write.name == "SADD" else [one for one, _ in write.call.options.pairs]
             for member in members:
@@ -118,19 +118,19 @@ class RelationRules:
                 for key in self._names(write, member) or ():
                     look: Command = ("EXISTS", key)
                     condition = Condition([absent(key)], look, lambda reply: bool(reply), is_after=True)
-                    yield Problem("not-listed", "the record of this entry exists", condition)
+                    yield WriteProblem("not-listed", "the record of this entry exists", condition)
         elif write.name in _TAKING:
-            yield Problem("not-listed", "it is an index: remove entries together with their records")
+            yield WriteProblem("not-listed", "it is an index: remove entries together with their records")
 
-    def _check_entry(self, write: Write, member: bytes) -> Iterator[Problem]:
+    def _check_entry(self, write: Write, member: bytes) -> Iterator[WriteProblem]:
         names = self._names(write, member)
         if names == []:
-            yield Problem("dead-entry", "no record can have the name of this entry")
+            yield WriteProblem("dead-entry", "no record can have the name of this entry")
         elif names:
-            yield Problem("dead-entry", "the record of this entry does not exist", exists(*names, is_after=True))
+            yield WriteProblem("dead-entry", "the record of this entry does not exist", exists(*names, is_after=True))
         if any(relation.score is not None for relation in self._family.lists):
             records = [name.encode() for name in names or ()]
-            yield Problem(
+            yield WriteProblem(
                 "wrong-score",
                 "its score follows from the record; write both in one transaction",
                 cure=lambda call: call.spec.name in _CREATING and call.args[0] in records,
@@ -157,7 +157,7 @@ class _Contains:
         return call.spec.name == self._name and call.args[0] == key and self._member in call.args[1:]
 
 
-def _not_listed(write: Write, entry: listing.ListedEntry, score: float | None) -> Problem:
+def _not_listed(write: Write, entry: listing.ListedEntry, score: float | None) -> WriteProblem:
     """The record must be listed after the batch, with its score if the record determines it."""
     look = existence_command(entry)
     guards: list[Step] = [required(look)]
@@ -170,7 +170,9 @@ def _not_listed(write: Write, entry: listing.ListedEntry, score: float | None) -
     index = entry.index.family.place
     sentence = f"{index} does not list it" + ("" if score is None else f" with the score {score:.17g}")
     condition = Condition(guards, look, is_wrong, is_after=True)
-    return Problem("not-listed", f"{sentence}; add it in the same transaction", condition, _entry_writes(write, entry))
+    return WriteProblem(
+        "not-listed", f"{sentence}; add it in the same transaction", condition, _entry_writes(write, entry)
+    )
 
 
 def _entry_writes(write: Write, entry: listing.ListedEntry) -> list[Command]:

@@ -11,7 +11,7 @@ from keystead.schema.codec import Codec
 from keystead.schema.doctor.contents import find_old_form
 from keystead.schema.doctor.family_facts import Facts
 from keystead.schema.doctor.key_state import KeyState, is_model
-from keystead.schema.guard.write_problem import Condition, Problem, Write, exists
+from keystead.schema.guard.write_problem import Condition, Write, WriteProblem, exists
 from keystead.stores import Call, Command, at_most
 
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "enum", "const")
@@ -34,7 +34,7 @@ class ValueRules:
             )
             self._is_checked_whole = bool(self._family.type.__pydantic_decorators__.model_validators)
 
-    def check(self, write: Write) -> Iterator[Problem]:
+    def check(self, write: Write) -> Iterator[WriteProblem]:
         """What is wrong with the values of this write. Sets `write.value` if the write determines it."""
         rule = _RULES.get(write.name)
         if rule is not None:
@@ -42,23 +42,25 @@ class ValueRules:
 
     # --- single values -------------------------------------------------------------------------------------
 
-    def _check_set(self, write: Write) -> Iterator[Problem]:
+    def _check_set(self, write: Write) -> Iterator[WriteProblem]:
         data = write.call.args[1]
         look = KeyState(*write.member, write.now_ms, 0, data)
         self._facts.read(look)
         write.value = look.value
         if look.problem is not None:
-            yield Problem("unreadable", look.problem)
+            yield WriteProblem("unreadable", look.problem)
         elif self._facts.may_be_old and (old := find_old_form(look)) is not None:
-            yield Problem(old.code, old.sentence)
+            yield WriteProblem(old.code, old.sentence)
 
-    def _check_amount(self, write: Write) -> Iterator[Problem]:
+    def _check_amount(self, write: Write) -> Iterator[WriteProblem]:
         if not self._facts.is_counter and not _takes_any_integer(self._family.codecs["value"]):
-            yield Problem("unreadable", f"it would become a number, but the family holds {self._family.value_shape}")
+            yield WriteProblem(
+                "unreadable", f"it would become a number, but the family holds {self._family.value_shape}"
+            )
 
     # --- hashes --------------------------------------------------------------------------------------------
 
-    def _check_fields(self, write: Write) -> Iterator[Problem]:
+    def _check_fields(self, write: Write) -> Iterator[WriteProblem]:
         args = write.call.args
         pairs = dict(zip(args[1::2], args[2::2], strict=True))
         if not self._is_model:
@@ -67,71 +69,73 @@ class ValueRules:
         for field, data in pairs.items():
             codec = self._family.fields.get(field.decode("utf-8", "replace"))
             if codec is None:
-                yield Problem("unreadable", f"{self._family.type.__name__} has no field {_shown(field)}")
+                yield WriteProblem("unreadable", f"{self._family.type.__name__} has no field {_shown(field)}")
                 return
             problem = read(codec, data, self._bound, write.key, field.decode())[1]
             if problem is not None:
-                yield Problem("unreadable", f"{_shown(field)}: {problem}")
+                yield WriteProblem("unreadable", f"{_shown(field)}: {problem}")
                 return
         if pairs.keys() >= self._required:
             value, problem = read_hash(self._bound, write.key, pairs)
             write.value = value
             if problem is not None:
-                yield Problem("unreadable", problem)
+                yield WriteProblem("unreadable", problem)
         yield from self._check_partial(write, frozenset(pairs))
 
-    def _check_partial(self, write: Write, given: frozenset[bytes]) -> Iterator[Problem]:
+    def _check_partial(self, write: Write, given: frozenset[bytes]) -> Iterator[WriteProblem]:
         """Some fields of a record: fine if the record exists, and no rule spans several fields."""
         if self._is_checked_whole and len(given) < len(self._family.fields):
-            yield Problem(
+            yield WriteProblem(
                 "unreadable",
                 f"{self._family.type.__name__} has rules about several fields; write all fields in one command",
             )
         missing = sorted(field.decode() for field in self._required - given)
         if missing:
-            yield Problem("unreadable", f"a new record also needs {', '.join(missing)}", exists(write.key))
+            yield WriteProblem("unreadable", f"a new record also needs {', '.join(missing)}", exists(write.key))
 
-    def _check_field_amount(self, write: Write) -> Iterator[Problem]:
+    def _check_field_amount(self, write: Write) -> Iterator[WriteProblem]:
         field = write.call.args[1]
         name = field.decode("utf-8", "replace")
         codec = self._family.fields.get(name) if self._is_model else self._family.codecs["value"]
         if codec is None or not _takes_any_integer(codec):
-            yield Problem("unreadable", f"{_shown(field)} cannot be incremented in {self._family.value_shape}")
+            yield WriteProblem("unreadable", f"{_shown(field)} cannot be incremented in {self._family.value_shape}")
         elif self._is_model:
             yield from self._check_partial(write, frozenset({field}))
         else:
             yield from self._check_entries(write, [(field, b"1")])
 
-    def _check_removed_fields(self, write: Write) -> Iterator[Problem]:
+    def _check_removed_fields(self, write: Write) -> Iterator[WriteProblem]:
         if not self._is_model:
             return
         if self._is_checked_whole:
-            yield Problem("unreadable", f"{self._family.type.__name__} has rules about several fields; delete it whole")
+            yield WriteProblem(
+                "unreadable", f"{self._family.type.__name__} has rules about several fields; delete it whole"
+            )
         for field in write.call.args[1:]:
             try:
                 self._family.refuse_required(field, write.key)
             except BadValue:
-                yield Problem("unreadable", f"{_shown(field)} is required; delete the record instead")
+                yield WriteProblem("unreadable", f"{_shown(field)} is required; delete the record instead")
 
     # --- other collections ---------------------------------------------------------------------------------
 
-    def _check_entries(self, write: Write, entries: list[Any]) -> Iterator[Problem]:
+    def _check_entries(self, write: Write, entries: list[Any]) -> Iterator[WriteProblem]:
         for entry in entries:
             problem = read_entry(self._bound, write.key, entry)[1]
             if problem is not None:
-                yield Problem("unreadable", f"an entry does not fit: {problem}")
+                yield WriteProblem("unreadable", f"an entry does not fit: {problem}")
                 return
 
-    def _check_members(self, write: Write) -> Iterator[Problem]:
+    def _check_members(self, write: Write) -> Iterator[WriteProblem]:
         return self._check_entries(write, list(write.call.args[1:]))
 
-    def _check_scores(self, write: Write) -> Iterator[Problem]:
+    def _check_scores(self, write: Write) -> Iterator[WriteProblem]:
         return self._check_entries(write, [[member, score] for member, score in write.call.options.pairs])
 
-    def _check_item(self, write: Write) -> Iterator[Problem]:
+    def _check_item(self, write: Write) -> Iterator[WriteProblem]:
         return self._check_entries(write, [write.call.args[2]])
 
-    def _check_push(self, write: Write) -> Iterator[Problem]:
+    def _check_push(self, write: Write) -> Iterator[WriteProblem]:
         key, items = write.key, write.call.args[1:]
         yield from self._check_entries(write, list(items))
         keep = self._facts.keeps
@@ -139,7 +143,7 @@ class ValueRules:
             trim = ("LTRIM", key, 0, keep - 1) if write.name == "LPUSH" else ("LTRIM", key, -keep, -1)
             yield self._too_long("LLEN", key, keep, len(items), trim)
 
-    def _check_entry(self, write: Write) -> Iterator[Problem]:
+    def _check_entry(self, write: Write) -> Iterator[WriteProblem]:
         options = write.call.options
         yield from self._check_entries(write, [(b"", options.fields)])
         keep = self._facts.keeps
@@ -147,10 +151,10 @@ class ValueRules:
         if keep is not None and not (is_exact and options.max_len <= keep):
             yield self._too_long("XLEN", write.key, keep, 1, ("XTRIM", write.key, "MAXLEN", "=", keep))
 
-    def _too_long(self, size: str, key: str, keep: int, more: int, trim: Command) -> Problem:
+    def _too_long(self, size: str, key: str, keep: int, more: int, trim: Command) -> WriteProblem:
         look: Command = (size, key)
         condition = Condition([at_most(look, keep - more)], look, lambda reply: reply > keep - more)
-        return Problem(
+        return WriteProblem(
             "too-long",
             f"it would have more than {keep:,} entries; trim it in the same transaction",
             condition if more <= keep else None,
@@ -159,7 +163,7 @@ class ValueRules:
         )
 
 
-_RULES: dict[str, Callable[[ValueRules, Write], Iterator[Problem]]] = {
+_RULES: dict[str, Callable[[ValueRules, Write], Iterator[WriteProblem]]] = {
     "SET": ValueRules._check_set,
     "INCRBY": ValueRules._check_amount,
     "DECRBY": ValueRules._check_amount,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from keystead.errors import WriteRefused, printable
 from keystead.schema.chunked_reading import UNKNOWN
@@ -16,7 +16,7 @@ from keystead.schema.finding import Finding
 from keystead.schema.guard.lifetime_rules import LifetimeRules
 from keystead.schema.guard.relation_rules import RelationRules
 from keystead.schema.guard.value_rules import ValueRules
-from keystead.schema.guard.write_problem import Problem, Write
+from keystead.schema.guard.write_problem import Write, WriteProblem
 from keystead.schema.keyspace import Keyspace
 from keystead.stores import Call, Reply, Step, Store
 from keystead.stores.store_contract import Planned, plan
@@ -47,6 +47,15 @@ class CheckedSteps:
     def add(self, step: Step | Planned) -> int:
         self.steps.append(step if isinstance(step, Planned) else plan([step])[0])
         return len(self.steps) - 1
+
+
+class _Found(NamedTuple):
+    """A problem of the command at this place of a batch."""
+
+    place: int
+    call: Call
+    problem: WriteProblem
+    finding: Finding
 
 
 class WriteGuard:
@@ -83,9 +92,9 @@ class WriteGuard:
         Raises WriteRefused, in the mode `enforce`.
         """
         found = [
-            (place, call, problem, member)
+            _Found(place, step.call, problem, _finding(step.call, problem, member))
             for place, step in enumerate(steps)
-            if (call := step.call).spec.writes and not step.guard
+            if step.call.spec.writes and not step.guard
             for problem, member in self._problems(step)
             if not _is_cured(problem, steps, place)
         ]
@@ -109,58 +118,58 @@ class WriteGuard:
 
     # --- problems ------------------------------------------------------------------------------------------
 
-    def _problems(self, step: Planned) -> Iterator[tuple[Problem, Member | None]]:
+    def _problems(self, step: Planned) -> Iterator[tuple[WriteProblem, Member | None]]:
         now_ms = self._now_ms()
         call = step.call_at(now_ms)
         for raw in call.keys:
             member = self._families.of(raw)
             if member is None:
                 if call.spec.name not in _ON_ANY_KEY:
-                    yield Problem("unknown-key", "no family of the keyspace has such a key"), None
+                    yield WriteProblem("unknown-key", "no family of the keyspace has such a key"), None
                 continue
             for problem in self._rules[member.bound.family].check(Write(call, member, now_ms, UNKNOWN)):
                 yield problem, member
 
-    def _settle(
-        self, steps: Sequence[Planned], found: Sequence[tuple[int, Call, Problem, Member | None]]
-    ) -> CheckedSteps | None:
+    def _settle(self, steps: Sequence[Planned], found: Sequence[_Found]) -> CheckedSteps | None:
         """Refuse, correct or report the problems of a batch."""
         checked, after = CheckedSteps(), []
         for place, step in enumerate(steps):
-            mine = [(problem, member) for at, _, problem, member in found if at == place]
             written, follow = step, []
-            for problem, member in mine:
-                finding = _finding(step.call, problem, member)
-                if self.mode == "fix" and problem.can_be_fixed:
-                    follow += list(problem.fixes)
-                    if problem.instead is not None:
-                        written = Planned(plan([problem.instead])[0].call, required=step.required)
-                    if problem.condition is None:
-                        self._count(finding)
-                elif problem.condition is None:
-                    self._count(finding)
-                    if self.mode == "enforce":
-                        raise _refused(step.call, finding)
-                elif problem.condition.is_after:
-                    after.append((step.call, problem, finding))
+            for one in found:
+                if one.place != place:
+                    continue
+                if self._is_corrected(one):
+                    follow += list(one.problem.fixes)
+                    written = _corrected(written, one.problem)
+                elif one.problem.condition is not None and one.problem.condition.is_after:
+                    after.append(one)
                 else:
-                    self._add_condition(checked, step.call, problem, finding)
+                    self._add_condition(checked, one)
             checked.places.append(checked.add(written))
             for command in follow:
                 checked.add(command)
-        for call, problem, finding in after:
-            self._add_condition(checked, call, problem, finding)
-        return None if len(checked.steps) == len(steps) and checked.steps == list(steps) else checked
+        for one in after:
+            self._add_condition(checked, one)
+        return None if checked.steps == list(steps) else checked
 
-    def _add_condition(self, checked: CheckedSteps, call: Call, problem: Problem, finding: Finding) -> None:
-        condition = problem.condition
+    def _is_corrected(self, one: _Found) -> bool:
+        """Whether this problem is corrected. A certain one that is not is reported, and refused in `enforce`."""
+        is_fixed = self.mode == "fix" and one.problem.can_be_fixed
+        if one.problem.condition is None:
+            self._count(one.finding)
+            if self.mode == "enforce":
+                raise _refused(one.call, one.finding)
+        return is_fixed
+
+    def _add_condition(self, checked: CheckedSteps, one: _Found) -> None:
+        condition = one.problem.condition
         if condition is None:
             return
         if self.mode != "enforce":
-            checked.watches.append((checked.add(condition.look), condition.is_wrong, finding))
+            checked.watches.append((checked.add(condition.look), condition.is_wrong, one.finding))
             return
         for guard in condition.guards:
-            checked.refusals[checked.add(guard)] = call, finding
+            checked.refusals[checked.add(guard)] = one.call, one.finding
 
     def _count(self, finding: Finding) -> None:
         self.counts[finding.code, finding.family or ""] += 1
@@ -179,16 +188,16 @@ class _FamilyRules:
         self._lifetimes = LifetimeRules(facts)
         self._relations = RelationRules(facts)
 
-    def check(self, write: Write) -> Iterator[Problem]:
+    def check(self, write: Write) -> Iterator[WriteProblem]:
         spec = write.call.spec
         kind = "string" if spec.name == "SET" else spec.kind
         if kind is not None and kind != self._kind:
             kind = _KIND_NAMES.get(kind, kind)
-            yield Problem("wrong-kind", f"{spec.name} is for a {kind}, but the family is a {self._kind_name}")
+            yield WriteProblem("wrong-kind", f"{spec.name} is for a {kind}, but the family is a {self._kind_name}")
             return
         is_readable = True
         for problem in self._values.check(write):
-            is_readable = is_readable and problem.condition is not None
+            is_readable = is_readable and (problem.code != "unreadable" or problem.condition is not None)
             yield problem
         if is_readable:  # otherwise its moment and its relations are unknown
             yield from self._lifetimes.check(write)
@@ -196,14 +205,18 @@ class _FamilyRules:
                 yield from self._relations.check(write)
 
 
-def _is_cured(problem: Problem, steps: Sequence[Planned], place: int) -> bool:
+def _corrected(step: Planned, problem: WriteProblem) -> Planned:
+    return step if problem.instead is None else Planned(plan([problem.instead])[0].call, required=step.required)
+
+
+def _is_cured(problem: WriteProblem, steps: Sequence[Planned], place: int) -> bool:
     if problem.cure is None:
         return False
     others = steps[place + 1 :] if problem.must_follow else steps
     return any(problem.cure(step.call) for step in others if not step.guard)
 
 
-def _finding(call: Call, problem: Problem, member: Member | None) -> Finding:
+def _finding(call: Call, problem: WriteProblem, member: Member | None) -> Finding:
     key = printable(call.args[0]) if member is None else printable(member.key)
     family = None if member is None else name_of(member.bound.family)
     return Finding(problem.code, family or key, problem.sentence, _REMEDY, family, key)

@@ -28,7 +28,7 @@ class Condition:
 
 
 @dataclass(slots=True)
-class Problem:
+class WriteProblem:
     """One thing that is wrong with a write, by a code of the doctor.
 
     condition    None: it is wrong, whatever the store holds
@@ -66,6 +66,12 @@ class Write:
     @property
     def name(self) -> str:
         return self.call.spec.name
+
+    @property
+    def deletes(self) -> bool:
+        """Whether it removes the key, also by a deadline in the past."""
+        deadline = getattr(self.call.options, "deadline", None)
+        return self.name in ("DEL", "GETDEL") or (deadline is not None and deadline.at_ms(self.now_ms) <= self.now_ms)
 
 
 def exists(*keys: str, is_after: bool = False) -> Condition:
