@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from keystead.errors import CommandError, StoreError
-from keystead.gateway.command_aliases import ALIASES
-from keystead.gateway.permissions import SCRIPTS, Permission, refuse_command
+from keystead.errors import CommandError, KeysteadError, StoreError, StoreUnavailable
+from keystead.gateway.permissions import Permission
 from keystead.gateway.rest_replies import RespError, error_text
 from keystead.gateway.rest_requests import RawCommand, RestError
 from keystead.stores import TABLE, Call, Store
 from keystead.stores.commands import read
+from keystead.stores.derived import DERIVED, Derived, Exchange, derive
+from keystead.stores.store_contract import Step
 
-# They need a connection of their own, or block one that all clients share.
+SCRIPTS: Final = frozenset({"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT"})
+# They need a connection of their own, block the one that all clients share, or change its state.
 NEVER: Final = frozenset(
     {
         *("SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "MONITOR"),
@@ -24,26 +26,18 @@ NEVER: Final = frozenset(
         *("CLUSTER", "MODULE", "PFDEBUG", "PFSELFTEST"),
     }
 )
+# The option with which these would wait for new entries, and block the connection.
+_BLOCKING: Final = frozenset({"XREAD", "XREADGROUP"})
 
 
 class _Foreign(NamedTuple):
-    """A command outside the language, which only an engine that has it can run."""
+    """A command outside the language, for the engine."""
 
-    words: tuple[str | bytes, ...]
-
-
-class _Ready(NamedTuple):
-    """A reply that needs no store."""
-
-    reply: Any
+    name: str
 
 
-class _Converted(NamedTuple):
-    call: Call
-    convert: Callable[[Any], Any]
-
-
-_Plan: TypeAlias = Call | _Converted | _Foreign | _Ready | Exception
+_Plan: TypeAlias = Call | Derived | Exchange | _Foreign | Exception
+_LISTING: Final = ("SCAN", "KEYS")
 
 
 class CommandRunner:
@@ -51,113 +45,157 @@ class CommandRunner:
         self._store = store
 
     async def run(self, commands: Sequence[RawCommand], permission: Permission) -> list[Any]:
-        """The reply of each command, with an exception in place of each failure. Raises StoreUnavailable."""
+        """The reply of each command, with an exception in place of each failure. Raises StoreUnavailable.
+
+        One round trip, unless the store has no command of its own for one that takes several steps (RENAME, APPEND).
+        """
         plans = [self._plan(command, permission) for command in commands]
-        if any(type(plan) is _Foreign for plan in plans):
-            return await self._run_foreign(commands, plans, atomic=False)
-        calls = [plan.call if type(plan) is _Converted else plan for plan in plans if type(plan) in _CALLS]
-        replies = iter(await self._replies(calls) if calls else ())  # type: ignore[arg-type]
-        return [_reply_of(plan, replies) for plan in plans]
+        if self._is_for_engine(plans):
+            replies = await self._run_on_engine(commands, plans, atomic=False)
+        else:
+            replies = await self._run_plans(plans)
+        _hide_keys(commands, replies, permission)
+        return replies
 
     async def run_atomically(self, commands: Sequence[RawCommand], permission: Permission) -> list[Any]:
-        """All commands, or none: an invalid, refused or failed command discards the transaction. Raises RestError."""
+        """All commands as one step. Raises RestError if one is invalid, refused, or fails: then none took effect.
+
+        Only commands of the engine itself are different, as in a transaction of Redis: one that fails leaves the effect
+        of the others, and its error is in its place.
+        """
         plans = [self._plan(command, permission) for command in commands]
         for plan in plans:
             if isinstance(plan, Exception):
                 raise RestError(400, f"EXECABORT Transaction discarded because of: {error_text(plan)}")
-        if any(type(plan) is _Foreign for plan in plans):
-            return await self._run_foreign(commands, plans, atomic=True)
-        calls = [plan.call if type(plan) is _Converted else plan for plan in plans if type(plan) in _CALLS]
-        try:
-            outcome = await self._store.atomically([(one.spec.name, *one.args) for one in calls])  # type: ignore[union-attr]
-        except CommandError as error:
-            raise RestError(400, error_text(error)) from None
-        replies = iter(outcome.replies)
-        return [_reply_of(plan, replies) for plan in plans]
+        if self._is_for_engine(plans):
+            replies = await self._run_on_engine(commands, plans, atomic=True)
+        else:
+            replies = await self._run_steps(commands, plans)
+        _hide_keys(commands, replies, permission)
+        return replies
 
-    async def _replies(self, calls: list[Call]) -> list[Any]:
-        try:
-            return await self._store.run(calls)  # type: ignore[arg-type]
-        except StoreError as error:
-            if error.replies is None:
-                raise
-            return error.replies
-
-    async def _run_foreign(self, commands: Sequence[RawCommand], plans: Sequence[_Plan], atomic: bool) -> list[Any]:
-        """The whole batch in the engine's own language, in which our commands are a part: one round trip."""
-        sent = [
-            tuple(command)
-            for command, plan in zip(commands, plans, strict=True)
-            if type(plan) in _CALLS or type(plan) is _Foreign
-        ]
-        replies = await self._store.run_foreign(sent, atomic=atomic)
-        found = iter(replies)
-        return [
-            plan.reply if type(plan) is _Ready else plan if isinstance(plan, Exception) else next(found)
-            for plan in plans
-        ]
+    # --- planning --------------------------------------------------------------------------------------------
 
     def _plan(self, command: RawCommand, permission: Permission) -> _Plan:
+        """How to run a command; an exception: why it is refused."""
         name = str(command[0]).upper()
         command[0] = name
-        spec = TABLE.get(name)
-        if spec is None:
-            return self._plan_other(name, command, permission)
         try:
+            derived = derive(command)
+            if derived is not None:
+                spec = TABLE.get(name) or DERIVED[name]
+                keys = [key if type(key) is bytes else str(key).encode() for key in derived.keys]
+                return permission.refusal(name, spec.writes, keys) or derived
+            if name not in TABLE:
+                return self._plan_foreign(name, command, permission)
             call = read(command)
         except CommandError as error:
             return error
-        refused = permission.refusal(call)
-        if refused is not None:
-            return refused
-        if name == "SCAN":
-            return _Converted(call, lambda reply: [reply[0], permission.visible_keys(reply[1])])
-        if name == "KEYS":
-            return _Converted(call, permission.visible_keys)
-        return call
+        keys = call.args[:1] if name == "PUBLISH" else call.keys  # type: ignore[assignment]
+        return permission.refusal(name, call.spec.writes, keys) or call
 
-    def _plan_other(self, name: str, command: RawCommand, permission: Permission) -> _Plan:
-        """A command that is not in the table: an alias, one that needs no store, or one of the engine's own."""
-        alias = ALIASES.get(name)
-        try:
-            if alias is not None:
-                call = read(alias.rewrite(name, command[1:]))
-                return permission.refusal(call) or (call if alias.reply is None else _Converted(call, alias.reply))
-        except CommandError as error:
-            error.command = name
-            return error
-        if name in _WITHOUT_STORE:
-            return _WITHOUT_STORE[name](command)
-        if name in NEVER:
+    def _plan_foreign(self, name: str, command: RawCommand, permission: Permission) -> _Plan:
+        if name in NEVER or (name in _BLOCKING and "BLOCK" in map(_word, command)):
             return RespError(f"ERR Command is not available: '{name}'")
-        if self._store.takes_foreign and (name in SCRIPTS or permission.is_admin):
-            return _Foreign(tuple(command)) if permission.may_run_scripts else refuse_command(name)
+        if self._store.takes_foreign:
+            is_script = name in SCRIPTS and (name != "SCRIPT" or _is_harmless_script(command))
+            refused = permission.refuse_foreign(name, is_script)
+            if refused is None or is_script:
+                return refused or _Foreign(name)
         return RespError(f"ERR unknown command '{name[:60]}'")
 
+    def _is_for_engine(self, plans: Sequence[_Plan]) -> bool:
+        """Whether a command is outside the language, or is one command there and several steps here."""
+        return self._store.takes_foreign and any(
+            type(plan) is _Foreign or type(plan) is Exchange or (type(plan) is Derived and len(plan.steps) > 1)
+            for plan in plans
+        )
 
-_CALLS: Final = (Call, _Converted)
+    # --- running ---------------------------------------------------------------------------------------------
+
+    async def _run_plans(self, plans: Sequence[_Plan]) -> list[Any]:
+        """Commands in a row that are one step each are one round trip."""
+        replies: list[Any] = []
+        waiting: list[_Plan] = []
+        for plan in plans:
+            if type(plan) is Exchange or (type(plan) is Derived and (len(plan.steps) > 1 or plan.is_guarded)):
+                replies += await self._run_waiting(waiting)
+                waiting.clear()
+                replies.append(await self._run_alone(plan))
+            else:
+                waiting.append(plan)
+        return [*replies, *await self._run_waiting(waiting)]
+
+    async def _run_waiting(self, plans: Sequence[_Plan]) -> list[Any]:
+        calls: list[Any] = [
+            plan if type(plan) is Call else plan.steps[0]  # type: ignore[union-attr]
+            for plan in plans
+            if type(plan) is Call or (type(plan) is Derived and plan.steps)
+        ]
+        try:
+            found = iter(await self._store.run(calls) if calls else ())
+        except StoreError as error:
+            if error.replies is None:
+                raise
+            found = iter(error.replies)
+        return [_reply_of(plan, found) for plan in plans]
+
+    async def _run_alone(self, plan: Derived | Exchange) -> Any:
+        try:
+            if isinstance(plan, Exchange):
+                return await plan.run(self._store)
+            return plan.reply(await self._store.atomically(plan.steps))
+        except StoreUnavailable:
+            raise
+        except KeysteadError as error:  # of this command: Contended, CommandError
+            return error
+
+    async def _run_steps(self, commands: Sequence[RawCommand], plans: Sequence[_Plan]) -> list[Any]:
+        steps: list[Step] = []
+        for command, plan in zip(commands, plans, strict=True):
+            if isinstance(plan, Exchange) or (isinstance(plan, Derived) and plan.is_guarded):
+                raise RestError(400, f"EXECABORT {command[0]!s} is not available in a transaction on this store")
+            steps += plan.steps if isinstance(plan, Derived) else [(plan.spec.name, *plan.args)]  # type: ignore[union-attr]
+        try:
+            outcome = await self._store.atomically(steps)
+        except CommandError as error:
+            raise RestError(400, error_text(error)) from None
+        found = iter(outcome.replies)
+        return [_reply_of(plan, found) for plan in plans]
+
+    async def _run_on_engine(self, commands: Sequence[RawCommand], plans: Sequence[_Plan], atomic: bool) -> list[Any]:
+        """The whole batch in the engine's own words, which include ours: one round trip."""
+        sent = [command for command, plan in zip(commands, plans, strict=True) if not isinstance(plan, Exception)]
+        found = iter(await self._store.run_foreign(sent, atomic=atomic))
+        return [plan if isinstance(plan, Exception) else next(found) for plan in plans]
 
 
-def _reply_of(plan: _Plan, replies: Any) -> Any:
+def _is_harmless_script(command: RawCommand) -> bool:
+    """Whether it is SCRIPT LOAD or SCRIPT EXISTS, which affect no other client."""
+    return len(command) > 1 and _word(command[1]) in ("LOAD", "EXISTS")
+
+
+def _word(given: str | bytes) -> str:
+    return (given.decode("latin-1") if isinstance(given, bytes) else given).upper()
+
+
+def _reply_of(plan: _Plan, replies: Iterator[Any]) -> Any:
     kind = type(plan)
     if kind is Call:
         return next(replies)
-    if kind is _Converted:
-        reply = next(replies)
-        return reply if isinstance(reply, Exception) else plan.convert(reply)  # type: ignore[union-attr]
-    return plan.reply if kind is _Ready else plan  # type: ignore[union-attr]
+    if kind is Derived:
+        given = [next(replies) for _ in plan.steps]  # type: ignore[union-attr]
+        failed = next((reply for reply in given if isinstance(reply, Exception)), None)
+        return failed or plan.finish(given)  # type: ignore[union-attr]
+    return plan
 
 
-def _ping(command: RawCommand) -> _Plan:
-    if len(command) > 2:
-        return RespError("ERR wrong number of arguments for 'ping' command")
-    return _Ready(command[1] if len(command) == 2 else b"PONG")
-
-
-def _echo(command: RawCommand) -> _Plan:
-    if len(command) != 2:
-        return RespError("ERR wrong number of arguments for 'echo' command")
-    return _Ready(command[1])
-
-
-_WITHOUT_STORE: Final = {"PING": _ping, "ECHO": _echo}
+def _hide_keys(commands: Sequence[RawCommand], replies: list[Any], permission: Permission) -> None:
+    """Remove the keys from listings that the token cannot reach."""
+    for place, command in enumerate(commands):
+        if command[0] in _LISTING and not isinstance(replies[place], Exception):
+            reply = replies[place]
+            if command[0] == "KEYS":
+                replies[place] = permission.visible_keys(reply)
+            else:
+                replies[place] = [reply[0], permission.visible_keys(reply[1])]

@@ -143,16 +143,18 @@ class GatewayApp:
         announced = headers.get(b"content-length", b"0")
         if announced.isdigit() and int(announced[:20]) > self._max_body_bytes:
             raise self._too_large(int(announced[:20]))
-        body = b""
+        parts: list[bytes] = []
+        size = 0
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
                 raise RestError(400, "ERR the client closed the connection")
-            body = body + message["body"] if body else message.get("body", b"")
-            if len(body) > self._max_body_bytes:
-                raise self._too_large(len(body))
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > self._max_body_bytes:
+                raise self._too_large(size)
             if not message.get("more_body"):
-                return body
+                return b"".join(parts)
 
     def _too_large(self, size: int) -> RestError:
         return RestError(

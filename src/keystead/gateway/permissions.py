@@ -10,14 +10,11 @@ from keystead.gateway.rest_replies import RespError
 from keystead.schema import Keyspace
 from keystead.schema.family_lookup import name_of
 from keystead.schema.pattern import Pattern
-from keystead.stores import Call
 from keystead.stores.globs import compile_glob
 
-SCRIPTS: Final = frozenset({"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT"})
 # Without a key, so that limits of keys do not apply to them. SCAN and KEYS only list the keys of the token.
 _HARMLESS: Final = frozenset({"TIME", "SCAN", "KEYS", "PING", "ECHO"})
 _LISTING: Final = frozenset({"SCAN", "KEYS"})
-_NO_KEY: Final = "NOPERM No permissions to access a key"
 
 
 class Permission:
@@ -35,25 +32,21 @@ class Permission:
         self._patterns = [families[name] for name in token.families or families if name in families]
         self._values = token.values
 
-    def refusal(self, call: Call) -> RespError | None:
-        """Why this command is refused; None: it may run."""
-        spec = call.spec
-        if spec.writes and not self.may_write:
-            return refuse_command(spec.name)
-        if spec.name in _LISTING and not self.may_write:  # as with read-only tokens of Upstash
-            return refuse_command(spec.name)
-        for key in call.keys:
+    def refusal(self, name: str, writes: bool, keys: Sequence[bytes]) -> RespError | None:
+        """Why a command of the language is refused; None: it may run. The channel of PUBLISH counts as its key."""
+        if (writes or name in _LISTING) and not self.may_write:  # as with read-only tokens of Upstash
+            return refuse_command(name)
+        for key in keys:
             if key.startswith(RESERVED) or (self.is_limited and not self.may_use(key)):
-                return RespError(_NO_KEY)
-        if self.is_limited and not spec.keys:
-            return self._refuse_keyless(call)
+                return RespError("NOPERM No permissions to access a key")
+        if self.is_limited and not keys and name not in _HARMLESS:
+            return refuse_command(name)
         return None
 
-    def _refuse_keyless(self, call: Call) -> RespError | None:
-        name = call.spec.name
-        if name == "PUBLISH":
-            return None if self.may_use(call.args[0]) else RespError("NOPERM No permissions to access a channel")
-        return None if name in _HARMLESS else refuse_command(name)
+    def refuse_foreign(self, name: str, is_script: bool) -> RespError | None:
+        """Why a command outside the language is refused; None: it may run."""
+        allowed = self.may_run_scripts if is_script else self.is_admin
+        return None if allowed else refuse_command(name)
 
     def may_use(self, key: bytes) -> bool:
         """Whether a key or channel is within the limits of the token."""

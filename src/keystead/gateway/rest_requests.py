@@ -86,7 +86,7 @@ def _check_command(row: Any) -> RawCommand:
     for at, given in enumerate(row):
         if type(given) is not str:
             row[at] = _scalar(given)
-    return row  # type: ignore[no-any-return]
+    return row
 
 
 def _scalar(given: Any) -> str:
