@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import subprocess
+from collections import Counter as Counted
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from enum import Enum
@@ -39,6 +40,8 @@ from keystead.schema.doctor import examine
 from keystead.schema.export import upstash_client
 from keystead.schema.guard import GuardedStore, WriteGuard
 from tests import servers
+from tests.schema.test_write_guard import RING
+from tests.schema.test_write_guard import Keys as EveryKeys
 
 pytestmark = pytest.mark.anyio
 FOREVER = never("a test")
@@ -100,8 +103,9 @@ const redis = new Redis({
 const keys = createShopKeys(redis);
 const said: unknown[] = [];
 const say = async (one: Promise<unknown>) => said.push((await one) ?? null);
+const codes = /no-deadline|unreadable|wrong-kind|unknown-key/;
 const refused = async (one: Promise<unknown>) =>
-  said.push(await one.then(() => "written", (error: Error) => /no-deadline|unreadable|wrong-kind|unknown-key/.exec(error.message)?.[0]));
+  said.push(await one.then(() => "written", (error: Error) => codes.exec(error.message)?.[0]));
 const soon = Number(process.env.SOON);
 
 await say(keys.cart("ann:{1}").get());
@@ -200,12 +204,12 @@ def compiled() -> Path:
 
 
 @asynccontextmanager
-async def gateway_to(store: Store) -> AsyncIterator[tuple[str, str]]:
+async def gateway_to(store: Store, keyspace: Keyspace) -> AsyncIterator[tuple[str, str]]:
     """The URL of a gateway with an enforced schema, and a token."""
     async with connect("memory://") as own:
         keys = GatewayKeys(store, gateway=own)
         token = (await GatewayTokens(keys).create("a test", "write")).token
-        app: Any = GatewayApp(GuardedStore(store, WriteGuard([ShopKeys(store)])), keys)
+        app: Any = GatewayApp(GuardedStore(store, WriteGuard([keyspace])), keys)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -216,21 +220,32 @@ async def gateway_to(store: Store) -> AsyncIterator[tuple[str, str]]:
                 await serving
 
 
+async def run_node(command: list[str], folder: Path, environment: dict[str, str]) -> Any:
+    """The JSON that a script prints, while this event loop goes on."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 300)
+    assert process.returncode == 0, err.decode()
+    return json.loads(out)
+
+
 @pytest.mark.parametrize("parsed", ["yes", "no"])
 async def test_what_typescript_writes_is_what_python_reads(compiled: Path, parsed: str) -> None:
     node, _ = servers.node_with("upstash_clients")
-    async with connect("memory://") as store, gateway_to(store) as (url, token):
+    async with connect("memory://") as store:
         keys = ShopKeys(store)
         soon = await keys.cart("x").clock() + 3 * DAY_MS
-        process = await asyncio.create_subprocess_exec(
-            *(node, str(compiled / "use.js")),
-            env={**os.environ, "URL": url, "TOKEN": token, "SOON": str(soon), "PARSED": parsed},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(), 120)
-        assert process.returncode == 0, err.decode()
-        assert json.loads(out) == [
+        async with gateway_to(store, keys) as (url, token):
+            environment = {"URL": url, "TOKEN": token, "SOON": str(soon), "PARSED": parsed}
+            said = await run_node([node, str(compiled / "use.js")], compiled, environment)
+        assert said == [
             *(None, {"items": ["a", "b"], "size": "large"}, False, True, "12", 7, "small", True, 1, 5, 5),
             {"name": "Ann", "visits": 2, "cart": {"items": [], "size": "small"}},
             *(2, 2, 1, {"one": 1}, 2, True, [3, 4], True, 3),
@@ -249,3 +264,22 @@ async def test_what_typescript_writes_is_what_python_reads(compiled: Path, parse
         assert await keys.size(default="x").get() == Size.SMALL
         assert await keys.profile("ann").get() == Profile(name="Ann", visits=2, cart=Cart(items=[]))
         assert (await examine([keys])).found == []
+
+
+async def test_after_ten_thousand_random_writes_of_the_javascript_client_the_doctor_finds_nothing() -> None:
+    node, packages = servers.node_with("upstash_clients")
+    script = (Path(__file__).parent / "upstash_clients" / "random_writes.mjs").read_text()
+    tally: Counted[str] = Counted()
+    async with connect("memory://") as store:
+        keys = EveryKeys(store, seal=RING)
+        async with gateway_to(store, keys) as (url, token):
+            for seed in range(5):
+                given = {"WRITES": "2000", "SEED": str(seed), "UPSTASH_REDIS_REST_URL": url}
+                given["UPSTASH_REDIS_REST_TOKEN"] = token
+                tally += Counted(await run_node([node, "--input-type=module", "-e", script], packages, given))
+                report = await examine([keys])
+                assert [(one.finding.code, one.finding.where, one.finding.sentence) for one in report.found] == []
+                await store.run([("DEL", key) for key in [key async for page in store.scan() for key in page]])
+    assert tally["written"] > 1_000
+    refused = {"unknown-key", "wrong-kind", "unreadable", "no-deadline", "late-deadline", "unexpected-deadline"}
+    assert refused <= tally.keys()
