@@ -120,7 +120,7 @@ class GatewayApp:
             return
         command = read_path(segments, scope.get("query_string", b""), body) if segments else read_command(body)
         [reply] = await self._runner.run([command], permission)
-        status = 400 if isinstance(reply, Exception) else 200
+        status = 503 if isinstance(reply, StoreUnavailable) else 400 if isinstance(reply, Exception) else 200
         if form.resp2:
             await self._send(send, status, resp2_body([reply]), b"application/octet-stream")
         else:
