@@ -34,7 +34,7 @@ from keystead import (
     until,
 )
 from keystead.gateway import GatewayApp, GatewayKeys, GatewayTokens
-from keystead.schema import EpochMs
+from keystead.schema import EpochMs, EpochSeconds
 from keystead.schema.doctor import examine
 from keystead.schema.export import upstash_client
 from keystead.schema.guard import GuardedStore, WriteGuard
@@ -66,6 +66,10 @@ class Profile(BaseModel):
     cart: Cart | None = None
 
 
+class Item(BaseModel):
+    made_at: EpochSeconds
+
+
 class ShopKeys(Keyspace):
     """A shop."""
 
@@ -85,6 +89,14 @@ class ShopKeys(Keyspace):
     log = Log("shop:log", Cart, keep=2, lifetime=FOREVER)
     photo = Value("shop:photo", bytes, lifetime=FOREVER)
     bell = Channel("shop:bell:{id}", Cart)
+
+    sessions = Set("shop:user:{user}:sessions", str, lifetime=until("ends"))
+    session = Value("shop:session:{user}:{sid}", str, lifetime=after("30d"), listed_in=sessions, owns="seen")
+    seen = Counter("shop:seen:{sid}:of:{user}", lifetime=after("30d"))
+    newest = SortedSet("shop:newest", int, lifetime=FOREVER)
+    item = Hash("shop:item:{id:int}", Item, lifetime=FOREVER, listed_in=newest.by(score="made_at"))
+    due = SortedSet("shop:due", str, lifetime=FOREVER)
+    task = Value("shop:task:{id}", str, lifetime=after("1h"), listed_in=due)
 
 
 USE = """
@@ -145,6 +157,20 @@ await say(keys.news().items());
 await keys.log().append({ items: ["x"], size: "small" });
 await say(keys.log().latest(1).then((found) => found.map((one) => one.item)));
 await say(keys.bell("1").publish({ items: [], size: "small" }));
+await keys.session("ann", "s1").set("phone");
+await keys.session("ann", "s2").set("laptop");
+await say(keys.session("ann", "s1").add("tablet"));
+await say(keys.session("ann", "s1").replace("tablet"));
+await say(keys.seen("s2", "ann").increment());
+await say(keys.session("ann", "s2").delete());
+await say(keys.sessions("ann").members());
+await keys.item(7).set({ made_at: 1771804800 });
+await keys.item(8).set({ made_at: 5 });
+await say(keys.item(8).delete());
+await say(keys.newest().range());
+await keys.task("t").set("x");
+await say(keys.task("t").consume());
+await say(keys.due().count());
 await refused(redis.set("shop:cart:eve", { items: [], size: "small" }));
 await refused(redis.set("shop:cart:eve", { items: 7 }, { ex: 60 }));
 await refused(redis.hset("shop:cart:eve", { items: 1 }));
@@ -251,6 +277,7 @@ async def test_what_typescript_writes_is_what_python_reads(compiled: Path, parse
             *(1, 2, 3),
             [{"items": ["2"], "size": "small"}, {"items": ["3"], "size": "small"}],
             *([{"items": ["x"], "size": "small"}], 0),
+            *(False, True, 1, True, ["s1"], True, [{"member": 7, "score": 1771804800000}], "x", 0),
             *("no-deadline", "unreadable", "wrong-kind", "unknown-key", "no-deadline"),
         ]
         assert await keys.cart("ann:{1}").get() == Cart(items=["c"])
