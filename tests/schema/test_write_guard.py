@@ -28,7 +28,7 @@ from keystead import (
     sliding,
     until,
 )
-from keystead.errors import CommandError, WriteRefused
+from keystead.errors import CommandError, CrossSlot, WriteRefused
 from keystead.schema import VALUE, EpochMs, Versions
 from keystead.schema.doctor import examine
 from keystead.schema.finding import Finding
@@ -280,6 +280,20 @@ async def test_observing_changes_nothing_and_reports_what_was_wrong(store: Store
         ("not-listed", "Keys.session"),
     ]
     assert guard.guard.counts[("unreadable", "Keys.cart")] == 1
+
+
+@pytest.mark.parametrize("store_url", ["cluster"], indirect=True)
+async def test_in_a_cluster_only_enforcing_makes_a_write_fail_that_spans_slots(store: Store) -> None:
+    write = ("SET", "session:7:a", "x", "EX", 60)
+    modes: tuple[Mode, ...] = ("observe", "fix")
+    for mode in modes:
+        assert await guarded(store, mode).run([write, ("INCRBY", "hits:1", 1)]) == [
+            b"OK",
+            1 if mode == "observe" else 2,
+        ]
+    with pytest.raises(CrossSlot):
+        await guarded(store).run([write])
+    assert await refusal(guarded(store), "HSET", "member:1", "name", "Ada") == "no-deadline"
 
 
 # --- random writes ------------------------------------------------------------------------------------------

@@ -18,9 +18,10 @@ from keystead.schema.guard.relation_rules import RelationRules
 from keystead.schema.guard.value_rules import ValueRules
 from keystead.schema.guard.write_problem import Write, WriteProblem
 from keystead.schema.keyspace import Keyspace
-from keystead.stores import Call, Reply, Step, Store
+from keystead.schema.slots import one_step
+from keystead.stores import Call, Command, Reply, Step, Store
 from keystead.stores.commands import integer
-from keystead.stores.store_contract import Planned, plan
+from keystead.stores.store_contract import Planned, keys_of, plan
 
 Mode: TypeAlias = Literal["observe", "fix", "enforce"]
 Report: TypeAlias = Callable[[Finding], None]
@@ -81,12 +82,12 @@ class WriteGuard:
         self.counts: Counter[tuple[str, str]] = Counter()
         self._report = report
         self._now_ms = keyspaces[0].now_ms
-        store: Store = next(iter(keyspaces[0].roles.values()))
+        self._store: Store = next(iter(keyspaces[0].roles.values()))
         bounds: dict[Family[Any], Bound[Any]] = {}
         for keys in keyspaces:
             bounds.update((bound.family, bound) for bound in keys.bounds())
         self._members: dict[bytes, Member | None] = {}
-        self._families = Belonging(store, bounds.values())
+        self._families = Belonging(self._store, bounds.values())
         self._rules = {bound.family: _FamilyRules(bound) for bound in bounds.values() if bound.family.kind != "channel"}
 
     def check_call(self, call: Call) -> CheckedSteps | None:
@@ -177,19 +178,26 @@ class WriteGuard:
 
     def _is_corrected(self, one: _Found) -> bool:
         """Whether this problem is corrected. A certain one that is not is reported, and refused in `enforce`."""
-        is_fixed = self.mode == "fix" and one.problem.can_be_fixed
+        is_fixed = self.mode == "fix" and one.problem.can_be_fixed and self._is_one_step(one.call, *one.problem.fixes)
         if one.problem.condition is None:
             self._count(one.finding)
             if self.mode == "enforce":
                 raise _refused(one.call, one.finding)
         return is_fixed
 
+    def _is_one_step(self, call: Call, *others: Command) -> bool:
+        """Whether these commands can be added to the step of a write, which must not fail for that."""
+        keys = [call.args[0], *(key for command in others for key in keys_of(command))]
+        texts = (key if isinstance(key, str) else key.decode("utf-8", "replace") for key in keys)
+        return one_step(self._store, *texts)
+
     def _add_condition(self, checked: CheckedSteps, one: _Found) -> None:
         condition = one.problem.condition
         if condition is None:
             return
         if self.mode != "enforce":
-            checked.watches.append((checked.add(condition.look), condition.is_wrong, one.finding))
+            if self._is_one_step(one.call, condition.look):
+                checked.watches.append((checked.add(condition.look), condition.is_wrong, one.finding))
             return
         for guard in condition.guards:
             checked.refusals[checked.add(guard)] = one.call, one.finding
