@@ -200,6 +200,23 @@ async def test_a_collection_is_created_with_its_lifetime_in_one_transaction(stor
 
 
 @everywhere
+async def test_a_refused_write_leaves_the_others_of_its_pipeline(store: Store) -> None:
+    guard = guarded(store)
+    await guard.atomically([("HSET", "member:1", "name", "Ada"), ("EXPIRE", "member:1", 60)])
+    pipeline: list[tuple[Any, ...]] = [
+        ("HSET", "member:1", "visits", 1),
+        ("HSET", "member:2", "name", "Bob"),
+        ("GET", "member:1"),
+        ("SET", "name:1", "x", "EX", 5),
+        ("HINCRBY", "member:1", "visits", 1),
+    ]
+    replies = await run_derived(guard, pipeline)
+    codes = [getattr(reply, "finding", "") or getattr(reply, "code", "") or reply for reply in replies]
+    assert codes == [1, "no-deadline", "wrong-kind", "unexpected-deadline", 2]
+    assert await run_derived(guard, [pipeline[0], pipeline[4], ("HLEN", "member:1")]) == [0, 2, 2]
+
+
+@everywhere
 async def test_a_list_is_trimmed_in_the_same_transaction(store: Store) -> None:
     guard, item = guarded(store), '{"items":1}'
     push = [("LPUSH", "news:1", item, item), ("EXPIRE", "news:1", 60)]
