@@ -33,7 +33,7 @@ _KIND_NAMES: Final = {"zset": "sorted set", "stream": "log"}
 _ON_ANY_KEY: Final = frozenset(("DEL", "GETDEL"))
 
 
-class Found(NamedTuple):
+class BadWrite(NamedTuple):
     """A problem of the command at this place of a batch. `member`: the key that it is about; None: of no family."""
 
     place: int
@@ -66,8 +66,8 @@ class CheckedSteps:
 
     steps: list[Planned] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
-    refusals: dict[int, Found] = field(default_factory=dict)
-    watches: list[tuple[int, Callable[[Reply], bool], Found]] = field(default_factory=list)
+    refusals: dict[int, BadWrite] = field(default_factory=dict)
+    watches: list[tuple[int, Callable[[Reply], bool], BadWrite]] = field(default_factory=list)
 
     def add(self, step: Step | Planned) -> int:
         self.steps.append(step if isinstance(step, Planned) else plan([step])[0])
@@ -128,7 +128,7 @@ class WriteGuard:
         Raises WriteRefused, in the mode `enforce`.
         """
         found = [
-            Found(place, step.call, problem, member)
+            BadWrite(place, step.call, problem, member)
             for place, step in enumerate(steps)
             if step.call.spec.writes and not step.guard
             for problem, member in self._problems(step)
@@ -177,7 +177,7 @@ class WriteGuard:
         member = self._members[raw] = self._families.of(raw)
         return member
 
-    def _settle(self, steps: Sequence[Planned], found: Sequence[Found]) -> CheckedSteps | None:
+    def _settle(self, steps: Sequence[Planned], found: Sequence[BadWrite]) -> CheckedSteps | None:
         """Refuse, correct or report the problems of a batch."""
         checked, after = CheckedSteps(), []
         for place, step in enumerate(steps):
@@ -199,7 +199,7 @@ class WriteGuard:
             self._add_condition(checked, one)
         return None if checked.steps == list(steps) else checked
 
-    def _is_corrected(self, one: Found) -> bool:
+    def _is_corrected(self, one: BadWrite) -> bool:
         """Whether this problem is corrected. A certain one that is not is reported, and refused in `enforce`."""
         is_fixed = self.mode == "fix" and one.problem.can_be_fixed and self._is_one_step(one.call, *one.problem.fixes)
         if one.problem.condition is None:
@@ -214,7 +214,7 @@ class WriteGuard:
         texts = (key if isinstance(key, str) else key.decode("utf-8", "replace") for key in keys)
         return one_step(self._store, *texts)
 
-    def _add_condition(self, checked: CheckedSteps, one: Found) -> None:
+    def _add_condition(self, checked: CheckedSteps, one: BadWrite) -> None:
         condition = one.problem.condition
         if condition is None:
             return
