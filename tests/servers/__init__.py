@@ -15,7 +15,9 @@ from tests.servers.database_servers import (
     postgres,
     postgres_program,
 )
+from tests.servers.gateway_server import GatewayServer, gateway
 from tests.servers.memcached_server import MemcachedServer, memcached
+from tests.servers.node_packages import node_with
 from tests.servers.redis_servers import (
     Cluster,
     Sentinels,
@@ -32,6 +34,7 @@ from tests.servers.server_process import MissingProgram, NotReady, Server, free_
 __all__ = [
     "Cluster",
     "DatabaseServer",
+    "GatewayServer",
     "MariadbServer",
     "MemcachedServer",
     "MissingProgram",
@@ -42,8 +45,10 @@ __all__ = [
     "Server",
     "cluster",
     "free_port",
+    "gateway",
     "mariadb",
     "memcached",
+    "node_with",
     "postgres",
     "postgres_program",
     "redis",
