@@ -42,6 +42,7 @@ class Subject(StrEnum):
     synchronous = "synchronous"
     install = "install"
     web = "web"
+    gateway = "gateway"
     all = "all"
 
 
@@ -66,6 +67,7 @@ MODULES = {
     Subject.synchronous: "on_synchronous",
     Subject.install: "on_install",
     Subject.web: "on_web",
+    Subject.gateway: "on_gateway",
 }
 
 

@@ -223,6 +223,22 @@ class UnknownCommand(CommandError):
     code = "unknown-command"
 
 
+class EngineError(CommandError):
+    """The engine's own error reply to a command outside the language (`Store.run_foreign`), in its own words."""
+
+    code = "engine"
+
+
+class WriteRefused(CommandError):
+    """A write that contradicts the declaration of its family, on a store with a write guard. It had no effect.
+
+    `finding` is the code of the finding that the doctor would report: see docs/findings.md.
+    """
+
+    code = "write-refused"
+    finding = ""
+
+
 class WrongArity(CommandError):
     """A command with too few or too many arguments."""
 

@@ -16,6 +16,7 @@ from tests.servers.database_servers import (
     postgres,
     postgres_program,
 )
+from tests.servers.gateway_server import GatewayServer, gateway
 from tests.servers.memcached_server import MemcachedServer, memcached
 from tests.servers.node_packages import node_with
 from tests.servers.redis_servers import (
@@ -35,6 +36,7 @@ __all__ = [
     "CloudflareServer",
     "Cluster",
     "DatabaseServer",
+    "GatewayServer",
     "MariadbServer",
     "MemcachedServer",
     "MissingProgram",
@@ -46,6 +48,7 @@ __all__ = [
     "cloudflare",
     "cluster",
     "free_port",
+    "gateway",
     "mariadb",
     "memcached",
     "node_with",

@@ -14,7 +14,7 @@ from keystead.stores.cloudflare_kv.cloudflare_settings import CloudflareSettings
 from keystead.stores.cloudflare_kv.entry_format import KEY_BYTES, VALUE_BYTES, name_of
 from keystead.stores.cloudflare_kv.key_listing import KeyListing
 from keystead.stores.cloudflare_kv.rest_api import CloudflareApi, Forbidden
-from keystead.stores.cloudflare_kv.shared_requests import SharedReads, SharedWrites, Write
+from keystead.stores.cloudflare_kv.shared_requests import KeyWrite, SharedReads, SharedWrites
 from keystead.stores.command_options import SetOptions
 from keystead.stores.commands import Call, Reply
 from keystead.stores.split_by_key import KeyCall, join_replies, split_by_key
@@ -128,7 +128,7 @@ class CloudflareKvStore(Store):
             # Nothing was written yet, neither here nor by keys that need no read.
             return [_copy_for(call, error) for call in calls]
         items = dict(zip(read, found, strict=True))
-        writes: list[tuple[Write, list[KeyCall]]] = []
+        writes: list[tuple[KeyWrite, list[KeyCall]]] = []
         for key, name in names.items():
             some = wanted[key]
             if (write := self._apply(name, some, items.get(key), pieces, deadline)) is not None:
@@ -138,7 +138,7 @@ class CloudflareKvStore(Store):
 
     def _apply(
         self, name: str, some: list[KeyCall], item: Item | None, pieces: list[list[Reply]], deadline: float
-    ) -> Write | None:
+    ) -> KeyWrite | None:
         """Run the calls of one key, and submit what they leave; None: they only read."""
         slot = Slot(item, VALUE_BYTES)
         interpreter = Interpreter(slot, self._clock, HANDLERS)
@@ -154,7 +154,7 @@ class CloudflareKvStore(Store):
         return self._writes.submit(name, slot.item if slot.live(b"") else None, deadline)
 
     async def _finish(
-        self, writes: list[tuple[Write, list[KeyCall]]], pieces: list[list[Reply]], deadline: float
+        self, writes: list[tuple[KeyWrite, list[KeyCall]]], pieces: list[list[Reply]], deadline: float
     ) -> None:
         """Wait for the writes; those that fail replace the replies of their calls."""
         waiting = [write.future for write, _ in writes]
@@ -173,7 +173,7 @@ class CloudflareKvStore(Store):
             for future in waiting:  # a write that has not been sent is not sent any more
                 future.cancel()
 
-    def _error_of(self, write: Write) -> StoreError | None:
+    def _error_of(self, write: KeyWrite) -> StoreError | None:
         if not write.future.done():
             sentence = f"{self.url} did not answer within {self.settings.timeout:g} s"
             return StoreUnavailable(sentence, "unknown" if write.sent else "not-sent")

@@ -116,7 +116,7 @@ class SharedReads:
 
 
 @dataclass(eq=False, slots=True)
-class Write:
+class KeyWrite:
     """One caller's write of one key: an item, or None to delete it."""
 
     name: str
@@ -130,7 +130,7 @@ class Write:
 class _Batch:
     """The writes of one request, by name: the last one of each is sent, the others are overwritten by it."""
 
-    writes: dict[str, list[Write]] = field(default_factory=dict)
+    writes: dict[str, list[KeyWrite]] = field(default_factory=dict)
     size: int = 0
 
     def has_room(self, size: int) -> bool:
@@ -142,15 +142,15 @@ class SharedWrites:
         self._api = api
         self._clock = clock
         self._interval_s = interval_s
-        self._waiting: dict[str, list[Write]] = {}
+        self._waiting: dict[str, list[KeyWrite]] = {}
         self._in_flight: set[str] = set()
         self._free_at: dict[str, float] = {}  # when a key may be written again, on the clock of the event loop
         self._timer: asyncio.Handle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def submit(self, name: str, item: Item | None, deadline: float) -> Write:
-        """Write it soon; the future of the result is done when it was written."""
-        write = Write(name, item, asyncio.get_running_loop().create_future(), deadline)
+    def submit(self, name: str, item: Item | None, deadline: float) -> KeyWrite:
+        """KeyWrite it soon; the future of the result is done when it was written."""
+        write = KeyWrite(name, item, asyncio.get_running_loop().create_future(), deadline)
         self._waiting.setdefault(name, []).append(write)
         self._schedule(None)
         return write
@@ -174,8 +174,8 @@ class SharedWrites:
     def _flush(self) -> None:
         now = asyncio.get_running_loop().time()
         later: list[float] = []
-        puts: dict[str, list[Write]] = {}
-        deletes: dict[str, list[Write]] = {}
+        puts: dict[str, list[KeyWrite]] = {}
+        deletes: dict[str, list[KeyWrite]] = {}
         for name, writes in list(self._waiting.items()):
             # A caller that timed out was told "not sent", which has to stay true.
             wanted = [write for write in writes if not write.future.done()]
@@ -197,7 +197,7 @@ class SharedWrites:
         if later:
             self._schedule(min(later))
 
-    def _start(self, writes: dict[str, list[Write]], send: Callable[..., Any]) -> None:
+    def _start(self, writes: dict[str, list[KeyWrite]], send: Callable[..., Any]) -> None:
         for some in writes.values():
             for write in some:
                 write.sent = True
@@ -206,7 +206,7 @@ class SharedWrites:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, writes: dict[str, list[Write]], send: Callable[..., Any]) -> None:
+    async def _run(self, writes: dict[str, list[KeyWrite]], send: Callable[..., Any]) -> None:
         deadline = max(write.deadline for some in writes.values() for write in some)
         error: KeysteadError | None = None
         failed: set[str] = set()
@@ -229,19 +229,19 @@ class SharedWrites:
         if self._waiting:
             self._schedule(None)
 
-    async def _put(self, writes: dict[str, list[Write]], deadline: float) -> dict[str, Any]:
+    async def _put(self, writes: dict[str, list[KeyWrite]], deadline: float) -> dict[str, Any]:
         now_ms = self._clock()
         pairs = [pair_of(name, some[-1].item, now_ms) for name, some in writes.items() if some[-1].item is not None]
         return await self._api.ask("PUT", "/bulk", deadline, body=pairs, writes=True)
 
-    async def _delete(self, writes: dict[str, list[Write]], deadline: float) -> dict[str, Any]:
+    async def _delete(self, writes: dict[str, list[KeyWrite]], deadline: float) -> dict[str, Any]:
         return await self._api.ask("POST", "/bulk/delete", deadline, body=list(writes), writes=True)
 
 
 _UNWRITTEN = "Cloudflare reports that this key was not written completely; write it again"
 
 
-def _batches(writes: dict[str, list[Write]]) -> Iterator[_Batch]:
+def _batches(writes: dict[str, list[KeyWrite]]) -> Iterator[_Batch]:
     batch = _Batch()
     for name, some in writes.items():
         item = some[-1].item
