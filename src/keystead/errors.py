@@ -223,6 +223,12 @@ class UnknownCommand(CommandError):
     code = "unknown-command"
 
 
+class EngineError(CommandError):
+    """The engine's own error reply to a command outside the language (`Store.run_foreign`), in its own words."""
+
+    code = "engine"
+
+
 class WrongArity(CommandError):
     """A command with too few or too many arguments."""
 

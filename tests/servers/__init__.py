@@ -15,6 +15,7 @@ from tests.servers.database_servers import (
     postgres,
     postgres_program,
 )
+from tests.servers.gateway_server import GatewayServer, gateway
 from tests.servers.memcached_server import MemcachedServer, memcached
 from tests.servers.redis_servers import (
     Cluster,
@@ -32,6 +33,7 @@ from tests.servers.server_process import MissingProgram, NotReady, Server, free_
 __all__ = [
     "Cluster",
     "DatabaseServer",
+    "GatewayServer",
     "MariadbServer",
     "MemcachedServer",
     "MissingProgram",
@@ -42,6 +44,7 @@ __all__ = [
     "Server",
     "cluster",
     "free_port",
+    "gateway",
     "mariadb",
     "memcached",
     "postgres",

@@ -15,6 +15,7 @@ __all__ = ["main"]
 # Each command is a function or a group in `NAME_command.py`.
 COMMANDS: Final = (
     "serve",
+    "gateway",
     "check",
     "doctor",
     "docs",

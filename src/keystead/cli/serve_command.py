@@ -65,21 +65,27 @@ def serve(
 
     Pass a URL that contains a password as KEYSTEAD_STORE: arguments are visible in the process list.
     """
+    if config is not None:
+        os.environ[CONFIG_VARIABLE] = config
+    run_server(
+        {
+            **stores_by_role(store),
+            "host": host,
+            "port": port,
+            "workers": workers,
+            "kits": kits,
+            "mode": None if production is None else "production" if production else "development",
+            "public_url": public_url,
+        }
+    )
+
+
+def run_server(flags: dict[str, Any]) -> None:
+    """Run the server with these settings, and exit with a one-line error if it cannot start."""
     # Imported here: the other commands need no web server.
     from keystead.server.kit_loading import load_kits, refuse_memory_with_workers, require_settings, split_kits
     from keystead.server.processes import WorkersEnded, free_address, run_workers
 
-    if config is not None:
-        os.environ[CONFIG_VARIABLE] = config
-    flags = {
-        **_stores(store),
-        "host": host,
-        "port": port,
-        "workers": workers,
-        "kits": kits,
-        "mode": None if production is None else "production" if production else "development",
-        "public_url": public_url,
-    }
     try:
         settings = Settings(**flags)
         running, off = split_kits(settings, load_kits(settings))
@@ -107,7 +113,7 @@ def serve(
     typer.echo("Keystead has stopped.")
 
 
-def _stores(given: Sequence[str] | None) -> dict[str, Any]:
+def stores_by_role(given: Sequence[str] | None) -> dict[str, Any]:
     """`--store URL` and `--store role=URL`."""
     found: dict[str, Any] = {}
     for one in given or ():

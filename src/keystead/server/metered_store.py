@@ -101,6 +101,13 @@ class MeteredStore(Store):
         self._near = self._store.near
         return self._near
 
+    @property
+    def takes_foreign(self) -> bool:
+        return self._store.takes_foreign
+
+    async def run_foreign(self, commands: Sequence[Sequence[str | bytes]], *, atomic: bool = False) -> list[Reply]:
+        return await self._store.run_foreign(commands, atomic=atomic)
+
     def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         return self._store._scan(pattern, kind, page)
 

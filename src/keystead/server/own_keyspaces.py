@@ -7,4 +7,5 @@ OWN: Final = {
     "schedule": "keystead.parts.schedule.schedule_keys",
     "outbox": "keystead.parts.outbox.outbox_keys",
     "demo": "keystead.demo.demo_keys",
+    "gateway": "keystead.gateway.gateway_keys",
 }

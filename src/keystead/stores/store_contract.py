@@ -22,7 +22,7 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
-from keystead.errors import BadArgument, CommandError, StoreClosed, StoreError, WrongEventLoop
+from keystead.errors import BadArgument, CommandError, StoreClosed, StoreError, UnknownCommand, WrongEventLoop
 from keystead.stores.atomic_steps import (
     ATOMIC_ARGUMENTS,
     Absent,
@@ -282,6 +282,21 @@ class Store(ABC):
         path, and nothing was written.
         """
         return None
+
+    @property
+    def takes_foreign(self) -> bool:
+        """Whether `run_foreign` works here."""
+        return False
+
+    async def run_foreign(self, commands: Sequence[Sequence[str | bytes]], *, atomic: bool = False) -> list[Reply]:
+        """Run commands of the engine that are not in the language, such as EVAL on Redis, which replies as in RESP2.
+
+        One round trip, in order; with `atomic` no other client's command runs in between, but a failed command undoes
+        nothing. Each failure is an EngineError in its place. Never send what blocks the connection or changes its
+        state, such as BLPOP, SUBSCRIBE, MULTI or SELECT: all callers share it. Raises UnknownCommand on a store
+        without commands of its own.
+        """
+        raise UnknownCommand("this store has only the commands of docs/commands.md", "run_foreign")
 
     async def _await_replies(self, calls: list[Call]) -> list[Reply]:
         """`_replies`, awaited if necessary."""

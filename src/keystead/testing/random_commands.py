@@ -26,6 +26,7 @@ from keystead.stores import (
     store_ms,
 )
 from keystead.stores.commands import AMOUNTS, INT64_MAX, INT64_MIN, TABLE
+from keystead.stores.derived import DERIVED
 
 # The milliseconds that may really pass in one run. All lifetimes are multiples of STEP_MS.
 SLACK_MS = 4_000
@@ -193,6 +194,89 @@ ARGUMENTS: dict[str, st.SearchStrategy[Template]] = {
 # DBSIZE and SCAN have separate rules; the clock and the subscribers of two stores differ.
 NOT_PLAYED = frozenset({"DBSIZE", "SCAN", "TIME", "PUBLISH"})
 
+FLOAT = st.sampled_from(
+    (0, 1, -1, 0.1, "-0.5", "3.0e3", "1e-7", "1234567.125", "0.30000000000000004", "x", "1e400", "")
+)
+SECONDS = st.one_of(TENS_MS.map(lambda ms: ms // 1000), st.sampled_from((0, -1)))
+PLACE = st.integers(-3, 6)
+
+# Derived commands: name -> arguments. Their second key is of the same kind, or any.
+DERIVED_ARGUMENTS: dict[str, st.SearchStrategy[Template]] = {
+    "SETEX": words(keys_for("string"), SECONDS, VALUES),
+    "PSETEX": words(keys_for("string"), TENS_MS, VALUES),
+    "SETNX": words(keys_for("string"), VALUES),
+    "GETSET": words(keys_for("string"), VALUES),
+    "MSET": several(st.tuples(keys_for("string"), VALUES), most=3),
+    "MSETNX": several(st.tuples(keys_for("string"), VALUES), most=3),
+    "INCR": words(keys_for("string")),
+    "DECR": words(keys_for("string")),
+    "INCRBYFLOAT": words(keys_for("string"), FLOAT),
+    "APPEND": words(keys_for("string"), VALUES),
+    "STRLEN": words(keys_for("string")),
+    "GETRANGE": words(keys_for("string"), PLACE, st.integers(0, 6)),
+    "SETRANGE": words(keys_for("string"), st.integers(-1, 6), VALUES),
+    "UNLINK": several(keys_for(None), most=2),
+    "TOUCH": several(keys_for(None)),
+    "TTL": words(keys_for(None)),
+    "EXPIRETIME": words(keys_for(None)),
+    "EXPIREAT": words(
+        keys_for(None), st.one_of(TENS_MS.map(lambda ms: DeadlineAfter(ms, 1000)), st.just(0)), CONDITION
+    ),
+    "RENAME": words(keys_for(None), keys_for(None)),
+    "RENAMENX": words(keys_for(None), keys_for(None)),
+    "COPY": words(keys_for(None), keys_for(None), maybe("REPLACE")),
+    "HMSET": words(keys_for("hash"), several(FIELD)),
+    "HKEYS": words(keys_for("hash")),
+    "HVALS": words(keys_for("hash")),
+    "HSTRLEN": words(keys_for("hash"), MEMBER),
+    "HINCRBYFLOAT": words(keys_for("hash"), MEMBER, FLOAT),
+    "HSCAN": words(keys_for("hash"), st.just(0), maybe(("MATCH", "[ab]*"), ("COUNT", 100))),
+    "SMISMEMBER": words(keys_for("set"), several(MEMBER)),
+    "SMOVE": words(keys_for("set"), keys_for("set"), MEMBER),
+    "SINTER": several(keys_for("set"), most=2),
+    "SUNION": several(keys_for("set"), most=2),
+    "SDIFF": several(keys_for("set"), most=2),
+    "SSCAN": words(keys_for("set"), st.just(0), maybe(("MATCH", "[ab]*"))),
+    "ZINCRBY": words(keys_for("zset"), SCORES, MEMBER),
+    "ZREVRANGE": words(keys_for("zset"), INDEX, INDEX, maybe("WITHSCORES")),
+    "ZRANGEBYSCORE": words(keys_for("zset"), BOUND, BOUND, maybe("WITHSCORES"), maybe(("LIMIT", 1, 2))),
+    "ZREVRANGEBYSCORE": words(keys_for("zset"), BOUND, BOUND, maybe(("LIMIT", 0, -1)), maybe("WITHSCORES")),
+    "ZPOPMAX": words(keys_for("zset"), st.one_of(st.just(()), COUNT)),
+    "LPUSHX": words(keys_for("list"), several(MEMBER)),
+    "RPUSHX": words(keys_for("list"), several(MEMBER)),
+    "LPOS": words(
+        *(keys_for("list"), MEMBER, maybe(("RANK", 2), ("RANK", -1), ("RANK", 0))),
+        *(maybe(("COUNT", 0), ("COUNT", 1), ("COUNT", -1)), maybe(("MAXLEN", 2))),
+    ),
+    "LINSERT": words(keys_for("list"), st.sampled_from(("BEFORE", "after")), MEMBER, MEMBER),
+    "LMOVE": words(*(keys_for("list"), keys_for("list")), *[st.sampled_from(("LEFT", "RIGHT"))] * 2),
+    "RPOPLPUSH": words(keys_for("list"), keys_for("list")),
+    "KEYS": words(st.sampled_from(("*", "[^a]*", "none"))),
+    "PING": words(st.one_of(st.just(()), VALUES)),
+    "ECHO": words(VALUES),
+    "EXPIRE": words(keys_for(None), st.sampled_from((0, -1)), maybe("NX", "XX", "GT", "LT")),
+    "PEXPIRE": words(keys_for(None), st.sampled_from((0, -1)), maybe("NX", "XX", "GT", "LT")),
+    "PEXPIREAT": words(keys_for(None), st.sampled_from((0, -1)), maybe("NX", "XX", "GT", "LT")),
+}
+# Their replies are random, or written differently by different servers. The contract has tests of their own.
+NOT_REPEATABLE = frozenset({"SPOP", "SRANDMEMBER", "ZSCAN"})
+
+
+@st.composite
+def derived_commands(draw: st.DrawFn, guarantees: Guarantees) -> Template:
+    names = [name for name in DERIVED_ARGUMENTS if _is_derivable(name, guarantees)]
+    name = draw(st.sampled_from(names))
+    return (name, *draw(DERIVED_ARGUMENTS[name]))
+
+
+def _is_derivable(name: str, guarantees: Guarantees) -> bool:
+    spec = DERIVED.get(name) or TABLE[name]
+    if guarantees.atomic == "one key" and spec.keys not in (0, 1) and name not in ("UNLINK", "TOUCH"):
+        return False
+    if name == "KEYS" and not guarantees.scans:
+        return False
+    return spec.kind is None or spec.kind in guarantees.kinds
+
 
 def names_for(guarantees: Guarantees) -> list[str]:
     """The commands that a store with these guarantees supports."""
@@ -289,3 +373,6 @@ def resolve(parts: Template, now_ms: int) -> Command:
 _unknown = set(ARGUMENTS) ^ (set(TABLE) - NOT_PLAYED)
 if _unknown:
     raise RuntimeError(f"the table of commands and ARGUMENTS differ by {sorted(_unknown)}")
+_unknown = set(DERIVED_ARGUMENTS) - set(TABLE) ^ (set(DERIVED) - NOT_REPEATABLE)
+if _unknown:
+    raise RuntimeError(f"the table of derived commands and DERIVED_ARGUMENTS differ by {sorted(_unknown)}")

@@ -24,6 +24,7 @@ from keystead.stores.reconnecting_link import ConnectionLost
 from keystead.stores.redis import redis_full_copy
 from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledScript, CompiledSteps, compile_steps, shape_of
+from keystead.stores.redis.foreign_commands import run_foreign
 from keystead.stores.redis.redis_connection import RedisConnection, call, pack_command
 from keystead.stores.redis.redis_link import RedisLink, dial, sign_in
 from keystead.stores.redis.redis_near_reads import RedisNearReads, dropping
@@ -294,6 +295,16 @@ class RedisStore(Store):
         if self._link is None:
             raise self._closed_error()
         return await run_on(self._link, script, self._loop.time() + self._settings.timeout)
+
+    @property
+    def takes_foreign(self) -> bool:
+        return True
+
+    async def run_foreign(self, commands: Sequence[Sequence[str | bytes]], *, atomic: bool = False) -> list[Reply]:
+        self._check_loop()
+        if self._link is None:
+            raise self._closed_error()
+        return await run_foreign(self._link, commands, self._loop.time() + self._settings.timeout, atomic)
 
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         cursor = b"0"

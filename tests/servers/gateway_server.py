@@ -1,0 +1,98 @@
+"""The gateway as a process of its own: any store behind the Upstash REST API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from keystead import connect
+from keystead.gateway import GatewayApp, GatewayKeys, GatewayTokens
+from keystead.gateway.gateway_keys import Access
+from tests.servers.server_process import Server, serve, temporary_folder
+
+ROOT = Path(__file__).parents[2]
+STORE = "GATEWAY_STORE"  # in the environment: the URL may have a password
+ACCESS: tuple[Access, ...] = ("read", "write", "scripts", "admin")
+_START = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.servers.gateway_server import main; main()"
+
+
+class GatewayServer(Server):
+    """A gateway, with a token of each access: `tokens["read"]`. `token` may write and run scripts.
+
+    The tokens are in a database of their own, which survives a restart.
+    """
+
+    store_url: str
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def tokens(self) -> dict[str, str]:
+        found: dict[str, str] = json.loads((self.folder / "tokens.json").read_text())
+        return found
+
+    @property
+    def token(self) -> str:
+        return self.tokens["scripts"]
+
+    def send(self, *command: Any, access: str = "scripts") -> Any:
+        """One command: its JSON response."""
+        headers = {"authorization": f"Bearer {self.tokens[access]}"}
+        return httpx2.post(self.url, json=list(command), headers=headers, timeout=60).json()
+
+    def _is_up_or_exited(self) -> bool:
+        if self._process is None or self._process.poll() is not None:
+            return True
+        try:
+            return bool(httpx2.get(self.url, timeout=60).status_code == 401)
+        except httpx2.TransportError:
+            return False
+
+    def start(self) -> None:
+        os.environ[STORE] = self.store_url
+        try:
+            super().start()
+        finally:
+            del os.environ[STORE]
+
+
+@contextmanager
+def gateway(store_url: str) -> Iterator[GatewayServer]:
+    """A gateway to this store."""
+    with temporary_folder() as folder:
+
+        def make(port: int) -> GatewayServer:
+            server = GatewayServer([sys.executable, "-c", _START, str(port), str(folder)], port, folder)
+            server.store_url = store_url
+            return server
+
+        with serve(make, "address already in use") as server:
+            yield server
+
+
+def main() -> None:
+    port, folder = sys.argv[1:]
+    asyncio.run(_serve(os.environ[STORE], int(port), Path(folder)))
+
+
+async def _serve(store_url: str, port: int, folder: Path) -> None:
+    import uvicorn
+
+    async with connect(store_url) as store, connect(f"sqlite:///{folder}/tokens.db") as own:
+        keys = GatewayKeys(store, gateway=own)
+        tokens, file = GatewayTokens(keys), folder / "tokens.json"
+        if not file.exists():
+            issued = {access: (await tokens.create("test", access)).token for access in ACCESS}
+            file.write_text(json.dumps(issued))
+        app: Any = GatewayApp(store, keys)
+        await uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="off")).serve()
