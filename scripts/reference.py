@@ -14,7 +14,8 @@ from keystead import errors
 from keystead.parts import sessions
 from keystead.schema.finding import CODES, Code
 from keystead.schema.lifetime import in_words
-from keystead.stores.commands import TABLE
+from keystead.stores.commands import TABLE, Spec
+from keystead.stores.derived import DERIVED
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -27,20 +28,39 @@ def commands() -> str:
         "`keystead.stores.commands` by `scripts/reference.py`.",
         "",
     ]
-    order = list(dict.fromkeys(spec.about for spec in TABLE.values()))
-    in_order = sorted(TABLE.values(), key=lambda spec: order.index(spec.about))
-    for about, group in groupby(in_order, key=lambda spec: spec.about):
-        lines += [f"## {about}", "", "| command | reply | |", "|---|---|---|"]
-        for spec in group:
-            usage = spec.usage.replace("|", "\\|")
-            lines.append(f"| `{usage}` | {spec.summary} | {'writes' if spec.writes else 'reads'} |")
-        lines.append("")
+    lines += _command_tables(TABLE, "##")
     lines += [
         "A lifetime of zero or less is always an error, also for `EXPIRE`: to remove a key, use `DEL`. `SCAN` works on",
         "one server only; `store.scan` works everywhere.",
         "",
+        "## Derived commands",
+        "",
+        "Commands that other Redis clients send. The stores do not have them: `keystead.stores.derived` makes them of",
+        "the commands above, with the same semantics on every store. `run_derived(store, commands)` runs a pipeline of",
+        "both, and `derive(command)` returns what one of them is made of. Here `EXPIRE` with zero or less deletes the",
+        "key.",
+        "",
+        "Those that need a value before they can write (`APPEND`, `RENAME`, `SPOP` and others) read it first, write",
+        "only if it is unchanged, and start over otherwise. They are atomic, but cannot be part of a transaction.",
+        "`RENAME` and `COPY` take any key but a stream. `HSCAN`, `SSCAN` and `ZSCAN` return everything on the first",
+        "page.",
+        "",
+        *_command_tables(DERIVED, "###"),
     ]
     return "\n".join(lines)
+
+
+def _command_tables(table: dict[str, Spec], level: str) -> list[str]:
+    order = list(dict.fromkeys(spec.about for spec in table.values()))
+    in_order = sorted(table.values(), key=lambda spec: order.index(spec.about))
+    lines = []
+    for about, group in groupby(in_order, key=lambda spec: spec.about):
+        lines += [f"{level} {about}", "", "| command | reply | |", "|---|---|---|"]
+        for spec in group:
+            usage = spec.usage.replace("|", "\\|")
+            lines.append(f"| `{usage}` | {spec.summary} | {'writes' if spec.writes else 'reads'} |")
+        lines.append("")
+    return lines
 
 
 def error_list() -> str:

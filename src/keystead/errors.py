@@ -229,6 +229,16 @@ class EngineError(CommandError):
     code = "engine"
 
 
+class WriteRefused(CommandError):
+    """A write that contradicts the declaration of its family, on a store with a write guard. It had no effect.
+
+    `finding` is the code of the finding that the doctor would report: see docs/findings.md.
+    """
+
+    code = "write-refused"
+    finding = ""
+
+
 class WrongArity(CommandError):
     """A command with too few or too many arguments."""
 

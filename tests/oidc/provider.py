@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 from keystead.schema.lifetime import duration_ms
-from tests.servers import MissingProgram, NotReady, free_port, suspend, wait_until
+from tests.servers import NotReady, free_port, node_with, suspend, wait_until
 
 _HERE = Path(__file__).parent
-_CHECKOUT = _HERE.parents[1]
 _STOP_S = 10.0
 _LISTENING = "listening\n"
 
@@ -66,12 +65,12 @@ class OidcProvider:
 
     def start(self) -> None:
         """Start it and wait until it listens."""
-        folder = node_folder()
+        node, packages = node_with("oidc")
         before = self.log_text.count(_LISTENING)
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
-                [str(folder / "bin" / "node"), str(_HERE / "provider.js"), json.dumps(self._settings)],
-                cwd=folder,
+                [node, str(_HERE / "provider.js"), json.dumps(self._settings)],
+                cwd=packages,
                 env={**os.environ, "NODE_ENV": "test", "NO_COLOR": "1"},
                 stdin=subprocess.PIPE,  # it exits when this pipe closes, even if this process is killed
                 stdout=output,
@@ -170,17 +169,3 @@ def _start(settings: Mapping[str, object], clients: Sequence[RegisteredClient], 
         else:
             return provider
     raise AssertionError("unreachable")
-
-
-def node_folder() -> Path:
-    """Where Node and the packages are; MissingProgram says how to get them.
-
-    `KEYSTEAD_NODE` names the folder; without it, it is `.venv-node` in the checkout.
-    """
-    folder = Path(os.environ.get("KEYSTEAD_NODE") or _CHECKOUT / ".venv-node")
-    if not (folder / "bin" / "node").exists() or not (folder / "node_modules" / "oidc-provider").is_dir():
-        raise MissingProgram(
-            f"{folder} does not hold Node and oidc-provider: run `scripts/node.sh` in a checkout of Keystead (`make "
-            "test` does), and set KEYSTEAD_NODE to its .venv-node to use it from elsewhere"
-        )
-    return folder

@@ -17,6 +17,7 @@ from tests.servers.database_servers import (
 )
 from tests.servers.gateway_server import GatewayServer, gateway
 from tests.servers.memcached_server import MemcachedServer, memcached
+from tests.servers.node_packages import node_with
 from tests.servers.redis_servers import (
     Cluster,
     Sentinels,
@@ -47,6 +48,7 @@ __all__ = [
     "gateway",
     "mariadb",
     "memcached",
+    "node_with",
     "postgres",
     "postgres_program",
     "redis",

@@ -11,6 +11,7 @@ _DECIMAL = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,5})?")
 _PRECISION_BITS = 64
 _LARGEST_EXPONENT = 16_384
 _DIGITS = 17  # after the point
+_LONGEST = 5 * 1024  # characters
 
 
 def add_floats(held: bytes | None, amount: bytes) -> bytes:
@@ -26,7 +27,7 @@ def add_floats(held: bytes | None, amount: bytes) -> bytes:
 
 
 def _parse(text: bytes) -> Fraction:
-    if not _DECIMAL.fullmatch(text) or len(text) > 255:
+    if not _DECIMAL.fullmatch(text) or len(text) >= _LONGEST:
         raise NotANumber(f"{text[:40].decode('utf-8', 'replace')!r} is not a decimal number")
     return _round(Fraction(text.decode()))
 

@@ -86,7 +86,7 @@ def setrange(args: Sequence[bytes]) -> Exchange:
 
 
 def _add(held: bytes | None, amount: bytes) -> bytes:
-    add_floats(None, amount)  # first: an invalid amount is an error of the caller
+    add_floats(None, amount)  # an invalid amount is an error of the caller
     try:
         return add_floats(held, amount)
     except NotANumber as error:
@@ -105,6 +105,7 @@ def incrbyfloat(args: Sequence[bytes]) -> Exchange:
 
 def hincrbyfloat(args: Sequence[bytes]) -> Exchange:
     key, field, amount = args
+    add_floats(None, amount)  # as in Redis, this error comes before that of the wrong kind
 
     def attempt(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
         total = _add(replies[0], amount)
@@ -155,7 +156,7 @@ def zpopmax(args: Sequence[bytes]) -> Exchange:
         [found] = replies
         if not found or count == 0:
             return [], []
-        steps = [still(highest, found), ("ZREM", key, *(member for member, _ in found))]
+        steps: list[Step] = [still(highest, found), ("ZREM", key, *(member for member, _ in found))]
         return steps, found[0] if count is None else found
 
     return _exchange([key], [highest], attempt)

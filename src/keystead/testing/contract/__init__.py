@@ -13,6 +13,7 @@ from keystead.testing.contract.atomic_contract import Atomic, AtomicOnOneKey
 from keystead.testing.contract.caller_contract import Callers
 from keystead.testing.contract.collection_contract import Hashes, Lists, Sets, SortedSets
 from keystead.testing.contract.contract_base import Promises, needs
+from keystead.testing.contract.derived_contract import DerivedCollections, DerivedKeys, DerivedStrings
 from keystead.testing.contract.guard_contract import Guards
 from keystead.testing.contract.lifetime_contract import Lifetimes
 from keystead.testing.contract.message_contract import Messages
@@ -101,5 +102,8 @@ class StoreContract(
     Texts,
     Scans,
     Messages,
+    DerivedStrings,
+    DerivedKeys,
+    DerivedCollections,
 ):
     """Tests every promise of `keystead.stores.Store`. Subclass it with a fixture `url`, or `store` and `other`."""

@@ -1,0 +1,88 @@
+"""A store that runs only what its write guard allows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import AbstractAsyncContextManager
+
+from keystead.errors import CommandError
+from keystead.schema.guard.write_guard import CheckedSteps, WriteGuard
+from keystead.stores import Call, Message, Outcome, Reply, Store
+from keystead.stores.store_contract import Planned
+
+
+class GuardedStore(Store):
+    """Wraps an open store, for clients that know nothing of the schema. Refused writes raise WriteRefused.
+
+    A write that needs a check of the store's state becomes an atomic step, so a batch with such writes takes more than
+    one round trip.
+    """
+
+    def __init__(self, store: Store, guard: WriteGuard) -> None:
+        self.url = store.url
+        self.guarantees = store.guarantees
+        self.guard = guard
+        self._store = store
+
+    async def open(self) -> None:
+        await self._store.open()
+        self.guarantees = self._store.guarantees
+
+    async def close(self) -> None:
+        await self._store.close()
+
+    def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:
+        if not any(call.spec.writes for call in calls):
+            return self._store._replies(calls)
+        return self._run(calls)
+
+    async def _run(self, calls: list[Call]) -> list[Reply]:
+        """Run the commands in order; those that pass unchanged, in one round trip with their neighbours."""
+        replies: list[Reply] = []
+        waiting: list[Call] = []
+        for call in calls:
+            try:
+                checked = self.guard.check([Planned(call)]) if call.spec.writes else None
+            except CommandError as error:
+                replies += await self._run_waiting(waiting)
+                replies.append(error)
+                continue
+            if checked is None:
+                waiting.append(call)
+            else:
+                replies += await self._run_waiting(waiting)
+                replies.append(await self._run_checked(call, checked))
+        return [*replies, *await self._run_waiting(waiting)]
+
+    async def _run_waiting(self, waiting: list[Call]) -> list[Reply]:
+        replies = await self._store._await_replies(waiting) if waiting else []
+        waiting.clear()
+        return replies
+
+    async def _run_checked(self, call: Call, checked: CheckedSteps) -> Reply:
+        try:
+            return (await self._finish(checked)).replies[0]
+        except CommandError as error:
+            return call.blame(error)
+
+    async def _atomically(self, steps: list[Planned]) -> Outcome:
+        checked = self.guard.check(steps)
+        return await self._store._atomically(steps) if checked is None else await self._finish(checked)
+
+    async def _finish(self, checked: CheckedSteps) -> Outcome:
+        """Run checked steps; the outcome is that of the steps that were given. Raises WriteRefused."""
+        outcome = await self._store._atomically(checked.steps)
+        if outcome.stopped_at is not None:
+            refused = self.guard.refusal(checked, outcome.stopped_at)
+            if refused is not None:
+                raise refused
+        self.guard.note(checked, outcome.replies)
+        replies = [outcome.replies[place] for place in checked.places if place < len(outcome.replies)]
+        stopped_at = None if outcome.stopped_at is None else checked.places.index(outcome.stopped_at)
+        return Outcome(replies, stopped_at)
+
+    def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
+        return self._store._scan(pattern, kind, page)
+
+    def _subscribe(self, channels: tuple[str, ...]) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
+        return self._store._subscribe(channels)

@@ -1,0 +1,229 @@
+"""Checks raw commands against the declared families: keys, kinds, values, lifetimes and relations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from keystead.errors import WriteRefused, printable
+from keystead.schema.chunked_reading import UNKNOWN
+from keystead.schema.doctor.family_facts import Facts
+from keystead.schema.family import Bound, Family
+from keystead.schema.family_lookup import Belonging, Member, name_of
+from keystead.schema.finding import Finding
+from keystead.schema.guard.lifetime_rules import LifetimeRules
+from keystead.schema.guard.relation_rules import RelationRules
+from keystead.schema.guard.value_rules import ValueRules
+from keystead.schema.guard.write_problem import Write, WriteProblem
+from keystead.schema.keyspace import Keyspace
+from keystead.stores import Call, Reply, Step, Store
+from keystead.stores.store_contract import Planned, plan
+
+Mode: TypeAlias = Literal["observe", "fix", "enforce"]
+Report: TypeAlias = Callable[[Finding], None]
+
+_REMEDY: Final = "Write it as the key document of the keyspace states."
+_KIND_NAMES: Final = {"zset": "sorted set", "stream": "log"}
+# Removing a key of no family harms nothing.
+_ON_ANY_KEY: Final = frozenset(("DEL", "GETDEL"))
+
+
+@dataclass(slots=True)
+class CheckedSteps:
+    """A batch with the steps that the guard added. Run it with `atomically`.
+
+    places     where the given steps are now
+    refusals   what a stop at an added guard means, by its place
+    watches    reads that were added, and the finding if the reply is wrong
+    """
+
+    steps: list[Planned] = field(default_factory=list)
+    places: list[int] = field(default_factory=list)
+    refusals: dict[int, tuple[Call, Finding]] = field(default_factory=dict)
+    watches: list[tuple[int, Callable[[Reply], bool], Finding]] = field(default_factory=list)
+
+    def add(self, step: Step | Planned) -> int:
+        self.steps.append(step if isinstance(step, Planned) else plan([step])[0])
+        return len(self.steps) - 1
+
+
+class _Found(NamedTuple):
+    """A problem of the command at this place of a batch."""
+
+    place: int
+    call: Call
+    problem: WriteProblem
+    finding: Finding
+
+
+class WriteGuard:
+    """Checks writes against keyspaces, each bound to the store that it guards.
+
+        guard = WriteGuard([ShopKeys(store)], "enforce")
+        checked = guard.check(plan([("SET", "cart:7", "{}")]))  # raises WriteRefused: no-deadline
+
+    observe   everything passes; findings are reported
+    fix       as observe, but the declared lifetime is set, and index entries are written, in the same atomic step
+    enforce   a write that the doctor would complain about is refused
+
+    Reads always pass. What depends on the state of the store, such as whether HSET creates a key, is checked in the
+    same atomic step as the write. `report` gets each finding; `counts` has their number by code and family.
+    """
+
+    def __init__(self, keyspaces: Sequence[Keyspace], mode: Mode = "enforce", report: Report | None = None) -> None:
+        if mode not in ("observe", "fix", "enforce"):
+            raise ValueError(f"the mode of a guard is observe, fix or enforce, not {mode!r}")
+        self.mode = mode
+        self.counts: Counter[tuple[str, str]] = Counter()
+        self._report = report
+        self._now_ms = keyspaces[0].now_ms
+        store: Store = next(iter(keyspaces[0].roles.values()))
+        bounds: dict[Family[Any], Bound[Any]] = {}
+        for keys in keyspaces:
+            bounds.update((bound.family, bound) for bound in keys.bounds())
+        self._families = Belonging(store, bounds.values())
+        self._rules = {bound.family: _FamilyRules(bound) for bound in bounds.values() if bound.family.kind != "channel"}
+
+    def check(self, steps: Sequence[Planned]) -> CheckedSteps | None:
+        """The batch as it may run; None: as it is, and even without an atomic step if it is one command.
+
+        Raises WriteRefused, in the mode `enforce`.
+        """
+        found = [
+            _Found(place, step.call, problem, _finding(step.call, problem, member))
+            for place, step in enumerate(steps)
+            if step.call.spec.writes and not step.guard
+            for problem, member in self._problems(step)
+            if not _is_cured(problem, steps, place)
+        ]
+        if not found:
+            return None
+        return self._settle(steps, found)
+
+    def note(self, checked: CheckedSteps, replies: Sequence[Reply]) -> None:
+        """Report the findings that only the replies of added reads show."""
+        for place, is_wrong, finding in checked.watches:
+            if place < len(replies) and is_wrong(replies[place]):
+                self._count(finding)
+
+    def refusal(self, checked: CheckedSteps, stopped_at: int) -> WriteRefused | None:
+        """The error of a batch that stopped here; None: a step of the caller stopped it."""
+        if stopped_at not in checked.refusals:
+            return None
+        call, finding = checked.refusals[stopped_at]
+        self._count(finding)
+        return _refused(call, finding)
+
+    # --- problems ------------------------------------------------------------------------------------------
+
+    def _problems(self, step: Planned) -> Iterator[tuple[WriteProblem, Member | None]]:
+        now_ms = self._now_ms()
+        call = step.call_at(now_ms)
+        for raw in call.keys:
+            member = self._families.of(raw)
+            if member is None:
+                if call.spec.name not in _ON_ANY_KEY:
+                    yield WriteProblem("unknown-key", "no family of the keyspace has such a key"), None
+                continue
+            for problem in self._rules[member.bound.family].check(Write(call, member, now_ms, UNKNOWN)):
+                yield problem, member
+
+    def _settle(self, steps: Sequence[Planned], found: Sequence[_Found]) -> CheckedSteps | None:
+        """Refuse, correct or report the problems of a batch."""
+        checked, after = CheckedSteps(), []
+        for place, step in enumerate(steps):
+            written, follow = step, []
+            for one in found:
+                if one.place != place:
+                    continue
+                if self._is_corrected(one):
+                    follow += list(one.problem.fixes)
+                    written = _corrected(written, one.problem)
+                elif one.problem.condition is not None and one.problem.condition.is_after:
+                    after.append(one)
+                else:
+                    self._add_condition(checked, one)
+            checked.places.append(checked.add(written))
+            for command in follow:
+                checked.add(command)
+        for one in after:
+            self._add_condition(checked, one)
+        return None if checked.steps == list(steps) else checked
+
+    def _is_corrected(self, one: _Found) -> bool:
+        """Whether this problem is corrected. A certain one that is not is reported, and refused in `enforce`."""
+        is_fixed = self.mode == "fix" and one.problem.can_be_fixed
+        if one.problem.condition is None:
+            self._count(one.finding)
+            if self.mode == "enforce":
+                raise _refused(one.call, one.finding)
+        return is_fixed
+
+    def _add_condition(self, checked: CheckedSteps, one: _Found) -> None:
+        condition = one.problem.condition
+        if condition is None:
+            return
+        if self.mode != "enforce":
+            checked.watches.append((checked.add(condition.look), condition.is_wrong, one.finding))
+            return
+        for guard in condition.guards:
+            checked.refusals[checked.add(guard)] = one.call, one.finding
+
+    def _count(self, finding: Finding) -> None:
+        self.counts[finding.code, finding.family or ""] += 1
+        if self._report is not None:
+            self._report(finding)
+
+
+class _FamilyRules:
+    """All rules of one family."""
+
+    def __init__(self, bound: Bound[Any]) -> None:
+        facts = Facts(bound)
+        self._kind = bound.family.kind
+        self._kind_name = bound.family.kind_name
+        self._values = ValueRules(facts)
+        self._lifetimes = LifetimeRules(facts)
+        self._relations = RelationRules(facts)
+
+    def check(self, write: Write) -> Iterator[WriteProblem]:
+        spec = write.call.spec
+        kind = "string" if spec.name == "SET" else spec.kind
+        if kind is not None and kind != self._kind:
+            kind = _KIND_NAMES.get(kind, kind)
+            yield WriteProblem("wrong-kind", f"{spec.name} is for a {kind}, but the family is a {self._kind_name}")
+            return
+        is_readable = True
+        for problem in self._values.check(write):
+            is_readable = is_readable and (problem.code != "unreadable" or problem.condition is not None)
+            yield problem
+        if is_readable:  # otherwise its moment and its relations are unknown
+            yield from self._lifetimes.check(write)
+            if self._relations.is_needed:
+                yield from self._relations.check(write)
+
+
+def _corrected(step: Planned, problem: WriteProblem) -> Planned:
+    return step if problem.instead is None else Planned(plan([problem.instead])[0].call, required=step.required)
+
+
+def _is_cured(problem: WriteProblem, steps: Sequence[Planned], place: int) -> bool:
+    if problem.cure is None:
+        return False
+    others = steps[place + 1 :] if problem.must_follow else steps
+    return any(problem.cure(step.call) for step in others if not step.guard)
+
+
+def _finding(call: Call, problem: WriteProblem, member: Member | None) -> Finding:
+    key = printable(call.args[0]) if member is None else printable(member.key)
+    family = None if member is None else name_of(member.bound.family)
+    return Finding(problem.code, family or key, problem.sentence, _REMEDY, family, key)
+
+
+def _refused(call: Call, finding: Finding) -> WriteRefused:
+    error = WriteRefused(f"{finding.code}: {finding.sentence}")
+    call.blame(error)
+    error.finding = finding.code
+    return error

@@ -1,0 +1,226 @@
+"""What each token may do, and for how long."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from keystead import Channel, Keyspace, Value, after, connect
+from keystead.errors import BadValue
+from keystead.gateway import GatewayApp, GatewayKeys, GatewayTokens, gateway_tokens
+from keystead.gateway.gateway_keys import RESERVED
+from tests.gateway.conftest import EVERY, Client, on
+from tests.servers import GatewayServer
+
+NO_KEY = "NOPERM No permissions to access a key"
+
+
+class ShopKeys(Keyspace):
+    """A shop, whose carts belong to users."""
+
+    cart = Value("cart:{uid:int}:{item}", str, lifetime=after("1h"), doc="an item in a cart")
+    price = Value("price:{item}", str, lifetime=after("1h"), doc="the price of an item")
+    news = Channel("news:{uid:int}", str, doc="news for a user")
+
+
+@pytest.fixture
+async def shop(client: Client) -> Client:
+    """A client of a gateway that knows ShopKeys."""
+    keys = GatewayKeys(client.store)
+    made = Client(GatewayApp(client.store, keys, keyspaces=[ShopKeys]), GatewayTokens(keys), client.store)
+    await made.login()
+    return made
+
+
+# --- access --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_token_that_reads_does_not_write_or_list_keys(client: Client) -> None:
+    await client.send("SET", "a", "b")
+    await client.login("read")
+    assert await client.send("GET", "a") == "b"
+    for command in (
+        *(["SET", "a", "c"], ["DEL", "a"], ["GETDEL", "a"], ["EXPIRE", "a", 1], ["APPEND", "a", "c"], ["INCR", "n"]),
+        *(["PUBLISH", "a", "b"], ["SCAN", 0], ["KEYS", "*"], ["GETEX", "a", "EX", 1], ["RENAME", "a", "b"]),
+    ):
+        refused = f"NOPERM this user has no permissions to run the '{command[0].lower()}' command"
+        assert await client.send(*command) == refused
+    batch = await client.batch("/pipeline", ["GET", "a"], ["SET", "a", "c"])
+    assert batch == [{"result": "b"}, {"error": "NOPERM this user has no permissions to run the 'set' command"}]
+    assert "EXECABORT" in (await client.batch("/multi-exec", ["GET", "a"], ["SET", "a", "c"]))["error"]
+    assert await client.send("GET", "a") == "b"
+
+
+@on(*EVERY)
+def test_scripts_need_a_token_for_them_and_a_store_that_runs_them(gateway: GatewayServer) -> None:
+    outcomes = {access: gateway.send("EVAL", "return 1", 0, access=access) for access in gateway.tokens}
+    if gateway.store_url.startswith("redis"):
+        refused = {"error": "NOPERM this user has no permissions to run the 'eval' command"}
+        assert outcomes == {"read": refused, "write": refused, "scripts": {"result": 1}, "admin": {"result": 1}}
+    else:
+        assert outcomes == dict.fromkeys(gateway.tokens, {"error": "ERR unknown command 'EVAL'"})
+
+
+@on("redis")
+def test_an_administrator_passes_any_command_through_unless_it_would_hold_up_others(gateway: GatewayServer) -> None:
+    assert gateway.send("PFADD", "p", "a", access="admin") == {"result": 1}
+    assert gateway.send("OBJECT", "ENCODING", "p", access="admin") == {"result": "raw"}
+    for command in (["BLPOP", "l", 0], ["SUBSCRIBE", "c"], ["SELECT", 1], ["XREAD", "BLOCK", 0, "STREAMS", "s", "0"]):
+        refused = {"error": f"ERR Command is not available: '{command[0]}'"}
+        assert gateway.send(*command, access="admin") == refused
+    for access in ("read", "write", "scripts"):
+        assert gateway.send("PFADD", "p", "b", access=access) == {"error": "ERR unknown command 'PFADD'"}
+        assert "error" in gateway.send("SCRIPT", "FLUSH", access=access)
+    assert gateway.send("FLUSHALL", access="admin") == {"result": "OK"}
+    assert gateway.send("DBSIZE") == {"result": 0}
+
+
+@on("redis")
+def test_a_failed_command_of_the_engine_is_reported_in_its_own_words(gateway: GatewayServer) -> None:
+    assert gateway.send("SET", "a", "b") == {"result": "OK"}
+    assert gateway.send("EVALSHA", "0" * 40, 0) == {"error": "NOSCRIPT No matching script. Please use EVAL."}
+    assert gateway.send("GETBIT", "a", "x", access="admin")["error"].startswith("ERR bit offset is not an integer")
+
+
+# --- limits --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_token_is_limited_to_the_keys_of_its_user(shop: Client) -> None:
+    for key in ("cart:42:tea", "cart:7:tea", "price:tea", "other"):
+        await shop.send("SET", key, "x")
+    await shop.login("write", families=["ShopKeys.cart"], values={"uid": "42"})
+    assert await shop.send("GET", "cart:42:tea") == "x"
+    assert await shop.send("SET", "cart:42:milk", "y") == "OK"
+    for key in ("cart:7:tea", "price:tea", "other", "cart:42", "cart:042:tea", "cart:42:a:b", "CART:42:tea"):
+        assert await shop.send("GET", key) == NO_KEY, key
+        assert await shop.send("SET", key, "z") == NO_KEY, key
+    for command in (
+        ["MGET", "cart:42:tea", "cart:7:tea"],
+        ["DEL", "cart:42:tea", "price:tea"],
+        ["RENAME", "cart:42:tea", "cart:7:new"],
+        ["MSET", "cart:42:tea", "z", "cart:7:tea", "z"],
+        ["COPY", "cart:7:tea", "cart:42:stolen"],
+    ):
+        assert await shop.send(*command) == NO_KEY, command
+    assert sorted((await shop.send("SCAN", 0))[1]) == ["cart:42:milk", "cart:42:tea"]
+    assert sorted(await shop.send("KEYS", "*")) == ["cart:42:milk", "cart:42:tea"]
+    assert "NOPERM" in await shop.send("DBSIZE")
+    assert await shop.send("PING") == "PONG"
+
+
+async def test_a_token_is_limited_to_its_families_in_all_keyspaces(shop: Client) -> None:
+    await shop.login("write", families=["ShopKeys.price"])
+    assert await shop.send("SET", "price:tea", "1") == "OK"
+    assert await shop.send("SET", "cart:1:tea", "1") == NO_KEY
+    await shop.login("write", values={"uid": "42"})
+    assert await shop.send("SET", "cart:42:tea", "1") == "OK"
+    assert await shop.send("SET", "price:tea", "1") == NO_KEY
+    await shop.login("write", families=["ShopKeys.gone"])
+    assert await shop.send("GET", "price:tea") == NO_KEY
+
+
+async def test_a_token_is_limited_to_patterns_of_keys_and_to_channels(shop: Client) -> None:
+    await shop.login("write", keys=["a:*", "b"])
+    assert [await shop.send("SET", key, 1) for key in ("a:1", "b")] == ["OK", "OK"]
+    assert [await shop.send("SET", key, 1) for key in ("a", "b:1", "c", "xa:1")] == [NO_KEY] * 4
+    assert await shop.send("PUBLISH", "a:news", "x") == 0
+    assert await shop.send("PUBLISH", "news", "x") == NO_KEY
+    refused = await shop.request("POST", "/subscribe/news")
+    assert (refused.status_code, refused.json()) == (400, {"error": "NOPERM No permissions to access a channel"})
+    await shop.login("write", families=["ShopKeys.news"], values={"uid": "42"})
+    assert await shop.send("PUBLISH", "news:42", "x") == 0
+    assert await shop.send("PUBLISH", "news:7", "x") == NO_KEY
+
+
+@pytest.mark.parametrize("access", ["scripts", "admin"])
+async def test_a_token_whose_commands_reach_every_key_cannot_be_limited(client: Client, access: Any) -> None:
+    with pytest.raises(BadValue, match="cannot be limited"):
+        await client.tokens.create("x", access, keys=["a:*"])
+
+
+# --- tokens are safe -----------------------------------------------------------------------------------------------
+
+
+async def test_no_client_reaches_the_tokens(client: Client) -> None:
+    token_id = await client.login("write")
+    key = f"{RESERVED.decode()}token:{token_id}"
+    assert await client.send("GET", key) == NO_KEY
+    assert await client.send("SET", key, "{}") == NO_KEY
+    assert await client.send("DEL", "a", key) == NO_KEY
+    assert await client.send("RENAME", "a", key) == NO_KEY
+    assert await client.send("KEYS", "*") == []
+    assert (await client.send("SCAN", 0))[1] == []
+    assert await client.send("PING") == "PONG"
+
+
+async def test_a_revoked_token_is_refused_within_the_stated_second(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(gateway_tokens, "monotonic", lambda: now)
+    token_id = await client.login("write")
+    assert await client.send("PING") == "PONG"
+    assert await client.tokens.revoke_token(token_id) is True
+    assert await client.tokens.revoke_token(token_id) is False
+    now += 1.0
+    assert await client.send("PING") == "WRONGPASS invalid or missing auth token"
+
+
+async def test_tokens_are_stored_as_digests_and_their_history_is_audited(client: Client) -> None:
+    token_id = await client.login("read", by="operator:ann")
+    await client.tokens.revoke_token(token_id, by="operator:bob")
+    entries = await GatewayKeys(client.store).audit().newest(2)
+    found = [(one.event, one.who, one.what) for one in entries]
+    assert found == [("token-revoked", "operator:bob", token_id), ("token-created", "operator:ann", token_id)]
+    kept = await client.tokens.records()
+    assert all(client.token not in record.model_dump_json() for _, record in kept)
+
+
+async def test_a_refused_token_is_in_no_log(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    client.token = "ks_0123456789abcdef_" + "s" * 43
+    await client.send("PING")
+    answer = await client.request("GET", f"/ping?_token={client.token}", headers={"authorization": "Basic x"})
+    assert answer.status_code == 401
+    assert "a token of the gateway was refused" in caplog.text
+    assert client.token not in caplog.text
+
+
+async def test_a_pipeline_is_one_round_trip(client: Client) -> None:
+    calls = 0
+    run = client.store.run
+
+    async def counted(commands: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return await run(commands)
+
+    client.store.run = counted  # type: ignore[method-assign]
+    await client.send("PING")  # the token is known now
+    calls = 0
+    batch = await client.batch(
+        "/pipeline", *([["SET", f"k{n}", n] for n in range(32)] + [["TTL", "k1"], ["INCR", "k1"]])
+    )
+    assert batch[-2:] == [{"result": -1}, {"result": 2}]
+    assert calls == 1
+
+
+async def test_of_concurrent_transactions_none_sees_another_half_done(client: Client) -> None:
+    async def move(amount: int) -> None:
+        await client.batch("/multi-exec", ["INCRBY", "from", -amount], ["INCRBY", "to", amount])
+
+    async def total() -> int:
+        pair = await client.batch("/multi-exec", ["MGET", "from", "to"])
+        return sum(int(one or 0) for one in pair[0]["result"])
+
+    found = await asyncio.gather(*(job for n in range(20) for job in (move(n), total())))
+    assert {one for one in found if one is not None} == {0}
+
+
+async def test_the_tokens_can_be_in_a_store_of_their_own(client: Client) -> None:
+    async with connect("memory://") as own:
+        keys = GatewayKeys(client.store, gateway=own)
+        apart = Client(GatewayApp(client.store, keys), GatewayTokens(keys), client.store)
+        await apart.login("write")
+        assert await apart.send("SET", "a", "b") == "OK"
+        assert (await client.store.run([("DBSIZE",)]))[0] - 1 == len(await client.tokens.records()) + 2
+        await apart.close()

@@ -1,0 +1,238 @@
+"""The REST API of Upstash: forms of requests, encodings, status codes and error bodies."""
+
+import asyncio
+import json
+from base64 import b64encode
+from typing import Any
+
+import httpx2
+import pytest
+
+from keystead.gateway import gateway_app
+from tests.gateway.conftest import EVERY, Client, on
+from tests.servers import GatewayServer
+
+
+def post(gateway: GatewayServer, path: str, content: Any, access: str = "write", **headers: str) -> httpx2.Response:
+    sent = {"authorization": f"Bearer {gateway.tokens[access]}"} | {k.replace("_", "-"): v for k, v in headers.items()}
+    body = content if isinstance(content, bytes) else json.dumps(content).encode()
+    return httpx2.post(gateway.url + path, content=body, headers=sent)
+
+
+def get(gateway: GatewayServer, path: str, **headers: str) -> Any:
+    sent = {"authorization": f"Bearer {gateway.tokens['write']}"} | headers
+    return httpx2.get(gateway.url + path, headers=sent).json()
+
+
+# --- forms ---------------------------------------------------------------------------------------------------------
+
+
+@on("memory", "redis")
+def test_a_path_is_a_command_and_the_body_its_last_value(gateway: GatewayServer) -> None:
+    assert get(gateway, "/set/a/b/EX/100") == {"result": "OK"}
+    assert get(gateway, "/get/a") == {"result": "b"}
+    assert post(gateway, "/set/raw?EX=100&NX", b"\xff/\x00 { }").json() == {"result": "OK"}
+    assert get(gateway, "/ttl/raw") == {"result": 100}
+    encoded = get(gateway, "/get/raw", **{"upstash-encoding": "base64"})
+    assert encoded == {"result": b64encode(b"\xff/\x00 { }").decode()}
+    assert get(gateway, "/get/raw") == {"result": "\ufffd/\x00 { }"}
+    assert get(gateway, "/set/with%2Fslash/%E3%81%82%20b") == {"result": "OK"}
+    assert get(gateway, "/mget/with%2Fslash/none") == {"result": ["あ b", None]}
+    put = httpx2.put(f"{gateway.url}/set/put", content=b"x", headers={"authorization": f"Bearer {gateway.token}"})
+    assert put.json() == {"result": "OK"}
+
+
+@on(*EVERY)
+def test_a_pipeline_is_answered_in_order_with_an_error_in_place_of_each_failure(gateway: GatewayServer) -> None:
+    answer = post(
+        gateway,
+        "/pipeline",
+        [
+            ["SET", "key1", "valuex"],
+            ["SETEX", "key2", 13, "valuez"],
+            ["INCR", "key1"],
+            ["ZADD", "myset", 11, "item1", 22, "item2"],
+            ["NOPE"],
+            ["RENAME", "key2", "key3"],
+            ["APPEND", "key3", "!"],
+            ["GET", "key3"],
+        ],
+    )
+    assert answer.status_code == 200
+    assert answer.json() == [
+        {"result": "OK"},
+        {"result": "OK"},
+        {"error": "ERR value is not an integer or out of range"},
+        {"result": 2},
+        {"error": "ERR unknown command 'NOPE'"},
+        {"result": "OK"},
+        {"result": 7},
+        {"result": "valuez!"},
+    ]
+
+
+@on(*EVERY)
+def test_a_transaction_takes_effect_as_a_whole_or_not_at_all(gateway: GatewayServer) -> None:
+    good = post(gateway, "/multi-exec", [["SET", "a", 1], ["INCR", "a"], ["MSET", "b", 2, "c", 3], ["TTL", "a"]])
+    assert good.json() == [{"result": "OK"}, {"result": 2}, {"result": "OK"}, {"result": -1}]
+    for bad in (["NOPE"], ["GET"], ["LPUSH", "b", "x"], ["BLPOP", "l", 0]):
+        refused = post(gateway, "/multi-exec", [["SET", "a", "changed"], bad])
+        assert refused.status_code == 400, refused.text
+        assert set(refused.json()) == {"error"}
+    assert gateway.send("GET", "a") == {"result": "2"}
+
+
+def test_numbers_and_booleans_are_stored_as_they_were_written(gateway: GatewayServer) -> None:
+    body = b'["RPUSH","l",1.50,12345678901234567890,1e3,-0,true,false,"\\u3042"]'
+    assert post(gateway, "/", body).json() == {"result": 7}
+    stored = ["1.50", "12345678901234567890", "1e3", "-0", "true", "false", "あ"]
+    assert get(gateway, "/lrange/l/0/-1") == {"result": stored}
+
+
+@on("memory", "redis")
+def test_a_resp2_response_is_what_a_redis_server_sends(gateway: GatewayServer) -> None:
+    form = {"upstash_response_format": "resp2"}
+    commands = [["SET", "a", "b"], ["GET", "a"], ["GET", "none"], ["ZADD", "z", 1.5, "m"], ["NOPE"]]
+    answer = post(gateway, "/pipeline", [*commands, ["ZRANGE", "z", 0, -1, "WITHSCORES"]], **form)
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.content == (
+        b"+OK\r\n$1\r\nb\r\n$-1\r\n:1\r\n-ERR unknown command 'NOPE'\r\n*2\r\n$1\r\nm\r\n$3\r\n1.5\r\n"
+    )
+    assert post(gateway, "/", ["GET", "a"], **form, upstash_encoding="base64").status_code == 400
+    assert post(gateway, "/", ["GET", "a"], upstash_response_format="resp3").status_code == 400
+
+
+def test_a_response_has_a_sync_token_and_is_not_cached(gateway: GatewayServer) -> None:
+    answer = post(gateway, "/", ["PING"], upstash_sync_token="abc")
+    assert answer.headers["upstash-sync-token"]
+    assert answer.headers["cache-control"] == "no-store"
+
+
+# --- refusals ------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_valid_token_nothing_runs(gateway: GatewayServer) -> None:
+    right = gateway.tokens["write"]
+    wrong = (None, "", right[:-1], right[:-2] + "xx", right.upper(), "ks_0123456789abcdef_" + "A" * 43, "ü")
+    for token in wrong:
+        headers = {} if token is None else {"authorization": f"Bearer {token}".encode()}
+        answer = httpx2.post(gateway.url, json=["SET", "a", "b"], headers=headers)
+        assert (answer.status_code, answer.json()) == (401, {"error": "WRONGPASS invalid or missing auth token"})
+    assert httpx2.get(f"{gateway.url}/set/a/b?_token=nonsense").status_code == 401
+    assert gateway.send("EXISTS", "a") == {"result": 0}
+    assert httpx2.get(f"{gateway.url}/set/a/b?_token={right}").json() == {"result": "OK"}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/", b"", 400),
+        ("/", b"[", 400),
+        ("/", b"{}", 400),
+        ("/", b"[]", 400),
+        ("/", b'"GET"', 400),
+        ("/", b'["SET","a",null]', 400),
+        ("/", b'["SET","a",{"b":1}]', 400),
+        ("/", b'["SET","a",["b"]]', 400),
+        ("/", b'["SET","a",NaN]', 400),
+        ("/", b"[" * 100_000, 400),
+        ("/", b'["SET","a","\xff"]', 400),
+        ("/", b'["SET","a","\\ud800"]', 400),
+        ("/", b'["SET",5]', 400),
+        ("/", b'[["SET","a","b"]]', 400),
+        ("/pipeline", b'["SET","a","b"]', 400),
+        ("/pipeline", b"[]", 400),
+        ("/pipeline", b"[[]]", 400),
+        ("/pipeline", b'[["SET","a","b"],["SET","a",null]]', 400),
+        ("/multi-exec", b'[["SET","a","b"],"x"]', 400),
+        ("/pipeline/more", b'[["GET","a"]]', 404),
+        ("/monitor", b"", 400),
+        ("/psubscribe/a*", b"", 400),
+        ("/subscribe", b"", 400),
+    ],
+)
+def test_a_malformed_request_is_one_clear_error_and_changes_nothing(
+    gateway: GatewayServer, path: str, body: bytes, status: int
+) -> None:
+    answer = post(gateway, path, body)
+    assert answer.status_code == status, answer.text
+    assert set(answer.json()) == {"error"}
+    assert gateway.send("DBSIZE") == {"result": 0}
+
+
+def test_other_methods_are_refused(gateway: GatewayServer) -> None:
+    answer = httpx2.request("DELETE", gateway.url, headers={"authorization": f"Bearer {gateway.token}"})
+    assert answer.status_code == 405
+    assert set(answer.json()) == {"error"}
+
+
+def test_an_oversized_body_is_refused_in_the_words_of_upstash(gateway: GatewayServer) -> None:
+    limit = gateway_app.MAX_BODY_BYTES
+    answer = post(gateway, "/", ["SET", "a", "x" * limit])
+    assert answer.status_code == 413
+    assert answer.json()["error"].startswith(f"ERR max request size exceeded. Limit: {limit} bytes, Actual: ")
+
+    def parts() -> Any:
+        for _ in range(limit // 65536 + 2):
+            yield b"x" * 65536
+
+    headers = {"authorization": f"Bearer {gateway.token}"}
+    assert httpx2.post(f"{gateway.url}/set/a", content=parts(), headers=headers).status_code == 413
+    assert gateway.send("DBSIZE") == {"result": 0}
+
+
+def test_a_store_that_is_down_is_503_and_the_gateway_recovers(tmp_path: Any) -> None:
+    from tests import servers
+
+    with servers.redis() as redis, servers.gateway(f"{redis.url}?timeout=2s") as gateway:
+        assert gateway.send("SET", "a", "b") == {"result": "OK"}
+        redis.kill()
+        for path, content in (("/", ["SET", "a", "c"]), ("/pipeline", [["GET", "a"]]), ("/multi-exec", [["GET", "a"]])):
+            answer = post(gateway, path, content)
+            assert answer.status_code == 503, answer.text
+            assert "unavailable" in answer.json()["error"] or "may or may not" in answer.json()["error"]
+        redis.start()
+        assert post(gateway, "/", ["SET", "a", "d"]).json() == {"result": "OK"}
+
+
+# --- streams -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_subscription_is_a_stream_of_events(client: Client) -> None:
+    sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    left = asyncio.Event()
+    is_begun = False
+
+    async def receive() -> dict[str, Any]:
+        nonlocal is_begun
+        if not is_begun:
+            is_begun = True
+            return {"type": "http.request", "body": b"[]"}
+        await left.wait()
+        return {"type": "http.disconnect"}
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/subscribe/ch%C3%A4t/b",
+        "raw_path": b"/subscribe/ch%C3%A4t/b",
+        "query_string": b"",
+        "headers": [(b"authorization", f"Bearer {client.token}".encode())],
+    }
+    streaming = asyncio.create_task(client.app(scope, receive, sent.put))  # type: ignore[arg-type]
+    begun = await asyncio.wait_for(sent.get(), 30)
+    assert dict(begun["headers"])[b"content-type"] == b"text/event-stream"
+    assert (await sent.get())["body"] == "data: subscribe,chät,1\n\ndata: subscribe,b,2\n\n".encode()
+    assert await client.send("PUBLISH", "chät", "one\ntwo") == 1
+    assert (await sent.get())["body"] == "data: message,chät,one\ndata: two\n\n".encode()
+    left.set()
+    await asyncio.wait_for(streaming, 30)
+
+
+async def test_streams_end_when_the_gateway_stops(client: Client) -> None:
+    streaming = asyncio.create_task(client.request("POST", "/subscribe/news"))
+    while await client.send("PUBLISH", "news", "x") != 1:
+        pass
+    client.app.stop()
+    answer = await asyncio.wait_for(streaming, 30)
+    assert answer.text.startswith("data: subscribe,news,1\n\n")
