@@ -37,6 +37,12 @@ def redis_server(running_servers: Running) -> servers.Server:
 
 
 @pytest.fixture(scope="session")
+def upstash_gateway(running_servers: Running, redis_server: servers.Server) -> servers.GatewayServer:
+    """A gateway to the Redis server."""
+    return running_servers.once(servers.gateway, redis_server.url)
+
+
+@pytest.fixture(scope="session")
 def valkey_cluster(running_servers: Running) -> servers.Cluster:
     return running_servers.once(_steady_cluster)
 

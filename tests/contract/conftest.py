@@ -8,6 +8,7 @@ from tests.real_servers import (
     memcached_server,
     postgres_server,
     redis_server,
+    upstash_gateway,
     valkey_cluster,
     valkey_server,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "postgres_server",
     "redis",
     "redis_server",
+    "upstash_gateway",
     "valkey",
     "valkey_cluster",
     "valkey_server",

@@ -27,7 +27,7 @@ def connect(url: str) -> Store:
     `rediss://` (TLS), `redis+unix:///path/to/socket`, `redis+sentinel://host:port,host:port/name/database`,
     `redis+cluster://host:port,host:port`; `valkey` may replace `redis` in each;
     `postgresql://user:password@host:port/database`, `mysql://…` and `mariadb://…` alike;
-    `memcached://host:port,host:port/prefix`.
+    `memcached://host:port,host:port/prefix`; `upstash+https://:token@host`, `upstash+env://`.
     Options are query parameters: `?timeout=2s&connect_timeout=500ms`. Other packages may add schemes, with an entry
     point in the group `keystead.stores`.
     """
@@ -117,6 +117,12 @@ def _mysql(url: str) -> Store:
     return MysqlStore.of(url)
 
 
+def _upstash(url: str) -> Store:
+    from keystead.stores.upstash import UpstashStore
+
+    return UpstashStore.of(url)
+
+
 def _memcached(url: str) -> Store:
     from keystead.stores.memcached import MemcachedStore
 
@@ -131,6 +137,7 @@ SCHEMES: dict[str, Callable[[str], Store]] = {
     "mysql": _mysql,
     "mariadb": _mysql,
     "memcached": _memcached,
+    **dict.fromkeys(("upstash+https", "upstash+http", "upstash+env"), _upstash),
     **{
         engine + topology: _redis
         for engine in ("redis", "rediss", "valkey", "valkeys")

@@ -59,15 +59,16 @@ class WholeKeys:
         return reply
 
 
-def in_batches(keys: Sequence[WholeKey]) -> Iterator[list[WholeKey]]:
-    """Split into batches small enough for one short script each."""
+def in_batches(keys: Sequence[WholeKey], max_bytes: int | None = None) -> Iterator[list[WholeKey]]:
+    """Split into batches small enough for one short script each, and of this many bytes if there is a limit."""
     some: list[WholeKey] = []
-    room = ENTRIES_AT_ONCE
+    room, bytes_left = ENTRIES_AT_ONCE, max_bytes or 0
     for key in keys:
-        room -= len(key[3])
-        if some and (room < 0 or len(some) == KEYS_AT_ONCE):
+        size = 0 if max_bytes is None else len(key[0]) + sum(len(part) + 4 for part in key[3])
+        room, bytes_left = room - len(key[3]), bytes_left - size
+        if some and (room < 0 or bytes_left < 0 or len(some) == KEYS_AT_ONCE):
             yield some
-            some, room = [], ENTRIES_AT_ONCE - len(key[3])
+            some, room, bytes_left = [], ENTRIES_AT_ONCE - len(key[3]), (max_bytes or 0) - size
         some.append(key)
     if some:
         yield some

@@ -1,0 +1,12 @@
+"""The store on Upstash's REST API keeps the whole contract, in front of our gateway on a real Redis."""
+
+import pytest
+
+from keystead.testing import StoreContract
+from tests import servers
+
+
+class TestUpstash(StoreContract):
+    @pytest.fixture
+    def url(self, redis: servers.Server, upstash_gateway: servers.GatewayServer) -> str:
+        return upstash_gateway.url.replace("http://", f"upstash+http://:{upstash_gateway.token}@")
