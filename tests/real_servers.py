@@ -37,9 +37,9 @@ def redis_server(running_servers: Running) -> servers.Server:
 
 
 @pytest.fixture(scope="session")
-def upstash_gateway(running_servers: Running, redis_server: servers.Server) -> servers.GatewayServer:
-    """A gateway to the Redis server."""
-    return running_servers.once(servers.gateway, redis_server.url)
+def upstash_gateway(running_servers: Running) -> servers.GatewayServer:
+    """A gateway to a Redis server of its own."""
+    return running_servers.once(servers.gateway_on_redis)
 
 
 @pytest.fixture(scope="session")

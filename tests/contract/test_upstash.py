@@ -8,5 +8,6 @@ from tests import servers
 
 class TestUpstash(StoreContract):
     @pytest.fixture
-    def url(self, redis: servers.Server, upstash_gateway: servers.GatewayServer) -> str:
-        return upstash_gateway.url.replace("http://", f"upstash+http://:{upstash_gateway.token}@")
+    def url(self, upstash_gateway: servers.GatewayServer) -> str:
+        upstash_gateway.empty()
+        return upstash_gateway.upstash_url

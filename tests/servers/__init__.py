@@ -15,7 +15,7 @@ from tests.servers.database_servers import (
     postgres,
     postgres_program,
 )
-from tests.servers.gateway_server import GatewayServer, gateway
+from tests.servers.gateway_server import GatewayServer, gateway, gateway_on_redis
 from tests.servers.memcached_server import MemcachedServer, memcached
 from tests.servers.node_packages import node_with
 from tests.servers.redis_servers import (
@@ -46,6 +46,7 @@ __all__ = [
     "cluster",
     "free_port",
     "gateway",
+    "gateway_on_redis",
     "mariadb",
     "memcached",
     "node_with",

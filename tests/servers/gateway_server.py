@@ -16,6 +16,7 @@ import httpx2
 from keystead import connect
 from keystead.gateway import GatewayApp, GatewayKeys, GatewayTokens
 from keystead.gateway.gateway_keys import Access
+from tests.servers.redis_servers import redis
 from tests.servers.server_process import Server, serve, temporary_folder
 
 ROOT = Path(__file__).parents[2]
@@ -31,10 +32,16 @@ class GatewayServer(Server):
     """
 
     store_url: str
+    behind: Server | None = None  # the server of the store, if it was started with the gateway
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def upstash_url(self) -> str:
+        """Of a store."""
+        return f"upstash+http://:{self.token}@127.0.0.1:{self.port}"
 
     @property
     def tokens(self) -> dict[str, str]:
@@ -44,6 +51,11 @@ class GatewayServer(Server):
     @property
     def token(self) -> str:
         return self.tokens["scripts"]
+
+    def empty(self) -> None:
+        """Delete everything, bypassing every store."""
+        assert self.behind is not None
+        self.behind.ask("FLUSHALL")
 
     def send(self, *command: Any, access: str = "scripts") -> Any:
         """One command: its JSON response."""
@@ -78,6 +90,14 @@ def gateway(store_url: str) -> Iterator[GatewayServer]:
 
         with serve(make, "address already in use") as server:
             yield server
+
+
+@contextmanager
+def gateway_on_redis() -> Iterator[GatewayServer]:
+    """A gateway to a Redis server of its own, `behind`."""
+    with redis() as behind, gateway(behind.url) as server:
+        server.behind = behind
+        yield server
 
 
 def main() -> None:

@@ -101,8 +101,9 @@ def _memory(url: str) -> Store:
 
 def _redis(url: str) -> Store:
     with from_extra("redis", "a Redis or Valkey store"):
-        from keystead.stores.redis import redis_store
-    return redis_store(url)
+        from keystead.stores.redis import store_from_url
+
+        return store_from_url(url)  # here: it imports the driver
 
 
 def _postgres(url: str) -> Store:

@@ -8,10 +8,10 @@ caller would take a separate round trip, and a late reply could reach the next c
 from keystead.stores.redis.redis_settings import RedisSettings
 from keystead.stores.store_contract import Store
 
-__all__ = ["redis_store"]
+__all__ = ["store_from_url"]
 
 
-def redis_store(url: str) -> Store:
+def store_from_url(url: str) -> Store:
     # Here: the scripts and replies of this package also serve a server that is reached without hiredis (Upstash).
     from keystead.stores.redis.cluster import ClusterStore
     from keystead.stores.redis.redis_store import RedisStore

@@ -70,6 +70,7 @@ class HttpConnection:
 
     async def begin(self, head: bytes, body: bytes = b"") -> Response:
         """Send a request and read the head of the response."""
+        self._usable_until = 0.0
         try:
             self._writer.write(b"%b%d\r\n\r\n%b" % (head, len(body), body))
             await self._writer.drain()
