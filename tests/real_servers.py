@@ -43,6 +43,11 @@ def upstash_gateway(running_servers: Running) -> servers.GatewayServer:
 
 
 @pytest.fixture(scope="session")
+def npm_upstash_server(running_servers: Running) -> servers.NpmUpstashServer:
+    return running_servers.once(servers.npm_upstash)
+
+
+@pytest.fixture(scope="session")
 def valkey_cluster(running_servers: Running) -> servers.Cluster:
     return running_servers.once(_steady_cluster)
 

@@ -6,6 +6,7 @@ from tests import servers
 from tests.real_servers import (
     mariadb_server,
     memcached_server,
+    npm_upstash_server,
     postgres_server,
     redis_server,
     upstash_gateway,
@@ -18,6 +19,7 @@ __all__ = [
     "mariadb_server",
     "memcached",
     "memcached_server",
+    "npm_upstash_server",
     "postgres",
     "postgres_server",
     "redis",

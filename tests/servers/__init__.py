@@ -18,6 +18,7 @@ from tests.servers.database_servers import (
 from tests.servers.gateway_server import GatewayServer, gateway, gateway_on_redis
 from tests.servers.memcached_server import MemcachedServer, memcached
 from tests.servers.node_packages import node_with
+from tests.servers.npm_upstash_server import NpmUpstashServer, npm_upstash
 from tests.servers.redis_servers import (
     Cluster,
     Sentinels,
@@ -39,6 +40,7 @@ __all__ = [
     "MemcachedServer",
     "MissingProgram",
     "NotReady",
+    "NpmUpstashServer",
     "PostgresServer",
     "S3Server",
     "Sentinels",
@@ -50,6 +52,7 @@ __all__ = [
     "mariadb",
     "memcached",
     "node_with",
+    "npm_upstash",
     "postgres",
     "postgres_program",
     "redis",

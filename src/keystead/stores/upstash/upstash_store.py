@@ -34,8 +34,8 @@ from keystead.stores.upstash.upstash_subscription import Subscription
 T = TypeVar("T")
 RETRIES: Final = 2  # of reads whose reply was lost; each is billed
 _ECHO: Final = "keystead"
-_KEY_MAX_BYTES: Final = 16 << 10
-_ROOM_BYTES: Final = 64 << 10  # of a request, for everything but the value
+_KEY_MAX_BYTES: Final = 64 << 10
+_ROOM_BYTES: Final = 2 * _KEY_MAX_BYTES + (32 << 10)  # of a request, for everything but the value
 
 
 class UpstashStore(Store):
