@@ -41,6 +41,7 @@ class Subject(StrEnum):
     procedures = "procedures"
     install = "install"
     web = "web"
+    upstash = "upstash"
     all = "all"
 
 
@@ -64,6 +65,7 @@ MODULES = {
     Subject.procedures: "on_procedures",
     Subject.install: "on_install",
     Subject.web: "on_web",
+    Subject.upstash: "on_upstash",
 }
 
 

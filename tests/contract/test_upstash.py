@@ -15,7 +15,6 @@ from keystead.testing.contract.scan_contract import Scans
 from keystead.testing.contract.string_contract import Errors
 from tests import servers
 
-
 # They store bytes that are not UTF-8.
 WITH_BYTES = frozenset(
     {

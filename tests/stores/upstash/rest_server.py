@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -91,8 +92,8 @@ def answer(writer: Writer, status: int, content: Any, *headers: str) -> bool:
 
 
 @asynccontextmanager
-async def rest_server(respond: Respond | None = None) -> AsyncIterator[RestServer]:
+async def rest_server(respond: Respond | None = None, tls: ssl.SSLContext | None = None) -> AsyncIterator[RestServer]:
     server = RestServer(respond=respond)
-    async with listening(server.serve) as running:
+    async with listening(server.serve, tls=tls) as running:
         server.port = port_of(running)
         yield server

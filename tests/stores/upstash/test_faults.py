@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +20,7 @@ from keystead.errors import (
 )
 from keystead.stores import required
 from tests.listening import listening, port_of
+from tests.servers.server_process import make_certificate
 from tests.stopwatch import Stopwatch
 from tests.stores.upstash.rest_server import Request, Respond, RestServer, Writer, answer, rest_server, run
 
@@ -80,6 +83,17 @@ async def test_atomic_steps_whose_reply_was_lost_are_not_sent_again(respond: Res
             await store.atomically([required(("SET", "a", "1"))])
         assert caught.value.outcome == "unknown"
         assert len(server.seen) == 1
+
+
+async def test_a_reply_that_is_not_base64_is_reported_and_the_write_is_not_repeated() -> None:
+    async with rest_server(always(200, [{"result": "not base64!"}])) as server, connect(server.url()) as store:
+        error = await fail(store, "SET", "a", "1")
+        assert isinstance(error, StoreUnavailable)
+        assert error.outcome == "unknown"
+        with pytest.raises(StoreUnavailable, match="cannot be read") as caught:
+            await store.atomically([required(("SET", "a", "1"))])
+        assert caught.value.outcome == "unknown"
+        assert len(server.seen) == 2
 
 
 @pytest.mark.parametrize("respond", LOST.values(), ids=LOST)
@@ -265,3 +279,16 @@ async def test_a_connection_is_used_again_unless_the_server_is_about_to_close_it
         for _ in range(4):
             await store.run([("EXISTS", "a")])
         assert server.connections == connections
+
+
+async def test_tls_is_verified(tmp_path: Path) -> None:
+    certificate = make_certificate(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, tmp_path / "server.key")
+    async with rest_server(tls=context) as server:
+        url = server.url().replace("upstash+http:", "upstash+https:")
+        with pytest.raises(StoreRefused, match="no TLS connection to 127.0.0.1"):
+            await connect(url).open()
+        assert server.requests == []
+        async with connect(f"{url}?ca={certificate}") as store:
+            assert await store.run([("SET", "a", "1")]) == [b"OK"]

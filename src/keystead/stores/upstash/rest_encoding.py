@@ -111,7 +111,7 @@ class RestEncoding:
         if kind is str:
             if not self.base64:
                 return value.encode("utf-8", "surrogatepass")
-            return b"OK" if value == "OK" else a2b_base64(value)
+            return b"OK" if value == "OK" else a2b_base64(value, strict_mode=True)
         return [self._decode(one) for one in value] if kind is list else value
 
 

@@ -7,7 +7,7 @@ import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final, Literal, Self, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from keystead.errors import BadUrl
@@ -15,7 +15,9 @@ from keystead.stores import durations
 from keystead.stores.durations import seconds
 
 ENVIRONMENT: Final = "upstash+env"
-OPTIONS: Final = "timeout, connect_timeout, read_only, max_request, ca"
+OPTIONS: Final = "timeout, connect_timeout, read_only, max_request, durability, evicts, ca"
+Durability: TypeAlias = Literal["disk", "seconds", "memory"]
+_DURABILITIES: Final[tuple[Durability, ...]] = ("disk", "seconds", "memory")
 FORM: Final = (
     "write upstash+https://:TOKEN@host, or upstash+env:// with the variables UPSTASH_REDIS_REST_URL and _TOKEN"
 )
@@ -42,6 +44,9 @@ class UpstashSettings:
     tls: ssl.SSLContext | None = None
     read_only: bool = False
     max_request_bytes: int = MAX_REQUEST_BYTES
+    # Replicas of Upstash follow asynchronously, so that the last writes may be lost when a leader fails.
+    durability: Durability = "seconds"
+    evicts: bool = False
     timeout: float = field(default_factory=lambda: durations.TIMEOUT_S)
     connect_timeout: float = field(default_factory=lambda: durations.CONNECT_TIMEOUT_S)
 
@@ -83,6 +88,8 @@ class UpstashSettings:
             path=parts.path.rstrip("/"),
             tls=_tls_context(options.pop("ca", None)) if secure else None,
             read_only=read_only,
+            durability=_durability(options.pop("durability", "seconds")),
+            evicts=_yes(options, "evicts"),
             max_request_bytes=_size(options.pop("max_request")) if "max_request" in options else MAX_REQUEST_BYTES,
             **limits,
         )
@@ -111,6 +118,13 @@ def _yes(options: dict[str, str], name: str) -> bool:
     if given not in ("yes", "no"):
         raise BadUrl(f"{name} must be yes or no")
     return given == "yes"
+
+
+def _durability(text: str) -> Durability:
+    for known in _DURABILITIES:
+        if text == known:
+            return known
+    raise BadUrl(f"durability must be {', '.join(_DURABILITIES[:-1])} or {_DURABILITIES[-1]}")
 
 
 def _size(text: str) -> int:

@@ -44,8 +44,8 @@ class UpstashStore(Store):
     def __init__(self, settings: UpstashSettings) -> None:
         self.url = settings.url
         self.guarantees = Guarantees(
-            # Replicas follow asynchronously, so that the last writes may be lost when a leader fails.
-            durability="seconds",
+            durability=settings.durability,
+            evicts=settings.evicts,
             billed=True,
             key_max_bytes=_KEY_MAX_BYTES,
             # Bytes that are not printable take two each.
@@ -170,27 +170,36 @@ class UpstashStore(Store):
     async def _run_chunk(
         self, queue: PipelineQueue, deadline: float, calls: list[Call], payloads: list[bytes]
     ) -> list[Reply]:
-        writes = any(call.spec.writes for call in calls)
+        """The replies to calls that fit into one request, with an error in place of each failure."""
         try:
-            results = await self._send(queue, deadline, b",".join(payloads), len(calls), writes)
-            replies = [self._encoding.reply(call, one) for call, one in zip(calls, results, strict=True)]
+            replies = await self._exchange(queue, deadline, calls, payloads)
             while waiting := [place for place, reply in enumerate(replies) if is_transient(reply)]:
                 again = to_retry(calls, replies, waiting[0], False)
                 if not again or self._loop.time() + PAUSE_S >= deadline:
                     break
                 await asyncio.sleep(PAUSE_S)
-                body = b",".join([payloads[i] for i in again])
-                results = await self._send(queue, deadline, body, len(again), any(calls[i].spec.writes for i in again))
-                for place, one in zip(again, results, strict=True):
-                    replies[place] = self._encoding.reply(calls[place], one)
+                some = await self._exchange(queue, deadline, [calls[i] for i in again], [payloads[i] for i in again])
+                for place, reply in zip(again, some, strict=True):
+                    replies[place] = reply
         except RequestRefused as refused:
             replies = [refused.reply] * len(calls)
         except StoreUnavailable as error:
             return [StoreUnavailable(str(error), error.outcome) for _ in calls]
+        return [self._convert(call, reply) for call, reply in zip(calls, replies, strict=True)]
+
+    async def _exchange(
+        self, queue: PipelineQueue, deadline: float, calls: list[Call], payloads: list[bytes]
+    ) -> list[Any]:
+        writes = any(call.spec.writes for call in calls)
+        results = await self._send(queue, deadline, b",".join(payloads), len(calls), writes)
+        return [self._read_reply(call, one, not writes) for call, one in zip(calls, results, strict=True)]
+
+    def _read_reply(self, call: Call | None, result: Any, reads_only: bool) -> Any:
+        try:
+            return self._encoding.reply(call, result)
         except ValueError as error:
             problem = f"{self._settings.address} answered something that cannot be read ({error})"
-            return [unknown_write(problem) if writes else StoreUnavailable(problem) for _ in calls]
-        return [self._convert(call, reply) for call, reply in zip(calls, replies, strict=True)]
+            raise (StoreUnavailable(problem) if reads_only else unknown_write(problem)) from None
 
     def _convert(self, call: Call, reply: Any) -> Reply:
         if type(reply) is ReplyError:
@@ -285,7 +294,7 @@ class UpstashStore(Store):
                 [result] = await self._send(queue, deadline, body, 1, not runnable.reads_only)
             except RequestRefused as refused:
                 raise self._error(runnable.error_call, refused.reply) from None
-            reply = self._encoding.reply(None, result)
+            reply = self._read_reply(None, result, runnable.reads_only)
             if by_text and not isinstance(reply, ReplyError):
                 self._known_scripts.add(digest)
             if isinstance(reply, ReplyError) and not str(reply).startswith("NOSCRIPT"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from typing import Final
 from urllib.parse import quote
 
 from keystead.errors import BadArgument, StoreRefused, StoreUnavailable
@@ -15,8 +14,6 @@ from keystead.stores.store_contract import Message
 from keystead.stores.upstash.http_client import HttpConnection
 from keystead.stores.upstash.pipeline_queue import PipelineQueue
 from keystead.stores.upstash.upstash_settings import UpstashSettings
-
-_PREFIX: Final = b"data:"
 
 
 class Subscription:
@@ -110,28 +107,43 @@ def _refusal(address: str, status: int, body: bytes) -> StoreRefused | StoreUnav
 
 
 async def events(parts: AsyncIterator[bytes]) -> AsyncIterator[tuple[bytes, bytes]]:
-    """The name and the data of each event.
+    """The name and the data of each event of a stream."""
+    reader, rest = _EventReader(), b""
+    async for part in parts:
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            event = reader.read(line)
+            if event is not None:
+                yield event
+
+
+class _EventReader:
+    """Reads the lines of a stream.
 
     A message of several lines comes as several `data:` lines, and an empty line ends it. A server that sends no empty
     lines has one line for each event; the first event, which confirms a channel, tells. Lines end with a line feed
     alone, so that a message may contain a carriage return; if the very first line ends with both, all of them do.
     """
-    rest = b""
-    has_empty_lines = False
-    event, lines = b"", list[bytes]()
-    ending: bytes | None = None
-    async for part in parts:
-        *whole, rest = (rest + part).split(b"\n")
-        for line in whole:
-            if ending is None:
-                ending = b"\r" if line.endswith(b"\r") else b""
-            line = line.removesuffix(ending) if ending else line
-            if line.startswith(_PREFIX):
-                lines.append(line[len(_PREFIX) :].removeprefix(b" "))
-            elif line.startswith(b"event:"):
-                event = line[len(b"event:") :].strip()
-            elif not line:
-                has_empty_lines = True
-            if lines and (not line or not has_empty_lines):
-                yield event, b"\n".join(lines)
-                event, lines = b"", []
+
+    def __init__(self) -> None:
+        self._ending: bytes | None = None
+        self._has_empty_lines = False
+        self._name = b""
+        self._data: list[bytes] = []
+
+    def read(self, line: bytes) -> tuple[bytes, bytes] | None:
+        """The name and the data of the event that this line ends."""
+        if self._ending is None:
+            self._ending = b"\r" if line.endswith(b"\r") else b""
+        line = line.removesuffix(self._ending)
+        field, _, value = line.partition(b":")
+        if field == b"data":
+            self._data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            self._name = value.strip()
+        self._has_empty_lines = self._has_empty_lines or not line
+        if not self._data or (line and self._has_empty_lines):
+            return None
+        event = self._name, b"\n".join(self._data)
+        self._name, self._data = b"", []
+        return event
