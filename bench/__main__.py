@@ -39,6 +39,7 @@ class Subject(StrEnum):
     sessiondata = "sessiondata"
     notices = "notices"
     procedures = "procedures"
+    synchronous = "synchronous"
     install = "install"
     web = "web"
     upstash = "upstash"
@@ -63,6 +64,7 @@ MODULES = {
     Subject.sessiondata: "on_sessiondata",
     Subject.notices: "on_notices",
     Subject.procedures: "on_procedures",
+    Subject.synchronous: "on_synchronous",
     Subject.install: "on_install",
     Subject.web: "on_web",
     Subject.upstash: "on_upstash",

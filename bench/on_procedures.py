@@ -19,7 +19,6 @@ from bench.measure import (
     Contender,
     Effort,
     Match,
-    Operation,
     Peer,
     Play,
     Progress,
@@ -33,7 +32,6 @@ from bench.measure import (
 )
 from bench.on_sqlite import open_raw
 from keystead import Counter, Keyspace, Steps, Value, after, connect, never, procedure
-from keystead.schema.prepared_steps import Prepared
 from tests import servers
 
 STOCKS = 50
@@ -67,25 +65,6 @@ class Shop(Keyspace):
         ).giving(left)
 
 
-def _prepare(shop: Shop) -> Operation:
-    """The same steps, prepared once."""
-
-    def make(stock: Any, order: Any, text: str) -> Steps[int]:
-        left = stock.decrement()
-        return Steps(
-            stock.at_least(1).otherwise("sold out"), order.add(text).otherwise("there is such an order"), left
-        ).giving(left)
-
-    prepared = Prepared([shop.stock, shop.order], make, values=[("a sample", b"a sample")], name="Shop.reserve")
-
-    async def reserve(id: str) -> None:
-        stock, order = shop.stock.render(_sku(id)).encode(), shop.order.render(id).encode()
-        if not await prepared(stock, order, ORDER.encode()):
-            raise RuntimeError("nothing was reserved")
-
-    return reserve
-
-
 async def run(folder: Path, effort: Effort, progress: Progress) -> list[Row]:
     rows: list[Row] = []
     for server in (servers.redis, servers.valkey):
@@ -113,18 +92,17 @@ async def _on_redis(server: servers.Server, name: str, effort: Effort, progress:
 
         rows: list[Row] = []
         for tasks, play in (("32 tasks", together), ("1 task", alone)):
-            for kind, ask in (("", ours), (", prepared", _prepare(shop))):
-                match = Match(
-                    f"{tasks}, two commands and a guard{kind}",
-                    Contender(f"procedure{kind}", play(ask, new_keys(f"ours {tasks}{kind}"))),
-                    [
-                        Peer(
-                            Contender("redis-py, a script", play(theirs, new_keys(f"theirs {tasks}{kind}"))),
-                            target=Target("at least", 3) if play is together else None,
-                        )
-                    ],
-                )
-                rows += await compare(f"procedures, {name}", match, effort, progress)
+            match = Match(
+                f"{tasks}, two commands and a guard",
+                Contender("procedure", play(ours, new_keys(f"ours {tasks}"))),
+                [
+                    Peer(
+                        Contender("redis-py, a script", play(theirs, new_keys(f"theirs {tasks}"))),
+                        target=Target("at least", 3) if play is together else None,
+                    )
+                ],
+            )
+            rows += await compare(f"procedures, {name}", match, effort, progress)
     await client.aclose()
     return rows
 
@@ -150,32 +128,30 @@ async def _on_sqlite(folder: Path, effort: Effort, progress: Progress) -> list[R
                 _reserve(raw, id)
                 raw.execute("COMMIT")
 
-            rows: list[Row] = []
-            for kind, ask in (("", ours), (", prepared", _prepare(shop))):
-                one = Match(
-                    f"1 task, two commands and a guard{kind}",
-                    Contender(f"procedure{kind}", alone(ask, new_keys(f"ours 1{kind}"))),
-                    [
-                        Peer(
-                            Contender("sqlite3, one transaction", blocking(theirs, new_keys(f"theirs 1{kind}"))),
-                            "times the time",
-                            Target("at most", 1.3),
-                        )
-                    ],
-                )
-                many = Match(
-                    f"32 tasks, two commands and a guard{kind}",
-                    Contender(f"procedure{kind}", together(ask, new_keys(f"ours 32{kind}"))),
-                    [
-                        Peer(
-                            Contender("sqlite3, 32 to a commit by hand", _batches(raw, new_keys(f"theirs 32{kind}"))),
-                            target=Target("at least", 0.8),
-                        )
-                    ],
-                )
-                for match in (one, many):
-                    rows += await compare("procedures, sqlite", match, effort, progress)
-            return rows
+            one = Match(
+                "1 task, two commands and a guard",
+                Contender("procedure", alone(ours, new_keys("ours 1"))),
+                [
+                    Peer(
+                        Contender("sqlite3, one transaction", blocking(theirs, new_keys("theirs 1"))),
+                        "times the time",
+                        Target("at most", 1.3),
+                    )
+                ],
+            )
+            many = Match(
+                "32 tasks, two commands and a guard",
+                Contender("procedure", together(ours, new_keys("ours 32"))),
+                [
+                    Peer(
+                        Contender("sqlite3, 32 to a commit by hand", _batches(raw, new_keys("theirs 32"))),
+                        target=Target("at least", 0.8),
+                    )
+                ],
+            )
+            return [
+                row for match in (one, many) for row in await compare("procedures, sqlite", match, effort, progress)
+            ]
 
 
 def _reserve(raw: sqlite3.Connection, id: str) -> None:

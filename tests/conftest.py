@@ -40,8 +40,10 @@ IN_MEMORY, ROOM = "/dev/shm", 2 << 30
 if "TMPDIR" not in os.environ and os.access(IN_MEMORY, os.W_OK) and shutil.disk_usage(IN_MEMORY).free > ROOM:
     os.environ["TMPDIR"] = tempfile.tempdir = IN_MEMORY
 
-# How fast examples come tells of the machine, not of the code.
-settings.register_profile("real-servers", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+# How fast examples come tells of the machine, not of the code. Each run has new ones, so a few are enough.
+settings.register_profile(
+    "real-servers", max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 settings.load_profile("real-servers")
 
 
@@ -82,8 +84,8 @@ ORDERED = {"memory"}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as `matrix` what repeats on a further store what the same test shows on an everyday one.
 
-    A test that runs on none of the everyday stores runs on the first one that it names. Of the variants of a test in a
-    browser (stores, languages, screens, colours) the first is of every day.
+    A test that runs on none of the everyday stores runs on the first one that it names. Of the tests in a browser,
+    those marked `main_path` are of every day, in the first of their variants (stores, languages, screens, colours).
     """
     pages: dict[str, list[pytest.Item]] = {}
     tests: dict[tuple[str, str], dict[pytest.Function, str]] = {}
@@ -98,7 +100,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         layer = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
         if stores and layer in EVERYDAY:
             tests.setdefault((layer, item.nodeid.partition("[")[0]), {})[item] = stores[0]
-        if layer == "browser" and "redis" in item.name:
+        if layer == "browser" and ("redis" in item.name or not item.get_closest_marker("main_path")):
             item.add_marker("matrix")
         elif layer == "browser":
             pages.setdefault(item.nodeid.partition("[")[0], []).append(item)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,7 @@ def committed_files() -> list[Path]:
     return [ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()]
 
 
+@cache
 def text_lines() -> list[tuple[str, int, str]]:
     return [
         (str(path.relative_to(ROOT)), number, line)

@@ -32,6 +32,7 @@ from keystead.schema import (
     until,
 )
 from keystead.stores import Store, connect
+from keystead.stores.synchronous import wait
 
 if TYPE_CHECKING:
     from keystead.parts.cache import Cache
@@ -71,6 +72,7 @@ __all__ = [
     "procedure",
     "sliding",
     "until",
+    "wait",
 ]
 
 # Lazy imports: a program that only reads a key does not wait for the parts.

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -19,6 +21,7 @@ def bench(*arguments: str, seconds: int = 200) -> subprocess.CompletedProcess[st
     )  # fmt: skip
 
 
+@pytest.mark.matrix
 def test_a_quick_run_prints_the_table_and_saves_each_row(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     done = bench("--quick", "--json", str(result), "--folder", str(tmp_path), "sqlite")

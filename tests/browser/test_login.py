@@ -119,6 +119,7 @@ async def somebody(
         yield person
 
 
+@pytest.mark.main_path
 async def test_somebody_logs_in_sees_their_sessions_ends_another_and_logs_out_everywhere(
     browser: Browser, place: Place
 ) -> None:
@@ -368,6 +369,7 @@ async def test_all_pages_fit_the_screen_in_each_language_and_name_the_safe_answe
         assert len(set(pages)) == 6  # the two questions have the same heading
 
 
+@pytest.mark.main_path
 def test_the_server_has_logged_no_error(place: Place) -> None:
     assert "Traceback" not in place.server.said
     assert Path(place.server.output).exists()

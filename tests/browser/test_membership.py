@@ -73,6 +73,7 @@ async def run(command: str) -> dict[str, object]:
     return answer
 
 
+@pytest.mark.main_path
 async def test_a_newcomer_signs_in_presses_every_button_and_pays_another_amount(
     browser: Browser, server: Keystead
 ) -> None:

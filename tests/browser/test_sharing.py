@@ -155,6 +155,7 @@ async def throttled(person: Person, bytes_a_second: int) -> None:
 # --- from one to the other ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.main_path
 async def test_a_file_goes_from_one_browser_to_another_byte_for_byte(browser: Browser, server: Keystead) -> None:
     async with somebody(browser, server) as sender, somebody(browser, server, PHONE) as receiver:
         await sender.visit("/share")
@@ -678,5 +679,6 @@ async def test_the_start_page_leads_to_it(browser: Browser, server: Keystead) ->
         await expect(person.page.get_by_role("heading", level=1)).to_have_text("Share a file")
 
 
+@pytest.mark.main_path
 def test_the_servers_have_logged_no_error(server: Keystead, closed_server: Keystead) -> None:
     assert "Traceback" not in server.said + closed_server.said

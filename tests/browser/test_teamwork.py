@@ -90,6 +90,7 @@ async def opened(page: Page, url: str, person: int) -> Window:
 # --- notices -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.main_path
 async def test_a_newcomer_signs_in_and_sees_what_a_colleague_does(browser: Browser, server: Keystead) -> None:
     async with tab(browser) as used:
         page = used.page

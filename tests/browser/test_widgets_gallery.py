@@ -74,6 +74,7 @@ async def run(command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.main_path
 async def test_a_newcomer_makes_a_counter_and_what_is_copied_works_elsewhere(
     browser: Browser, server: Keystead, site: OtherSite
 ) -> None:

@@ -30,6 +30,8 @@ from keystead import (
 )
 from keystead.errors import StoreUnavailable
 from keystead.schema import Operation
+from keystead.schema.compiled_procedure import compile_procedure
+from keystead.schema.procedure_plan import why_not_compiled
 from tests import servers
 from tests.real_servers import mariadb_server, postgres_server, redis_server, valkey_cluster
 
@@ -157,6 +159,75 @@ def test_random_procedures_say_and_do_the_same_on_every_store(opened: Opened, ba
         found = await asyncio.gather(*(told(keys, run, batches) for keys in stores.values()))
         for url, other in zip(stores, found, strict=True):
             assert other == found[0], url
+
+    runner.run(compare())
+
+
+# --- compiled or not ----------------------------------------------------------------------------------------
+
+
+# Their arguments are positions or fields: they are fixed in a compiled procedure.
+FIXED = {"lowest", "trim", "put"}
+
+
+@st.composite
+def declared(draw: st.DrawFn) -> tuple[list[Call], list[list[Any]]]:
+    """The steps of a procedure, and the arguments of some calls of it."""
+    steps = draw(st.lists(calls(), min_size=1, max_size=6))
+    every = [one for family, _, verb, *_ in steps if verb not in FIXED for one in VERBS[family].get(verb, ())]
+    return steps, draw(st.lists(st.tuples(*every).map(list), min_size=1, max_size=3))
+
+
+def declare(steps: list[Call]) -> type[Things]:
+    """A keyspace with a procedure of these steps, whose arguments are those of the verbs."""
+    lines, parameters = [], ["self", "run: str"]
+    for number, (family, id, verb, arguments, reason) in enumerate(steps):
+        given = ", ".join(map(repr, arguments))
+        if verb not in FIXED:
+            names = [f"given{len(parameters) + at}" for at in range(len(arguments))]
+            parameters += [f"{name}: {type(one).__name__}" for name, one in zip(names, arguments, strict=True)]
+            given = ", ".join(names)
+        guard = "" if reason is None else f".otherwise({reason!r})"
+        lines.append(f"    step{number} = self.{family}(run, {id!r}).{verb}({given}){guard}")
+    results = ", ".join(f"step{number}" for number in range(len(steps)))
+    lines.append(f"    return Steps({results}).giving({results})")
+    made: dict[str, Any] = {"Steps": Steps}
+    exec(f"def do({', '.join(parameters)}):\n" + "\n".join(lines), made)
+    return type("Declared", (Things,), {"do": procedure(made["do"])})
+
+
+async def outcomes(keys: Any, run: str, every: Sequence[Sequence[Any]]) -> list[Any]:
+    """What each call of the procedure said, and all that is stored in the end."""
+    said: list[Any] = []
+    for arguments in every:
+        try:
+            done = await keys.do(run, *arguments)
+        except KeysteadError as error:
+            said.append((error.code, str(error).replace(run, "run")))
+        else:
+            said.append(_without_ids(done.value if done else (done.stopped, done.stopped_at, done.before)))
+    return said + await told(keys, run, [])
+
+
+@settings(max_examples=80)
+@given(declared())
+def test_a_compiled_procedure_says_and_does_what_its_body_does(
+    opened: Opened, wanted: tuple[list[Call], list[list[Any]]]
+) -> None:
+    runner, stores = opened
+    steps, every = wanted
+    keyspace = declare(steps)
+    number = next(_number)
+
+    async def compare() -> None:
+        for url, one in stores.items():
+            compiled, plain = keyspace(one.text.store), keyspace(one.text.store)
+            own = keyspace.procedures["do"]
+            compiled._compiled[own] = compile_procedure(compiled, own)
+            assert compiled._compiled[own] is not None, why_not_compiled(keyspace, own)
+            plain._compiled[own] = None
+            found = await outcomes(compiled, f"c{number}", every), await outcomes(plain, f"p{number}", every)
+            assert found[0] == found[1], url
 
     runner.run(compare())
 

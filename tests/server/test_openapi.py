@@ -46,20 +46,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystead]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "examples"),
+    ("mode", "examples", "one_in"),
     [
-        pytest.param(GenerationMode.NEGATIVE, 2, id="negative-few"),
-        pytest.param(GenerationMode.NEGATIVE, 20, id="negative-many", marks=pytest.mark.matrix),
-        pytest.param(GenerationMode.POSITIVE, 20, id="positive-many", marks=pytest.mark.matrix),
+        pytest.param(GenerationMode.NEGATIVE, 2, 4, id="negative-few"),
+        pytest.param(GenerationMode.NEGATIVE, 20, 1, id="negative-many", marks=pytest.mark.matrix),
+        pytest.param(GenerationMode.POSITIVE, 20, 1, id="positive-many", marks=pytest.mark.matrix),
     ],
 )
 def test_no_request_makes_a_server_error_and_every_answer_is_described(
-    server: Keystead, mode: GenerationMode, examples: int
+    server: Keystead, mode: GenerationMode, examples: int, one_in: int
 ) -> None:
     api = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     operations = [found.ok() for found in api.get_all_operations() if isinstance(found, Ok)]
     tried = 0
-    for operation in operations:
+    for operation in operations[::one_in]:
 
         @given(case=operation.as_strategy(generation_mode=mode))
         @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -83,4 +83,4 @@ def test_no_request_makes_a_server_error_and_every_answer_is_described(
             assert mode is GenerationMode.NEGATIVE, operation.label  # it takes nothing that could be wrong
         else:
             tried += 1
-    assert tried >= TRIED_AT_LEAST[mode], tried
+    assert tried >= TRIED_AT_LEAST[mode] // one_in, tried

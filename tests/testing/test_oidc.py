@@ -16,6 +16,8 @@ from tests import oidc
 from tests.oidc import OidcProvider, cancel_login, log_in, oidc_provider
 from tests.servers import MissingProgram, NotReady, wait_until
 
+pytestmark = pytest.mark.matrix  # they are used by all tests, which fail if a server does
+
 REDIRECT_URI = "http://127.0.0.1:8700/callback"
 PACKAGE = Path(oidc.__file__).parent
 CHECKOUT = PACKAGE.parents[1]

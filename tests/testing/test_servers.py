@@ -14,6 +14,8 @@ from keystead.testing.resp_client import WireError
 from tests import servers
 from tests.servers import MissingProgram, NotReady
 
+pytestmark = pytest.mark.matrix  # they are used by all tests, which fail if a server does
+
 CHECKOUT = Path(__file__).parents[2]
 
 

@@ -92,6 +92,7 @@ class _Procedure:
     name: str
     runs: Literal["atomic", "ordered", "refused", "unknown"]
     repair: str
+    not_compiled: str
 
 
 def _has_slots(guarantees: Mapping[str, tuple[str, Guarantees]] | None, cluster: bool) -> bool:
@@ -103,7 +104,8 @@ def _procedures(keyspace: type[Keyspace], has_slots: bool) -> Iterator[_Procedur
         runs: Literal["atomic", "ordered", "refused", "unknown"] = "atomic"
         if has_slots and not entry.is_atomic:
             runs = "ordered" if entry.repair else "unknown" if entry.problem else "refused"
-        yield _Procedure(f"{keyspace.__name__}.{entry.name}", runs, entry.repair if runs == "ordered" else "")
+        repair = entry.repair if runs == "ordered" else ""
+        yield _Procedure(f"{keyspace.__name__}.{entry.name}", runs, repair, entry.not_compiled)
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,8 @@ def _print(
         console.print(Text(heading, "bold"))
         for one in matching:
             console.print(Text(f"  {one.name}{f': {one.repair}' if one.repair else ''}"))
+            if one.not_compiled:
+                console.print(Text(f"    planned at each call: {one.not_compiled}", "dim"))
         console.print()
     if near:
         console.print(Text("Near reads, from a copy in the process:", "bold"))

@@ -35,9 +35,9 @@ from keystead.cli.progress_bar import progress
 from keystead.errors import WrongSealKey
 from keystead.schema import Keyspace
 from keystead.schema.doctor import Excess, Found, Progress, QuarantineKeys, Report, examine, repair, restore
-from keystead.schema.doctor.quarantine import KEPT
 from keystead.schema.doctor.removal_limits import ASTRAY
 from keystead.schema.finding import CODES
+from keystead.schema.quarantine import KEPT
 
 _FAMILY_HELP = "Examine only this family: token, or AppKeys.token. Repeatable."
 _FIX_HELP = """Examine, print the plan, then repair in small steps that are safe while the application runs. Unreadable

@@ -84,7 +84,7 @@ def run_server(flags: dict[str, Any]) -> None:
     """Run the server with these settings, and exit with a one-line error if it cannot start."""
     # Imported here: the other commands need no web server.
     from keystead.server.kit_loading import load_kits, refuse_memory_with_workers, require_settings, split_kits
-    from keystead.server.processes import WorkersEnded, free_address, run_workers
+    from keystead.server.processes import free_address, run_workers
 
     try:
         settings = Settings(**flags)
@@ -105,12 +105,9 @@ def run_server(flags: dict[str, Any]) -> None:
             settings = _with_secrets(settings, running, flags)
         else:
             asyncio.run(_open_once(settings, running))
-        run_workers(settings, address, lambda: _print_address(settings, off))
+        run_workers(settings, address, _listening(settings, off))
     except KeysteadError as error:
         _fail_with(error)
-    except WorkersEnded:
-        fail("the workers keep exiting; see the log above.", FAILED)
-    typer.echo("Keystead has stopped.")
 
 
 def stores_by_role(given: Sequence[str] | None) -> dict[str, Any]:
@@ -154,11 +151,11 @@ async def _open_once(settings: Settings, running: Sequence[Kit]) -> None:
         pass
 
 
-def _print_address(settings: Settings, off: Mapping[str, str]) -> None:
+def _listening(settings: Settings, off: Mapping[str, str]) -> str:
+    """What is printed when the server listens."""
     behind = "" if settings.public_url is None else f"listening on {settings.internal_url}; "
-    if off:
-        typer.echo(f"Off until configured: {'; '.join(f'{name} (set {how})' for name, how in off.items())}")
-    typer.echo(f"Keystead is running: open {settings.origin} ({behind}Ctrl-C stops it)")
+    unused = f"Off until configured: {'; '.join(f'{name} (set {how})' for name, how in off.items())}\n" if off else ""
+    return f"{unused}Keystead is running: open {settings.origin} ({behind}Ctrl-C stops it)"
 
 
 def _fail_with(error: KeysteadError) -> NoReturn:

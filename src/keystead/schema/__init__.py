@@ -22,9 +22,10 @@ from keystead.schema.operation_batch import Done
 from keystead.schema.packed import packed
 from keystead.schema.pattern import Pattern
 from keystead.schema.placeholder_types import placeholder
-from keystead.schema.procedure import Procedure, Steps, procedure
+from keystead.schema.procedure import Procedure, procedure
 from keystead.schema.relation import VALUE, link
 from keystead.schema.seal import KeyRing, Sealed
+from keystead.schema.steps import Steps
 from keystead.schema.times import BigInt, EpochMs, EpochSeconds, IsoSeconds, IsoTime
 
 __all__ = [

@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple
 from keystead.errors import BadArgument, BadKey, BadValue, Unreadable, WrongKind
 from keystead.schema.chunked_reading import UNKNOWN, read, whole
 from keystead.schema.deletion import PlannedStep
-from keystead.schema.doctor.quarantine import QuarantineKeys
 from keystead.schema.family import Bound
 from keystead.schema.family_lookup import Belonging, by_store, name_of
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace
 from keystead.schema.pattern import Pattern
+from keystead.schema.quarantine import QuarantineKeys
 from keystead.schema.relation import read_origin
 
 SHOWN: Final = 1_000

@@ -8,10 +8,12 @@ from typing import Any, ClassVar, Final, Literal, TypeVar, overload
 
 from keystead.errors import BadArgument, BadDeclaration, DoesNotFit
 from keystead.schema import operation_batch
+from keystead.schema.compiled_procedure import CompiledProcedure
 from keystead.schema.family import Bound, Family
 from keystead.schema.operation import Operation
 from keystead.schema.operation_batch import Done
 from keystead.schema.procedure import Procedure
+from keystead.schema.procedure_plan import ProcedurePlan
 from keystead.schema.relation import resolve, resolve_subject
 from keystead.schema.seal import KeyRing
 from keystead.schema.store_fit import misfits
@@ -40,6 +42,7 @@ class Keyspace:
 
     families: ClassVar[dict[str, Family[Any]]] = {}
     procedures: ClassVar[dict[str, Procedure[Any, Any, Any]]] = {}
+    _plans: ClassVar[dict[Procedure[Any, Any, Any], ProcedurePlan | str]] = {}
     naming: ClassVar[Literal["domain:entity:scope"] | None] = None  # the naming rule that `keystead check` enforces
     source: ClassVar[str] = ""  # the source document, for the key document
     changes: ClassVar[tuple[str, ...]] = ()  # changes from the source document as a whole, and why
@@ -55,7 +58,7 @@ class Keyspace:
             raise BadDeclaration(f"{cls.__name__}: naming must be {NAMING!r}, or left out, not {cls.naming!r}")
         if not _are_keyspaces(cls.part_keyspaces):
             raise BadDeclaration(f"{cls.__name__}: part_keyspaces must be a tuple of keyspaces, such as (OutboxKeys,)")
-        cls.families, cls.procedures = {}, {}
+        cls.families, cls.procedures, cls._plans = {}, {}, {}
         for base in reversed(cls.__mro__):
             for name, family in vars(base).items():
                 if isinstance(family, Family):
@@ -83,6 +86,7 @@ class Keyspace:
         self.now_ms = now_ms
         self.roles: dict[str, Store] = {**({"default": default} if default is not None else {}), **roles}
         self._bound: dict[Family[Any], Bound[Any]] = {}
+        self._compiled: dict[Procedure[Any, Any, Any], CompiledProcedure[Any] | None] = {}
         refused = []
         for name, family in self.families.items():
             store = self.store_of(family.role)

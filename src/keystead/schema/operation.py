@@ -15,6 +15,7 @@ from keystead.errors import BadArgument, BadCall, KeysteadError, Unreadable, is_
 from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Absent, AtMost, Call, FieldHolds, Holds, MoreThan, Reply, Required, Still, Store
 from keystead.stores.near_reads import NearRead
+from keystead.stores.synchronous import wait
 
 if TYPE_CHECKING:
     from keystead.schema.family import Bound
@@ -35,9 +36,10 @@ _AMBIGUOUS_REPLIES = frozenset(
 class Operation(Generic[R]):
     """One round trip that has not been made yet.
 
-    `await operation` makes it. `keys.run(a, b)` makes several in one round trip; `keys.atomically(a, b)` makes them one
-    atomic step, all or nothing. An operation is used once. An unused operation warns when it is dropped, as a coroutine
-    does: a RuntimeWarning with its family and verb, and the line that dropped it.
+    `await operation` makes it, or `operation.wait()` in synchronous code. `keys.run(a, b)` makes several in one round
+    trip; `keys.atomically(a, b)` makes them one atomic step, all or nothing. An operation is used once. An unused
+    operation warns when it is dropped, as a coroutine does: a RuntimeWarning with its family and verb, and the line
+    that dropped it.
     """
 
     __slots__ = ("bound", "finish", "pending", "steps")
@@ -69,6 +71,10 @@ class Operation(Generic[R]):
         except Unreadable as error:
             log_unreadable(self.store, error)
             raise
+
+    def wait(self) -> R:
+        """The result, in synchronous code. Blocks the calling thread; `await` it in asynchronous code."""
+        return wait(self)
 
     def __del__(self) -> None:
         if self.pending:
@@ -292,9 +298,10 @@ def _warn_dropped(operation: Operation[Any]) -> None:
     """Warn as for a dropped coroutine, with the line that dropped it.
 
     There is no warning if the program did not forget the operation: at exit, if a batch is not made because one of its
-    keys or values is refused, and if asyncio drops it with a task that was cancelled before it started.
+    keys or values is refused, if asyncio drops it with a task that was cancelled before it started, and if it has no
+    store, because a procedure is being compiled.
     """
-    if sys.is_finalizing() or is_refusing():
+    if sys.is_finalizing() or is_refusing() or not isinstance(operation.bound.store, Store):
         return
     # A task or a callback drops its operations in `asyncio.events`, when the program's own frame is gone.
     frame, level = sys._getframe(2), 3  # past this function and `__del__`

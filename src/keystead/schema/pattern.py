@@ -199,7 +199,7 @@ class Pattern:
 
     def _short_renderer(self, layout: _Layout) -> Callable[..., str]:
         [name], [before], [place] = self.names, layout.literals, self._places
-        arranged, end, write = self._arrange, layout.end, place.write
+        arranged, end, write = self.arrange, layout.end, place.write
 
         def render(*args: object, **kwargs: object) -> str:
             if len(args) == 1 and not kwargs:
@@ -211,7 +211,7 @@ class Pattern:
         return render
 
     def _long_renderer(self, layout: _Layout) -> Callable[..., str]:
-        arranged, names, end = self._arrange, self.names, layout.end
+        arranged, names, end = self.arrange, self.names, layout.end
         count, name_set = len(names), frozenset(names)
         pieces = [(before, place.write) for before, place in zip(layout.literals, self._places, strict=True)]
         body, tail = pieces[: layout.body], pieces[layout.body :]
@@ -232,7 +232,7 @@ class Pattern:
 
         return render
 
-    def _arrange(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Sequence[object]:
+    def arrange(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Sequence[object]:
         """The values in the order of the placeholders; None for a tail that is not given. Raises BadKey."""
         names = self.names
         if len(args) > len(names):

@@ -1,27 +1,148 @@
-"""Prepared steps: a procedure that is planned once and run many times with different keys and values."""
+"""Prepared steps: planned once and run many times with different keys and values.
+
+Compiled procedures are made of them, see `compiled_procedure`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import astuple
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from keystead.errors import BadDeclaration, Unreadable
 from keystead.schema.family import Bound
 from keystead.schema.lifetime import After, Never, Sliding, Until
+from keystead.schema.operation import Operation
 from keystead.schema.operation_batch import Done, stopped_batch
-from keystead.schema.procedure import Steps
+from keystead.schema.steps import Steps
 from keystead.schema.unreadable import log_unreadable
-from keystead.stores import AtMost, Call, Reply, Required, Step
+from keystead.stores import AtMost, Call, Outcome, Required, Step, Store
 from keystead.stores.store_contract import PROCEDURE
 
 R = TypeVar("R")
 
-_WORDS: Final = (str, bytes, int)  # types of words that an argument may replace
+
+class Place(NamedTuple):
+    """In a template, the number of the argument that a word of a step stands for."""
+
+    argument: int
+
+
+PlaceOf = Callable[[type[Any] | None, Sequence[Any], int], int | None]
+
+
+class StepTemplate(NamedTuple):
+    """A step with places in its words. `kind` is the class of a guard; None: it is a command.
+
+    The last word of a limit is the limit itself.
+    """
+
+    kind: type[Any] | None
+    words: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, step: Any, place_of: PlaceOf) -> StepTemplate:
+        """The template of a step. `place_of` tells which argument the word at a position stands for, if any."""
+        kind = None if isinstance(step, tuple | list | Call) else type(step)
+        words = step.command if isinstance(step, AtMost | Required) else step
+        if isinstance(words, Call):
+            words = (words.spec.name, *words.args)
+        elif not isinstance(words, tuple | list):
+            words = astuple(step)
+        if isinstance(step, AtMost):
+            words = (*words, step.limit)
+        places = [place_of(kind, words, at) for at in range(len(words))]
+        filled = (word if place is None else Place(place) for word, place in zip(words, places, strict=True))
+        return cls(kind, tuple(filled))
+
+    def fill(self, arguments: Sequence[Any]) -> Step:
+        words = [arguments[word.argument] if type(word) is Place else word for word in self.words]
+        kind: Any = self.kind
+        if kind is None:
+            return words
+        if kind is Required:
+            return Required(words)
+        return kind(words[:-1], words[-1]) if issubclass(kind, AtMost) else kind(*words)  # type: ignore[no-any-return]
+
+
+class PreparedRun(Generic[R]):
+    """The steps of a procedure, prepared in a store.
+
+    remake   the operations of a call, made with its real keys: an error names them
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        steps: Steps[R],
+        parts: Sequence[Sequence[Any]],
+        templates: Sequence[StepTemplate],
+        arguments: int,
+        numbers: Collection[int],
+        remake: Callable[[Any], Sequence[Operation[Any]]],
+        name: str,
+    ) -> None:
+        def fill(*given: Any) -> list[Step]:
+            filled = [int(one) if at in numbers else one for at, one in enumerate(given)] if numbers else given
+            return [one.fill(filled) for one in templates]
+
+        self._store = store
+        self._operations = steps.operations
+        self._parts = [list(part) for part in parts]
+        self._remake = remake
+        self._name = name
+        self._run = store.prepared(fill, arguments, numbers)
+        given = steps.given
+        self._gives_each = isinstance(given, tuple)
+        wanted = given if isinstance(given, tuple) else () if given is None else (given,)
+        begins = [sum(map(len, parts[:place])) for place in range(len(parts) + 1)]
+        places = [steps.operations.index(one) for one in wanted]
+        self._given = [(at, begins[at], begins[at + 1]) for at in places]
+        self._finish = [(begin, end, steps.operations[at].finish) for at, begin, end in self._given]
+
+    async def __call__(self, given: Sequence[bytes], source: Any) -> Done[R]:
+        """Run the steps with these arguments. One round trip. Raises Unreadable as the operations do.
+
+        `source` is what `remake` makes the operations of this call from.
+        """
+        named = PROCEDURE.set(self._name)
+        try:
+            outcome = await self._run(*given)
+        finally:
+            PROCEDURE.reset(named)
+        try:
+            if outcome.stopped_at is None:
+                replies = outcome.replies
+                if not self._gives_each and len(self._finish) == 1:
+                    begin, end, finish = self._finish[0]
+                    return Done(finish(replies[begin:end]))
+                values: list[Any] = []
+                for begin, end, finish in self._finish:  # not a comprehension, which costs a call on Python 3.11
+                    values.append(finish(replies[begin:end]))
+                value: Any = tuple(values) if self._gives_each else None
+                return Done(value)
+            return stopped_batch(self._operations, self._parts, outcome)
+        except Unreadable:
+            return self._finish_remade(outcome, source)
+
+    def _finish_remade(self, outcome: Outcome, source: Any) -> Done[R]:
+        """The outcome, or the error, of operations with the real keys."""
+        operations = self._remake(source)
+        for one in operations:
+            one.close()
+        try:
+            if not outcome:
+                return stopped_batch(operations, self._parts, outcome)
+            values = tuple(operations[at].finish(outcome.replies[begin:end]) for at, begin, end in self._given)
+            value: Any = values if self._gives_each else values[0]
+            return Done(value)
+        except Unreadable as error:
+            log_unreadable(self._store, error)
+            raise
 
 
 class Prepared(Generic[R]):
-    """A procedure that is planned once. Only keys, texts and some values differ from call to call.
+    """Steps that are planned once, with keys whose names differ from call to call.
 
         count = Prepared([keys.hits], lambda hits: Steps(hits.at_most(9), added := hits.increment()).giving(added))
         done = await count(b"hits:7")
@@ -31,7 +152,8 @@ class Prepared(Generic[R]):
             such as a deadline in ms, which the caller checks. Nothing else in the steps may equal a sample
 
     A call takes the names of the keys, the texts and the stored values, all as bytes. Everything else, such as limits,
-    is fixed. For hot paths that run with every request. Otherwise use a procedure.
+    is fixed. For parts whose steps are not a straight list, or whose keys are kept by name. Otherwise use a procedure,
+    which is compiled as well.
     """
 
     def __init__(
@@ -45,65 +167,33 @@ class Prepared(Generic[R]):
     ) -> None:
         self._families = families
         self._make = make
-        self._texts = texts
+        self._names = len(families) + texts
         self._values = [value for value, _ in values]
-        self._name = name
-        names = [f"\x00place {number}\x00" for number in range(len(families) + texts)]
+        names = [f"\x00place {number}\x00" for number in range(self._names)]
         stored = [form for _, form in values]
         takes_number = [isinstance(form, int) for form in stored]
         _refuse_varying_lifetimes(families, takes_deadline=any(takes_number))
         steps = self._steps_for(names)
-        self._operations = steps.operations
         if any(one.follow is not None for one in steps.operations):
             raise BadDeclaration("a prepared step cannot have operations with upkeep, such as writes of listed records")
-        self._parts = [one.in_batch() for one in steps.operations]
+        parts = [one.in_batch() for one in steps.operations]
         numbers = [place for place, is_number in enumerate(takes_number, len(names)) if is_number]
-        template = _template([step for part in self._parts for step in part], [*names, *stored], numbers)
-        self._run = families[0].store.prepared(template, len(names) + len(stored), numbers)
-        given = steps.given
-        self._gives_each = isinstance(given, tuple)
-        wanted = given if isinstance(given, tuple) else () if given is None else (given,)
-        self._given = [(*self._bounds(self._operations.index(one)), one.finish) for one in wanted]
+        places = _places([*names, *stored])
+        templates = [
+            StepTemplate.of(step, lambda _, words, at: places.get(_word(words[at]))) for p in parts for step in p
+        ]
+        used = {word.argument for one in templates for word in one.words if type(word) is Place}
+        if missing := set(places.values()) - used:
+            raise BadDeclaration(f"arguments {sorted(missing)} of a prepared step are not in its steps as they are")
+        store, arguments = families[0].store, len(names) + len(stored)
+        self._run = PreparedRun(store, steps, parts, templates, arguments, numbers, self._remake, name)
 
-    async def __call__(self, *given: bytes) -> Done[R]:
+    def __call__(self, *given: bytes) -> Coroutine[Any, Any, Done[R]]:
         """Run the steps as one atomic step, in one round trip. Raises Unreadable as the operations do."""
-        named = PROCEDURE.set(self._name)
-        try:
-            outcome = await self._run(*given)
-        finally:
-            PROCEDURE.reset(named)
-        replies = outcome.replies
-        try:
-            if outcome.stopped_at is None:
-                values: list[Any] = []
-                for begin, end, finish in self._given:  # not a comprehension, which costs a call on Python 3.11
-                    values.append(finish(replies[begin:end]))
-                value: Any = tuple(values) if self._gives_each else values[0] if values else None
-                return Done(value)
-            return stopped_batch(self._operations, self._parts, outcome)
-        except Unreadable as error:
-            self._raise_for(given, replies, error)
+        return self._run(given, given)
 
-    def _raise_for(self, given: Sequence[bytes], replies: list[Reply], error: Unreadable) -> NoReturn:
-        """Raise the error with the real key: the operations were made with other names."""
-        names = [name.decode() for name in given[: len(self._families) + self._texts]]
-        operations = self._steps_for(names).operations
-        for one in operations:
-            one.close()
-        try:
-            for place, one in enumerate(operations):
-                begin, end = self._bounds(place)
-                if end <= len(replies):
-                    one.finish(replies[begin:end])
-        except Unreadable as real:
-            error = real
-        log_unreadable(self._families[0].store, error)
-        raise error
-
-    def _bounds(self, place: int) -> tuple[int, int]:
-        """Where the replies of this operation begin and end."""
-        begin = sum(map(len, self._parts[:place]))
-        return begin, begin + len(self._parts[place])
+    def _remake(self, given: Sequence[bytes]) -> Sequence[Operation[Any]]:
+        return self._steps_for([name.decode() for name in given[: self._names]]).operations
 
     def _steps_for(self, names: Sequence[str]) -> Steps[R]:
         keys = [bound.family.verbs(bound, name) for bound, name in zip(self._families, names, strict=False)]
@@ -117,57 +207,12 @@ def _refuse_varying_lifetimes(families: Sequence[Bound[Any]], *, takes_deadline:
             raise BadDeclaration(f"{family.place}: its lifetime varies, so it cannot be prepared")
 
 
-def _places(marks: Sequence[str | bytes | int]) -> dict[str | bytes | int, int]:
+def _places(marks: Sequence[str | bytes | int]) -> Mapping[str | bytes | int, int]:
     """Which argument each word of a step stands for. A name may occur as text or as bytes."""
     places: dict[str | bytes | int, int] = {mark: place for place, mark in enumerate(marks)}
-    places |= {mark.encode(): place for place, mark in enumerate(marks) if isinstance(mark, str)}
-    return places
+    return places | {mark.encode(): place for place, mark in enumerate(marks) if isinstance(mark, str)}
 
 
-def _template(
-    steps: Sequence[Step], marks: Sequence[str | bytes | int], numbers: Sequence[int]
-) -> Callable[..., list[Step]]:
-    """A function that creates these steps, with its arguments in place of these marks."""
-    places = _places(marks)
-    templates = []
-    for step in steps:
-        wrap, words = _split_step(step)
-        own = [
-            (at, places[word])
-            for at, word in enumerate(words)
-            if isinstance(word, str | bytes | int) and word in places
-        ]
-        templates.append((wrap, words, own))
-    missing = set(places.values()).difference(number for _, _, own in templates for _, number in own)
-    if missing:
-        raise BadDeclaration(f"arguments {sorted(missing)} of a prepared step are not in its steps as they are")
-
-    def fill(*given: Any) -> list[Step]:
-        arguments = [int(one) if number in numbers else one for number, one in enumerate(given)] if numbers else given
-        return [_fill_step(wrap, words, own, arguments) for wrap, words, own in templates]
-
-    return fill
-
-
-def _fill_step(
-    wrap: Callable[[list[Any]], Step] | None, words: Sequence[Any], own: list[tuple[int, int]], arguments: Sequence[Any]
-) -> Step:
-    filled = list(words)
-    for at, number in own:
-        filled[at] = arguments[number]
-    return filled if wrap is None else wrap(filled)
-
-
-def _split_step(step: Any) -> tuple[Callable[[list[Any]], Step] | None, Sequence[Any]]:
-    """The words of a step, and a function that rebuilds it; None: the step is a command."""
-    if isinstance(step, AtMost):
-        kind, limit = type(step), step.limit
-        return lambda words: kind(words, limit), step.command
-    if isinstance(step, Required):
-        return Required, _split_step(step.command)[1]
-    if isinstance(step, Call):
-        return None, (step.spec.name, *step.args)
-    if isinstance(step, tuple | list):
-        return None, step
-    guard: Any = type(step)
-    return lambda words: guard(*words), astuple(step)
+def _word(word: Any) -> Any:
+    """A word that an argument may replace; None: it is something else, which may not be hashable."""
+    return word if isinstance(word, str | bytes | int) else None

@@ -10,9 +10,11 @@ from types import MethodType
 from typing import Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, cast, overload
 
 from keystead.errors import BadArgument, BadDeclaration, CrossSlot, KeysteadError, Unreadable
-from keystead.schema.operation import Guarded, Operation, use_all
+from keystead.schema.compiled_procedure import CompiledProcedure, compile_procedure
+from keystead.schema.operation import Guarded, Operation
 from keystead.schema.operation_batch import Done, finish_batch, stopped_batch
 from keystead.schema.slots import slots_of
+from keystead.schema.steps import Steps
 from keystead.schema.unreadable import log_unreadable
 from keystead.stores import Store
 from keystead.stores.store_contract import PROCEDURE
@@ -22,80 +24,8 @@ _log = logging.getLogger("keystead.schema")
 O = TypeVar("O")  # noqa: E741 - the owner: a keyspace, or a part that is given families
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
-A = TypeVar("A")
-B = TypeVar("B")
-C = TypeVar("C")
 
-
-class Steps(Generic[R_co]):
-    """What one call of a procedure does: these operations, in this order.
-
-    An operation with `otherwise("a reason")` is a guard: if it finds or does nothing, no step takes effect, and the
-    caller gets the reason. An operation that cannot do its own work, such as a `compare_and_set` that finds another
-    value, also stops the procedure.
-    """
-
-    __slots__ = ("_given", "operations", "undoing")
-
-    def __init__(self: Steps[None], *operations: Operation[Any]) -> None:
-        use_all(operations)
-        self.operations = operations
-        self.undoing: tuple[tuple[Operation[Any] | None, Operation[Any]], ...] = ()
-        self._given: Operation[Any] | tuple[Operation[Any], ...] | None = None
-
-    @overload
-    def giving(self, a: Operation[A], /) -> Steps[A]: ...
-    @overload
-    def giving(self, a: Operation[A], b: Operation[B], /) -> Steps[tuple[A, B]]: ...
-    @overload
-    def giving(self, a: Operation[A], b: Operation[B], c: Operation[C], /) -> Steps[tuple[A, B, C]]: ...
-    @overload
-    def giving(self, *operations: Operation[Any]) -> Steps[tuple[Any, ...]]: ...
-    def giving(self, *operations: Operation[Any]) -> Steps[Any]:
-        """The same steps, with the result of this operation (one of them) as the value of the procedure."""
-        given = tuple(self._step_of(one) for one in operations)
-        self._given = given[0] if len(given) == 1 else given
-        return cast("Steps[Any]", self)
-
-    def giving_each(self, operations: Sequence[Operation[A]]) -> Steps[tuple[A, ...]]:
-        """As `giving`; the value is always a tuple, even of one result."""
-        self._given = tuple(self._step_of(one) for one in operations)
-        return cast("Steps[tuple[A, ...]]", self)
-
-    def _step_of(self, operation: Operation[Any]) -> Operation[Any]:
-        """The step that is this operation, or that wraps it as a guard."""
-        for one in self.operations:
-            if one is operation or one.inner is operation:
-                return one
-        operation.pending = ""
-        raise BadArgument("what a procedure gives or undoes is one of its steps: put the operation in both")
-
-    def undone_by(self, *operations: Operation[Any], of: Operation[Any] | None = None) -> Self:
-        """Compensating operations for an ordered procedure that a guard stops after earlier steps took effect.
-
-        With `of`, which must be one of the steps, they run only if that step took effect. They never run if all steps
-        are one atomic step: then there is nothing to undo.
-        """
-        use_all(operations)
-        step = None if of is None else self._step_of(of)
-        self.undoing += tuple((step, one) for one in operations)
-        return self
-
-    def value_of(self, results: dict[Operation[Any], Any]) -> Any:
-        given = self._given
-        if given is None:
-            return None
-        return results[given] if isinstance(given, Operation) else tuple(results[one] for one in given)
-
-    @property
-    def given(self) -> Operation[Any] | tuple[Operation[Any], ...] | None:
-        """The operations whose results are the value."""
-        return self._given
-
-    def wants(self, operation: Operation[Any]) -> bool:
-        given = self._given
-        return operation is given or (type(given) is tuple and operation in given)
+_CALLED_ONCE: Any = object()
 
 
 class Procedure(Generic[O, P, R]):
@@ -128,36 +58,55 @@ class Procedure(Generic[O, P, R]):
         function, place = self.function, self.place
 
         async def call(instance: O, /, *args: P.args, **values: P.kwargs) -> Done[R]:
-            steps = function(instance, *args, **values)
-            store = self._store_of(steps)
-            if store is None:
-                return cast("Done[R]", Done(None))
-            named = PROCEDURE.set(place)
-            try:
-                if store.guarantees.atomic != "any keys" and (groups := _split_groups(store, steps.operations)):
-                    return cast("Done[R]", await self._run_groups(store, steps, groups))
-                # Inline, because this is the path of most calls.
-                parts = [operation.in_batch() for operation in steps.operations]
-                outcome = await store.atomically([step for part in parts for step in part])
-                if not outcome:
-                    return stopped_batch(steps.operations, parts, outcome)
-                at, results = 0, {}
-                for operation, part in zip(steps.operations, parts):  # noqa: B905 - one for each, and strict is slow
-                    end = at + len(part)
-                    if operation.follow is not None:
-                        await operation.upkeep(outcome.replies[at:end])
-                    if steps.wants(operation):
-                        results[operation] = operation.finish(outcome.replies[at:end])
-                    at = end
-                return cast("Done[R]", Done(steps.value_of(results)))
-            except Unreadable as error:
-                log_unreadable(store, error)
-                raise
-            finally:
-                PROCEDURE.reset(named)
+            compiled = self._compiled(instance)
+            running = None if compiled is None else compiled.start(args, values)
+            return await (self._run(function(instance, *args, **values)) if running is None else running)
 
         call.__name__, call.__qualname__, call.__doc__ = self.name, place, self.__doc__
         return call
+
+    def _compiled(self, instance: Any) -> CompiledProcedure[R] | None:
+        """The compiled form in the store of this keyspace, from the second call on; None: the body makes the steps.
+
+        A keyspace that is bound for one call would not benefit from it.
+        """
+        known: dict[Any, CompiledProcedure[R] | None] | None = getattr(instance, "_compiled", None)
+        if known is None:
+            return None
+        if self not in known:
+            known[self] = _CALLED_ONCE
+            return None
+        compiled = known[self]
+        if compiled is _CALLED_ONCE:
+            known[self] = compiled = compile_procedure(instance, self)
+        return compiled
+
+    async def _run(self, steps: Steps[R]) -> Done[R]:
+        store = self._store_of(steps)
+        if store is None:
+            return cast("Done[R]", Done(None))
+        named = PROCEDURE.set(self.place)
+        try:
+            if store.guarantees.atomic != "any keys" and (groups := _split_groups(store, steps.operations)):
+                return cast("Done[R]", await self._run_groups(store, steps, groups))
+            parts = [operation.in_batch() for operation in steps.operations]
+            outcome = await store.atomically([step for part in parts for step in part])
+            if not outcome:
+                return stopped_batch(steps.operations, parts, outcome)
+            at, results = 0, {}
+            for operation, part in zip(steps.operations, parts):  # noqa: B905 - one for each, and strict is slow
+                end = at + len(part)
+                if operation.follow is not None:
+                    await operation.upkeep(outcome.replies[at:end])
+                if steps.wants(operation):
+                    results[operation] = operation.finish(outcome.replies[at:end])
+                at = end
+            return cast("Done[R]", Done(steps.value_of(results)))
+        except Unreadable as error:
+            log_unreadable(store, error)
+            raise
+        finally:
+            PROCEDURE.reset(named)
 
     def _store_of(self, steps: Steps[Any]) -> Store | None:
         """The store of all operations; None: there are none."""

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from keystead.schema.family import Family
-from keystead.schema.procedure import Procedure, Steps
+from keystead.schema.procedure import Procedure
+from keystead.schema.procedure_plan import hints_of
+from keystead.schema.steps import Steps
 
 if TYPE_CHECKING:
     from keystead.schema.keyspace import Keyspace
@@ -166,19 +168,12 @@ def _trace_paths(
 def _argument_sets(function: Callable[..., Any]) -> Iterator[dict[str, Any]]:
     """The arguments, all given; then each one that may be None, left out."""
     parameters = list(inspect.signature(function).parameters.values())[1:]
-    hints = _hints(function)
+    hints = hints_of(function)
     names = [one.name for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     yield dict.fromkeys(names, ...)
     for name in names:
         if _may_be_none(hints.get(name)):
             yield dict.fromkeys(names, ...) | {name: None}
-
-
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(function)
-    except Exception:  # a name that only a type checker knows
-        return dict(function.__annotations__)
 
 
 def _may_be_none(hint: Any) -> bool:

@@ -9,11 +9,11 @@ from typing import Any, Final, NamedTuple
 from keystead.errors import WrongKind, printable
 from keystead.schema.chunked_reading import SIZES, entries_of, whole
 from keystead.schema.doctor.examination import NOTES_PREFIXES, TOOLS_NOTES
-from keystead.schema.doctor.quarantine import QuarantineKeys, with_quarantine
 from keystead.schema.family import Bound, Family
 from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store, name_of, total_keys
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace
+from keystead.schema.quarantine import QuarantineKeys, with_quarantine
 from keystead.stores import Command
 
 READ: Final = 1_000  # values per family whose exact size is read; beyond them it is estimated from the mean

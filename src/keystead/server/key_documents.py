@@ -17,7 +17,6 @@ from fastapi.responses import HTMLResponse
 from keystead.http.pages import PAGE_HEADERS, content_policy
 from keystead.kits.identity import page_header
 from keystead.schema import Keyspace
-from keystead.schema.docs import html, html_index
 from keystead.server.own_keyspaces import OWN
 from keystead.server.page_templates import render
 
@@ -32,13 +31,18 @@ def add_key_documents(app: FastAPI) -> None:
     keyspaces = kits | {name: one for name, one in _own().items() if name not in kits}
 
     # Not async: a large document is slow to generate, and FastAPI runs these in a thread.
+    # What renders it is imported with the first one.
     def index(request: Request) -> HTMLResponse:
+        from keystead.schema.docs import html_index
+
         documents = {f"{PATH}/{name}": one for name, one in keyspaces.items()}
         return _page_response(html_index(documents, _LINKS, _user_header(request)))
 
     def document(name: str, request: Request) -> HTMLResponse:
         if name not in keyspaces:
             raise HTTPException(404)
+        from keystead.schema.docs import html
+
         return _page_response(html(keyspaces[name], _LINKS, _user_header(request)))
 
     for path in (PATH, f"{PATH}/"):

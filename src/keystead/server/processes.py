@@ -1,35 +1,27 @@
-"""The parent process of `keystead serve`: it starts the workers, and replaces those that die."""
+"""Starting the server: it forks the workers, and becomes the supervisor, which needs little memory."""
 
 from __future__ import annotations
 
+import json
 import os
+import platform
 import shutil
 import signal
 import socket
+import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
-from types import FrameType
-from typing import Any, Final
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
-from granian import Granian
-from granian.constants import HTTPModes, Interfaces
-from granian.http import HTTP1Settings
-from granian.log import LogLevels
-
-from keystead.server.addresses import reachable
-from keystead.server.server_worker import METRICS_FOLDER, exclude_from_garbage_collection, load_worker
+from keystead.server.server_worker import METRICS_FOLDER, exclude_from_garbage_collection
 from keystead.server.settings import Settings
+from keystead.server.supervisor import SIGNALS, STOPPED
+from keystead.server.worker_process import LISTEN_QUEUE, WorkerPlan, run_and_exit, run_worker
 
-START_TIMEOUT_S: Final = 30.0
-_MOST_CONNECTIONS: Final = 4096
-_OTHER_FILES: Final = 256  # open files of a worker besides connections: stores, providers, metrics
-
-
-class WorkersEnded(Exception):
-    """Workers keep crashing."""
+_ON_LINUX: Final = platform.system() == "Linux"
+_SUPERVISOR: Final = Path(__file__).with_name("supervisor.py")
+_REPLACEMENT: Final = "from keystead.server.worker_process import run_replacement; run_replacement()"
 
 
 def free_address(settings: Settings) -> str:
@@ -47,96 +39,77 @@ def free_address(settings: Settings) -> str:
     return str(address[0])
 
 
-def run_workers(settings: Settings, address: str, when_listening: Callable[[], None]) -> None:
-    """Run until SIGINT or SIGTERM. Running requests may finish; the workers have exited when this returns.
+def run_workers(settings: Settings, address: str, listening: str) -> None:
+    """Serve until SIGINT or SIGTERM, and print `listening` once the first worker listens.
 
-    Raises `WorkersEnded` if the workers keep crashing.
+    This process becomes the supervisor, so this function does not return. Running requests may finish at the end; the
+    exit code is 0, or 1 if the workers keep crashing. On Windows, which has no fork, it returns: a single worker runs
+    in this process.
     """
-    with _metrics_folder():
-        server = _Server(
-            "keystead",
-            address=address,
-            port=settings.port,
-            interface=Interfaces.ASGI,
-            workers=settings.workers,
-            # HTTP/1 only: detecting HTTP/2 would wait for the first bytes without a time limit.
-            http=HTTPModes.http1,
-            http1_settings=HTTP1Settings(header_read_timeout=settings.header_timeout),
-            backpressure=_connection_limit(),
-            websockets=False,
-            log_level=LogLevels.critical,  # workers have their own log
-            respawn_failed_workers=True,
-            workers_kill_timeout=max(1, -(-settings.stop_timeout // 1000)),
-        )
-        server.when_listening = when_listening
-        ended = 0
-        exclude_from_garbage_collection()
-        try:
-            server.serve(target_loader=partial(load_worker, settings), wrap_loader=False)
-        except SystemExit as error:
-            ended = 1 if error.code else 0
-        if ended and not server.asked_to_stop:
-            raise WorkersEnded
-
-
-def _connection_limit() -> int:
-    """The maximum number of connections per worker; further ones wait until one is closed.
-
-    It is high, because silent clients count until `header_timeout`, but below the limit of open files, whose soft limit
-    is raised as far as allowed.
-    """
-    try:
-        import resource
-    except ImportError:  # on Windows
-        return _MOST_CONNECTIONS
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_CONNECTIONS + _OTHER_FILES
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return _MOST_CONNECTIONS
-    soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return max(soft - _OTHER_FILES, soft // 2)
-
-
-class _Server(Granian):  # type: ignore[misc, valid-type]
-    """Granian's main process. It also reports when the first worker listens, and whether it was asked to stop."""
-
-    when_listening: Callable[[], None]
-    asked_to_stop = False
-
-    def startup(self, spawn_target: Any, target_loader: Any) -> None:
-        super().startup(spawn_target, target_loader)
-        for signum in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(signum, self._stop)
-        # After the fork of the workers: a thread could hold a lock while forking.
-        threading.Thread(target=self._report_listening, daemon=True).start()
-
-    def _stop(self, signum: int, frame: FrameType | None) -> None:
-        self.asked_to_stop = True
-        self.signal_handler_interrupt(signum, frame)
-
-    def _report_listening(self) -> None:
-        """Try to connect until it works: Granian does not report when it accepts connections."""
-        stopped = threading.Event()
-        for _ in range(int(START_TIMEOUT_S / 0.01)):
-            if self.asked_to_stop or self.interrupt_children:
-                return
-            try:
-                socket.create_connection((reachable(self.bind_addr), self.bind_port), timeout=1).close()
-            except OSError:
-                stopped.wait(0.01)
-            else:
-                self.when_listening()
-                return
-
-
-@contextmanager
-def _metrics_folder() -> Iterator[None]:
-    """A temporary folder for the metrics of the workers."""
     folder = tempfile.mkdtemp(prefix="keystead-metrics-")
     os.environ[METRICS_FOLDER] = folder
-    try:
-        yield
-    finally:
-        os.environ.pop(METRICS_FOLDER, None)
-        shutil.rmtree(folder, ignore_errors=True)
+    if not hasattr(os, "fork"):
+        try:
+            run_worker(settings, WorkerPlan(address), 0, lambda: print(listening, flush=True))
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        print(STOPPED)
+        return
+    _start_and_supervise(settings, address, listening, folder)
+
+
+def _start_and_supervise(settings: Settings, address: str, listening: str, folder: str) -> NoReturn:
+    ready, tell_ready = os.pipe()
+    os.set_inheritable(ready, True)
+    os.set_inheritable(tell_ready, True)
+    plan = WorkerPlan(address, os.getpid(), tell_ready, _shared_listener(settings, address), settings.sources_as_json())
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    # A signal waits until the supervisor handles it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    exclude_from_garbage_collection()
+    pids = []
+    # Other systems than Linux do not support a fork without exec: their first workers start as replacements do.
+    for number in range(settings.workers if _ON_LINUX else 0):
+        pid = os.fork()
+        if pid == 0:
+            os.close(ready)
+            run_and_exit(settings, plan, number)
+        pids.append(pid)
+    # -P and the search path: imports find the same modules as in this process, whichever program it runs.
+    code = f"import sys; sys.path[:] = {sys.path!r}; {_REPLACEMENT}"
+    for_supervisor = {
+        "workers": pids,
+        "missing": list(range(len(pids), settings.workers)),
+        "command": [sys.executable, "-P", "-c", code, "keystead", "serve", str(_memory_file(asdict(plan)))],
+        "ready": ready,
+        "stop_s": max(1, -(-settings.stop_timeout // 1000)),
+        "listening": listening,
+        "folder": folder,
+    }
+    # The last arguments are only for readers of a process list.
+    arguments = ["-I", "-S", str(_SUPERVISOR), str(_memory_file(for_supervisor)), "keystead", *sys.argv[1:]]
+    os.execv(sys.executable, [sys.executable, *arguments])  # noqa: S606 - no shell is wanted
+
+
+def _shared_listener(settings: Settings, address: str) -> int:
+    """A listening socket that all workers share; on Linux -1, where each opens its own."""
+    if _ON_LINUX:
+        return -1
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.create_server((address, settings.port), family=family, backlog=LISTEN_QUEUE)
+    listener.set_inheritable(True)
+    return listener.detach()
+
+
+def _memory_file(content: Any) -> int:
+    """A file in memory, or without a name, that the programs run by this process can read. It may contain secrets."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("keystead")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    with open(descriptor, "w", encoding="utf-8", closefd=False) as text:
+        json.dump(content, text)
+    os.set_inheritable(descriptor, True)
+    return descriptor

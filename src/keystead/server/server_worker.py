@@ -27,10 +27,11 @@ _RETRY_S: Final = 0.5
 _CHECK_PARENT_EVERY_S: Final = 0.5
 
 
-def load_worker(settings: Settings) -> ASGIApp:
-    """Called by Granian in each new process."""
+def load_worker(settings: Settings, parent: int) -> ASGIApp:
+    """Called by Granian in each worker. `parent` is the process that it ends with, if any."""
     set_up_logs(settings.logs_as, settings.log_level, settings.development)
-    _end_with_parent(os.getppid(), settings.stop_timeout / 1000)
+    if parent:
+        _end_with_parent(parent, settings.stop_timeout / 1000)
     worker = ServerWorker(create_app(settings))
     exclude_from_garbage_collection()
     return worker

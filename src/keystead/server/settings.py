@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
+import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
@@ -126,14 +128,24 @@ class Settings(BaseModel):
 
     _sources: tuple[SettingSource, ...] = PrivateAttr(())
 
-    def __init__(self, **flags: Any) -> None:
-        sources = read_sources(flags, type(self))
+    def __init__(self, sources: list[SettingSource] | None = None, /, **flags: Any) -> None:
+        if sources is None:
+            sources = read_sources(flags, type(self))
         values = merge_sources(sources)
         try:
             super().__init__(**values)
         except ValidationError as error:
             raise WrongSettings(list(describe_errors(error, sources, values))) from None
         self._sources = tuple(sources)
+
+    def sources_as_json(self) -> str:
+        """All that was read for these settings, for `from_json` in another process. It contains secrets."""
+        return json.dumps([dataclasses.asdict(one) for one in self._sources], default=str)
+
+    @classmethod
+    def from_json(cls, sources: str) -> Self:
+        """The settings as they were read, whatever has become of the files."""
+        return cls([SettingSource(**one) for one in json.loads(sources)])
 
     @field_validator("kits", "forwarded_allow", mode="before")
     @classmethod

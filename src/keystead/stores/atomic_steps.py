@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -240,36 +241,50 @@ def plan(steps: Sequence[Step]) -> list[Planned]:
 class PlanTemplate:
     """What `plan(make(*given))` returns, for other arguments each time, without parsing the steps again."""
 
-    def __init__(self, make: Callable[..., Sequence[Step]], arguments: int) -> None:
-        """Raises CommandError if an argument is parsed, as a score is, and not only passed on."""
-        marks = [b"\x00keystead argument %d\x00" % number for number in range(arguments)]
-        places = {mark: number for number, mark in enumerate(marks)}
-        self._steps = [_PlannedPlaces(one, places) for one in plan(make(*marks))]
+    def __init__(self, make: Callable[..., Sequence[Step]], arguments: int, numbers: Collection[int] = ()) -> None:
+        """Raises CommandError if an argument is not one of the words of a command, or should have been a number."""
+        marks = [
+            b"%d" % (_FIRST_SAMPLE + place) if place in numbers else b"\x00keystead argument %d\x00" % place
+            for place in range(arguments)
+        ]
+        places = {mark: place for place, mark in enumerate(marks)}
+        self.steps = [PlannedPlaces(one, places) for one in plan(make(*marks))]
 
     def fill(self, given: Sequence[bytes]) -> list[Planned]:
-        return [one.fill(given) for one in self._steps]
+        return [one.fill(given) for one in self.steps]
 
 
-class _PlannedPlaces:
-    """A planned step, and where it has which argument."""
+_FIRST_SAMPLE = 12_345_000_000  # valid as a deadline and as a lifetime, in seconds and in ms
+_SAMPLE = re.compile(r"keystead argument|12345\d{6}")
+
+
+class PlannedPlaces:
+    """A planned step, and where it has which argument.
+
+    step       for sample arguments
+    places     pairs: a place in the arguments of the call, and the argument that is put there
+    expects    the argument that a guard expects; None: none
+    is_parsed  the options of the call have an argument, so the call is parsed each time
+    """
 
     def __init__(self, step: Planned, places: Mapping[bytes, int]) -> None:
         args = step.call.args
-        self._step = step
-        self._places = [(at, places[word]) for at, word in enumerate(args) if word in places]
-        self._expected = places.get(step.expected) if type(step.expected) is bytes else None
-        others = [word for word in args if word not in places]
-        if "keystead argument" in repr((step.call.options, step.still and step.still.reply, others)):
-            raise BadArgument("an argument is parsed, or joined to other text")
+        self.step = step
+        self.places = [(at, places[word]) for at, word in enumerate(args) if word in places]
+        self.expects = places.get(step.expected) if type(step.expected) is bytes else None
+        self.is_parsed = bool(_SAMPLE.search(repr(step.call.options)))
+        fixed = [word for word in args if word not in places]
+        if _SAMPLE.search(repr((fixed, step.at_most and step.at_most.limit, step.still and step.still.reply))):
+            raise BadArgument("an argument is compared, or joined to other text")
 
     def fill(self, given: Sequence[bytes]) -> Planned:
-        one, call = self._step, self._step.call
-        if self._places:
+        one, call = self.step, self.step.call
+        if self.places:
             args = list(call.args)
-            for at, number in self._places:
-                args[at] = given[number]
-            call = Call(call.spec, args, call.options)
-        expected = one.expected if self._expected is None else given[self._expected]
+            for at, place in self.places:
+                args[at] = given[place]
+            call = read((call.spec.name, *args)) if self.is_parsed else Call(call.spec, args, call.options)
+        expected = one.expected if self.expects is None else given[self.expects]
         return Planned(call, one.required, one.guard, expected, one.at_most, one.still, one.times)
 
 

@@ -15,14 +15,22 @@ import weakref
 from _thread import get_ident
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
-from keystead.errors import BadArgument, CommandError, StoreClosed, StoreError, UnknownCommand, WrongEventLoop
+from keystead.errors import (
+    BadArgument,
+    CommandError,
+    KeysteadError,
+    StoreClosed,
+    StoreError,
+    UnknownCommand,
+    WrongEventLoop,
+)
 from keystead.stores.atomic_steps import (
     ATOMIC_ARGUMENTS,
     Absent,
@@ -49,6 +57,7 @@ from keystead.stores.atomic_steps import (
 )
 from keystead.stores.commands import KINDS, Call, Command, Reply, check_scan, encode, read
 from keystead.stores.near_reads import NearReads
+from keystead.stores.synchronous import close_before, is_synchronous_loop, keep_for_parent, wait
 from keystead.stores.worker_thread import join_stopped
 
 __all__ = [
@@ -137,6 +146,9 @@ class Store(ABC):
 
     In any other event loop every verb raises WrongEventLoop. A store that was not closed emits a ResourceWarning
     when it is garbage-collected or the program ends.
+
+    In synchronous code, `with keystead.connect(url) as store:` opens and closes it. Without `with`, the first `wait`
+    that uses it opens it, once in each process, also after a fork; it is closed at exit.
     """
 
     url: str  # without secrets
@@ -144,6 +156,11 @@ class Store(ABC):
     _opened_in: asyncio.AbstractEventLoop | None = None  # while it is open
     _opened_thread = 0  # the thread of that loop; 0 in a forked process, where the store belongs to the parent
     _loop_runs: Callable[[], bool]
+    _opening: asyncio.Task[None] | None = None  # by the first use, in synchronous code
+    _is_synchronous = False  # opened by a synchronous caller
+    _was_closed = False
+    remake: Callable[[], Store] | None = None  # a new store of the same URL, for a forked process
+    closes_before_fork = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Wrap `open` and `close` of every store, also of other packages, to record the event loop."""
@@ -205,6 +222,22 @@ class Store(ABC):
     def _closed_error(self) -> StoreClosed:
         return StoreClosed(f"{self.url} is not open; use `async with keystead.connect(...)`")
 
+    def __enter__(self) -> Self:
+        wait(self.open())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wait(self.close())
+
+    async def _open_on_use(self) -> None:
+        """Open a store that a synchronous caller uses for the first time. Any other must be opened before."""
+        if not self._was_closed and is_synchronous_loop(asyncio.get_running_loop()):
+            if self._opening is None or self._opening.done():
+                self._opening = asyncio.get_running_loop().create_task(self.open())
+            await asyncio.shield(self._opening)
+
     async def __aenter__(self) -> Self:
         await self.open()
         return self
@@ -224,6 +257,8 @@ class Store(ABC):
         """
         if get_ident() != self._opened_thread or not self._loop_runs():
             self._check_loop()
+            if self._opened_in is None:
+                await self._open_on_use()
         if type(commands) is not list:
             commands = list(commands)
         try:
@@ -248,22 +283,29 @@ class Store(ABC):
 
         It does what `atomically` does with the steps that `make` returns for this many arguments, all of them bytes.
         `make` puts each argument into the steps unchanged, as a key, a member or a value; everything else must be the
-        same each time. The arguments at the places `numbers` are positive whole numbers, such as deadlines, in digits.
+        same each time. The arguments at the places `numbers` are whole numbers in digits: positive ones, such as
+        deadlines, limits of guards from 0, and amounts of any sign but 0.
         A store may use that to do less work per call.
         """
-
-        template: PlanTemplate | None = None
-        if not numbers and type(self).atomically is Store.atomically:
+        if type(self).atomically is Store.atomically:
             with suppress(CommandError):  # it is raised by each call
-                template = PlanTemplate(make, arguments)
+                return self._prepared(PlanTemplate(make, arguments, numbers))
 
         async def run_steps(*given: bytes) -> Outcome:
-            if template is None:
-                return await self.atomically(make(*given))
-            self._check_loop()
-            return await self._atomically(template.fill(given))
+            return await self.atomically(make(*given))
 
         return run_steps
+
+    def _prepared(self, template: PlanTemplate) -> Callable[..., Coroutine[Any, Any, Outcome]]:
+        """`prepared`, with planned steps."""
+
+        async def run_planned(*given: bytes) -> Outcome:
+            self._check_loop()
+            if self._opened_in is None:
+                await self._open_on_use()
+            return await self._atomically(template.fill(given))
+
+        return run_planned
 
     @property
     def near(self) -> NearReads | None:
@@ -327,6 +369,8 @@ class Store(ABC):
         where you can: on Redis a step that may stop after a write makes the server keep a copy of overwritten data.
         """
         self._check_loop()
+        if self._opened_in is None:
+            await self._open_on_use()
         planned = plan(steps)
         return await self._atomically(planned) if planned else Outcome([])
 
@@ -342,7 +386,8 @@ class Store(ABC):
             raise BadArgument(f"a pattern must be text or bytes, not {type(match).__name__}", "SCAN")
         check_scan(kind, page)
         self._check_loop()
-        return self._scan(encode(match), kind, page)
+        pattern = encode(match)
+        return self._scan(pattern, kind, page) if self._opened_in else self._scan_on_use(pattern, kind, page)
 
     def subscribe(self, *channels: str) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
         """Messages published to these channels, from the moment the block is entered.
@@ -356,7 +401,18 @@ class Store(ABC):
         for channel in channels:
             encode(channel)  # or raises
         self._check_loop()
-        return self._subscribe(channels)
+        return self._subscribe(channels) if self._opened_in else self._subscribe_on_use(channels)
+
+    async def _scan_on_use(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
+        await self._open_on_use()
+        async for keys in self._scan(pattern, kind, page):
+            yield keys
+
+    @asynccontextmanager
+    async def _subscribe_on_use(self, channels: tuple[str, ...]) -> AsyncIterator[AsyncIterator[Message]]:
+        await self._open_on_use()
+        async with self._subscribe(channels) as messages:
+            yield messages
 
     @abstractmethod
     def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
@@ -389,6 +445,7 @@ def _record_open(open_: _Opening) -> _Opening:
         await open_(store)
         store._opened_in, store._opened_thread = asyncio.get_running_loop(), get_ident()
         store._loop_runs = store._opened_in.is_running
+        store._is_synchronous, store._was_closed = is_synchronous_loop(store._opened_in), False
         _open_stores.add(store)
 
     return open_here
@@ -401,21 +458,48 @@ def _record_close(close: _Opening) -> _Opening:
         try:
             await close(store)
         finally:
-            store._opened_in, store._opened_thread = None, 0
+            store._opened_in, store._opened_thread, store._was_closed = None, 0, True
             _open_stores.discard(store)
 
     return close_here
 
 
 def _disown_stores() -> None:
-    """In a forked process, do not use, warn about or close the stores of the parent."""
+    """In a forked process, do not use, warn about or close the stores of the parent.
+
+    The stores of synchronous callers start anew with their first use here.
+    """
     for store in list(_open_stores):
         store._opened_thread = 0
+        if store._is_synchronous and (remake := store.remake) is not None:
+            keep_for_parent(dict(vars(store)))
+            vars(store).clear()
+            vars(store).update(vars(remake()), remake=remake)
     _open_stores.clear()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
     os.register_at_fork(after_in_child=_disown_stores)
+
+
+async def _close_before_exit() -> None:
+    """Close the stores of synchronous callers."""
+    loop = asyncio.get_running_loop()
+    for store in [store for store in _open_stores if store._opened_in is loop]:
+        with suppress(KeysteadError):
+            await store.close()
+
+
+async def _close_before_fork() -> None:
+    """Close those of them whose files must not be open in two processes. Their next use opens them, in each."""
+    loop = asyncio.get_running_loop()
+    for store in [store for store in _open_stores if store._opened_in is loop and store.closes_before_fork]:
+        await store.close()
+        store._was_closed = False
+
+
+close_before("exit", _close_before_exit)
+close_before("fork", _close_before_fork)
 
 
 @atexit.register

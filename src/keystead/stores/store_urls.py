@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
@@ -43,7 +44,10 @@ def connect(url: str) -> Store:
         near = get_close_matches(scheme.lower(), (*SCHEMES, *_entry_points().names), 1)
         advice = f"is it {near[0]}://?" if near else "write sqlite:///app.db, memory:// or redis://host:6379/0."
         raise BadUrl(f"{scheme}:// is not the scheme of a store; {advice} All of them are in docs/stores.md")
-    return maker(f"{scheme.lower()}://{rest}")
+    make = partial(maker, f"{scheme.lower()}://{rest}")
+    store = make()
+    store.remake = make
+    return store
 
 
 def _entry_points() -> EntryPoints:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 import weakref
+from _thread import allocate_lock
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
@@ -27,18 +28,60 @@ def ignore_result(result: object, error: BaseException | None) -> None:
     """The `done` of jobs whose caller has left."""
 
 
+class WorkerJob:
+    """A job in the thread. Whoever acquires `_finished` after the job has run passes the result on, once.
+
+    is_held   the event loop asks for the result (`finish_within`), so the thread does not wake it
+    """
+
+    __slots__ = ("_done", "_error", "_finished", "_is_held", "_result", "_run")
+
+    def __init__(self, run: Callable[[], Any], done: Done, *, is_held: bool) -> None:
+        self._run = run
+        self._done = done
+        self._is_held = is_held
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._finished = allocate_lock()
+        self._finished.acquire()
+
+    def finish_within(self, seconds: float) -> None:
+        """In the event loop, for a held job: wait for it this long at most, and call `done`.
+
+        If it takes longer, `done` is called later. To wait here costs far less than to be woken by another thread.
+        """
+        if not self._finished.acquire(timeout=seconds):
+            self._is_held = False
+            if not self._finished.acquire(blocking=False):
+                return  # the thread sees that it is no longer held
+        self._done(self._result, self._error)
+
+    def work(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In the thread."""
+        try:
+            self._result = self._run()
+        except BaseException as raised:  # passed to the caller
+            self._error = raised
+        self._finished.release()
+        if not self._is_held and self._finished.acquire(blocking=False):
+            with suppress(RuntimeError):  # the loop is closed, but a later job may still have to close a file
+                loop.call_soon_threadsafe(self._done, self._result, self._error)
+
+
 class WorkerThread:
     """Runs jobs in order in a daemon thread, and passes each result to the event loop."""
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._jobs: SimpleQueue[tuple[Callable[[], Any], Done] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[WorkerJob | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, job: Callable[[], Any], done: Done) -> None:
-        """Run `job` in the thread, then `done(result, error)` in the event loop."""
-        self._jobs.put((job, done))
+    def submit(self, job: Callable[[], Any], done: Done, *, is_held: bool = False) -> WorkerJob:
+        """Run `job` in the thread, then `done(result, error)` in the event loop: if it is held, in `finish_within`."""
+        one = WorkerJob(job, done, is_held=is_held)
+        self._jobs.put(one)
+        return one
 
     async def call(self, job: Callable[[], Any]) -> Any:
         """Run `job` in the thread and wait for it. Cancelling stops the waiting, not the job."""
@@ -61,13 +104,6 @@ class WorkerThread:
         _stopped.add(self._thread)
 
     def _work(self) -> None:
-        while (item := self._jobs.get()) is not None:
-            job, done = item
-            result, error = None, None
-            try:
-                result = job()
-            except BaseException as raised:  # passed to the caller
-                error = raised
-            with suppress(RuntimeError):  # the loop is closed, but a later job may still have to close a file
-                self._loop.call_soon_threadsafe(done, result, error)
-            del item, job, done, result, error
+        while (job := self._jobs.get()) is not None:
+            job.work(self._loop)
+            del job  # and its result

@@ -87,6 +87,7 @@ def join(server: Keystead, name: str, link: str) -> dict[str, Any]:
         return found
 
 
+@pytest.mark.everyday("sqlite")
 @pytest.mark.parametrize("where", ["sqlite", "redis"])
 async def test_the_commands_of_the_guide_set_up_a_team_of_three_with_slack_and_deadlines(
     where: str, tmp_path: Path, slack: StandIn, request: pytest.FixtureRequest

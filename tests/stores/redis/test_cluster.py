@@ -40,6 +40,13 @@ async def store(cluster: Cluster) -> AsyncIterator[Store]:
         yield store
 
 
+@pytest.fixture
+async def patient(cluster: Cluster) -> AsyncIterator[Store]:
+    """For what must cost nothing: on a busy machine a server may take seconds."""
+    async with keystead.connect(cluster.url) as store:
+        yield store
+
+
 # --- the verbs --------------------------------------------------------------------------------------------------
 
 
@@ -166,8 +173,8 @@ async def test_a_moving_slot_is_followed_key_by_key(cluster: Cluster, store: Sto
     assert move.redirections("MOVED") == after  # it has learnt the new owner
 
 
-async def test_slots_that_move_under_load_cost_nothing(cluster: Cluster, store: Store) -> None:
-    load = Load(store, named="{{busy}}:{}".format)
+async def test_slots_that_move_under_load_cost_nothing(cluster: Cluster, patient: Store) -> None:
+    load = Load(patient, named="{{busy}}:{}".format)
     async with load.running():
         await until(lambda: len(load.acknowledged) > 300, "there is something to move")
         for _ in range(3):  # on to the next master, and back in the end
@@ -180,7 +187,7 @@ async def test_slots_that_move_under_load_cost_nothing(cluster: Cluster, store: 
             before = len(load.acknowledged)
             await until(lambda before=before: len(load.acknowledged) > before + 100, "work goes on after it")  # type: ignore[misc]
     assert load.sentences == set()
-    assert await load.verify(store, 0, 0, lambda key: False) == 0
+    assert await load.verify(patient, 0, 0, lambda key: False) == 0
 
 
 async def test_many_keys_of_a_slot_in_the_middle_of_its_move_are_waited_for(cluster: Cluster, store: Store) -> None:

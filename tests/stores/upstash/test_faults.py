@@ -287,7 +287,7 @@ async def test_tls_is_verified(tmp_path: Path) -> None:
     context.load_cert_chain(certificate, tmp_path / "server.key")
     async with rest_server(tls=context) as server:
         url = server.url().replace("upstash+http:", "upstash+https:")
-        with pytest.raises(StoreRefused, match="no TLS connection to 127.0.0.1"):
+        with pytest.raises(StoreRefused, match=r"no TLS connection to 127\.0\.0\.1"):
             await connect(url).open()
         assert server.requests == []
         async with connect(f"{url}?ca={certificate}") as store:

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from obstore.store import MemoryStore, S3Store
-
 from keystead.errors import BadUrl
 from keystead.parts.blobs.blob_errors import BadBlobPath
 from keystead.parts.blobs.blob_paths import check_path
@@ -60,7 +58,9 @@ def open_blobs(
         case "memory":
             if rest.strip("/"):
                 raise BadUrl("memory:// takes no name and no options; each call creates a separate storage")
-            return MemoryBlobs(MemoryStore(), "memory://", _TIMEOUT.total_seconds())
+            from obstore.store import MemoryStore
+
+            return MemoryBlobs(MemoryStore, "memory://", _TIMEOUT.total_seconds())
         case "s3":
             return _s3(text, access_key_id, secret_access_key, session_token)
     shown = scheme if re.fullmatch(r"[a-z0-9+.-]{1,20}", scheme, re.IGNORECASE) else "this"
@@ -116,9 +116,11 @@ def _s3(url: str, access_key_id: str | None, secret_access_key: str | None, sess
         "retry_timeout": timeout,
         "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=2), "base": 2},
     }
+    from obstore.store import S3Store
+
     store = S3Store(bucket, prefix=prefix or None, config=config, client_options=client, retry_config=retries)
     shown = f"s3://{bucket}" + (f"/{prefix}" if prefix else "") + (f" at {endpoint}" if endpoint else "")
-    return Blobs(store, shown, timeout.total_seconds())
+    return Blobs(lambda: store, shown, timeout.total_seconds())
 
 
 def _options(query: str) -> dict[str, str]:

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
-
-import obstore
-from obstore.exceptions import (
-    AlreadyExistsError,
-    BaseError,
-    PermissionDeniedError,
-    PreconditionError,
-    UnauthenticatedError,
-)
 
 from keystead.errors import BadArgument
 from keystead.parts.blobs.blob_errors import BlobGone, BlobTooLarge, BlobUnavailable, is_missing_bucket, reason
@@ -42,13 +34,17 @@ class Blobs:
 
     outlives_the_process = True  # False: the blobs are lost with the process
 
-    def __init__(self, store: ObjectStore, url: str, timeout_s: float) -> None:
-        self._store = store
+    def __init__(self, open_store: Callable[[], ObjectStore], url: str, timeout_s: float) -> None:
+        self._open_store = open_store  # with the first call: until then, a server does not import obstore
         self._timeout_s = timeout_s
         self.url = url  # for people, without credentials
 
     def __repr__(self) -> str:
         return f"<blobs in {self.url}>"
+
+    @cached_property
+    def _store(self) -> ObjectStore:
+        return self._open_store()
 
     async def put(self, path: str, stream: AsyncIterable[bytes], *, max_bytes: int) -> int:
         """Write a stream to a path, replacing any blob there; returns its size.
@@ -66,7 +62,7 @@ class Blobs:
             first = await anext(parts, b"")
             if len(first) == part_bytes:
                 return await self._put_parts(name, first, parts, part_bytes)
-        await self._await_reply(obstore.put_async(self._store, name, first, use_multipart=False))
+        await self._await_reply(self._store.put_async(name, first, use_multipart=False))
         return len(first)
 
     async def add(self, path: str, data: bytes) -> bool:
@@ -79,7 +75,7 @@ class Blobs:
         if await self.size(path) is not None:
             return False
         try:
-            await self._await_reply(obstore.put_async(self._store, name, data, use_multipart=False, mode="create"))
+            await self._await_reply(self._store.put_async(name, data, use_multipart=False, mode="create"))
         except FileExistsError:
             return False
         return True
@@ -90,10 +86,10 @@ class Blobs:
         if not await self._may_be_there(path):
             return None
         with suppress(FileNotFoundError):
-            return (await self._await_reply(obstore.head_async(self._store, name)))["size"]
+            return (await self._await_reply(self._store.head_async(name)))["size"]
         # A HEAD response cannot say that the bucket is missing, so every blob would look gone.
         with suppress(FileNotFoundError):
-            return (await self._await_reply(obstore.get_async(self._store, name))).meta["size"]
+            return (await self._await_reply(self._store.get_async(name))).meta["size"]
         return None
 
     async def read(self, path: str, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
@@ -116,7 +112,7 @@ class Blobs:
                 return
             options = {"range": (start, last)}
         try:
-            found = await self._await_reply(obstore.get_async(self._store, name, options=options))
+            found = await self._await_reply(self._store.get_async(name, options=options))
         except FileNotFoundError:
             raise BlobGone(path) from None
         pieces = aiter(found.stream(min_chunk_size=_PIECE_BYTES))
@@ -132,7 +128,7 @@ class Blobs:
         if await self.size(path) is None:
             return False
         try:
-            await self._await_reply(obstore.delete_async(self._store, self._name(path)))
+            await self._await_reply(self._store.delete_async(self._name(path)))
         except FileNotFoundError:
             return False
         return True
@@ -156,8 +152,7 @@ class Blobs:
                 raise _UploadAborted
 
         upload: asyncio.Future[Any] = asyncio.ensure_future(
-            obstore.put_async(
-                self._store,
+            self._store.put_async(
                 name,
                 queued_parts(),
                 chunk_size=part_bytes,
@@ -195,15 +190,15 @@ class Blobs:
         # `from None`: library errors contain requests.
         except TimeoutError:
             raise BlobUnavailable(f"{self.url} did not respond within {self._timeout_s:g} seconds") from None
-        except (PermissionDeniedError, UnauthenticatedError) as error:
+        except _errors("PermissionDeniedError", "UnauthenticatedError") as error:
             raise BlobUnavailable(f"{self.url} denies access ({reason(error)}); check the credentials") from None
         except FileNotFoundError as error:
             if is_missing_bucket(error):
                 raise BlobUnavailable(f"{self.url}: there is no such bucket; create it, or use another") from None
             raise FileNotFoundError from None
-        except (AlreadyExistsError, PreconditionError):
+        except _errors("AlreadyExistsError", "PreconditionError"):
             raise FileExistsError from None
-        except (BaseError, OSError, ValueError) as error:
+        except _errors("BaseError", also=(OSError, ValueError)) as error:
             raise BlobUnavailable(f"{self.url} failed: {reason(error)}") from None
 
 
@@ -211,6 +206,13 @@ class MemoryBlobs(Blobs):
     """Blobs in the memory of this process."""
 
     outlives_the_process = False
+
+
+def _errors(*names: str, also: Sequence[type[Exception]] = ()) -> tuple[type[Exception], ...]:
+    """Exceptions of obstore, by name."""
+    import obstore.exceptions
+
+    return (*(getattr(obstore.exceptions, name) for name in names), *also)
 
 
 class _UploadAborted(Exception):

@@ -9,13 +9,15 @@ import stat
 from collections.abc import AsyncIterable
 from contextlib import suppress
 from pathlib import Path
-
-from obstore.store import LocalStore
+from typing import TYPE_CHECKING
 
 from keystead.errors import printable
 from keystead.parts.blobs.blob_errors import BlobUnavailable
 from keystead.parts.blobs.blob_paths import check_path
 from keystead.parts.blobs.blobs import Blobs
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
 
 # obstore writes `path` to `path#1` first, or to `path#2` if that exists, and refuses paths that end like this.
 _ENDS_AS_STAGED = re.compile(r"#\d+~*$")
@@ -32,8 +34,13 @@ class FolderBlobs(Blobs):
     """
 
     def __init__(self, folder: Path, timeout_s: float) -> None:
-        super().__init__(LocalStore(folder), str(folder), timeout_s)
+        super().__init__(self._local_store, str(folder), timeout_s)
         self._folder = folder
+
+    def _local_store(self) -> ObjectStore:
+        from obstore.store import LocalStore
+
+        return LocalStore(self._folder)
 
     async def put(self, path: str, stream: AsyncIterable[bytes], *, max_bytes: int) -> int:
         found = await self._look(path)

@@ -27,7 +27,7 @@ from keystead.parts.outbox.outbox_keys import (
 from keystead.parts.outbox.queue_index import QueueIndex
 from keystead.parts.outbox.retry_policy import OutboxPolicy
 from keystead.parts.sanitize import error_text
-from keystead.schema.doctor.quarantine import set_entries_aside
+from keystead.schema.quarantine import set_entries_aside
 from keystead.schema.unreadable import log_unreadable
 
 _log = logging.getLogger("keystead.outbox")

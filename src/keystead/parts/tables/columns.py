@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 from sqlalchemy import MetaData, Table, Text
-from sqlalchemy.dialects.mysql import MEDIUMTEXT, VARBINARY
 from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.types import TypeDecorator, TypeEngine
@@ -45,6 +44,8 @@ class Name(TypeDecorator[str]):
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
         if dialect.name in ("mysql", "mariadb"):
+            from sqlalchemy.dialects.mysql import VARBINARY  # imported here: few need this dialect
+
             return dialect.type_descriptor(VARBINARY(self.max_bytes))
         return dialect.type_descriptor(Text(collation="C") if dialect.name == "postgresql" else Text())
 
@@ -65,7 +66,11 @@ class Words(TypeDecorator[str]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        return dialect.type_descriptor(MEDIUMTEXT() if dialect.name in ("mysql", "mariadb") else Text())
+        if dialect.name not in ("mysql", "mariadb"):
+            return dialect.type_descriptor(Text())
+        from sqlalchemy.dialects.mysql import MEDIUMTEXT
+
+        return dialect.type_descriptor(MEDIUMTEXT())
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         if value is None:

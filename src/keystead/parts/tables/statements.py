@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, Select, Table
 from sqlalchemy import insert as plain_insert
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import Insert
 
 from keystead.errors import Contended
@@ -26,10 +25,15 @@ def insert_new(connection: Connection, into: Table, row: Mapping[str, Any]) -> b
 
 
 def _insert_if_new(connection: Connection, into: Table) -> Insert:
+    # Imported here: each dialect takes megabytes, and a process uses one.
     match connection.dialect.name:
         case "postgresql":
+            from sqlalchemy.dialects import postgresql
+
             return postgresql.insert(into).on_conflict_do_nothing()
         case "sqlite":
+            from sqlalchemy.dialects import sqlite
+
             return sqlite.insert(into).on_conflict_do_nothing()
         case _:
             # IGNORE also turns other errors into warnings; the column types have already refused invalid values.

@@ -113,6 +113,9 @@ def _procedures(document: KeyDocument) -> Iterator[str]:
             for one in document.procedures
         ),
     )
+    planned = [one.name for one in document.procedures if one.not_compiled]
+    if planned:
+        yield from (f"Planned at each call, not compiled: {_codes(planned)}.", "")
     for one in document.procedures:
         if one.problem:
             yield from (f"The steps of {code(one.name)} cannot be determined: {as_markdown(one.problem)}.", "")

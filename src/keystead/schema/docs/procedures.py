@@ -8,6 +8,7 @@ from typing import Any
 
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.procedure import Procedure
+from keystead.schema.procedure_plan import why_not_compiled
 from keystead.schema.procedure_tracing import Traced, traced
 
 
@@ -23,6 +24,7 @@ class ProcedureEntry:
     in_cluster   how it runs in a cluster
     repair       what repairs an interruption, if it is ordered
     problem      why its steps cannot be determined
+    not_compiled why its steps are planned at each call; empty: they are compiled
     """
 
     name: str
@@ -36,6 +38,7 @@ class ProcedureEntry:
     in_cluster: str
     repair: str
     problem: str
+    not_compiled: str
 
     @property
     def call(self) -> str:
@@ -68,6 +71,7 @@ def _entry(keyspace: type[Keyspace], procedure: Procedure[Any, Any, Any]) -> Pro
         in_cluster=_in_cluster(known, procedure.ordered),
         repair=" ".join((procedure.ordered or "").split()),
         problem=known.problem,
+        not_compiled=why_not_compiled(keyspace, procedure),
     )
 
 

@@ -12,8 +12,8 @@ from keystead.schema.codec import Codec
 from keystead.schema.doctor import guarded_changes
 from keystead.schema.doctor.guarded_changes import StoreGuard
 from keystead.schema.doctor.key_state import KeyState, look_again
-from keystead.schema.doctor.quarantine import set_aside, set_entries_aside
 from keystead.schema.doctor.suspicion import Suspicion
+from keystead.schema.quarantine import set_aside, set_entries_aside
 from keystead.schema.seal import KeyRing
 from keystead.stores import Command, Still, field_holds, holds
 

@@ -14,7 +14,6 @@ from keystead.schema.doctor.entry_examination import EntryExamination
 from keystead.schema.doctor.family_facts import Facts
 from keystead.schema.doctor.follow_up import FollowUp
 from keystead.schema.doctor.key_state import KeyState, look_at, ms_of
-from keystead.schema.doctor.quarantine import set_aside, with_quarantine
 from keystead.schema.doctor.relation_examination import RelationExamination
 from keystead.schema.doctor.removal_limits import TOO_MANY, RemovalLimits
 from keystead.schema.doctor.report import Progress, Report, add_count, tally
@@ -23,6 +22,7 @@ from keystead.schema.family import Bound, Family
 from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store, total_keys
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace, replies_of
+from keystead.schema.quarantine import set_aside, with_quarantine
 from keystead.stores import Store
 from keystead.stores.backup.restoring import CHECKPOINT_PREFIX
 from keystead.stores.copy.marker import MARKER_PREFIX

@@ -14,9 +14,9 @@ from keystead.schema.doctor import guarded_changes
 from keystead.schema.doctor.deadlines import CLOCKS_MS
 from keystead.schema.doctor.guarded_changes import StoreGuard
 from keystead.schema.doctor.key_state import KeyState
-from keystead.schema.doctor.quarantine import quarantine_name
 from keystead.schema.doctor.suspicion import Suspicion
 from keystead.schema.pace import Pace
+from keystead.schema.quarantine import quarantine_name
 from keystead.schema.relation import Relation
 from keystead.stores import TABLE, Call, Command, Required, Store, absent
 

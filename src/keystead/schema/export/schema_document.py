@@ -106,6 +106,7 @@ def _procedures(keyspace: type[Keyspace]) -> Schema:
             "reads": [family.name for family, writes in families.items() if not writes],
             "stops": list(one.stops),
             "cluster": one.in_cluster,
+            "compiled": not one.not_compiled,
             **_without_empty(repair=one.repair, problem=one.problem),
         }
     return found

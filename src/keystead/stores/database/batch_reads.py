@@ -66,11 +66,12 @@ class BatchReads:
         """All keys, in the order in which they are locked."""
         return sorted({*self.with_value, *self._others})
 
-    def wanted(self) -> Wanted:
+    def wanted(self, *, timeless: bool) -> Wanted:
         return Wanted(
             [name_of(key) for key in self.with_value],
             [name_of(key) for key in self.without_value()],
             [(name_of(key), name_of(text)) for key, text in self.fields],
             [(name_of(key), name_of(text)) for key, text in self.members],
             [name_of(key) for key in self.wholes],
+            timeless,
         )

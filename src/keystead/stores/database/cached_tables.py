@@ -11,31 +11,11 @@ from typing import Any
 
 from keystead.stores.commands import Call
 from keystead.stores.database.batch_reads import LOADED, BatchReads
+from keystead.stores.database.cached_entries import CachedEntries
 from keystead.stores.database.database_session import Result, Session, Statement
 from keystead.stores.database.dialect import IDS_AT_ONCE, Dialect, FoundKeys, NewRow, StoredKey, Wanted
 from keystead.stores.database.hashed_names import LONGEST, name_of, rest_of, text_of
 from keystead.stores.sql.key_tables import DELETE_AT_ONCE, ENTRY_TABLES, STRING, KeyRow, KeyTables, in_order
-
-
-class _Entries:
-    """Fields, or scores, by owner and by name. None: known to be absent."""
-
-    def __init__(self, table: str) -> None:
-        self.table = table
-        self.stored: dict[int, dict[bytes, Any]] = {}
-        self.held: dict[int, dict[bytes, Any]] = {}
-        self.dirty: dict[tuple[int, bytes], None] = {}
-
-    def know(self, owner: int, text: bytes, value: Any) -> None:
-        """Record a value of the database, unless a newer one is in memory."""
-        held = self.held.setdefault(owner, {})
-        if text not in held:
-            held[text] = value
-            self.stored.setdefault(owner, {})[text] = value
-
-    def clear(self) -> None:
-        self.stored.clear()
-        self.held.clear()
 
 
 class CachedTables(KeyTables):
@@ -54,8 +34,8 @@ class CachedTables(KeyTables):
         self._stored: dict[bytes, StoredKey | None] = {}
         self._held: dict[bytes, StoredKey | None] = {}
         self._dirty: dict[bytes, None] = {}
-        self._fields = _Entries("fields")
-        self._scores = _Entries("scored")
+        self._fields = CachedEntries("fields")
+        self._scores = CachedEntries("scored")
         self._complete: set[int] = set()  # owners whose fields are all known
         self._new: set[int] = set()  # owners created by this transaction
         self._dead: set[int] = set()  # owners whose entries are deleted, or about to be
@@ -68,8 +48,16 @@ class CachedTables(KeyTables):
 
     # --- beginning and ending ------------------------------------------------------------------------------
 
-    def load(self, calls: Iterable[Call], keys: Iterable[bytes] = (), *, writes: bool, asks_more: bool = False) -> None:
-        """Begin, and read what these calls need. `keys`: others to lock and read.
+    def load(
+        self,
+        calls: Iterable[Call],
+        keys: Iterable[bytes] = (),
+        *,
+        writes: bool,
+        more: bool = False,
+        timeless: bool = False,
+    ) -> None:
+        """Begin, and read what these calls need. `keys`: others to lock and read. `more`: further queries follow.
 
         Reads that need nothing more are one statement, without a transaction, and done when this returns.
         """
@@ -80,9 +68,10 @@ class CachedTables(KeyTables):
             if missing > 0:
                 self.take_ids(-(-missing // IDS_AT_ONCE))
             before = [dialect.begin, *dialect.lock(needs.sorted_keys(), publishes=needs.publishes)]
-        elif asks_more or not needs.one_read_is_enough:
+        elif more or not needs.one_read_is_enough:
             before = dialect.begin_reading
-        found = dialect.parse_found(self._session.ask([*before, dialect.look(needs.wanted())])[-1])
+        wanted = needs.wanted(timeless=timeless)
+        found = dialect.parse_found(self._session.ask([*before, dialect.look(wanted)])[-1], wanted)
         self._know_rows([*needs.with_value, *needs.without_value()], found)
         self._know_entries(self._fields, needs.fields, {(owner, name): (value,) for owner, name, value in found.fields})
         self._know_entries(self._scores, needs.members, {(owner, name): score for owner, name, score in found.members})
@@ -104,7 +93,7 @@ class CachedTables(KeyTables):
         self._held.update((key, self._stored[key]) for key in keys)
 
     def _know_entries(
-        self, entries: _Entries, wanted: Iterable[tuple[bytes, bytes]], found: Mapping[tuple[int, bytes], Any]
+        self, entries: CachedEntries, wanted: Iterable[tuple[bytes, bytes]], found: Mapping[tuple[int, bytes], Any]
     ) -> None:
         for key, text in wanted:
             row = self._stored[key]
@@ -119,7 +108,7 @@ class CachedTables(KeyTables):
         for owner, name, rest, value in found.wholes:
             self._fields.know(owner, text_of(name, rest), (value,))
 
-    def _read(self, entries: _Entries, value: Any) -> Any:
+    def _read(self, entries: CachedEntries, value: Any) -> Any:
         """A value as held in memory: of a field in a tuple, as members of a set have None; a score unchanged."""
         return (value,) if entries is self._fields else self._dialect.decode_score(value)
 
@@ -200,7 +189,7 @@ class CachedTables(KeyTables):
             if rows:
                 self._log += write(rows)
 
-    def _settle_entries(self, entries: _Entries) -> None:
+    def _settle_entries(self, entries: CachedEntries) -> None:
         put: list[tuple[int, bytes, bytes | None, object]] = []
         drop: list[tuple[int, bytes]] = []
         for owner, text in entries.dirty:
@@ -224,9 +213,10 @@ class CachedTables(KeyTables):
 
     def _load_row(self, key: bytes) -> StoredKey | None:
         if key not in self._held:
-            [result] = self._session.ask([self._dialect.look(Wanted(others=[name_of(key)]))])
+            wanted = Wanted(others=[name_of(key)])
+            [result] = self._session.ask([self._dialect.look(wanted)])
             server_ms, now_ms = self._server_ms, self.now_ms
-            self._know_rows([key], self._dialect.parse_found(result))
+            self._know_rows([key], self._dialect.parse_found(result, wanted))
             self._server_ms, self.now_ms = server_ms, now_ms
         return self._held[key]
 
@@ -345,7 +335,7 @@ class CachedTables(KeyTables):
 
     # --- fields of hashes, members of sets, members of sorted sets -----------------------------------------
 
-    def _entry(self, entries: _Entries, owner: int, text: bytes, column: str, value: str) -> Any:
+    def _entry(self, entries: CachedEntries, owner: int, text: bytes, column: str, value: str) -> Any:
         held = entries.held.setdefault(owner, {})
         if text in held:
             return held[text]
@@ -359,7 +349,7 @@ class CachedTables(KeyTables):
         entries.know(owner, text, None if found is None else self._read(entries, found[0]))
         return held[text]
 
-    def _set_entry(self, entries: _Entries, owner: int, text: bytes, value: Any) -> None:
+    def _set_entry(self, entries: CachedEntries, owner: int, text: bytes, value: Any) -> None:
         held, stored = entries.held.setdefault(owner, {}), entries.stored.setdefault(owner, {})
         if self._undo is not None:
             self._undo.append(

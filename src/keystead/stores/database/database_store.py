@@ -32,6 +32,8 @@ from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned
 from keystead.stores.worker_thread import WorkerThread, ignore_result
 
 SWEEP_EVERY_S, SWEEP_PAUSE_S = 1.0, 0.01
+# Reads whose reply does not depend on the time if there is no such key.
+_TIMELESS = frozenset({"GET", "HGET", "HEXISTS", "EXISTS", "PTTL"})
 
 
 class DatabaseStore(Store):
@@ -141,8 +143,9 @@ class DatabaseStore(Store):
     # --- the four verbs ------------------------------------------------------------------------------------
 
     def _replies(self, calls: list[Call]) -> Awaitable[list[Reply]]:
-        writes = any(call.spec.writes for call in calls)
-        return self._submit(calls, lambda interpreter: interpreter.replies(calls), writes=writes)
+        timeless = all(call.spec.name in _TIMELESS for call in calls)
+        writes = not timeless and any(call.spec.writes for call in calls)
+        return self._submit(calls, lambda interpreter: interpreter.replies(calls), writes=writes, timeless=timeless)
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         calls = [step.call for step in steps]
@@ -199,13 +202,20 @@ class DatabaseStore(Store):
         return self._submit([], job, writes=True)
 
     def _submit(
-        self, calls: list[Call], job: Job, *, writes: bool, keys: list[bytes] | None = None, snapshot: bool = False
+        self,
+        calls: list[Call],
+        job: Job,
+        *,
+        writes: bool,
+        keys: list[bytes] | None = None,
+        snapshot: bool = False,
+        timeless: bool = False,
     ) -> Awaitable[Any]:
         if not self._open:
             future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             future.set_exception(self._closed_error())
             return future
-        done = self._pool.submit(calls, job, writes=writes, keys=keys or (), snapshot=snapshot)
+        done = self._pool.submit(calls, job, writes=writes, keys=keys or (), snapshot=snapshot, timeless=timeless)
         if writes and any(call.spec.name == "PUBLISH" for call in calls):
             done.add_done_callback(self._wake_if_done)
         return done

@@ -33,6 +33,7 @@ class Wanted(NamedTuple):
     fields: Sequence[tuple[bytes, bytes]] = ()  # key, field
     members: Sequence[tuple[bytes, bytes]] = ()
     wholes: Sequence[bytes] = ()  # keys whose fields are all needed
+    timeless: bool = False  # whether the time matters only for a key that exists
 
 
 class StoredKey(NamedTuple):
@@ -108,7 +109,7 @@ class Dialect(ABC):
         """Read all of it in one statement: it sees one state of the tables, so reading needs no transaction."""
 
     @abstractmethod
-    def parse_found(self, result: Result) -> FoundKeys: ...
+    def parse_found(self, result: Result, wanted: Wanted) -> FoundKeys: ...
 
     @abstractmethod
     def delete_rows(self, ids: Sequence[int]) -> list[Statement]: ...

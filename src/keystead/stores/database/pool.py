@@ -41,7 +41,7 @@ Job = Callable[[Interpreter[CachedTables]], Any]
 class PooledBatch:
     """Work that takes effect as a whole, and the future of its caller."""
 
-    __slots__ = ("alone", "calls", "deadline", "future", "job", "keys", "snapshot", "writes")
+    __slots__ = ("alone", "calls", "deadline", "future", "job", "keys", "snapshot", "timeless", "writes")
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class PooledBatch:
         self.deadline = deadline
         self.alone = False  # whether it runs in a separate transaction
         self.snapshot = False  # whether its job sends several queries that must see one state
+        self.timeless = False  # whether it needs the time only for a key that exists
 
 
 class BatchGroup:
@@ -160,6 +161,7 @@ class ConnectionPool:
         writes: bool,
         keys: Iterable[bytes] = (),
         snapshot: bool = False,
+        timeless: bool = False,
     ) -> asyncio.Future[Any]:
         """Run a job on the data loaded for these calls and keys. The future completes with its commit."""
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -171,7 +173,7 @@ class ConnectionPool:
         else:
             wanted = keys if not writes else {*keys, *(key for call in calls for key in call.keys)}
             batch = PooledBatch(calls, job, wanted, future, now + self._timeout, writes=writes)
-            batch.snapshot = snapshot
+            batch.snapshot, batch.timeless = snapshot, timeless
             self._queue.append(batch)
             if self._timer is None:
                 self._timer = self._loop.call_at(now + self._timeout, self._fail_overdue)
@@ -326,8 +328,9 @@ class ConnectionPool:
         interpreter = Interpreter(tables, lambda: tables.now_ms)
         calls = [call for batch in group.batches for call in batch.calls]
         keys = {key for batch in group.batches for key in batch.keys}
-        asks_more = any(batch.snapshot for batch in group.batches)
-        tables.load(calls, keys, writes=group.writes, asks_more=asks_more)
+        more = any(batch.snapshot for batch in group.batches)
+        timeless = len(group.batches) == 1 and group.batches[0].timeless
+        tables.load(calls, keys, writes=group.writes, more=more, timeless=timeless)
         results = [_result(batch, interpreter) for batch in group.batches]
         if not group.writes:
             session.roll_back()  # of a snapshot that is still open

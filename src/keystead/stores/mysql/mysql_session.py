@@ -27,6 +27,7 @@ from keystead.stores.database.database_session import (
     StatementFailed,
 )
 from keystead.stores.database.database_settings import DatabaseSettings
+from keystead.stores.mysql.mysql_replies import MysqlReplies
 
 _LOST = {1053, 1158, 1159, 1160, 1161, 1927, 2006, 2013, 2014, 2055, 4031}
 _TRY_AGAIN = {1020, 1205, 1213, 1969, 3024, 3572}
@@ -96,6 +97,7 @@ class MysqlSession(Session):
     def __init__(self, connection: Any, settings: DatabaseSettings) -> None:
         self.ids = []
         self._connection = connection
+        self._replies = MysqlReplies(connection)
         self._settings = settings
         self._in_transaction = False
         self._lost = False
@@ -106,7 +108,7 @@ class MysqlSession(Session):
         results: list[Result] = []
         for text, count in self._packets(statements):
             try:
-                self._say(text, count, results)
+                results += self._replies.ask(text, count)
             except pymysql.Error as error:
                 raise self._error(error) from None
             except (OSError, AttributeError, EOFError) as error:  # its socket was closed
@@ -141,15 +143,6 @@ class MysqlSession(Session):
             size += len(text) + 1
         if texts:
             yield ";".join(texts), len(texts)
-
-    def _say(self, text: str, count: int, results: list[Result]) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.execute(text)
-            for place in range(count):
-                if place and not cursor.nextset():
-                    raise pymysql.OperationalError(2014, "the server returned fewer results than statements")
-                rows = list(cursor.fetchall()) if cursor.description else []
-                results.append(Result(rows, cursor.rowcount))
 
     def _error(self, error: pymysql.Error) -> Exception:
         code, message = _code_and_message(error)

@@ -99,7 +99,7 @@ class PostgresDialect(Dialect):
             )
         return Statement(" UNION ALL ".join(parts), parameters)
 
-    def parse_found(self, result: Result) -> FoundKeys:
+    def parse_found(self, result: Result, wanted: Wanted) -> FoundKeys:
         found = FoundKeys(result.rows[0][1], [], [], [], [])
         for what, owner, name, rest, kind, expires_at, size, long, value, score in result.rows:
             if what in (_VALUED, _ROW):

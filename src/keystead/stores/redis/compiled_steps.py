@@ -190,7 +190,9 @@ class CompiledSteps:
         script = Script(plan(sample.steps))
         self.reads_only = script.reads_only
         self.key_places = sample.key_places
-        self._constants = frozenset(one for one in given or () if isinstance(one, bytes))
+        keys = [place if given is None else given[place] for place in sample.key_places]
+        self._key_arguments = [one for one in keys if isinstance(one, int)]
+        self._fixed_keys = frozenset(one for one in keys if isinstance(one, bytes))
         self.straight = straight(script.steps, script.keys)
         if self.straight is None:
             rest: Sequence[bytes] = script.rest
@@ -215,8 +217,9 @@ class CompiledSteps:
         return self._format % tuple(sized)
 
     def fits(self, arguments: Sequence[bytes]) -> bool:
-        """Whether all arguments and constants differ: two equal keys would have another shape."""
-        return len(set(arguments)) == len(arguments) and self._constants.isdisjoint(arguments)
+        """Whether all keys differ: two equal ones would have another shape."""
+        keys = {arguments[place] for place in self._key_arguments}
+        return len(keys) == len(self._key_arguments) and self._fixed_keys.isdisjoint(keys)
 
     def rest(self, arguments: Sequence[bytes]) -> tuple[bytes, ...]:
         """The number of keys, the keys and the arguments of the script."""

@@ -172,6 +172,8 @@ class RedisStore(Store):
         if found is None or compiled is None:
             return await super().atomically(steps)
         self._check_loop()
+        if self._opened_in is None:
+            await self._open_on_use()
         work = self._run_compiled(compiled, found[1], lambda: steps)
         return await (work if self._near is None else dropping(self._near, found[1], work))
 
@@ -191,6 +193,8 @@ class RedisStore(Store):
 
         async def run_steps(*given: bytes) -> Outcome:
             self._check_loop()
+            if self._opened_in is None:
+                await self._open_on_use()
             if not compiled.fits(given):
                 return await self.atomically(make(*given))
             work = self._run_compiled(compiled, given, lambda: make(*given))

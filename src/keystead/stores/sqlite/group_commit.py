@@ -3,6 +3,9 @@
 Commands run in the thread of the event loop: they take microseconds, and another thread would have to reacquire
 Python's lock (GIL) after each statement, which under load costs milliseconds each time. The slow part, the commit with
 its sync to disk, runs in a worker thread. Writes that arrive meanwhile form the next group.
+
+If the loop has nothing else to do and the disk is fast, the loop's thread waits for the commit itself, for a moment: to
+be woken by another thread takes a third as long as a sync. A disk that hangs holds it up for a millisecond at most.
 """
 
 from __future__ import annotations
@@ -12,20 +15,22 @@ import random
 import sqlite3
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from contextlib import suppress
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreUnavailable
 from keystead.stores.commands import Call
 from keystead.stores.sqlite.database_file import explain, is_locked
 from keystead.stores.sqlite.sqlite_interpreter import SqliteInterpreter
-from keystead.stores.worker_thread import WorkerThread
+from keystead.stores.worker_thread import WorkerJob, WorkerThread
 
 GROUP_COMMANDS = 1_000  # per group, unless one batch alone has more
 CALLS_A_TURN = 32  # consecutive calls that do not wait, before other tasks get a turn
 INLINE_COMMANDS = 200  # a larger group runs in the worker, to keep the event loop responsive
+QUIET_TURNS, QUIET_S = 2, 0.000_1  # turns of the loop before it waits for a commit; it is busy if they take longer
+LONGEST_WAIT_S = 0.001
 
 
 # Calls, whose result is their replies; or a function to run in the transaction.
@@ -67,6 +72,8 @@ class GroupCommit:
         self._worker = worker
         self._loop = loop
         self._now = loop.time
+        # The callbacks that asyncio runs next; of another loop, only the time of its turns shows that it is busy.
+        self._ready: Sized = getattr(loop, "_ready", ())
         self._timeout = timeout
         self._queue: deque[Batch] = deque()
         self._between: deque[tuple[Callable[[], Any], asyncio.Future[Any]]] = deque()
@@ -75,6 +82,7 @@ class GroupCommit:
         self._busy = False
         self._closed = False
         self._alone = 0  # how many batches at the head each run in a separate group
+        self._commit_s = 0.0  # how long a commit takes, as of late
         self._idle: asyncio.Future[None] | None = None
 
     @property
@@ -229,7 +237,22 @@ class GroupCommit:
         except Exception as error:
             self._finish(group, None, error)
             return
-        self._worker.submit(lambda: self._commit(results), lambda done, error: self._finish(group, done, error))
+        wait_s = 2 * self._commit_s
+        job = self._worker.submit(
+            lambda: self._timed_commit(results),
+            lambda done, error: self._finish(group, done, error),
+            is_held=wait_s < LONGEST_WAIT_S,
+        )
+        if wait_s < LONGEST_WAIT_S:
+            self._loop.call_soon(self._wait_if_quiet, job, self._now(), QUIET_TURNS)
+
+    def _wait_if_quiet(self, job: WorkerJob, since: float, turns: int) -> None:
+        """Wait for a commit after some turns of the loop, unless others had work to do in them."""
+        if turns > 1:
+            self._loop.call_soon(self._wait_if_quiet, job, since, turns - 1)
+        else:
+            is_quiet = not self._ready and self._now() - since < QUIET_S
+            job.finish_within(LONGEST_WAIT_S if is_quiet else 0)
 
     def _run(self, group: list[Batch]) -> list[Any]:
         """Do the work of each batch; a CommandError is the result of that batch and of no other."""
@@ -239,11 +262,12 @@ class GroupCommit:
             batch.started = True
             works.append(batch.work)
         while (start := len(results)) < len(group):
-            changes = self._interpreter.changes(islice(works, start, None))
+            changes = self._interpreter.changes(works, start)
             if len(changes) > 1 and self._interpreter.change(changes):
                 results += [[b"OK"] for _ in changes]
             else:
                 results += map(self._result, group[start : start + max(len(changes), 1)])
+        self._interpreter.flush()
         return results
 
     def _result(self, batch: Batch) -> Any:
@@ -254,6 +278,13 @@ class GroupCommit:
             return self._interpreter.replies(work) if isinstance(work, list) else work()
         except CommandError as error:
             return error
+
+    def _timed_commit(self, results: list[Any]) -> list[Any]:
+        began = time.perf_counter()
+        self._commit(results)
+        # One slow commit does not matter, several do.
+        self._commit_s += (min(time.perf_counter() - began, 2 * LONGEST_WAIT_S) - self._commit_s) / 8
+        return results
 
     def _commit(self, results: list[Any]) -> list[Any]:
         self._connection.execute("COMMIT")
@@ -276,6 +307,7 @@ class GroupCommit:
         self._loop.call_soon(self._next)
 
     def _roll_back(self, group: list[Batch], error: BaseException) -> None:
+        self._interpreter.forget()
         if self._connection.in_transaction:
             with suppress(sqlite3.Error):  # it was rolled back already
                 self._connection.execute("ROLLBACK")
@@ -360,10 +392,9 @@ class InlineCommit:
         self._connection.execute("BEGIN")
         try:
             result = self._interpreter.replies(work) if isinstance(work, list) else work()
-        except CommandError:  # had no effect
-            self._connection.execute("COMMIT")
-            raise
+            self._interpreter.flush()
         except BaseException as error:
+            self._interpreter.forget()
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
             raise explain_error(error, "memory://") from None

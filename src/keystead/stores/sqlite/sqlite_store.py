@@ -9,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from itertools import chain
 from typing import Any
 
 from keystead.errors import StoreUnavailable
 from keystead.stores import durations
+from keystead.stores.atomic_steps import PlanTemplate
 from keystead.stores.commands import Call, Reply
 from keystead.stores.globs import compile_glob, key_after_prefix, literal_prefix
 from keystead.stores.near_reads import NearReads
 from keystead.stores.sql.key_tables import KIND_NUMBERS
 from keystead.stores.sqlite import sqlite_full_copy, sqlite_sweep
+from keystead.stores.sqlite.compiled_strings import CompiledStrings
 from keystead.stores.sqlite.database_file import connect, explain, is_locked, prepare
 from keystead.stores.sqlite.group_commit import CALLS_A_TURN, INLINE_COMMANDS, GroupCommit, InlineCommit, Work
 from keystead.stores.sqlite.snapshot import Snapshot
@@ -60,6 +62,8 @@ class SqliteStore(Store):
         self._open = False
         self._reads = 0
         self._written_bytes = 0
+        # SQLite keeps its locks by process: a connection that came through a fork would break them for both.
+        self.closes_before_fork = path != MEMORY
 
     # --- opening and closing -------------------------------------------------------------------------------
 
@@ -203,6 +207,23 @@ class SqliteStore(Store):
             outcome = await self._read(lambda reading: reading.atomically(steps))
         return outcome
 
+    def _prepared(self, template: PlanTemplate) -> Callable[..., Coroutine[Any, Any, Outcome]]:
+        is_own = type(self)._atomically is SqliteStore._atomically
+        if not (is_own and CompiledStrings.fits(template) and len(template.steps) <= INLINE_COMMANDS):
+            return super()._prepared(template)
+        compiled = CompiledStrings(template)
+
+        async def run_compiled(*given: bytes) -> Outcome:
+            self._check_loop()
+            size = sum(map(len, given))
+            self._written_bytes += size
+            outcome: Outcome = await self._change(
+                lambda: self._writing.run_compiled(compiled, given), size > HEAVY_BYTES
+            )
+            return outcome
+
+        return run_compiled
+
     @property
     def near(self) -> NearReads | None:
         self._check_loop()
@@ -279,13 +300,17 @@ class SqliteStore(Store):
             raise self._closed_error()
         if self._memory:
             await asyncio.sleep(0)
-            return job(self._reading)
+            try:
+                return job(self._reading)
+            finally:
+                self._reading.forget()
 
         def in_one_snapshot() -> Any:
             connection.execute("BEGIN")
             try:
                 return job(reading)
             finally:
+                reading.forget()
                 connection.execute("ROLLBACK")
 
         try:

@@ -42,7 +42,11 @@ _PUT = (
     "INSERT INTO keys (key, kind, value, expires_at) VALUES (?, 1, ?, ?) ON CONFLICT (key) DO UPDATE"
     " SET value = excluded.value, expires_at = excluded.expires_at WHERE kind = 1 RETURNING id"
 )
-_ADD_STRING = "INSERT INTO keys (key, kind, value, expires_at) VALUES (?, 1, ?, ?)"
+ADD_STRING = "INSERT INTO keys (key, kind, value, expires_at) VALUES (?, 1, ?, ?)"
+VALUE = "SELECT value FROM keys WHERE id = ?"
+SET_VALUE = "UPDATE keys SET value = ? WHERE id = ?"
+SET_DEADLINE = "UPDATE keys SET expires_at = ? WHERE id = ?"
+SET_BOTH = "UPDATE keys SET value = ?, expires_at = ? WHERE id = ?"
 _FIELD = "SELECT value FROM fields WHERE owner = ? AND field = ?"
 _CHANGE_FIELD = "UPDATE fields SET value = ? WHERE owner = ? AND field = ?"
 _PUT_FIELD = (
@@ -91,7 +95,7 @@ class SqliteTables(KeyTables):
         return KeyRow._make(found)
 
     def value(self, key: bytes, row: KeyRow) -> bytes:
-        [value] = self.execute("SELECT value FROM keys WHERE id = ?", (row.id,)).fetchone()
+        [value] = self.execute(VALUE, (row.id,)).fetchone()
         return value or b""
 
     def string(self, key: bytes) -> bytes | None:
@@ -125,11 +129,7 @@ class SqliteTables(KeyTables):
 
     def add_string(self, key: bytes, value: bytes, expires_at: int | None) -> None:
         """Insert a string that has no row."""
-        self.remember(key, self.execute(_ADD_STRING, (key, value, expires_at)).lastrowid or 0)
-
-    def change_string(self, row_id: int, value: bytes, expires_at: int | None) -> None:
-        """Change the value and deadline of the string in this row."""
-        self.execute("UPDATE keys SET value = ?, expires_at = ? WHERE id = ?", (value, expires_at, row_id))
+        self.remember(key, self.execute(ADD_STRING, (key, value, expires_at)).lastrowid or 0)
 
     def create(self, key: bytes, kind: int) -> int:
         return self._insert(key, kind, None, None)
@@ -164,10 +164,10 @@ class SqliteTables(KeyTables):
         self.execute("INSERT INTO garbage (owner, kind) VALUES (?, ?)", (owner, kind))
 
     def set_deadline(self, key: bytes, row: KeyRow, expires_at: int | None) -> None:
-        self.execute("UPDATE keys SET expires_at = ? WHERE id = ?", (expires_at, row.id))
+        self.execute(SET_DEADLINE, (expires_at, row.id))
 
     def set_value(self, key: bytes, row: KeyRow, value: bytes) -> None:
-        self.execute("UPDATE keys SET value = ? WHERE id = ?", (value, row.id))
+        self.execute(SET_VALUE, (value, row.id))
 
     def set_size(self, key: bytes, owner: int, size: int, last: bytes | None = None) -> None:
         if last is None:

@@ -14,6 +14,7 @@ from keystead.stores import (
     at_most,
     field_holds,
     holds,
+    more_than,
     required,
     still,
     store_ms,
@@ -274,6 +275,18 @@ class Atomic(Promises):
         await expect(store, (("GET", key), b"1"))
         [left_ms] = await store.run([("PTTL", key)])
         assert 600_000 < left_ms <= 900_000
+
+    @needs("atomic key")
+    async def test_prepared_steps_take_limits_and_amounts(self, store: Store) -> None:
+        take = store.prepared(
+            lambda key, limit, by: [more_than(("GET", key), int(limit)), ("INCRBY", key, int(by))], 3, [1, 2]
+        )
+        key = self.key("a")
+        await store.run([("SET", key, "10")])
+        for limit, by, expected in ((3, -4, 6), (0, -1, 5), (4, 10**13, 10**13 + 5)):
+            assert (await take(key, b"%d" % limit, b"%d" % by)).replies == [1, expected]
+        stopped = await take(key, b"%d" % (10**13 + 5), b"1")
+        assert (stopped.stopped_at, stopped.replies) == (0, [0])
 
     @needs("atomic", "zset")
     async def test_a_guard_of_a_whole_value_reads_up_to_the_time_of_the_store(self, store: Store) -> None:
