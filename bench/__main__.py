@@ -43,6 +43,7 @@ class Subject(StrEnum):
     install = "install"
     web = "web"
     upstash = "upstash"
+    gateway = "gateway"
     all = "all"
 
 
@@ -68,6 +69,7 @@ MODULES = {
     Subject.install: "on_install",
     Subject.web: "on_web",
     Subject.upstash: "on_upstash",
+    Subject.gateway: "on_gateway",
 }
 
 

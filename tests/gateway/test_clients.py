@@ -89,16 +89,14 @@ def test_a_javascript_subscriber_gets_the_messages_of_its_channel(gateway: Gatew
 @on("redis")
 def test_the_rate_limits_of_upstash_count_where_the_store_runs_scripts(gateway: GatewayServer) -> None:
     said = run_file("rate_limits.mjs", gateway)
-    assert said == {
-        **dict.fromkeys(("fixed", "sliding", "bucket"), [True, True, True, False, False]),
-        **dict.fromkeys(("fixed left", "sliding left", "bucket left"), 0),
-    }
+    for name in ("fixed", "sliding", "bucket"):
+        assert (said[name], said[f"{name} left"]) == ([True, True, True, False, False], 0)
 
 
 @on(*EVERY)
 def test_the_python_client_works(gateway: GatewayServer) -> None:
     with Redis(gateway.url, gateway.tokens["write"]) as redis:
-        assert redis.set("key", "välue", ex=100) is True
+        assert redis.set("key", "välue", ex=100)
         assert (redis.get("key"), redis.ttl("key")) == ("välue", 100)
         assert redis.hset("hash", values={"a": "1", "b": "2"}) == 2
         assert redis.hgetall("hash") == {"a": "1", "b": "2"}

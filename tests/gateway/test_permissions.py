@@ -5,22 +5,15 @@ from typing import Any
 
 import pytest
 
-from keystead import Channel, Keyspace, Value, after, connect
+from keystead import connect
 from keystead.errors import BadValue
 from keystead.gateway import GatewayApp, GatewayKeys, GatewayTokens, gateway_tokens
 from keystead.gateway.gateway_keys import RESERVED
 from tests.gateway.conftest import EVERY, Client, on
+from tests.gateway.shop_keys import ShopKeys
 from tests.servers import GatewayServer
 
 NO_KEY = "NOPERM No permissions to access a key"
-
-
-class ShopKeys(Keyspace):
-    """A shop, whose carts belong to users."""
-
-    cart = Value("cart:{uid:int}:{item}", str, lifetime=after("1h"), doc="an item in a cart")
-    price = Value("price:{item}", str, lifetime=after("1h"), doc="the price of an item")
-    news = Channel("news:{uid:int}", str, doc="news for a user")
 
 
 @pytest.fixture
@@ -43,7 +36,7 @@ async def test_a_token_that_reads_does_not_write_or_list_keys(client: Client) ->
         *(["SET", "a", "c"], ["DEL", "a"], ["GETDEL", "a"], ["EXPIRE", "a", 1], ["APPEND", "a", "c"], ["INCR", "n"]),
         *(["PUBLISH", "a", "b"], ["SCAN", 0], ["KEYS", "*"], ["GETEX", "a", "EX", 1], ["RENAME", "a", "b"]),
     ):
-        refused = f"NOPERM this user has no permissions to run the '{command[0].lower()}' command"
+        refused = f"NOPERM this user has no permissions to run the '{str(command[0]).lower()}' command"
         assert await client.send(*command) == refused
     batch = await client.batch("/pipeline", ["GET", "a"], ["SET", "a", "c"])
     assert batch == [{"result": "b"}, {"error": "NOPERM this user has no permissions to run the 'set' command"}]
@@ -58,7 +51,7 @@ def test_scripts_need_a_token_for_them_and_a_store_that_runs_them(gateway: Gatew
         refused = {"error": "NOPERM this user has no permissions to run the 'eval' command"}
         assert outcomes == {"read": refused, "write": refused, "scripts": {"result": 1}, "admin": {"result": 1}}
     else:
-        assert outcomes == dict.fromkeys(gateway.tokens, {"error": "ERR unknown command 'EVAL'"})
+        assert [*outcomes.values()] == 4 * [{"error": "ERR unknown command 'EVAL'"}]
 
 
 @on("redis")
@@ -86,37 +79,37 @@ def test_a_failed_command_of_the_engine_is_reported_in_its_own_words(gateway: Ga
 
 
 async def test_a_token_is_limited_to_the_keys_of_its_user(shop: Client) -> None:
-    for key in ("cart:42:tea", "cart:7:tea", "price:tea", "other"):
+    for key in ("item:42:tea", "item:7:tea", "offer:tea", "other"):
         await shop.send("SET", key, "x")
-    await shop.login("write", families=["ShopKeys.cart"], values={"uid": "42"})
-    assert await shop.send("GET", "cart:42:tea") == "x"
-    assert await shop.send("SET", "cart:42:milk", "y") == "OK"
-    for key in ("cart:7:tea", "price:tea", "other", "cart:42", "cart:042:tea", "cart:42:a:b", "CART:42:tea"):
+    await shop.login("write", families=["ShopKeys.item"], values={"uid": "42"})
+    assert await shop.send("GET", "item:42:tea") == "x"
+    assert await shop.send("SET", "item:42:milk", "y") == "OK"
+    for key in ("item:7:tea", "offer:tea", "other", "item:42", "item:042:tea", "item:42:a:b", "ITEM:42:tea"):
         assert await shop.send("GET", key) == NO_KEY, key
         assert await shop.send("SET", key, "z") == NO_KEY, key
     for command in (
-        ["MGET", "cart:42:tea", "cart:7:tea"],
-        ["DEL", "cart:42:tea", "price:tea"],
-        ["RENAME", "cart:42:tea", "cart:7:new"],
-        ["MSET", "cart:42:tea", "z", "cart:7:tea", "z"],
-        ["COPY", "cart:7:tea", "cart:42:stolen"],
+        ["MGET", "item:42:tea", "item:7:tea"],
+        ["DEL", "item:42:tea", "offer:tea"],
+        ["RENAME", "item:42:tea", "item:7:new"],
+        ["MSET", "item:42:tea", "z", "item:7:tea", "z"],
+        ["COPY", "item:7:tea", "item:42:stolen"],
     ):
         assert await shop.send(*command) == NO_KEY, command
-    assert sorted((await shop.send("SCAN", 0))[1]) == ["cart:42:milk", "cart:42:tea"]
-    assert sorted(await shop.send("KEYS", "*")) == ["cart:42:milk", "cart:42:tea"]
+    assert sorted((await shop.send("SCAN", 0))[1]) == ["item:42:milk", "item:42:tea"]
+    assert sorted(await shop.send("KEYS", "*")) == ["item:42:milk", "item:42:tea"]
     assert "NOPERM" in await shop.send("DBSIZE")
     assert await shop.send("PING") == "PONG"
 
 
 async def test_a_token_is_limited_to_its_families_in_all_keyspaces(shop: Client) -> None:
-    await shop.login("write", families=["ShopKeys.price"])
-    assert await shop.send("SET", "price:tea", "1") == "OK"
-    assert await shop.send("SET", "cart:1:tea", "1") == NO_KEY
+    await shop.login("write", families=["ShopKeys.offer"])
+    assert await shop.send("SET", "offer:tea", "1") == "OK"
+    assert await shop.send("SET", "item:1:tea", "1") == NO_KEY
     await shop.login("write", values={"uid": "42"})
-    assert await shop.send("SET", "cart:42:tea", "1") == "OK"
-    assert await shop.send("SET", "price:tea", "1") == NO_KEY
+    assert await shop.send("SET", "item:42:tea", "1") == "OK"
+    assert await shop.send("SET", "offer:tea", "1") == NO_KEY
     await shop.login("write", families=["ShopKeys.gone"])
-    assert await shop.send("GET", "price:tea") == NO_KEY
+    assert await shop.send("GET", "offer:tea") == NO_KEY
 
 
 async def test_a_token_is_limited_to_patterns_of_keys_and_to_channels(shop: Client) -> None:

@@ -15,12 +15,15 @@ import httpx2
 
 from keystead import connect
 from keystead.gateway import GatewayApp, GatewayKeys, GatewayTokens
+from keystead.gateway.gateway_app import SchemaMode
 from keystead.gateway.gateway_keys import Access
+from keystead.gateway.gateway_kit import load_keyspaces
 from tests.servers.redis_servers import redis
 from tests.servers.server_process import Server, serve, temporary_folder
 
 ROOT = Path(__file__).parents[2]
-STORE = "GATEWAY_STORE"  # in the environment: the URL may have a password
+# In the environment, because the URL of a store may have a password.
+STORE, KEYSPACE, MODE = "GATEWAY_STORE", "GATEWAY_KEYSPACE", "GATEWAY_MODE"
 ACCESS: tuple[Access, ...] = ("read", "write", "scripts", "admin")
 _START = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.servers.gateway_server import main; main()"
 
@@ -33,6 +36,8 @@ class GatewayServer(Server):
 
     store_url: str
     behind: Server | None = None  # the server of the store, if it was started with the gateway
+    keyspace = ""
+    mode: SchemaMode = "off"
 
     @property
     def url(self) -> str:
@@ -71,21 +76,23 @@ class GatewayServer(Server):
             return False
 
     def start(self) -> None:
-        os.environ[STORE] = self.store_url
+        given = {STORE: self.store_url, KEYSPACE: self.keyspace, MODE: self.mode}
+        os.environ |= given
         try:
             super().start()
         finally:
-            del os.environ[STORE]
+            for name in given:
+                del os.environ[name]
 
 
 @contextmanager
-def gateway(store_url: str) -> Iterator[GatewayServer]:
-    """A gateway to this store."""
+def gateway(store_url: str, keyspace: str = "", mode: SchemaMode = "off") -> Iterator[GatewayServer]:
+    """A gateway to this store, which checks writes against a keyspace, such as `tests.gateway.shop_keys:ShopKeys`."""
     with temporary_folder() as folder:
 
         def make(port: int) -> GatewayServer:
             server = GatewayServer([sys.executable, "-c", _START, str(port), str(folder)], port, folder)
-            server.store_url = store_url
+            server.store_url, server.keyspace, server.mode = store_url, keyspace, mode
             return server
 
         with serve(make, "address already in use") as server:
@@ -102,17 +109,18 @@ def gateway_on_redis() -> Iterator[GatewayServer]:
 
 def main() -> None:
     port, folder = sys.argv[1:]
-    asyncio.run(_serve(os.environ[STORE], int(port), Path(folder)))
+    asyncio.run(_serve(int(port), Path(folder)))
 
 
-async def _serve(store_url: str, port: int, folder: Path) -> None:
+async def _serve(port: int, folder: Path) -> None:
     import uvicorn
 
-    async with connect(store_url) as store, connect(f"sqlite:///{folder}/tokens.db") as own:
+    async with connect(os.environ[STORE]) as store, connect(f"sqlite:///{folder}/tokens.db") as own:
         keys = GatewayKeys(store, gateway=own)
         tokens, file = GatewayTokens(keys), folder / "tokens.json"
         if not file.exists():
             issued = {access: (await tokens.create("test", access)).token for access in ACCESS}
             file.write_text(json.dumps(issued))
-        app: Any = GatewayApp(store, keys)
+        keyspaces = load_keyspaces([name for name in (os.environ[KEYSPACE],) if name])
+        app: Any = GatewayApp(store, keys, keyspaces=keyspaces, schema=os.environ[MODE])  # type: ignore[arg-type]
         await uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning", lifespan="off")).serve()

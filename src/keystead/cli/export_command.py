@@ -14,7 +14,7 @@ from keystead.cli import written_files
 from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import Json, Targets, named_keyspaces, run
 from keystead.schema import Keyspace
-from keystead.schema.export import json_schema, typescript
+from keystead.schema.export import json_schema, typescript, upstash_client
 
 
 class ExportFormat(StrEnum):
@@ -22,6 +22,7 @@ class ExportFormat(StrEnum):
 
     JSON_SCHEMA = "json-schema"
     TYPESCRIPT = "typescript"
+    UPSTASH = "upstash"
 
 
 def _as_json_schema(found: Sequence[type[Keyspace]]) -> str:
@@ -31,12 +32,13 @@ def _as_json_schema(found: Sequence[type[Keyspace]]) -> str:
 _WRITERS: Final[dict[ExportFormat, Callable[[Sequence[type[Keyspace]]], str]]] = {
     ExportFormat.JSON_SCHEMA: _as_json_schema,
     ExportFormat.TYPESCRIPT: typescript,
+    ExportFormat.UPSTASH: upstash_client,
 }
 
-_FORMAT_HELP = "JSON Schema 2020-12, or a TypeScript module of types."
+_FORMAT_HELP = "JSON Schema 2020-12, a TypeScript module of types, or one with a typed client over @upstash/redis."
 _OUT_HELP = "Write to this file instead of printing."
 
-Format = Annotated[ExportFormat, typer.Option("--format", metavar="json-schema|typescript", help=_FORMAT_HELP)]
+Format = Annotated[ExportFormat, typer.Option("--format", metavar="json-schema|typescript|upstash", help=_FORMAT_HELP)]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help=_OUT_HELP, show_default=False)]
 
 
@@ -57,6 +59,8 @@ def export(
       keystead export myapp.keys:AppKeys
 
       keystead export myapp.keys --format typescript --out web/src/keys.ts
+
+      keystead export myapp.keys --format upstash --out web/src/keys.ts
 
       keystead export login sharing --out keys.schema.json
     """

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -34,7 +34,10 @@ from keystead.server.settings_sources import CONFIG_VARIABLE
 
 _security = logging.getLogger("keystead.security")
 
-_KEYSPACES_HELP = """Key documents, such as shop.keys:ShopKeys: tokens can be limited to their families."""
+_KEYSPACES_HELP = """Key documents, such as shop.keys:ShopKeys: every write is checked against them, and tokens can be
+limited to their families."""
+_SCHEMA_HELP = """What happens to a write that does not fit: observe logs and counts it, fix sets the declared lifetime,
+enforce refuses it. [dim]\\[default: observe][/dim]"""
 _STORE_HELP = """Where the keys live, as for serve; gateway=URL keeps the tokens in a store of their own.
 [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
 _KIT = "keystead.gateway:ROOT_KIT"
@@ -65,6 +68,7 @@ def run_gateway(
     keyspaces: Annotated[
         list[str] | None, typer.Argument(metavar="KEYSPACE", help=_KEYSPACES_HELP, show_default=False)
     ] = None,
+    mode: Annotated[str | None, typer.Option(metavar="MODE", help=_SCHEMA_HELP, show_default=False)] = None,
     store: Url = None,
     host: Annotated[
         str | None, typer.Option(metavar="ADDRESS", help="The address to listen on. [dim]\\[default: 127.0.0.1][/dim]")
@@ -87,12 +91,14 @@ def run_gateway(
 
       keystead gateway --store sqlite:///app.db
 
-      keystead gateway shop.keys:ShopKeys --store redis://localhost:6379/0 --port 8080
+      keystead gateway shop.keys:ShopKeys --mode enforce --store redis://localhost:6379/0 --port 8080
     """
     if config is not None:
         os.environ[CONFIG_VARIABLE] = config
     names = [f"{one.__module__}:{one.__name__}" for one in named_keyspaces(keyspaces)] if keyspaces else []
-    table: dict[str, Any] = {"keyspaces": names} if names else {}
+    if mode is not None and not names:
+        fail("--mode needs a key document to check writes against, such as shop.keys:ShopKeys", USAGE_ERROR)
+    table: dict[str, Any] = {"keyspaces": names or None, "schema": mode}
     run_server(
         {
             **stores_by_role(store),
@@ -100,7 +106,7 @@ def run_gateway(
             "port": port,
             "workers": workers,
             "kits": _KIT,
-            "gateway": table,
+            "gateway": {name: value for name, value in table.items() if value is not None},
         }
     )
 
@@ -150,8 +156,7 @@ def create_token(
 
       keystead gateway token create "user 42" --access write --family ShopKeys.cart --only uid=42
     """
-    if access not in Access.__args__:  # type: ignore[attr-defined]
-        fail(f"--access takes read, write, scripts or admin, not {access!r}", USAGE_ERROR)
+    granted = _access(access)
     if keyspace:
         classes = named_keyspaces(keyspace)
         family = [name_of(find_family(one, classes)) for one in family or ()]
@@ -163,12 +168,7 @@ def create_token(
         async with open_stores(store, [GatewayKeys]) as stores:
             others: dict[str, Any] = {role: one for role, one in stores.items() if role != "default"}
             issued = await GatewayTokens(GatewayKeys(stores["default"], **others)).create(
-                name,
-                access,
-                families=family or (),
-                values=values,
-                keys=keys or (),
-                by=operator().who,  # type: ignore[arg-type]
+                name, granted, families=family or (), values=values, keys=keys or (), by=operator().who
             )
         _security.info("gateway token created by an operator", extra={"event": "gateway-token-created"})
         if as_json:
@@ -227,6 +227,11 @@ def revoke_token(
         return 0 if revoked else 1
 
     run(work)
+
+
+def _access(given: str) -> Access:
+    found: Access | None = next((one for one in get_args(Access) if one == given), None)
+    return found or fail(f"--access takes {', '.join(get_args(Access))}, not {given!r}", USAGE_ERROR)
 
 
 def _placeholder_value(given: str) -> tuple[str, str]:

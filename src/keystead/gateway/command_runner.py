@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreError, StoreUnavailable
 from keystead.gateway.permissions import Permission
@@ -26,23 +26,35 @@ NEVER: Final = frozenset(
         *("CLUSTER", "MODULE", "PFDEBUG", "PFSELFTEST"),
     }
 )
-# The option with which these would wait for new entries, and block the connection.
+_UPSTASH_FLAG: Final = "#!lua flags=allow-key-locking"
+# With the option BLOCK these would wait for new entries, and block the connection.
 _BLOCKING: Final = frozenset({"XREAD", "XREADGROUP"})
 
 
 class _Foreign(NamedTuple):
     """A command outside the language, for the engine."""
 
-    name: str
+    command: RawCommand
 
 
 _Plan: TypeAlias = Call | Derived | Exchange | _Foreign | Exception
+_ALONE: Final = (Exchange, _Foreign)
 _LISTING: Final = ("SCAN", "KEYS")
 
 
 class CommandRunner:
-    def __init__(self, store: Store) -> None:
+    """Runs commands on a store, which may be a guarded one.
+
+    engine   takes commands outside the language, if its engine has such. By default the store itself; None: they are
+             refused
+    """
+
+    def __init__(self, store: Store, *, engine: Store | Literal["itself"] | None = "itself") -> None:
         self._store = store
+        found = store if engine == "itself" else engine
+        self._engine = found if found is not None and found.takes_foreign else None
+        # An engine beside a guarded store only gets what the guard cannot check.
+        self._is_engine = self._engine is store
 
     async def run(self, commands: Sequence[RawCommand], permission: Permission) -> list[Any]:
         """The reply of each command, with an exception in place of each failure. Raises StoreUnavailable.
@@ -97,16 +109,17 @@ class CommandRunner:
     def _plan_foreign(self, name: str, command: RawCommand, permission: Permission) -> _Plan:
         if name in NEVER or (name in _BLOCKING and "BLOCK" in map(_word, command)):
             return RespError(f"ERR Command is not available: '{name}'")
-        if self._store.takes_foreign:
+        if self._engine is not None:
             is_script = name in SCRIPTS and (name != "SCRIPT" or _is_harmless_script(command))
             refused = permission.refuse_foreign(name, is_script)
             if refused is None or is_script:
-                return refused or _Foreign(name)
+                _remove_upstash_flag(name, command)
+                return refused or _Foreign(command)
         return RespError(f"ERR unknown command '{name[:60]}'")
 
     def _is_for_engine(self, plans: Sequence[_Plan]) -> bool:
         """Whether a command is outside the language, or is one command there and several steps here."""
-        return self._store.takes_foreign and any(
+        return self._is_engine and any(
             type(plan) is _Foreign or type(plan) is Exchange or (type(plan) is Derived and len(plan.steps) > 1)
             for plan in plans
         )
@@ -118,10 +131,10 @@ class CommandRunner:
         replies: list[Any] = []
         waiting: list[_Plan] = []
         for plan in plans:
-            if type(plan) is Exchange or (type(plan) is Derived and (len(plan.steps) > 1 or plan.is_guarded)):
+            if type(plan) in _ALONE or (type(plan) is Derived and (len(plan.steps) > 1 or plan.is_guarded)):
                 replies += await self._run_waiting(waiting)
                 waiting.clear()
-                replies.append(await self._run_alone(plan))
+                replies.append(await self._run_alone(plan))  # type: ignore[arg-type]
             else:
                 waiting.append(plan)
         return [*replies, *await self._run_waiting(waiting)]
@@ -140,8 +153,10 @@ class CommandRunner:
             found = iter(error.replies)
         return [_reply_of(plan, found) for plan in plans]
 
-    async def _run_alone(self, plan: Derived | Exchange) -> Any:
+    async def _run_alone(self, plan: Derived | Exchange | _Foreign) -> Any:
         try:
+            if isinstance(plan, _Foreign):
+                return (await self._engine.run_foreign([plan.command]))[0]  # type: ignore[union-attr]
             if isinstance(plan, Exchange):
                 return await plan.run(self._store)
             return plan.reply(await self._store.atomically(plan.steps))
@@ -153,7 +168,7 @@ class CommandRunner:
     async def _run_steps(self, commands: Sequence[RawCommand], plans: Sequence[_Plan]) -> list[Any]:
         steps: list[Step] = []
         for command, plan in zip(commands, plans, strict=True):
-            if isinstance(plan, Exchange) or (isinstance(plan, Derived) and plan.is_guarded):
+            if type(plan) in _ALONE or (isinstance(plan, Derived) and plan.is_guarded):
                 raise RestError(400, f"EXECABORT {command[0]!s} is not available in a transaction on this store")
             steps += plan.steps if isinstance(plan, Derived) else [(plan.spec.name, *plan.args)]  # type: ignore[union-attr]
         try:
@@ -168,6 +183,14 @@ class CommandRunner:
         sent = [command for command, plan in zip(commands, plans, strict=True) if not isinstance(plan, Exception)]
         found = iter(await self._store.run_foreign(sent, atomic=atomic))
         return [plan if isinstance(plan, Exception) else next(found) for plan in plans]
+
+
+def _remove_upstash_flag(name: str, command: RawCommand) -> None:
+    """Remove a flag that only Upstash knows from the first line of a script. It allows more at once, nothing else."""
+    place = {"EVAL": 1, "EVAL_RO": 1, "SCRIPT": 2}.get(name, len(command))
+    script = command[place] if place < len(command) else ""
+    if isinstance(script, str) and script.startswith(_UPSTASH_FLAG):
+        command[place] = "#!lua" + script.removeprefix(_UPSTASH_FLAG)
 
 
 def _is_harmless_script(command: RawCommand) -> bool:

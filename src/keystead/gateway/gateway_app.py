@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from keystead.errors import CommandError, KeysteadError, StoreUnavailable
 from keystead.gateway.command_runner import CommandRunner
@@ -16,12 +16,16 @@ from keystead.gateway.gateway_tokens import GatewayTokens, TokenCheck
 from keystead.gateway.permissions import Permission, patterns_by_name
 from keystead.gateway.rest_replies import error_text, json_body, json_result, resp2_body
 from keystead.gateway.rest_requests import RawCommand, RestError, read_command, read_commands, read_path, token_in
+from keystead.gateway.schema_reports import SchemaReports
 from keystead.schema import Keyspace
+from keystead.schema.guard import GuardedStore, WriteGuard
 from keystead.stores import Store
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+SchemaMode: TypeAlias = Literal["off", "observe", "fix", "enforce"]
 
 MAX_BODY_BYTES: Final = 10 * 1024 * 1024
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT"})
@@ -45,7 +49,10 @@ class GatewayApp:
 
     store      where the commands run; it must be open
     keys       where the tokens are
-    keyspaces  the key documents whose families tokens may be limited to
+    keyspaces  the key documents of the store. Tokens may be limited to their families
+    schema     what happens to writes that do not fit the key documents: `off`, they pass; `observe`, they pass and are
+               counted; `fix`, the declared lifetime is set; `enforce`, they are refused
+    count      gets the code of each finding, for metrics
     """
 
     def __init__(
@@ -54,11 +61,18 @@ class GatewayApp:
         keys: GatewayKeys,
         *,
         keyspaces: Sequence[type[Keyspace]] = (),
+        schema: SchemaMode = "off",
         max_body_bytes: int = MAX_BODY_BYTES,
+        count: Callable[[str], None] = lambda code: None,
     ) -> None:
         families = patterns_by_name(keyspaces)
+        self.reports = SchemaReports(count)
         self._store = store
         self._runner = CommandRunner(store)
+        if keyspaces and schema != "off":
+            guard = WriteGuard([one(store, needs_seal=False) for one in keyspaces], schema, self.reports)
+            engine = None if schema == "enforce" else store
+            self._runner = CommandRunner(GuardedStore(store, guard), engine=engine)
         self._tokens = TokenCheck(GatewayTokens(keys), lambda token_id, token: Permission(token_id, token, families))
         self._max_body_bytes = max_body_bytes
         # Opaque to clients, which send it back with their next request. Reads here see every acknowledged write anyway.
@@ -106,7 +120,7 @@ class GatewayApp:
             return
         command = read_path(segments, scope.get("query_string", b""), body) if segments else read_command(body)
         [reply] = await self._runner.run([command], permission)
-        status = 400 if isinstance(reply, Exception) else 200
+        status = 503 if isinstance(reply, StoreUnavailable) else 400 if isinstance(reply, Exception) else 200
         if form.resp2:
             await self._send(send, status, resp2_body([reply]), b"application/octet-stream")
         else:

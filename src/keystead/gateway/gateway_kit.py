@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from starlette.types import Receive, Scope, Send
 
 from keystead.errors import BadDeclaration
-from keystead.gateway.gateway_app import GatewayApp
+from keystead.gateway.gateway_app import GatewayApp, SchemaMode
 from keystead.gateway.gateway_keys import GatewayKeys
 from keystead.kits.kit import Kit, Site
 from keystead.kits.setting_types import Words
@@ -30,7 +30,15 @@ class GatewaySettings(BaseModel):
     """`[gateway]` in keystead.toml, or `KEYSTEAD_GATEWAY__KEYSPACES` in the environment."""
 
     keyspaces: Words = Field(
-        (), description="The key documents that tokens can be limited to, such as `shop.keys:ShopKeys`."
+        (),
+        description="The key documents of the store, such as `shop.keys:ShopKeys`. Writes are checked against them; "
+        "tokens can be limited to their families.",
+    )
+    schema_mode: SchemaMode = Field(
+        "observe",
+        alias="schema",
+        description="What happens to writes that do not fit `keyspaces`. `off`: they pass. `observe`: they pass, and "
+        "are logged and counted. `fix`: the declared lifetime is set. `enforce`: they are refused.",
     )
     max_body: Annotated[int, BeforeValidator(size_bytes)] = Field(
         10_000_000, description="The maximum size of a request body, such as `1MB`."
@@ -66,6 +74,8 @@ async def _open_gateway(keys: GatewayKeys, settings: GatewaySettings, site: Site
         keys.store_of("default"),
         keys,
         keyspaces=load_keyspaces(settings.keyspaces),
+        schema=settings.schema_mode,
+        count=lambda code: site.count(_NAME, code, settings.schema_mode),
         max_body_bytes=settings.max_body,
     )
 

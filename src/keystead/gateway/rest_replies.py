@@ -19,6 +19,7 @@ from keystead.errors import (
     StoredNotANumber,
     StoreUnavailable,
     UnknownCommand,
+    WriteRefused,
     WrongArity,
     WrongKind,
 )
@@ -150,6 +151,8 @@ def _text_of(error: Exception) -> str:
     match error:
         case EngineError():
             return error.sentence
+        case WriteRefused():
+            return f"WRITEREFUSED {error.sentence}"
         case WrongKind():
             return "WRONGTYPE Operation against a key holding the wrong kind of value"
         case UnknownCommand():

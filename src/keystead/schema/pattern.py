@@ -84,6 +84,21 @@ class Pattern:
             return None
         return layout.literals[0], self._places[0].write, layout.end
 
+    @property
+    def placeholders(self) -> Sequence[PlaceholderPosition]:
+        """The placeholders, each at its position."""
+        return self._places
+
+    @property
+    def literals(self) -> tuple[Sequence[str], str]:
+        """The text before each placeholder, and the text after the last one, or before the tail if it has one."""
+        return self._layout.literals, self._layout.end
+
+    @property
+    def has_tail(self) -> bool:
+        """Whether the last placeholder may be left out."""
+        return self._layout.has_tail
+
     def render_one(self, name: str, value: object) -> str:
         """The text of one placeholder value in a key. Raises BadKey as `render` does."""
         if name not in self.names:

@@ -54,14 +54,16 @@ class PlaceholderPosition:
     `separator` is the first character of the literal between it and the next placeholder, if both are in the same
     segment, and otherwise empty. A value never contains a raw `:` or its separator; so it ends at the next of
     these, or where the literal after the last placeholder of a segment begins.
+
+    marks  the characters that are always escaped here
     """
 
     def __init__(self, pattern: str, name: str, type_: PlaceholderType, bound: int | None, separator: str) -> None:
         self.name = name
         self.type = type_
         self._pattern = pattern
-        self._marks = "%:{}" + separator  # the first of these occurs in the escapes of the others
-        self._escapes = (ANY - type_.unescaped) | Characters.of(self._marks)
+        self.marks = "%:{}" + separator  # the first of these occurs in the escapes of the others
+        self._escapes = (ANY - type_.unescaped) | Characters.of(self.marks)
         self._escape = re.compile(self._escapes.regex())
         self.bound = bound if bound is not None and self._can_pass(bound) else None
         self.write: Callable[[object], str] = self._writer()
@@ -131,8 +133,8 @@ class PlaceholderPosition:
 
     def _text_writer(self) -> Callable[[object], str]:
         has_special, careful, bound = self._special_finder(self._escapes), self._write, self.bound
-        has_more_special = self._special_finder(self._escapes - Characters.of(self._marks))
-        marks = [(mark, percent(mark)) for mark in dict.fromkeys(self._marks)]
+        has_more_special = self._special_finder(self._escapes - Characters.of(self.marks))
+        marks = [(mark, percent(mark)) for mark in dict.fromkeys(self.marks)]
         # They can be escaped one after the other if only the first of them occurs in an escape code.
         in_turn = bound is None and not any(mark in code for mark, _ in marks[1:] for _, code in marks)
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from keystead.schema.export import schema_document, typescript_module
+from keystead.schema.export import schema_document, typescript_module, upstash_module
 from keystead.schema.keyspace import Keyspace
 
-__all__ = ["json_schema", "typescript"]
+__all__ = ["json_schema", "typescript", "upstash_client"]
 
 
 def json_schema(keyspaces: Sequence[type[Keyspace]]) -> dict[str, Any]:
@@ -25,3 +25,12 @@ def typescript(keyspaces: Sequence[type[Keyspace]]) -> str:
     It has types only, so it adds nothing to the compiled program, and it compiles under `tsc --strict`.
     """
     return typescript_module.module(keyspaces)
+
+
+def upstash_client(keyspaces: Sequence[type[Keyspace]]) -> str:
+    """The same types, and for each keyspace a function such as `createShopKeys(redis)` over `@upstash/redis`.
+
+    It returns one factory per family: `keys.cart("ann").set(cart)` writes the value in its stored form, with the
+    declared lifetime. The module has no other dependency, and compiles under `tsc --strict`.
+    """
+    return upstash_module.module(keyspaces)

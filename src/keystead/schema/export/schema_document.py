@@ -21,7 +21,21 @@ from keystead.schema.shape import shapes
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 PATTERNS: Final = "KeyPatterns"  # the map of the TypeScript module
 PROCEDURES: Final = "KeyProcedures"  # and that of the procedures
-_OTHERS: Final = (PATTERNS, PROCEDURES, "Uint8Array")  # names that no definition may have there
+# Names that no definition may have there: those of JavaScript, and of the classes over a client.
+_OTHERS: Final = (
+    *(PATTERNS, PROCEDURES, "Uint8Array", "Redis", "Record", "Partial", "Promise", "Date", "Exclude", "NonNullable"),
+    *(
+        "TypedForm",
+        "TypedForms",
+        "TypedMoment",
+        "TypedLifetime",
+        "TypedKey",
+        "TypedValue",
+        "TypedCounter",
+        "TypedRecord",
+    ),
+    *("TypedMap", "TypedSet", "TypedSortedSet", "TypedList", "TypedLog", "TypedChannel"),
+)
 
 _DESCRIPTION: Final = (
     "The stored data of these keyspaces: models, lists and maps as JSON, everything else as plain text. "

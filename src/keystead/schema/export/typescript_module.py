@@ -58,12 +58,12 @@ def _keys(display: str) -> Iterator[str]:
     body, _, tail = display.removesuffix("]").partition("[")
     for text in (body, body + tail) if tail else (body,):
         literals = re.split(r"\{\w+\}", text)
-        yield f"`{'${string}'.join(map(_template, literals))}`" if len(literals) > 1 else _literal(text)
+        yield f"`{'${string}'.join(map(template, literals))}`" if len(literals) > 1 else literal(text)
 
 
-def _template(literal: str) -> str:
+def template(text: str) -> str:
     """A text between backticks. It has no brace, as no literal of a pattern has."""
-    return _literal(literal)[1:-1].replace('\\"', '"').replace("`", "\\`")
+    return literal(text)[1:-1].replace('\\"', '"').replace("`", "\\`")
 
 
 def _patterns(keyspaces: Mapping[str, Schema], types: Mapping[tuple[str, str], str]) -> str:
@@ -72,9 +72,9 @@ def _patterns(keyspaces: Mapping[str, Schema], types: Mapping[tuple[str, str], s
         f"export interface {PATTERNS} {{",
     ]
     for label, keyspace in keyspaces.items():
-        lines += [*_comment(keyspace, "  ").splitlines(), f"  {_property(label)}: {{"]
+        lines += [*_comment(keyspace, "  ").splitlines(), f"  {property_name(label)}: {{"]
         for name, family in keyspace["families"].items():
-            lines += [*_comment(family, "    ").splitlines(), f"    {_property(name)}: {{"]
+            lines += [*_comment(family, "    ").splitlines(), f"    {property_name(name)}: {{"]
             lines += _family(family, types[label, name])
             lines.append("    };")
         lines.append("  };")
@@ -90,24 +90,24 @@ def _procedures(keyspaces: Mapping[str, Schema], types: Mapping[tuple[str, str],
     ]
     indent = "      "
     for label, keyspace in keyspaces.items():
-        lines.append(f"  {_property(label)}: {{")
+        lines.append(f"  {property_name(label)}: {{")
         for name, one in keyspace.get("procedures", {}).items():
-            lines += [*_comment(one, "    ").splitlines(), f"    {_property(name)}: {{"]
-            lines.append(f"{indent}arguments: [{', '.join(map(_literal, one['arguments']))}];")
+            lines += [*_comment(one, "    ").splitlines(), f"    {property_name(name)}: {{"]
+            lines.append(f"{indent}arguments: [{', '.join(map(literal, one['arguments']))}];")
             lines += [
                 f"{indent}{part}: {_union(types[label, key] for key in one[part])};" for part in ("changes", "reads")
             ]
-            lines += [f"{indent}stopped: {_union(map(_literal, one['stops']))};", "    };"]
+            lines += [f"{indent}stopped: {_union(map(literal, one['stops']))};", "    };"]
         lines.append("  };")
     yield "\n".join([*lines, "}", ""])
 
 
 def _family(family: Schema, key_type: str) -> Iterator[str]:
     indent = "      "
-    yield f"{indent}pattern: {_literal(family['pattern'])};"
+    yield f"{indent}pattern: {literal(family['pattern'])};"
     yield f"{indent}key: {key_type};"
-    yield f"{indent}kind: {_literal(family['kind'])};"
-    yield f"{indent}role: {_literal(family['role'])};"
+    yield f"{indent}kind: {literal(family['kind'])};"
+    yield f"{indent}role: {literal(family['role'])};"
     for part in _PARTS:
         if part in family:
             schema = family[part]
@@ -123,7 +123,7 @@ def _type(schema: Any, indent: str) -> str:
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     if "const" in schema or "enum" in schema:
-        return _union(_literal(value) for value in schema.get("enum", [schema.get("const")]))
+        return _union(literal(value) for value in schema.get("enum", [schema.get("const")]))
     choices = schema.get("anyOf") or schema.get("oneOf")
     if choices:
         return _union(_type(choice, indent) for choice in choices)
@@ -173,7 +173,7 @@ def _object(schema: Schema, indent: str) -> str:
     lines = ["{"]
     for name, one in properties.items():
         optional = "" if name in required else "?"
-        lines.append(f"{_comment(one, inner)}{inner}{_property(name)}{optional}: {_type(one, inner)};")
+        lines.append(f"{_comment(one, inner)}{inner}{property_name(name)}{optional}: {_type(one, inner)};")
     if others:
         lines.append(f"{inner}[name: string]: unknown;")
     return "\n".join([*lines, f"{indent}}}"])
@@ -198,11 +198,11 @@ def _parenthesize(type_: str) -> str:
     return f"({type_})" if re.search(r"[|&]", type_) else type_
 
 
-def _property(name: str) -> str:
-    return name if _IDENTIFIER.fullmatch(name) else _literal(name)
+def property_name(name: str) -> str:
+    return name if _IDENTIFIER.fullmatch(name) else literal(name)
 
 
-def _literal(value: object) -> str:
+def literal(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -32,26 +32,27 @@ class GuardedStore(Store):
         await self._store.close()
 
     def _replies(self, calls: list[Call]) -> list[Reply] | Awaitable[list[Reply]]:
-        if not any(call.spec.writes for call in calls):
-            return self._store._replies(calls)
-        return self._run(calls)
+        checked = [self._check(call) if call.spec.writes else None for call in calls]
+        if any(checked):
+            return self._run(calls, checked)
+        return self._store._replies(calls)
 
-    async def _run(self, calls: list[Call]) -> list[Reply]:
+    def _check(self, call: Call) -> CheckedSteps | CommandError | None:
+        try:
+            return self.guard.check_call(call)
+        except CommandError as error:
+            return error
+
+    async def _run(self, calls: list[Call], checked: list[CheckedSteps | CommandError | None]) -> list[Reply]:
         """Run the commands in order; those that pass unchanged, in one round trip with their neighbours."""
         replies: list[Reply] = []
         waiting: list[Call] = []
-        for call in calls:
-            try:
-                checked = self.guard.check([Planned(call)]) if call.spec.writes else None
-            except CommandError as error:
-                replies += await self._run_waiting(waiting)
-                replies.append(error)
-                continue
-            if checked is None:
+        for call, one in zip(calls, checked, strict=True):
+            if one is None:
                 waiting.append(call)
-            else:
-                replies += await self._run_waiting(waiting)
-                replies.append(await self._run_checked(call, checked))
+                continue
+            replies += await self._run_waiting(waiting)
+            replies.append(one if isinstance(one, CommandError) else await self._run_checked(call, one))
         return [*replies, *await self._run_waiting(waiting)]
 
     async def _run_waiting(self, waiting: list[Call]) -> list[Reply]:

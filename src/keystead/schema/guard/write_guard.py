@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from keystead.errors import WriteRefused, printable
+from keystead.errors import NotANumber, Unreadable, WriteRefused, printable
 from keystead.schema.chunked_reading import UNKNOWN
 from keystead.schema.doctor.family_facts import Facts
 from keystead.schema.family import Bound, Family
@@ -19,11 +19,13 @@ from keystead.schema.guard.value_rules import ValueRules
 from keystead.schema.guard.write_problem import Write, WriteProblem
 from keystead.schema.keyspace import Keyspace
 from keystead.stores import Call, Reply, Step, Store
+from keystead.stores.commands import integer
 from keystead.stores.store_contract import Planned, plan
 
 Mode: TypeAlias = Literal["observe", "fix", "enforce"]
 Report: TypeAlias = Callable[[Finding], None]
 
+_REMEMBERED: Final = 4_096  # keys whose families are cached
 _REMEDY: Final = "Write it as the key document of the keyspace states."
 _KIND_NAMES: Final = {"zset": "sorted set", "stream": "log"}
 # Removing a key of no family harms nothing.
@@ -83,8 +85,18 @@ class WriteGuard:
         bounds: dict[Family[Any], Bound[Any]] = {}
         for keys in keyspaces:
             bounds.update((bound.family, bound) for bound in keys.bounds())
+        self._members: dict[bytes, Member | None] = {}
         self._families = Belonging(store, bounds.values())
         self._rules = {bound.family: _FamilyRules(bound) for bound in bounds.values() if bound.family.kind != "channel"}
+
+    def check_call(self, call: Call) -> CheckedSteps | None:
+        """`check` for one command that is not part of a batch; faster if it is right."""
+        if call.spec.name == "SET":
+            raw = call.args[0]
+            member = self._member(raw)
+            if member is not None and self._rules[member.bound.family].is_plainly_right(call, member.key):
+                return None
+        return self.check([Planned(call)])
 
     def check(self, steps: Sequence[Planned]) -> CheckedSteps | None:
         """The batch as it may run; None: as it is, and even without an atomic step if it is one command.
@@ -122,13 +134,24 @@ class WriteGuard:
         now_ms = self._now_ms()
         call = step.call_at(now_ms)
         for raw in call.keys:
-            member = self._families.of(raw)
+            member = self._member(raw)
             if member is None:
                 if call.spec.name not in _ON_ANY_KEY:
                     yield WriteProblem("unknown-key", "no family of the keyspace has such a key"), None
                 continue
             for problem in self._rules[member.bound.family].check(Write(call, member, now_ms, UNKNOWN)):
                 yield problem, member
+
+    def _member(self, raw: bytes) -> Member | None:
+        """The family of a key, which is cached: most programs write the same keys again."""
+        try:
+            return self._members[raw]
+        except KeyError:
+            pass
+        if len(self._members) >= _REMEMBERED:
+            self._members.clear()
+        member = self._members[raw] = self._families.of(raw)
+        return member
 
     def _settle(self, steps: Sequence[Planned], found: Sequence[_Found]) -> CheckedSteps | None:
         """Refuse, correct or report the problems of a batch."""
@@ -182,11 +205,36 @@ class _FamilyRules:
 
     def __init__(self, bound: Bound[Any]) -> None:
         facts = Facts(bound)
+        self._facts = facts
         self._kind = bound.family.kind
         self._kind_name = bound.family.kind_name
         self._values = ValueRules(facts)
         self._lifetimes = LifetimeRules(facts)
         self._relations = RelationRules(facts)
+        # Nothing but its value and its TTL decides whether a SET is right.
+        self._is_plain = (
+            facts.decode is not None
+            and not (facts.may_be_old or self._relations.is_needed)
+            and (facts.never_ends or facts.latest_ms is not None)
+        )
+
+    def is_plainly_right(self, call: Call, key: str) -> bool:
+        """Whether this SET is right, for the usual ones. False: `check` finds out."""
+        facts, deadline = self._facts, call.options.deadline
+        if not self._is_plain or facts.decode is None or call.options.keep_ttl:
+            return False
+        if facts.latest_ms is None:
+            if deadline is not None:
+                return False
+        elif deadline is None or deadline.absolute or deadline.ms > facts.latest_ms:
+            return False
+        try:
+            facts.decode(call.args[1], key, facts.ring)
+            if facts.is_counter:
+                integer(call.args[1])
+        except (Unreadable, NotANumber):
+            return False
+        return True
 
     def check(self, write: Write) -> Iterator[WriteProblem]:
         spec = write.call.spec

@@ -59,6 +59,7 @@ class DerivedStrings(Promises):
             (("GET", a), b"4"),
         )
 
+    @needs("atomic key")
     async def test_parts_of_a_string(self, store: Store) -> None:
         a = self.key("a")
         await expect_derived(
@@ -80,6 +81,7 @@ class DerivedStrings(Promises):
             (("EXISTS", self.key("none")), 0),
         )
 
+    @needs("atomic key")
     async def test_numbers(self, store: Store) -> None:
         a, b = self.key("a"), self.key("b")
         await expect_derived(
@@ -139,6 +141,7 @@ class DerivedStrings(Promises):
             (("MSET", a, "1", b), WrongArity),
         )
 
+    @needs("atomic key")
     async def test_no_append_is_lost(self, store: Store) -> None:
         a = self.key("a")
         lengths = await asyncio.gather(*(run_one(store, "APPEND", a, "x") for _ in range(CALLERS)))
