@@ -131,7 +131,7 @@ def _maker(keys: Keyspace, recipe: Recipe) -> Maker:
     now_ms = next(iter(keys.bounds())).now_ms
     if isinstance(recipe, LifetimeRecipe):
         on_create = recipe.lifetime.on_create
-        return lambda known: b"%d" % on_create(now_ms(), None)[1]
+        return lambda known: b"%d" % int(on_create(now_ms(), None)[1])
     return partial(_number, _reader(recipe.path), recipe, now_ms)
 
 

@@ -8,29 +8,17 @@ contract.
 from __future__ import annotations
 
 import asyncio
-import atexit
-import os
 import warnings
-import weakref
 from _thread import get_ident
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import wraps
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
 
-from keystead.errors import (
-    BadArgument,
-    CommandError,
-    KeysteadError,
-    StoreClosed,
-    StoreError,
-    UnknownCommand,
-    WrongEventLoop,
-)
+from keystead.errors import BadArgument, CommandError, StoreClosed, StoreError, UnknownCommand, WrongEventLoop
 from keystead.stores.atomic_steps import (
     ATOMIC_ARGUMENTS,
     Absent,
@@ -57,8 +45,8 @@ from keystead.stores.atomic_steps import (
 )
 from keystead.stores.commands import KINDS, Call, Command, Reply, check_scan, encode, read
 from keystead.stores.near_reads import NearReads
-from keystead.stores.synchronous import close_before, is_synchronous_loop, keep_for_parent, wait
-from keystead.stores.worker_thread import join_stopped
+from keystead.stores.open_stores import record_close, record_open
+from keystead.stores.synchronous import is_synchronous_loop, wait
 
 __all__ = [
     "ATOMIC_ARGUMENTS",
@@ -94,8 +82,6 @@ __all__ = [
 # and values; members; scores and members; items; for each entry of a stream its id, the number of its arguments, and
 # the arguments.
 WholeKey: TypeAlias = tuple[bytes, str, int | None, Sequence[bytes]]
-
-EXIT_WAITS_S = 1.0  # at most, for closing the connections of stores that were left open
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +152,9 @@ class Store(ABC):
         """Wrap `open` and `close` of every store, also of other packages, to record the event loop."""
         super().__init_subclass__(**options)
         if "open" in vars(cls):
-            cls.open = _record_open(cls.open)  # type: ignore[method-assign, assignment]
+            cls.open = record_open(cls.open)  # type: ignore[method-assign, assignment]
         if "close" in vars(cls):
-            cls.close = _record_close(cls.close)  # type: ignore[method-assign, assignment]
+            cls.close = record_close(cls.close)  # type: ignore[method-assign, assignment]
 
     def __del__(self) -> None:
         if self._opened_in is not None:
@@ -432,87 +418,6 @@ class Store(ABC):
     @abstractmethod
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         """`atomically`, with planned steps. `steps` is not empty."""
-
-
-_Opening: TypeAlias = Callable[[Any], Coroutine[Any, Any, None]]
-_open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
-
-
-def _record_open(open_: _Opening) -> _Opening:
-    @wraps(open_)
-    async def open_here(store: Store) -> None:
-        store._check_loop()
-        await open_(store)
-        store._opened_in, store._opened_thread = asyncio.get_running_loop(), get_ident()
-        store._loop_runs = store._opened_in.is_running
-        store._is_synchronous, store._was_closed = is_synchronous_loop(store._opened_in), False
-        _open_stores.add(store)
-
-    return open_here
-
-
-def _record_close(close: _Opening) -> _Opening:
-    @wraps(close)
-    async def close_here(store: Store) -> None:
-        store._check_loop()
-        try:
-            await close(store)
-        finally:
-            store._opened_in, store._opened_thread, store._was_closed = None, 0, True
-            _open_stores.discard(store)
-
-    return close_here
-
-
-def _disown_stores() -> None:
-    """In a forked process, do not use, warn about or close the stores of the parent.
-
-    The stores of synchronous callers start anew with their first use here.
-    """
-    for store in list(_open_stores):
-        store._opened_thread = 0
-        if store._is_synchronous and (remake := store.remake) is not None:
-            keep_for_parent(dict(vars(store)))
-            vars(store).clear()
-            vars(store).update(vars(remake()), remake=remake)
-    _open_stores.clear()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, which has no fork
-    os.register_at_fork(after_in_child=_disown_stores)
-
-
-async def _close_before_exit() -> None:
-    """Close the stores of synchronous callers."""
-    loop = asyncio.get_running_loop()
-    for store in [store for store in _open_stores if store._opened_in is loop]:
-        with suppress(KeysteadError):
-            await store.close()
-
-
-async def _close_before_fork() -> None:
-    """Close those of them whose files must not be open in two processes. Their next use opens them, in each."""
-    loop = asyncio.get_running_loop()
-    for store in [store for store in _open_stores if store._opened_in is loop and store.closes_before_fork]:
-        await store.close()
-        store._was_closed = False
-
-
-close_before("exit", _close_before_exit)
-close_before("fork", _close_before_fork)
-
-
-@atexit.register
-def _close_at_exit() -> None:
-    """Runs before modules and threads are torn down, while warnings and an orderly close still work."""
-    left = [store for store in _open_stores if store._opened_in is not None]
-    for store in left:
-        with suppress(ResourceWarning):  # if warnings are errors, the exit continues
-            store._leave()
-    if left:
-        # asyncio would repeat the warning for each of their connections.
-        warnings.filterwarnings("ignore", "unclosed transport", ResourceWarning)
-        join_stopped(EXIT_WAITS_S)
 
 
 def without_errors(replies: list[Reply]) -> list[Reply]:

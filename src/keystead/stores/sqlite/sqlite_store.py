@@ -215,6 +215,8 @@ class SqliteStore(Store):
 
         async def run_compiled(*given: bytes) -> Outcome:
             self._check_loop()
+            if self._opened_in is None:
+                await self._open_on_use()
             size = sum(map(len, given))
             self._written_bytes += size
             outcome: Outcome = await self._change(

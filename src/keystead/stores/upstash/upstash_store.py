@@ -259,6 +259,8 @@ class UpstashStore(Store):
         if found is None or compiled is None:
             return await super().atomically(steps)
         self._check_loop()
+        if self._opened_in is None:
+            await self._open_on_use()
         return await self._run_script(CompiledScript(compiled, steps, found[1]))
 
     def prepared(
@@ -270,6 +272,8 @@ class UpstashStore(Store):
 
         async def run_steps(*given: bytes) -> Outcome:
             self._check_loop()
+            if self._opened_in is None:
+                await self._open_on_use()
             if not compiled.fits(given):
                 return await self.atomically(make(*given))
             return await self._run_script(CompiledScript(compiled, make(*given), given))
