@@ -115,6 +115,9 @@ class Guarantees:
     )
     key_max_bytes: int | None = field(default=None, metadata={"doc": "the longest key; none: no limit"})
     value_max_bytes: int | None = field(default=None, metadata={"doc": "the largest value; none: no limit"})
+    step_max_bytes: int | None = field(
+        default=None, metadata={"doc": "how much one atomic step may write; none: no limit"}
+    )
 
 
 @dataclass(frozen=True, slots=True)

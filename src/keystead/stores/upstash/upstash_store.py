@@ -43,13 +43,15 @@ class UpstashStore(Store):
 
     def __init__(self, settings: UpstashSettings) -> None:
         self.url = settings.url
+        # Bytes that are not printable take two each.
+        largest = (settings.max_request_bytes - _ROOM_BYTES) // 2
         self.guarantees = Guarantees(
             durability=settings.durability,
             evicts=settings.evicts,
             billed=True,
             key_max_bytes=_KEY_MAX_BYTES,
-            # Bytes that are not printable take two each.
-            value_max_bytes=(settings.max_request_bytes - _ROOM_BYTES) // 2,
+            value_max_bytes=largest,
+            step_max_bytes=largest,
         )
         self._settings = settings
         self._queue: PipelineQueue | None = None
