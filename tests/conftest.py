@@ -74,7 +74,10 @@ EVERYDAY = {
 }
 # Files that mostly wait, for pages, servers and time limits. They are spread among those that compute, so that a worker
 # which waits leaves its core to another one, and none begins such a file when all others are done.
-WAITING = ("tests/browser/", "tests/stores/redis/", "tests/integrations/", "tests/cli/", "tests/server/")
+WAITING = (
+    *("tests/browser/", "tests/stores/redis/", "tests/integrations/", "tests/cli/", "tests/server/"),
+    "tests/gateway/",
+)
 SPREAD_OVER = 0.7  # of the run
 # A test that takes `ordered` goes through all orders in which the steps of two can fall.
 STORE_FIXTURES = ("stores", "urls", "store_url", "database_url", "ordered")

@@ -96,9 +96,9 @@ def test_the_gateway_serves_a_file_and_enforces_a_key_document(program: Program)
         assert send(running.url, reader, "GET", "cart:42") == {"result": '"tea"'}
         assert "NOPERM" in send(running.url, reader, "DEL", "cart:42")["error"]
         batch = httpx2.post(
-            f"{running.url}/pipeline", json=[["TTL", "cart:1"]], headers={"authorization": f"Bearer {reader}"}
+            f"{running.url}/pipeline", json=[["EXISTS", "cart:1"]], headers={"authorization": f"Bearer {reader}"}
         )
-        assert batch.json() == [{"result": 3600}]
+        assert batch.json() == [{"result": 1}]
         assert httpx2.get(f"{running.url}/get/cart:1?_token={reader}").json() == {"result": '"tea"'}
         assert httpx2.get(f"{running.url}/healthz").json()["status"] == "ok"
         assert 'event="unknown-key"' in httpx2.get(f"{running.url}/metrics").text

@@ -24,8 +24,10 @@ EVERY = ("memory", "sqlite", "postgres", "redis")
 
 
 def on(*names: str) -> pytest.MarkDecorator:
-    """Run a test with a gateway to each of these stores."""
-    return pytest.mark.parametrize("gateway", names, indirect=True)
+    """Run a test with a gateway to each of these stores: PostgreSQL, and a file beside memory, only in the matrix."""
+    rare = {"postgres", *(["sqlite"] if "memory" in names else [])}
+    stores = [pytest.param(name, marks=[pytest.mark.matrix] if name in rare else []) for name in names]
+    return pytest.mark.parametrize("gateway", stores, indirect=True)
 
 
 @pytest.fixture(scope="session")

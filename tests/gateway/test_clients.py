@@ -16,7 +16,7 @@ SAID: dict[str, Any] = {
         *("OK", True, "OK", None, "OK", 1.5, "OK", '🔑 "quoted"\n'),
     ],
     "numbers": [1, 42, 41, 1.5],
-    "keys": [1, "string", -2, 1, 100, 1, "OK", ["aa"], 1, 1, 1, True],
+    "keys": [1, "string", -2, 1, True, 1, "OK", ["aa"], 1, 1, 1, True],
     "scan": ["e", "emoji"],
     "hashes": [
         3,
@@ -59,14 +59,14 @@ def test_the_script_of_the_key_document_runs_unmodified(gateway: GatewayServer) 
     assert gateway.send("GET", "receive:token:short-demo") == {"result": "TESTKEY123"}
     done = run_file("clean_up_and_sessions.mjs", gateway, "write")
     assert done["session"]["name"] == "あん"
-    assert done["ttl"] == [2592000, 2592000]
+    assert all(2_590_000 < left <= 2_592_000 for left in done["ttl"])
     assert done["sessions"] == ["s1"]
     assert done["lock"] == ["OK", None]
     assert done["gone"] == [None, 0]
     assert sorted(one is None for one in done["consumed"]) == [False, True, True]
     assert (done["due"], done["deleted"], done["left"]) == (["TESTKEY123"], 2, 0)
     assert done["meta"]["short_token"] == "short-demo"
-    assert gateway.send("DBSIZE") == {"result": 1}  # the lock
+    assert set(gateway.send("KEYS", "*")["result"]) <= {"lock:sess:s1"}
 
 
 @on(*EVERY)
@@ -97,7 +97,8 @@ def test_the_rate_limits_of_upstash_count_where_the_store_runs_scripts(gateway: 
 def test_the_python_client_works(gateway: GatewayServer) -> None:
     with Redis(gateway.url, gateway.tokens["write"]) as redis:
         assert redis.set("key", "välue", ex=100)
-        assert (redis.get("key"), redis.ttl("key")) == ("välue", 100)
+        assert redis.get("key") == "välue"
+        assert 0 < redis.ttl("key") <= 100
         assert redis.hset("hash", values={"a": "1", "b": "2"}) == 2
         assert redis.hgetall("hash") == {"a": "1", "b": "2"}
         assert redis.zadd("sorted", {"x": 1.5, "y": 2}) == 2

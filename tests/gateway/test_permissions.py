@@ -3,12 +3,14 @@
 import asyncio
 from typing import Any
 
+import httpx2
 import pytest
 
 from keystead import connect
-from keystead.errors import BadValue
+from keystead.errors import BadValue, StoreUnavailable
 from keystead.gateway import GatewayApp, GatewayKeys, GatewayTokens, gateway_tokens
 from keystead.gateway.gateway_keys import RESERVED
+from tests import servers
 from tests.gateway.conftest import EVERY, Client, on
 from tests.gateway.shop_keys import ShopKeys
 from tests.servers import GatewayServer
@@ -195,6 +197,30 @@ async def test_a_pipeline_is_one_round_trip(client: Client) -> None:
     )
     assert batch[-2:] == [{"result": -1}, {"result": 2}]
     assert calls == 1
+
+
+async def test_an_outage_within_a_pipeline_keeps_the_replies_of_what_ran_before(client: Client) -> None:
+    async def lost(steps: Any) -> Any:
+        raise StoreUnavailable("the store is away", "unknown")
+
+    client.store.atomically = lost  # type: ignore[method-assign]
+    batch = await client.batch("/pipeline", ["SET", "a", "b"], ["RENAME", "a", "c"], ["GET", "a"])
+    assert batch[0] == {"result": "OK"}
+    assert ["may or may not have taken effect" in one["error"] for one in batch[1:]] == [True, True]
+    alone = await client.request("POST", "/", json=["RENAME", "a", "c"])
+    assert alone.status_code == 503
+
+
+@on("redis")
+def test_listing_all_keys_never_blocks_the_server(gateway: GatewayServer, redis_server: servers.Server) -> None:
+    redis_server.ask("CONFIG", "RESETSTAT")
+    headers = {"authorization": f"Bearer {gateway.tokens['admin']}"}
+    commands = [["SET", "a", "b"], ["APPEND", "a", "c"], ["OBJECT", "REFCOUNT", "a"], ["KEYS", "*"], ["GET", "a"]]
+    answer = httpx2.post(f"{gateway.url}/pipeline", json=commands, headers=headers).json()
+    assert [one["result"] for one in answer] == ["OK", 2, 1, ["a"], "bc"]
+    used = redis_server.ask("INFO", "commandstats")
+    assert b"cmdstat_scan:" in used
+    assert b"cmdstat_keys:" not in used
 
 
 async def test_of_concurrent_transactions_none_sees_another_half_done(client: Client) -> None:

@@ -70,9 +70,9 @@ async def test_an_enforced_schema_lets_good_writes_and_all_reads_pass(shop: Open
 async def test_fixing_sets_the_declared_lifetime(shop: Opens) -> None:
     client = await shop("fix")
     assert await client.send("SET", "cart:1", CART) == "OK"
-    assert await client.send("TTL", "cart:1") == 3600
+    assert 3000 < await client.send("TTL", "cart:1") <= 3600
     assert await client.send("INCR", "visits:today") == 1
-    assert await client.send("TTL", "visits:today") == 172800
+    assert 172_000 < await client.send("TTL", "visits:today") <= 172_800
     assert client.app.reports.counts["no-deadline", "ShopKeys.cart"] == 1
 
 

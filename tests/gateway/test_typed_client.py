@@ -34,7 +34,7 @@ from keystead import (
     until,
 )
 from keystead.gateway import GatewayApp, GatewayKeys, GatewayTokens
-from keystead.schema import EpochMs
+from keystead.schema import EpochMs, EpochSeconds
 from keystead.schema.doctor import examine
 from keystead.schema.export import upstash_client
 from keystead.schema.guard import GuardedStore, WriteGuard
@@ -66,6 +66,10 @@ class Profile(BaseModel):
     cart: Cart | None = None
 
 
+class Item(BaseModel):
+    made_at: EpochSeconds
+
+
 class ShopKeys(Keyspace):
     """A shop."""
 
@@ -86,6 +90,14 @@ class ShopKeys(Keyspace):
     photo = Value("shop:photo", bytes, lifetime=FOREVER)
     bell = Channel("shop:bell:{id}", Cart)
 
+    sessions = Set("shop:user:{user}:sessions", str, lifetime=until("ends"))
+    session = Value("shop:session:{user}:{sid}", str, lifetime=after("30d"), listed_in=sessions, owns="seen")
+    seen = Counter("shop:seen:{sid}:of:{user}", lifetime=after("30d"))
+    newest = SortedSet("shop:newest", int, lifetime=FOREVER)
+    item = Hash("shop:item:{id:int}", Item, lifetime=FOREVER, listed_in=newest.by(score="made_at"))
+    due = SortedSet("shop:due", str, lifetime=FOREVER)
+    task = Value("shop:task:{id}", str, lifetime=after("1h"), listed_in=due)
+
 
 USE = """
 import { Redis } from "@upstash/redis";
@@ -100,8 +112,9 @@ const redis = new Redis({
 const keys = createShopKeys(redis);
 const said: unknown[] = [];
 const say = async (one: Promise<unknown>) => said.push((await one) ?? null);
+const codes = /no-deadline|unreadable|wrong-kind|unknown-key/;
 const refused = async (one: Promise<unknown>) =>
-  said.push(await one.then(() => "written", (error: Error) => /no-deadline|unreadable|wrong-kind|unknown-key/.exec(error.message)?.[0]));
+  said.push(await one.then(() => "written", (error: Error) => codes.exec(error.message)?.[0]));
 const soon = Number(process.env.SOON);
 
 await say(keys.cart("ann:{1}").get());
@@ -144,6 +157,20 @@ await say(keys.news().items());
 await keys.log().append({ items: ["x"], size: "small" });
 await say(keys.log().latest(1).then((found) => found.map((one) => one.item)));
 await say(keys.bell("1").publish({ items: [], size: "small" }));
+await keys.session("ann", "s1").set("phone");
+await keys.session("ann", "s2").set("laptop");
+await say(keys.session("ann", "s1").add("tablet"));
+await say(keys.session("ann", "s1").replace("tablet"));
+await say(keys.seen("s2", "ann").increment());
+await say(keys.session("ann", "s2").delete());
+await say(keys.sessions("ann").members());
+await keys.item(7).set({ made_at: 1771804800 });
+await keys.item(8).set({ made_at: 5 });
+await say(keys.item(8).delete());
+await say(keys.newest().range());
+await keys.task("t").set("x");
+await say(keys.task("t").consume());
+await say(keys.due().count());
 await refused(redis.set("shop:cart:eve", { items: [], size: "small" }));
 await refused(redis.set("shop:cart:eve", { items: 7 }, { ex: 60 }));
 await refused(redis.hset("shop:cart:eve", { items: 1 }));
@@ -200,12 +227,12 @@ def compiled() -> Path:
 
 
 @asynccontextmanager
-async def gateway_to(store: Store) -> AsyncIterator[tuple[str, str]]:
+async def gateway_to(store: Store, keyspace: Keyspace) -> AsyncIterator[tuple[str, str]]:
     """The URL of a gateway with an enforced schema, and a token."""
     async with connect("memory://") as own:
         keys = GatewayKeys(store, gateway=own)
         token = (await GatewayTokens(keys).create("a test", "write")).token
-        app: Any = GatewayApp(GuardedStore(store, WriteGuard([ShopKeys(store)])), keys)
+        app: Any = GatewayApp(GuardedStore(store, WriteGuard([keyspace])), keys)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -216,21 +243,32 @@ async def gateway_to(store: Store) -> AsyncIterator[tuple[str, str]]:
                 await serving
 
 
+async def run_node(command: list[str], folder: Path, environment: dict[str, str]) -> Any:
+    """The JSON that a script prints, while this event loop goes on."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 300)
+    assert process.returncode == 0, err.decode()
+    return json.loads(out)
+
+
 @pytest.mark.parametrize("parsed", ["yes", "no"])
 async def test_what_typescript_writes_is_what_python_reads(compiled: Path, parsed: str) -> None:
     node, _ = servers.node_with("upstash_clients")
-    async with connect("memory://") as store, gateway_to(store) as (url, token):
+    async with connect("memory://") as store:
         keys = ShopKeys(store)
         soon = await keys.cart("x").clock() + 3 * DAY_MS
-        process = await asyncio.create_subprocess_exec(
-            *(node, str(compiled / "use.js")),
-            env={**os.environ, "URL": url, "TOKEN": token, "SOON": str(soon), "PARSED": parsed},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await asyncio.wait_for(process.communicate(), 120)
-        assert process.returncode == 0, err.decode()
-        assert json.loads(out) == [
+        async with gateway_to(store, keys) as (url, token):
+            environment = {"URL": url, "TOKEN": token, "SOON": str(soon), "PARSED": parsed}
+            said = await run_node([node, str(compiled / "use.js")], compiled, environment)
+        assert said == [
             *(None, {"items": ["a", "b"], "size": "large"}, False, True, "12", 7, "small", True, 1, 5, 5),
             {"name": "Ann", "visits": 2, "cart": {"items": [], "size": "small"}},
             *(2, 2, 1, {"one": 1}, 2, True, [3, 4], True, 3),
@@ -239,6 +277,7 @@ async def test_what_typescript_writes_is_what_python_reads(compiled: Path, parse
             *(1, 2, 3),
             [{"items": ["2"], "size": "small"}, {"items": ["3"], "size": "small"}],
             *([{"items": ["x"], "size": "small"}], 0),
+            *(False, True, 1, True, ["s1"], True, [{"member": 7, "score": 1771804800000}], "x", 0),
             *("no-deadline", "unreadable", "wrong-kind", "unknown-key", "no-deadline"),
         ]
         assert await keys.cart("ann:{1}").get() == Cart(items=["c"])

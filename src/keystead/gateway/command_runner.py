@@ -62,7 +62,7 @@ class CommandRunner:
         One round trip, unless the store has no command of its own for one that takes several steps (RENAME, APPEND).
         """
         plans = [self._plan(command, permission) for command in commands]
-        if self._is_for_engine(plans):
+        if self._is_for_engine(commands, plans):
             replies = await self._run_on_engine(commands, plans, atomic=False)
         else:
             replies = await self._run_plans(plans)
@@ -79,7 +79,7 @@ class CommandRunner:
         for plan in plans:
             if isinstance(plan, Exception):
                 raise RestError(400, f"EXECABORT Transaction discarded because of: {error_text(plan)}")
-        if self._is_for_engine(plans):
+        if self._is_for_engine(commands, plans):
             replies = await self._run_on_engine(commands, plans, atomic=True)
         else:
             replies = await self._run_steps(commands, plans)
@@ -117,11 +117,15 @@ class CommandRunner:
                 return refused or _Foreign(command)
         return RespError(f"ERR unknown command '{name[:60]}'")
 
-    def _is_for_engine(self, plans: Sequence[_Plan]) -> bool:
-        """Whether a command is outside the language, or is one command there and several steps here."""
-        return self._is_engine and any(
-            type(plan) is _Foreign or type(plan) is Exchange or (type(plan) is Derived and len(plan.steps) > 1)
-            for plan in plans
+    def _is_for_engine(self, commands: Sequence[RawCommand], plans: Sequence[_Plan]) -> bool:
+        """Whether a command is outside the language, or is one command there and several steps here.
+
+        KEYS is a scan here, because the engine's own would hold up all other clients.
+        """
+        return (
+            self._is_engine
+            and any(type(plan) in _ALONE or (type(plan) is Derived and len(plan.steps) > 1) for plan in plans)
+            and all(command[0] != "KEYS" for command in commands)
         )
 
     # --- running ---------------------------------------------------------------------------------------------
@@ -129,17 +133,21 @@ class CommandRunner:
     async def _run_plans(self, plans: Sequence[_Plan]) -> list[Any]:
         """Commands in a row that are one step each are one round trip."""
         replies: list[Any] = []
-        waiting: list[_Plan] = []
-        for plan in plans:
-            if type(plan) in _ALONE or (type(plan) is Derived and (len(plan.steps) > 1 or plan.is_guarded)):
-                replies += await self._run_waiting(waiting)
-                waiting.clear()
-                replies.append(await self._run_alone(plan))  # type: ignore[arg-type]
-            else:
-                waiting.append(plan)
-        return [*replies, *await self._run_waiting(waiting)]
+        try:
+            for group in _in_groups(plans):
+                alone = group[0]
+                if _needs_own_step(alone):
+                    replies.append(await self._run_alone(alone))  # type: ignore[arg-type]
+                else:
+                    replies += await self._run_group(group)
+        except StoreUnavailable as error:
+            if not replies:
+                raise
+            # What ran before has its reply, so that no client repeats it.
+            replies += [error] * (len(plans) - len(replies))
+        return replies
 
-    async def _run_waiting(self, plans: Sequence[_Plan]) -> list[Any]:
+    async def _run_group(self, plans: Sequence[_Plan]) -> list[Any]:
         calls: list[Any] = [
             plan if type(plan) is Call else plan.steps[0]  # type: ignore[union-attr]
             for plan in plans
@@ -183,6 +191,23 @@ class CommandRunner:
         sent = [command for command, plan in zip(commands, plans, strict=True) if not isinstance(plan, Exception)]
         found = iter(await self._store.run_foreign(sent, atomic=atomic))
         return [plan if isinstance(plan, Exception) else next(found) for plan in plans]
+
+
+def _needs_own_step(plan: _Plan) -> bool:
+    return type(plan) in _ALONE or (type(plan) is Derived and (len(plan.steps) > 1 or plan.is_guarded))
+
+
+def _in_groups(plans: Sequence[_Plan]) -> Iterator[Sequence[_Plan]]:
+    """The plans in order: each that needs its own step, and those between them together."""
+    begin = 0
+    for place, plan in enumerate(plans):
+        if _needs_own_step(plan):
+            if begin < place:
+                yield plans[begin:place]
+            yield plans[place : place + 1]
+            begin = place + 1
+    if begin < len(plans):
+        yield plans[begin:]
 
 
 def _remove_upstash_flag(name: str, command: RawCommand) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from difflib import get_close_matches
-from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
@@ -44,7 +43,10 @@ def connect(url: str) -> Store:
         near = get_close_matches(scheme.lower(), (*SCHEMES, *_entry_points().names), 1)
         advice = f"is it {near[0]}://?" if near else "write sqlite:///app.db, memory:// or redis://host:6379/0."
         raise BadUrl(f"{scheme}:// is not the scheme of a store; {advice} All of them are in docs/stores.md")
-    make = partial(maker, f"{scheme.lower()}://{rest}")
+
+    def make() -> Store:  # not a partial, which would show the password of the URL
+        return maker(f"{scheme.lower()}://{rest}")
+
     store = make()
     store.remake = make
     return store

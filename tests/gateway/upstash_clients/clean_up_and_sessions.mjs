@@ -12,10 +12,8 @@ await kv.expire('user:42:sessions', 2592000);
 said.session = await kv.get('sess:s1');
 said.ttl = [await kv.ttl('sess:s1'), await kv.ttl('user:42:sessions')];
 said.sessions = await kv.smembers('user:42:sessions');
-said.lock = [
-  await kv.set('lock:sess:s1', '1', { nx: true, ex: 5 }),
-  await kv.set('lock:sess:s1', '1', { nx: true, ex: 5 }),
-];
+// in one pipeline, so that the lock cannot expire in between
+said.lock = await kv.pipeline().set('lock:sess:s1', '1', { nx: true, ex: 5 }).set('lock:sess:s1', '1', { nx: true, ex: 5 }).exec();
 await kv.del('sess:s1');
 await kv.srem('user:42:sessions', 's1');
 said.gone = [await kv.get('sess:s1'), await kv.exists('user:42:sessions')];

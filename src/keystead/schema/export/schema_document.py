@@ -34,7 +34,17 @@ _OTHERS: Final = (
         "TypedCounter",
         "TypedRecord",
     ),
-    *("TypedMap", "TypedSet", "TypedSortedSet", "TypedList", "TypedLog", "TypedChannel"),
+    *(
+        "TypedMap",
+        "TypedSet",
+        "TypedSortedSet",
+        "TypedList",
+        "TypedLog",
+        "TypedChannel",
+        "TypedEntry",
+        "TypedRelations",
+        "TypedBatch",
+    ),
 )
 
 _DESCRIPTION: Final = (

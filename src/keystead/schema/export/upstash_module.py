@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 
@@ -18,6 +18,8 @@ from keystead.schema.keyspace import Keyspace
 from keystead.schema.kinds import Channel, Counter, Hash, List, Log, Set, SortedSet, Value
 from keystead.schema.lifetime import After, EndOfDay, Lifetime, Sliding, Spread, Until
 from keystead.schema.placeholder import PlaceholderPosition
+from keystead.schema.relation import Relation
+from keystead.schema.shape import shapes
 
 RUNTIME: Final = files(__package__).joinpath("upstash_runtime.ts").read_text()
 _FORMS: Final = {"string": "asText", "integer": "asNumber", "number": "asNumber", "boolean": "asBoolean"}
@@ -64,11 +66,9 @@ def _creator(name: str, label: str, cls: type[Keyspace]) -> Iterator[str]:
 def _about(family: Family[Any]) -> str:
     doc = f"{family.doc.rstrip('.')}. " if family.doc else ""
     lifetime = "" if isinstance(family, Channel) else f" Lifetime: {family.lifetime.describe()}."
-    listed = "".join(
-        f" Listed in `{relation.target.name}`: write its entry in the same transaction."
-        for relation in family.listed_in
-    )
-    return f"{doc}`{family.pattern.display}`.{lifetime}{listed}".replace("*/", "*\\/")
+    others = [*family.listed_in, *family.owns]
+    related = "" if not others or _relations(family) else " Other keys belong to it: write it with Keystead."
+    return f"{doc}`{family.pattern.display}`.{lifetime}{related}".replace("*/", "*\\/")
 
 
 def _factory(family: Family[Any]) -> str:
@@ -100,13 +100,16 @@ def _parameter_type(placeholder_type: str) -> str:
     return "number | bigint" if placeholder_type == "int" else "string"
 
 
-def _key(family: Family[Any]) -> str:
-    """The template of a key, with each placeholder escaped as its position requires."""
+def _key(family: Family[Any], given: Mapping[str, str] | None = None) -> str:
+    """The template of a key, with each placeholder escaped as its position requires.
+
+    `given`: the parameters that have the values of its placeholders, if they are named differently.
+    """
     literals, end = family.pattern.literals
     body = []
     for literal, place in zip(literals, family.pattern.placeholders, strict=True):
         bound = "" if place.bound is None else f", {place.bound}"
-        name = _parameter(place.name)
+        name = _parameter(place.name if given is None else given[place.name])
         text = f"segment({typescript_module.literal(place.name)}, {name}, {_escapes(place)}{bound})"
         body.append(f"{typescript_module.template(literal)}${{{text}}}")
     if not family.pattern.has_tail:
@@ -127,10 +130,12 @@ def _key_object(family: Family[Any], key: str) -> str:
         case Counter():
             return _new("TypedCounter", key, lifetime)
         case Value():
-            return _new(f'TypedValue<{part}["value"]>', key, lifetime, _form(family.codec))
+            return _new(f'TypedValue<{part}["value"]>', key, lifetime, _form(family.codec), *_relations(family))
         case Hash() if family.fields:
             forms = [f"{typescript_module.property_name(name)}: {_form(one)}" for name, one in family.fields.items()]
-            return _new(f'TypedRecord<{part}["fields"]>', key, lifetime, f"{{ {', '.join(forms)} }}")
+            return _new(
+                f'TypedRecord<{part}["fields"]>', key, lifetime, f"{{ {', '.join(forms)} }}", *_relations(family)
+            )
         case Hash():
             fields = f'{part}["fields"]'
             types = f"keyof {fields} & string, NonNullable<{fields}[keyof {fields}]>"
@@ -145,6 +150,52 @@ def _key_object(family: Family[Any], key: str) -> str:
             return _new(f'TypedLog<{part}["item"]>', key, lifetime, _form(family.item), *keep)
         case _:
             raise TypeError(f"{family.place} has an unknown kind")
+
+
+def _relations(family: Family[Any]) -> list[str]:
+    """What is written and removed with a record. Empty: nothing, or something that its key does not determine."""
+    listed, owned = family.listed_in, family.owns
+    if not (listed or owned) or not all(one.from_key for one in (*listed, *owned)):
+        return []
+    if any(one.admits for one in listed) or any(one.target.pattern.has_tail for one in (*listed, *owned)):
+        return []
+    entries = [_entry(family, one) for one in listed]
+    uses_at, uses_value = any("atMs" in one for one in entries), any("value" in one for one in entries)
+    parameters = f"{'value' if uses_value else '_value'}, atMs" if uses_at else "value" if uses_value else ""
+    keys = ", ".join(_key(one.target, _origins(one)) for one in owned)
+    return [f"{{ entries: ({parameters}) => [{', '.join(entries)}], owned: [{keys}] }}"]
+
+
+def _entry(family: Family[Any], relation: Relation) -> str:
+    """The entry of a record in an index."""
+    index = relation.target
+    score = ""
+    if index.kind == "zset":
+        score = f"score: {_score(family, relation)}, "
+    member = f"String({_parameter(relation.member)})"
+    lifetime = _lifetime(index.lifetime, index)
+    return f"{{ key: {_key(index, _origins(relation))}, member: {member}, {score}lifetime: {lifetime} }}"
+
+
+def _score(family: Family[Any], relation: Relation) -> str:
+    origin = relation.score
+    if origin is None:
+        return "atMs"
+    if origin.kind == "placeholder":
+        return f"Number({_parameter(origin.name)})"
+    if origin.kind == "value":
+        return "momentMs(value, 1)"
+    name = family.stored_name(origin.name)
+    shape = shapes(family)
+    schema = shape.get("value") or shape["fields"]
+    schema = resolve_reference(schema, schema.get("$defs", {}))
+    unit = 1000 if schema.get("properties", {}).get(name, {}).get("format") == "epoch-s" else 1
+    return f"momentMs(value[{typescript_module.literal(name)}], {unit})"
+
+
+def _origins(relation: Relation) -> dict[str, str]:
+    """The placeholder of the record for each placeholder of the other key."""
+    return {name: origin.name for name, origin in relation.origins.items() if origin is not None}
 
 
 def _new(cls: str, *arguments: str) -> str:

@@ -53,9 +53,56 @@ function deadlineMs(lifetime: TypedLifetime, value: unknown, until: TypedMoment 
     case "until": {
       if (lifetime.field === undefined && until === undefined) throw new RangeError("pass the moment until which it lives");
       if (lifetime.field === undefined) return Number(until);
-      const moment = (value as Record<string, unknown>)[lifetime.field];
-      return typeof moment === "number" ? moment * lifetime.unitMs : Date.parse(String(moment));
+      return momentMs((value as Record<string, unknown>)[lifetime.field], lifetime.unitMs);
     }
+  }
+}
+
+/** A stored time in milliseconds since 1970; a number that is not a time stays as it is. */
+function momentMs(stored: unknown, unitMs: number): number {
+  return typeof stored === "number" ? stored * unitMs : Date.parse(String(stored));
+}
+
+/** An entry of an index that lists a record, with the lifetime of the index; `score`: the index is a sorted set. */
+export interface TypedEntry {
+  key: string;
+  member: string;
+  score?: number;
+  lifetime: TypedLifetime;
+}
+
+/** What is written and removed together with a record: its index entries, and the keys that it owns. */
+export interface TypedRelations<T> {
+  entries: (value: T, atMs: number) => TypedEntry[];
+  owned: string[];
+}
+
+type TypedBatch = ReturnType<Redis["multi"]>;
+
+/** Give a key its lifetime, in a transaction that has written it. `at`: its deadline. */
+function expire(batch: TypedBatch, key: string, lifetime: TypedLifetime, at: number | undefined): void {
+  if (at === undefined || lifetime.kind === "never") return;
+  if (lifetime.kind === "after" && lifetime.extends) batch.pexpire(key, lifetime.ms);
+  else if (lifetime.kind === "after") batch.pexpire(key, lifetime.ms, "NX");
+  else batch.pexpireat(key, Math.round(at), "NX");
+  if (lifetime.kind === "until") batch.pexpireat(key, Math.round(at), "GT");
+}
+
+/** List a record. `isNew`: otherwise only the scores of existing entries change. */
+function list(batch: TypedBatch, entries: TypedEntry[], at: number | undefined, isNew: boolean): void {
+  for (const { key, member, score, lifetime } of entries) {
+    if (score !== undefined && isNew) batch.zadd(key, { score, member });
+    else if (score !== undefined) batch.zadd(key, { xx: true }, { score, member });
+    else if (isNew) batch.sadd(key, member);
+    else continue;
+    expire(batch, key, lifetime, lifetime.kind === "until" ? at : deadlineMs(lifetime, undefined, undefined));
+  }
+}
+
+function unlist(batch: TypedBatch, entries: TypedEntry[]): void {
+  for (const { key, member, score } of entries) {
+    if (score === undefined) batch.srem(key, member);
+    else batch.zrem(key, member);
   }
 }
 
@@ -110,9 +157,10 @@ export class TypedKey {
     return (await this.redis.exists(this.key)) === 1;
   }
 
-  /** True: it was deleted. False: there was no such key. */
+  /** True: it was deleted, with its index entries and the keys it owns. False: there was no such key. */
   async delete(): Promise<boolean> {
-    return (await this.redis.del(this.key)) === 1;
+    const [first] = await this.removeWith((batch) => batch.del(this.key));
+    return first === 1;
   }
 
   /** How many milliseconds it will live; -1: forever; -2: there is no such key. */
@@ -122,25 +170,34 @@ export class TypedKey {
 
   /** Run a write and set the declared lifetime in the same transaction; the reply of the write. */
   protected async grow<R>(
-    write: (batch: ReturnType<Redis["multi"]>) => unknown,
+    write: (batch: TypedBatch) => unknown,
     value: unknown,
     until: TypedMoment | undefined,
   ): Promise<R> {
     const batch = this.redis.multi();
     write(batch);
-    const at = deadlineMs(this.lifetime, value, until);
-    if (at !== undefined && this.lifetime.kind === "after" && this.lifetime.extends)
-      batch.pexpire(this.key, this.lifetime.ms);
-    else if (at !== undefined) batch.pexpireat(this.key, Math.round(at), "NX");
-    if (at !== undefined && this.lifetime.kind === "until") batch.pexpireat(this.key, Math.round(at), "GT");
+    expire(batch, this.key, this.lifetime, deadlineMs(this.lifetime, value, until));
     const [reply] = await batch.exec<unknown[]>();
     return reply as R;
+  }
+
+  /** Remove it, with all that belongs to it, in one transaction. */
+  protected removeWith(first: (batch: TypedBatch) => unknown): Promise<unknown[]> {
+    const batch = this.redis.multi();
+    first(batch);
+    return batch.exec<unknown[]>();
   }
 }
 
 /** One value. */
 export class TypedValue<T> extends TypedKey {
-  constructor(redis: Redis, key: string, lifetime: TypedLifetime, private readonly form: TypedForm<T>) {
+  constructor(
+    redis: Redis,
+    key: string,
+    lifetime: TypedLifetime,
+    private readonly form: TypedForm<T>,
+    private readonly relations?: TypedRelations<T>,
+  ) {
     super(redis, key, lifetime);
   }
 
@@ -151,25 +208,44 @@ export class TypedValue<T> extends TypedKey {
 
   /** Write it, whether it exists or not, and start its lifetime. */
   async set(value: T, until?: TypedMoment): Promise<void> {
-    await this.redis.set(this.key, this.form.write(value), { ...this.expiry(value, until) } as object);
+    await this.write(value, until, this.expiry(value, until), true);
   }
 
   /** Write it only if there is none. False: there was one. */
   async add(value: T, until?: TypedMoment): Promise<boolean> {
-    const options = { ...this.expiry(value, until), nx: true };
-    return (await this.redis.set(this.key, this.form.write(value), options as object)) === "OK";
+    return (await this.write(value, until, { ...this.expiry(value, until), nx: true }, true)) === "OK";
   }
 
   /** Change it only if it exists. It keeps its deadline, unless its lifetime is sliding or comes with the value. */
   async replace(value: T, until?: TypedMoment): Promise<boolean> {
     const keeps = this.lifetime.kind === "day" || (this.lifetime.kind === "after" && !this.lifetime.extends);
     const options = { ...(keeps ? { keepTtl: true } : this.expiry(value, until)), xx: true };
-    return (await this.redis.set(this.key, this.form.write(value), options as object)) === "OK";
+    return (await this.write(value, until, options, false)) === "OK";
   }
 
   /** Read and delete it in one step: of several callers one gets it. */
   async consume(): Promise<T | null> {
-    return this.read(await this.redis.getdel<unknown>(this.key));
+    const [raw] = await this.removeWith((batch) => batch.getdel<unknown>(this.key));
+    return this.read(raw);
+  }
+
+  protected override removeWith(first: (batch: TypedBatch) => unknown): Promise<unknown[]> {
+    return super.removeWith((batch) => {
+      first(batch);
+      if (this.relations === undefined) return;
+      unlist(batch, this.relations.entries({} as T, 0));
+      if (this.relations.owned.length > 0) batch.del(...this.relations.owned);
+    });
+  }
+
+  private async write(value: T, until: TypedMoment | undefined, options: object, isNew: boolean): Promise<unknown> {
+    if (this.relations === undefined) return this.redis.set(this.key, this.form.write(value), options);
+    const batch = this.redis.multi();
+    batch.set(this.key, this.form.write(value), options);
+    const at = deadlineMs(this.lifetime, value, until);
+    list(batch, this.relations.entries(value, at ?? Date.now()), at, isNew);
+    const [reply] = await batch.exec<unknown[]>();
+    return reply;
   }
 
   private expiry(value: T, until: TypedMoment | undefined): { px?: number; pxat?: number } {
@@ -205,7 +281,13 @@ type TypedForms<T> = { [Name in keyof T]-?: TypedForm<Exclude<T[Name], undefined
 
 /** A record whose fields are stored one by one. */
 export class TypedRecord<T extends object> extends TypedKey {
-  constructor(redis: Redis, key: string, lifetime: TypedLifetime, private readonly forms: TypedForms<T>) {
+  constructor(
+    redis: Redis,
+    key: string,
+    lifetime: TypedLifetime,
+    private readonly forms: TypedForms<T>,
+    private readonly relations?: TypedRelations<T>,
+  ) {
     super(redis, key, lifetime);
   }
 
@@ -229,6 +311,8 @@ export class TypedRecord<T extends object> extends TypedKey {
       (batch) => {
         batch.del(this.key);
         batch.hset(this.key, this.written(record));
+        const at = deadlineMs(this.lifetime, record, until);
+        if (this.relations !== undefined) list(batch, this.relations.entries(record, at ?? Date.now()), at, true);
       },
       record,
       until,
@@ -241,6 +325,15 @@ export class TypedRecord<T extends object> extends TypedKey {
     if (this.lifetime.kind === "after" && this.lifetime.extends)
       await this.grow((batch) => batch.hset(this.key, written), fields, undefined);
     else await this.redis.hset(this.key, written);
+  }
+
+  protected override removeWith(first: (batch: TypedBatch) => unknown): Promise<unknown[]> {
+    return super.removeWith((batch) => {
+      first(batch);
+      if (this.relations === undefined) return;
+      unlist(batch, this.relations.entries({} as T, 0));
+      if (this.relations.owned.length > 0) batch.del(...this.relations.owned);
+    });
   }
 
   private form(name: string): TypedForm<unknown> {

@@ -12,6 +12,7 @@ from math import inf, nextafter
 from keystead.errors import BadKey, BadValue
 from keystead.schema import listing
 from keystead.schema.chunked_reading import UNKNOWN, read_entry
+from keystead.schema.doctor.deadlines import CLOCKS_MS
 from keystead.schema.doctor.family_facts import Facts, entry_of
 from keystead.schema.doctor.key_state import KeyState
 from keystead.schema.doctor.relation_checks import existence_command, score_of, target
@@ -24,7 +25,8 @@ _CREATING = frozenset(
     ("SET", "INCRBY", "DECRBY", "HSET", "HSETNX", "HINCRBY", "SADD", "ZADD", "LPUSH", "RPUSH", "XADD")
 )
 _ADDING = frozenset(("SADD", "ZADD"))
-_TAKING = frozenset(("ZREMRANGEBYSCORE", "ZREMRANGEBYRANK", "ZPOPMIN", "DEL", "EXPIRE", "PEXPIRE", "PEXPIREAT"))
+_EXPIRING = frozenset(("EXPIRE", "PEXPIRE", "PEXPIREAT"))
+_TAKING = frozenset(("ZREMRANGEBYSCORE", "ZREMRANGEBYRANK", "ZPOPMIN"))
 
 
 class RelationRules:
@@ -79,23 +81,24 @@ class RelationRules:
         return write.name == "SET" or not stored.isdisjoint(write.call.args[1::2])
 
     def _check_deletion(self, write: Write) -> Iterator[WriteProblem]:
-        """Its index entries and the keys it owns must be removed in the same batch."""
+        """Its index entries and the keys it owns must be removed in the same batch, unless it is written again."""
+        cure = _Creates(write.key.encode())
         for relation in self._family.owns:
             owned = self._owned_key(write, relation)
             if owned is None:
-                yield WriteProblem("orphan", f"the keys of {relation.target.place} that it owns would be left")
+                sentence = f"the keys of {relation.target.place} that it owns would be left"
+                yield WriteProblem("orphan", sentence, cure=cure)
             else:
-                look: Command = ("EXISTS", owned)
-                condition = Condition([absent(owned)], look, lambda reply: bool(reply), is_after=True)
-                yield WriteProblem("orphan", f"it owns a key of {relation.target.place}", condition, [("DEL", owned)])
+                sentence = f"it owns a key of {relation.target.place}; delete both in one transaction"
+                yield WriteProblem("orphan", sentence, _is_absent(owned), [("DEL", owned)], cure=cure)
         for listed in self._facts.listed:
             entry = entry_of(KeyState(*write.member), listed)
             sentence = f"its entry in {listed.index.family.place} would be left; remove it in the same transaction"
             if entry is None:
-                yield WriteProblem("dead-entry", sentence)
+                yield WriteProblem("dead-entry", sentence, cure=cure)
             else:
                 removal = listing.removal_command(entry)
-                yield WriteProblem("dead-entry", sentence, fixes=[removal], cure=_Contains(removal), must_follow=False)
+                yield WriteProblem("dead-entry", sentence, fixes=[removal], cure=cure, companion=_Contains(removal))
 
     def _owned_key(self, write: Write, relation: Relation) -> str | None:
         if not relation.from_key:
@@ -116,11 +119,19 @@ class RelationRules:
         elif write.name in ("SREM", "ZREM"):
             for member in write.call.args[1:]:
                 for key in self._names(write, member) or ():
-                    look: Command = ("EXISTS", key)
-                    condition = Condition([absent(key)], look, lambda reply: bool(reply), is_after=True)
-                    yield WriteProblem("not-listed", "the record of this entry exists", condition)
-        elif write.name in _TAKING:
+                    yield WriteProblem("not-listed", "the record of this entry exists", _is_absent(key))
+        elif write.name in _TAKING or write.deletes:
             yield WriteProblem("not-listed", "it is an index: remove entries together with their records")
+        elif write.name in _EXPIRING and not self._is_renewal(write):
+            yield WriteProblem("not-listed", "it is an index: give it its whole lifetime, or extend it with NX or GT")
+
+    def _is_renewal(self, write: Write) -> bool:
+        """Whether this new deadline never shortens the life of an index, whose records may live as long."""
+        options, longest_ms = write.call.options, self._family.lifetime.longest_ms
+        if options.conditions and options.conditions <= {b"NX", b"GT"}:
+            return True
+        left_ms = options.deadline.at_ms(write.now_ms) - write.now_ms
+        return longest_ms is not None and left_ms >= longest_ms - CLOCKS_MS
 
     def _check_entry(self, write: Write, member: bytes) -> Iterator[WriteProblem]:
         names = self._names(write, member)
@@ -133,8 +144,7 @@ class RelationRules:
             yield WriteProblem(
                 "wrong-score",
                 "its score follows from the record; write both in one transaction",
-                cure=lambda call: call.spec.name in _CREATING and call.args[0] in records,
-                must_follow=False,
+                companion=lambda call: call.spec.name in _CREATING and call.args[0] in records,
             )
 
     def _names(self, write: Write, data: bytes) -> list[str] | None:
@@ -144,6 +154,23 @@ class RelationRules:
         member, problem = read_entry(self._facts.bound, write.key, entry)
         named = None if problem is not None else self._facts.keys_named_by(look, data, member)
         return None if named is None else list(named.names)
+
+
+class _Creates:
+    """Whether a command writes this key, so that it exists afterwards."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def __call__(self, call: Call) -> bool:
+        if call.spec.name not in _CREATING or call.args[0] != self._key:
+            return False
+        return call.spec.name != "SET" or call.options.only_if != b"XX"
+
+
+def _is_absent(key: str) -> Condition:
+    """After the batch there is no such key."""
+    return Condition([absent(key)], ("EXISTS", key), bool, is_after=True)
 
 
 class _Contains:

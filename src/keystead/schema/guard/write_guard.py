@@ -258,10 +258,10 @@ def _corrected(step: Planned, problem: WriteProblem) -> Planned:
 
 
 def _is_cured(problem: WriteProblem, steps: Sequence[Planned], place: int) -> bool:
-    if problem.cure is None:
-        return False
-    others = steps[place + 1 :] if problem.must_follow else steps
-    return any(problem.cure(step.call) for step in others if not step.guard)
+    cure, companion = problem.cure, problem.companion
+    return (cure is not None and any(cure(step.call) for step in steps[place + 1 :] if not step.guard)) or (
+        companion is not None and any(companion(step.call) for step in steps if not step.guard)
+    )
 
 
 def _finding(call: Call, problem: WriteProblem, member: Member | None) -> Finding:

@@ -34,7 +34,8 @@ class WriteProblem:
     condition    None: it is wrong, whatever the store holds
     fixes        commands that correct it if they follow in the same step
     instead      the corrected command
-    cure         whether this other command of the same batch makes it right; only a later one if it `must_follow`
+    cure         whether this later command of the same batch makes it right
+    companion    whether this other command of the same batch, before it or after, makes it right
     """
 
     code: str
@@ -43,7 +44,7 @@ class WriteProblem:
     fixes: Sequence[Command] = ()
     instead: Command | None = None
     cure: Cure | None = None
-    must_follow: bool = True
+    companion: Cure | None = None
 
     @property
     def can_be_fixed(self) -> bool:

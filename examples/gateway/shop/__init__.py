@@ -1,0 +1,1 @@
+"""The key document that a Python and a TypeScript team share."""
