@@ -34,9 +34,7 @@ class TestUpstash(StoreContract):
         return upstash_gateway.upstash_url
 
 
-class TestIndependentServer(
-    Atomic, Callers, Cancellation, Errors, Guards, Hashes, Lifetimes, Lists, Races, Scans, Sets, SortedSets
-):
+class OnIndependentServer:
     """It returns text only, so that the store refuses all other bytes, and has no subscriptions."""
 
     @pytest.fixture(autouse=True)
@@ -48,3 +46,12 @@ class TestIndependentServer(
     def url(self, npm_upstash_server: servers.NpmUpstashServer) -> str:
         npm_upstash_server.empty()
         return npm_upstash_server.url
+
+
+class TestIndependentServer(OnIndependentServer, Callers, Cancellation, Guards, Hashes, Lists):
+    """Replies of every shape, and scripts."""
+
+
+@pytest.mark.matrix
+class TestAllOnIndependentServer(OnIndependentServer, Atomic, Errors, Lifetimes, Races, Scans, Sets, SortedSets):
+    """The rest of what it can do."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,10 +21,15 @@ from keystead.errors import (
     StoreUnavailable,
 )
 from keystead.stores import required
+from tests import servers
 from tests.listening import listening, port_of
+from tests.real_servers import upstash_gateway
 from tests.servers.server_process import make_certificate
 from tests.stopwatch import Stopwatch
+from tests.stores.redis.proxy import Proxy
 from tests.stores.upstash.rest_server import Request, Respond, RestServer, Writer, answer, rest_server, run
+
+__all__ = ["upstash_gateway"]
 
 pytestmark = pytest.mark.anyio
 
@@ -292,3 +299,59 @@ async def test_tls_is_verified(tmp_path: Path) -> None:
         assert server.requests == []
         async with connect(f"{url}?ca={certificate}") as store:
             assert await store.run([("SET", "a", "1")]) == [b"OK"]
+
+
+async def test_an_idle_connection_that_the_server_has_just_closed_is_not_used_for_a_write() -> None:
+    closed = threading.Event()
+    bodies: list[bytes] = []
+
+    def serve(listener: socket.socket) -> None:
+        for answers in (b'[{"result":"a2V5c3RlYWQ="},{"result":0}]', b'[{"result":"OK"}]'):
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as stream:
+                while (line := stream.readline()) != b"\r\n":
+                    name, _, value = line.partition(b":")
+                    length = int(value) if name.lower() == b"content-length" else 0
+                bodies.append(stream.read(length))
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(answers), answers))
+            closed.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = threading.Thread(target=serve, args=(listener,))
+        serving.start()
+        async with connect(f"upstash+http://:token@127.0.0.1:{listener.getsockname()[1]}") as store:
+            closed.wait()  # blocks the event loop, as a long computation does: it has not seen the end yet
+            assert await store.run([("SET", "a", "1")]) == [b"OK"]
+        serving.join()
+    assert bodies[1:] == [b'[["SET","a","1"]]']
+
+
+async def test_of_counted_writes_none_is_lost_and_none_is_made_twice_while_connections_break(
+    upstash_gateway: servers.GatewayServer,
+) -> None:
+    upstash_gateway.empty()
+    done = unknown = unsent = 0
+    async with Proxy(upstash_gateway.port) as proxy:
+        url = upstash_gateway.upstash_url.replace(f":{upstash_gateway.port}", f":{proxy.port}")
+        async with connect(url) as store:
+
+            async def count(number: int) -> None:
+                nonlocal done, unknown, unsent
+                for turn in range(20):
+                    if number == 0 and turn % 3 == 0:
+                        proxy.cut_replies_after(turn * 7)
+                    if number == 1 and turn % 5 == 0:
+                        proxy.reset()
+                    try:
+                        await store.run([("INCRBY", "n", 1)])
+                        done += 1
+                    except StoreUnavailable as error:
+                        unknown += error.outcome == "unknown"
+                        unsent += error.outcome == "not-sent"
+
+            await asyncio.gather(*map(count, range(8)))
+            await proxy.resume()
+            [value] = await store.run([("GET", "n")])
+    assert unknown > 0, "nothing was broken"
+    assert done <= int(value) <= done + unknown
+    assert done + unknown + unsent == 160

@@ -1,5 +1,8 @@
 """URLs and variables of the environment; no error and no shown URL has the token."""
 
+import subprocess
+import sys
+
 import pytest
 
 from keystead import connect
@@ -81,3 +84,8 @@ def test_an_incomplete_environment_is_one_sentence(environment: dict[str, str], 
     with pytest.raises(BadUrl, match=text) as caught:
         UpstashSettings.of("upstash+env://", environment)
     assert "hunter2" not in str(caught.value)
+
+
+def test_the_store_needs_no_driver_of_redis() -> None:
+    program = "import sys; sys.modules['hiredis'] = None; import keystead; keystead.connect('upstash+https://:t@host')"
+    subprocess.run([sys.executable, "-c", program], check=True)
