@@ -6,7 +6,6 @@ It knows what a general-purpose client does not tell: whether any of a request m
 from __future__ import annotations
 
 import asyncio
-import select
 import socket
 import ssl
 from collections.abc import AsyncIterator, Sequence
@@ -59,16 +58,6 @@ class HttpConnection:
         """Whether it may be used again: it is not closed, and not idle for so long that the server may close it."""
         loop = asyncio.get_running_loop()
         return not (self._reader.at_eof() or self._writer.is_closing()) and loop.time() < self._usable_until
-
-    @property
-    def is_ending(self) -> bool:
-        """Whether the server has closed it, which the event loop may not have noticed yet."""
-        found: socket.socket = self._writer.get_extra_info("socket")
-        if not hasattr(select, "poll"):  # Windows
-            return bool(select.select([found.fileno()], [], [], 0)[0])
-        poll = select.poll()
-        poll.register(found.fileno(), select.POLLIN)
-        return bool(poll.poll(0))
 
     def close(self) -> None:
         self._writer.transport.abort()
@@ -134,7 +123,7 @@ class HttpPool:
         """An idle connection, the latest first, or a new one. Raises ConnectionLost or ssl.SSLError."""
         while self._idle and not fresh:
             connection = self._idle.pop()
-            if connection.is_usable and not connection.is_ending:
+            if connection.is_usable:
                 break
             connection.close()
         else:
