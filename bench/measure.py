@@ -257,7 +257,7 @@ def alone(operation: Operation, keys: Iterator[str]) -> Play:
     return play
 
 
-def together(operation: Operation, keys: Iterator[str]) -> Play:
+def together(operation: Operation, keys: Iterator[str], tasks: int = TASKS) -> Play:
     """Many concurrent tasks, each with sequential operations."""
 
     async def task(operations: int) -> None:
@@ -265,7 +265,7 @@ def together(operation: Operation, keys: Iterator[str]) -> Play:
             await operation(next(keys))
 
     async def play(operations: int) -> None:
-        await asyncio.gather(*(task(operations // TASKS) for _ in range(TASKS)))
+        await asyncio.gather(*(task(-(-operations // tasks)) for _ in range(tasks)))
 
     return play
 

@@ -31,6 +31,7 @@ from keystead.stores import Store, connect, required
 from tests import servers
 
 KEYS = 10_000
+MOST_TASKS = 128
 ENGINES: dict[str, Callable[[], AbstractContextManager[servers.Server]]] = {
     "redis": servers.redis,
     "valkey": servers.valkey,
@@ -50,7 +51,7 @@ async def run(effort: Effort, progress: Progress) -> list[Row]:
     for engine, start in ENGINES.items():
         with start() as server:
             # As in its documentation; redis-py uses hiredis if it is installed.
-            client = redis_py.Redis(host="127.0.0.1", port=server.port)
+            client = redis_py.Redis(host="127.0.0.1", port=server.port, max_connections=MOST_TASKS)
             async with client, connect(server.url) as store:
                 subject = f"{engine} {_version(server)}"
                 with progress.activity(f"{subject} · loading", KEYS) as advance:
@@ -123,6 +124,14 @@ def _matches(store: Store, client: Any) -> list[Match]:
                     Target("at most", 1.15),
                 )
             ],
+        ),
+        *(
+            Match(
+                f"{tasks} tasks, GET",
+                Contender("keystead", together(get, keys(), tasks)),
+                [Peer(Contender("redis-py", together(client.get, keys(), tasks)))],
+            )
+            for tasks in (8, MOST_TASKS)
         ),
         Match(
             "32 tasks, SET EX",

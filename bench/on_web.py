@@ -1,10 +1,10 @@
-"""The web benchmarks in under five minutes: hand-written routes, sessions, near reads, overload, memory."""
+"""The web benchmarks in under five minutes: hand-written routes, sessions, near reads, overload, loops, memory."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from bench import hot_paths, memory, on_web_sessions, on_widgets, overload, staleness
+from bench import hot_paths, loops, memory, on_web_sessions, on_widgets, overload, staleness
 from bench.measure import Effort, Progress, Row
 
 EFFORT = Effort(rounds=9, turn_s=0.25, stage_rounds=10)
@@ -17,6 +17,7 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
         *await on_web_sessions.throughput(folder, effort, progress, quick=quick, peers=False),
         *await overload.run(progress, quick=quick),
         *await staleness.run(progress, quick=quick),
+        *await loops.run(effort, progress, quick=quick),
         *await hot_paths.run(progress, quick=quick),
         *await memory.run(folder, progress, quick=quick),
     ]

@@ -1,4 +1,4 @@
-"""Applications under Granian with one worker each, and the load generator.
+"""Applications under Granian (or uvicorn) with one worker each, and the load generator.
 
 With two cores, the servers have one, and the client and everything else the other.
 """
@@ -16,7 +16,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from bench.measure import Advance
 
@@ -40,15 +40,21 @@ def cores() -> tuple[set[int], set[int]]:
 
 
 @asynccontextmanager
-async def serve_app(factory: str, environment: Mapping[str, str], on: set[int]) -> AsyncIterator[int]:
+async def serve_app(
+    factory: str,
+    environment: Mapping[str, str],
+    on: set[int],
+    server: Literal["granian", "uvicorn"] = "granian",
+    loop: Literal["auto", "asyncio", "uvloop"] = "auto",
+) -> AsyncIterator[int]:
     """Serve the application of a factory such as `bench.session_apps:make`. Yields its port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    granian = Path(sysconfig.get_path("scripts")) / "granian"
     process = await asyncio.create_subprocess_exec(
-        *(str(granian), "--interface", "asgi", "--factory", "--workers", "1", "--no-access-log"),
-        *("--log-level", "error", "--host", "127.0.0.1", "--port", str(port), factory),
+        *(str(Path(sysconfig.get_path("scripts")) / server), "--factory", "--workers", "1", "--no-access-log"),
+        *(("--interface", "asgi") if server == "granian" else ()),
+        *("--loop", loop, "--log-level", "error", "--host", "127.0.0.1", "--port", str(port), factory),
         cwd=ROOT,
         env={**os.environ, **environment},
     )

@@ -1,7 +1,8 @@
 """The same application with and without sessions, for each framework: `POST /login`, and `GET /me`, which is measured.
 
 Served by Granian as `bench.session_apps:make`, with the name of an application in `BENCH_APP` and a Redis URL in
-`BENCH_REDIS`. `/me` returns a name; with sessions it is a field of the session.
+`BENCH_REDIS`. `/me` returns a name; with sessions it is a field of the session. All have the same routes, because a
+router tries them one by one.
 """
 
 import itertools
@@ -34,10 +35,13 @@ class Visit(SessionRecord):
 
 
 def _starlette() -> Any:
+    async def login(request: Request) -> Response:
+        return Response(status_code=204)
+
     async def me(request: Request) -> Response:
         return JSONResponse({"name": NAME})
 
-    return Starlette(routes=[Route("/me", me)])
+    return Starlette(routes=[Route("/login", login, methods=["POST"]), Route("/me", me)])
 
 
 def _starlette_keystead(store: str = "BENCH_REDIS", near: str | None = None) -> Any:
@@ -93,6 +97,9 @@ def _fastapi() -> Any:
 
     app = FastAPI()
 
+    @app.post("/login", status_code=204)
+    async def login() -> None: ...
+
     @app.get("/me")
     async def me() -> dict[str, str]:
         return {"name": NAME}
@@ -134,13 +141,16 @@ def _litestar_keystead(near: str | None = None) -> Any:
 
 
 def _litestar() -> Any:
-    from litestar import Litestar, get
+    from litestar import Litestar, get, post
+
+    @post("/login", status_code=204)
+    async def login() -> None: ...
 
     @get("/me")
     async def me() -> dict[str, str]:
         return {"name": NAME}
 
-    return Litestar(route_handlers=[me])
+    return Litestar(route_handlers=[login, me])
 
 
 def _litestar_sessions() -> Any:

@@ -31,6 +31,20 @@ DURABLE = GOOD.replace('doc="a token"', 'doc="a token", role="durable"')
 RELATED = GOOD.replace('doc="a token"', 'doc="a token", owns="lock"') + (
     '    lock = Value("lock:{id}", str, lifetime=after("5s"), doc="a lock")\n'
 )
+PROCEDURES = """
+from keystead.schema import Counter, Keyspace, Steps, after, procedure
+
+class AppKeys(Keyspace):
+    count = Counter("count:{id}", lifetime=after("1d"), doc="a count")
+
+    @procedure
+    def add(self, id: str, by: int) -> Steps[None]:
+        return Steps(self.count(id).increment(by))
+
+    @procedure
+    def double(self, id: str, by: int) -> Steps[None]:
+        return Steps(self.count(id).increment(by * 2))
+"""
 
 
 def line_of(program: str, text: str) -> int:
@@ -70,6 +84,19 @@ def test_a_program_without_findings_is_one_line_and_exit_code_0(folder: Path) ->
     declare(folder, GOOD)
     result = check(folder, "myapp.keys")
     assert (result.returncode, result.stdout, result.stderr) == (0, "2 keyspaces, 3 families: no findings\n", "")
+
+
+def test_a_procedure_that_is_not_compiled_is_listed_with_the_reason(folder: Path) -> None:
+    declare(folder, PROCEDURES)
+    reason = f"line {line_of(PROCEDURES, 'by * 2')} does more than create operations"
+    assert check(folder, "myapp.keys").stdout.splitlines()[:4] == [
+        "Procedures that are one atomic step",
+        "  AppKeys.add",
+        "  AppKeys.double",
+        f"    planned at each call: {reason}",
+    ]
+    found = report(check(folder, "myapp.keys", "--json"))["procedures"]
+    assert [one["not_compiled"] for one in found] == ["", reason]
 
 
 def test_one_keyspace_of_a_module_can_be_named(folder: Path) -> None:

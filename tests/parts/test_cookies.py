@@ -1,5 +1,6 @@
 """Session cookies: strict attributes, cleared as they were set, and parsed as browsers send them."""
 
+import re
 from dataclasses import dataclass, field
 
 import pytest
@@ -168,3 +169,11 @@ def test_without_the_prefix_the_first_of_several_counts_which_is_the_most_specif
 def test_no_client_input_is_an_unhandled_error(header: str) -> None:
     found = Cookie("sid").read(header)
     assert found is None or isinstance(found, str)
+
+
+@given(parts=st.lists(st.sampled_from(["sid=", "one", "; ", ";", " ", "\t", '"', "xsid=two", "a=b", "=", "\xa0"])))
+def test_the_usual_header_is_parsed_as_any_other(parts: list[str]) -> None:
+    header = "".join(parts)
+    cookie = Cookie("sid", secure=False)
+    found = [value.strip(" \t").strip('"') for value in re.findall(r"(?:^|;)[ \t]*sid=([^;]*)", header)]
+    assert cookie.read(header) == (found[0] if found else None)

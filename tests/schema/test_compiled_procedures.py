@@ -47,6 +47,8 @@ RING = KeyRing({"2026": bytes(32)})
 class Parcel(BaseModel):
     id: str
     weight: int = 1
+    path: str = "road"
+    trace: str = "12 34"
 
 
 class Secret(BaseModel):
@@ -80,7 +82,7 @@ class Depot(Keyspace):
         return Steps(
             self.room(depot).at_least(places).otherwise("full"),
             self.parcel(depot, parcel.id).add(parcel).otherwise("there is such a parcel"),
-            self.ids(depot).add(parcel.id),
+            self.ids(depot).add(parcel.id, parcel.path, parcel.trace),
             left := self.room(depot).decrement(places),
         ).giving(left)
 
@@ -110,10 +112,33 @@ class Depot(Keyspace):
         return Steps(self.maybe(depot).holds(seen).otherwise("changed"), self.maybe(depot).delete())
 
     @procedure
+    def take(self, depot: str, seen: Seen[str] | None, places: int | None) -> Steps[None]:
+        """Delete a value that is unchanged since it was read, and give its places back."""
+        return Steps(
+            self.maybe(depot).holds(seen).otherwise("changed"),
+            self.maybe(depot).delete(),
+            self.room(depot).increment(places),  # type: ignore[arg-type]
+        )
+
+    @procedure
     def remind(self, depot: str, id: str, text: str, ends_ms: int) -> Steps[bool]:
         """Write a note."""
         added = self.note(depot, id).add(text, ends_at=ends_ms)
         return Steps(added).giving(added)
+
+    @procedure
+    def lease(self, depot: str, text: str, ms: int) -> Steps[None]:
+        """Write two values for a while."""
+        return Steps(
+            self.maybe(depot).lasting(ms).set(text),
+            self.ids(depot).lasting(ms).add(text),
+            self.spread(depot, "1").get(),
+        )
+
+    @procedure
+    def unlist(self, depot: str, id: str) -> Steps[None]:
+        """Write a record without its index."""
+        return Steps(self.listed.alone(depot, id).set(id), self.listed(depot, id).alone.get())
 
     @procedure
     def few(self, depot: str, id: str) -> Steps[int]:
@@ -208,14 +233,14 @@ class Depot(Keyspace):
 REASONS = {
     "decides": "line N does more than create operations",
     "computes": "line N does more than create operations",
-    "positions": "a number is used in another way than as an amount, a limit or a deadline",
+    "positions": "a number is not an amount, a limit, a lifetime or a deadline",
     "clock": "it needs the values of its arguments (BadValue)",
     "looks_up": "it looks its arguments up",
     "counts_bits": "it needs the values of its arguments (BadValue)",
     "inspects": "it looks into a stored value",
     "reads_name": "it uses the name or the values of a key",
     "passes": "it passes a key, an operation or the like to another function",
-    "lists": "it needs the values of its arguments (BadCall)",
+    "lists": "listed is listed in an index, or owns keys: they depend on its values",
     "hides": "secret is sealed with its key",
     "names": "sizes needs more than its own key, or keeps what cannot be read",
 }
@@ -255,7 +280,7 @@ async def test_compiled_or_not_a_procedure_says_the_same(store: Store) -> None:
         ]
         said.append([(one.values, one.stopped, one.stopped_at, one.before) for one in done])
         assert await keys.room(depot).get() == 0
-        assert await keys.ids(depot).members() == {"1", "2", "4"}
+        assert await keys.ids(depot).members() == {"1", "2", "4", "road", "12 34"}
         seen = await keys.parcel(depot, "1").see()
         assert seen is not None
         assert (await keys.swap(depot, seen, Parcel(id="1", weight=7))).value == Parcel(id="1", weight=7)
@@ -292,6 +317,13 @@ async def test_keys_that_are_equal_by_chance_are_one_key(store: Store) -> None:
 
 
 @every_store
+async def test_a_record_is_written_without_its_index(store: Store) -> None:
+    for keys, depot in zip(in_both_ways(store), ("a", "b"), strict=True):
+        assert await keys.unlist(depot, "1")
+        assert await keys.run(keys.listed(depot, "1").get(), keys.ids(depot).count()) == ("1", 0)
+
+
+@every_store
 async def test_none_means_absent_and_not_a_value(store: Store) -> None:
     for keys, depot in zip(in_both_ways(store), ("a", "b"), strict=True):
         assert await keys.expect(depot, None)
@@ -299,6 +331,13 @@ async def test_none_means_absent_and_not_a_value(store: Store) -> None:
         assert (await keys.expect(depot, None)).stopped == "changed"
         await keys.maybe(depot).set("x")
         assert await keys.expect(depot, "x")
+        await keys.maybe(depot).set("y")
+        seen = await keys.maybe(depot).see()
+        assert (await keys.take(depot, None, 2)).stopped == "changed"
+        assert await keys.take(depot, seen, 2)
+        assert await keys.take(depot, None, 2)
+        assert (await keys.take(depot, seen, 2)).stopped == "changed"
+        assert await keys.room(depot).get() == 4
 
 
 async def error_of(call: Coroutine[Any, Any, Any]) -> str:
@@ -323,6 +362,9 @@ async def test_wrong_arguments_raise_the_same_errors(store: Store) -> None:
         ("store", ("a", Parcel(id="1"), 2**63), {}),
         ("swap", ("a", Wrong(), Parcel(id="1")), {}),
         ("remind", ("a", "1", "text", 1), {}),
+        ("take", ("a", None, None), {}),
+        ("lease", ("a", "text", 0), {}),
+        ("lease", ("a", "text", 86_400_001), {}),
         ("remind", ("a", "1", "text", 10**13), {}),
         ("remind", ("a", "1", 7, 10**12), {}),
         ("few", ("a", "\ud800"), {}),
@@ -342,6 +384,9 @@ async def test_a_deadline_is_checked_and_set(store: Store) -> None:
     left = await keys.note("a", "1").remaining()
     assert left is not None
     assert timedelta(minutes=50) < left <= timedelta(hours=1)
+    await keys.lease("a", "text", 3_600_000)
+    for key in (keys.maybe("a"), keys.ids("a")):
+        assert 3_000_000 < await key.left_ms() <= 3_600_000
 
 
 @every_store

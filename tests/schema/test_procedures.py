@@ -332,7 +332,8 @@ def test_the_key_document_lists_each_procedure() -> None:
     assert "Interrupted: an order that no customer lists" in page
     assert entries["both"].in_cluster.startswith("refused")
     assert entries["buy"].stops == ("sold out", "there is such an order", "too many orders", "listed already")
-    assert "Procedures" in html(Shop)
+    assert "Planned at each call, not compiled: `buy`, `count_three`, `cancel`." in page
+    assert html(Shop).count("Planned at each call, not compiled.") == 3
     assert document(Shop).as_json()["procedures"][0]["name"] == "reserve"
 
 
@@ -341,6 +342,7 @@ def test_procedures_are_exported() -> None:
     assert described["arguments"] == ["sku", "id", "order"]
     assert (described["changes"], described["reads"]) == (["stock", "order"], [])
     assert described["stops"] == ["sold out", "there is such an order"]
+    assert described["compiled"] is True
     module = typescript([Shop])
     assert "export interface KeyProcedures {" in module
     assert '      stopped: "sold out" | "there is such an order";' in module

@@ -331,15 +331,15 @@ def test_copies_are_bounded_and_the_least_recently_used_go_first() -> None:
     size = COPY_MAX_BYTES // 2
     for n in range(400):
         copies.add(copy_of(f"k{n}", bytes(size)))
-        copies.find(NearRead([read(("GET", "k0"))]).identity)
+        copies.find(NearRead([read(("GET", "k0"))]))
     assert copies.size <= MAX_BYTES
     assert len(copies) == MAX_BYTES // copy_of("k100", bytes(size)).size
-    assert copies.find(NearRead([read(("GET", "k0"))]).identity) is not None
-    assert copies.find(NearRead([read(("GET", "k1"))]).identity) is None
+    assert copies.find(NearRead([read(("GET", "k0"))])) is not None
+    assert copies.find(NearRead([read(("GET", "k1"))])) is None
     copies.add(copy_of("large", bytes(COPY_MAX_BYTES)))
-    assert copies.find(NearRead([read(("GET", "large"))]).identity) is None
+    assert copies.find(NearRead([read(("GET", "large"))])) is None
     copies.drop([b"k0", b"k399", b"unknown"])
-    assert copies.find(NearRead([read(("GET", "k399"))]).identity) is None
+    assert copies.find(NearRead([read(("GET", "k399"))])) is None
     copies.clear()
     assert (len(copies), copies.size, copies.keys) == (0, 0, [])
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,10 +20,12 @@ from keystead.cli.operator import audit_of, operator
 from keystead.cli.progress_bar import progress
 from keystead.cli.tables_command import Database, open_tables_of
 from keystead.errors import BadArgument
-from keystead.parts.tables import Tables
 from keystead.schema import Keyspace
 from keystead.schema.erasure import Erased, ErasurePlan, ErasureProgress, plan_erase, subject_kinds
 from keystead.schema.erasure import erase as erase_all
+
+if TYPE_CHECKING:
+    from keystead.parts.tables import Tables
 
 _SUBJECT_HELP = "Whose data: an identity space that families name in member_of, and an id in it, such as login:42."
 

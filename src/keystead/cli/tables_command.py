@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence, Set
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import unquote
 
 import typer
@@ -15,8 +15,10 @@ from keystead.cli.flags import NO_VALUE, Command, CommandGroup
 from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import Json, run, store_urls
 from keystead.kits import KITS, TABLES
-from keystead.parts.tables import Tables, TableSet, TableUpgrade, open_tables, url_beside
 from keystead.server import Settings
+
+if TYPE_CHECKING:
+    from keystead.parts.tables import Tables, TableSet, TableUpgrade
 
 _DATABASE_HELP = """Where the tables are: sqlite:///tables.db, postgresql://user@host/database or mysql://…
 [dim]\\[default: beside the store][/dim]"""
@@ -46,6 +48,8 @@ def upgrade_tables(database: Database = None, dry_run: DryRun = False, as_json: 
       keystead tables upgrade
     """
 
+    from keystead.parts.tables import open_tables  # imported here: it is slow, and the help does not need it
+
     async def work() -> int:
         url = Settings(database=database).database_url
         if url is None:
@@ -72,6 +76,8 @@ def open_tables_of(
     kits = [kit for kit in TABLES if KITS[kit] in modules]
     if not kits:
         return None, None
+    from keystead.parts.tables import open_tables, url_beside
+
     settings = Settings(store=store_urls(stores)["default"], database=database)
     url = settings.database_url
     file = unquote((url or "").removeprefix("sqlite:///").partition("?")[0])

@@ -10,15 +10,16 @@ import builtins
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from keystead.schema.family import Bound
 from keystead.schema.kinds.value import Seen
 from keystead.schema.operation import Operation
 from keystead.schema.operation_batch import Done
 from keystead.schema.prepared_steps import PreparedRun
-from keystead.schema.procedure_plan import (
-    PLAIN_CODECS,
+from keystead.schema.procedure_plan import PLAIN_CODECS, NotCompiledError, plan_procedure
+from keystead.schema.slots import one_step
+from keystead.schema.step_recipes import (
     Constant,
     Container,
     Deferred,
@@ -26,15 +27,12 @@ from keystead.schema.procedure_plan import (
     KeyRecipe,
     LifetimeRecipe,
     Lookup,
-    NotCompiledError,
     NumberRecipe,
     Recipe,
     StoredRecipe,
     ValueRecipe,
     is_constant,
-    plan_procedure,
 )
-from keystead.schema.slots import one_step
 from keystead.schema.steps import Steps
 
 if TYPE_CHECKING:
@@ -42,8 +40,6 @@ if TYPE_CHECKING:
     from keystead.schema.procedure import Procedure
 
 R = TypeVar("R")
-
-_LARGEST: Final = 10**14  # smaller numbers are valid wherever a number is
 
 
 class CompiledProcedure(Generic[R]):
@@ -177,7 +173,7 @@ def _stored(read: Maker, known: Sequence[Any]) -> bytes:
 
 def _number(read: Maker, recipe: NumberRecipe, now_ms: Callable[[], int], known: Sequence[Any]) -> bytes:
     number = read(known)
-    if type(number) is not int or not 0 < number < _LARGEST:
+    if type(number) is not int or not 0 < number <= recipe.most:
         raise NotCompiledError
     if recipe.until is not None:
         recipe.until.on_create(now_ms(), number)  # or raises

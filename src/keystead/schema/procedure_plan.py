@@ -15,12 +15,13 @@ import dis
 import inspect
 import re
 import sys
+import types
 import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import CodeType, FunctionType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from keystead.schema.codec import Codec
 from keystead.schema.codec.plain import PLAIN
@@ -30,6 +31,22 @@ from keystead.schema.kinds.value import Seen
 from keystead.schema.lifetime import EndOfDay, Spread, Until
 from keystead.schema.operation import Compound, Guarded, NearOperation, Operation
 from keystead.schema.prepared_steps import StepTemplate
+from keystead.schema.step_recipes import (
+    LARGEST,
+    Constant,
+    Container,
+    Deferred,
+    Expression,
+    KeyRecipe,
+    LifetimeRecipe,
+    Lookup,
+    NumberRecipe,
+    Path,
+    Recipe,
+    StoredRecipe,
+    ValueRecipe,
+    is_constant,
+)
 from keystead.schema.steps import Steps
 from keystead.stores import AtMost, Guarantees, MoreThan, StoreMs, store_ms
 
@@ -50,83 +67,9 @@ PLAIN_CODECS: Final = tuple(make for _, make in PLAIN)
 # The commands with an amount, and where it is; the scores of ZADD are at several positions.
 _AMOUNTS: Final = {"INCRBY": (2,), "ZINCRBY": (2,), "HINCRBY": (3,), "SET": (2,), "ZADD": range(2, 10_000)}
 
-# The number of a value that is known in a call, and the names of attributes. The values are the arguments, the
-# keyspace, and the results of deferred lookups and calls.
-Path = tuple[Any, ...]
-
 
 class NotCompiledError(Exception):
     """Why a procedure is not compiled."""
-
-
-class Constant(NamedTuple):
-    """A value that is the same for each call. The type tells 1 from True."""
-
-    value: Any
-    type: type[Any]
-
-
-class Container(NamedTuple):
-    """A list, a tuple, or a dict as pairs."""
-
-    type: type[Any]
-    items: tuple[Any, ...]
-
-
-Expression = Path | Constant | Container
-
-
-class Lookup(NamedTuple):
-    """A global name, looked up with each call."""
-
-    name: str
-
-
-class Deferred(NamedTuple):
-    """A function that is called with each call."""
-
-    function: Path
-    args: Container
-    values: Container
-
-
-class KeyRecipe(NamedTuple):
-    family: str
-    operands: tuple[Expression, ...]
-
-
-class ValueRecipe(NamedTuple):
-    codec: Any  # a codec, or the class of a plain one
-    value: Expression
-    name: str
-
-
-class StoredRecipe(NamedTuple):
-    """The stored form in a `Seen`."""
-
-    path: Path
-
-
-class NumberRecipe(NamedTuple):
-    """A whole number, times `sign` and plus `offset`: verbs subtract, and turn "at least 3" into "more than 2".
-
-    `until`: it is a deadline of this lifetime.
-    """
-
-    path: Path
-    sign: int = 1
-    offset: int = 0
-    until: Until | None = None
-
-
-class LifetimeRecipe(NamedTuple):
-    """The deadline at the end of the day, or a random TTL. `number`: each random one is separate."""
-
-    lifetime: EndOfDay | Spread
-    number: int
-
-
-Recipe = KeyRecipe | ValueRecipe | StoredRecipe | NumberRecipe | LifetimeRecipe
 
 
 @dataclass(frozen=True)
@@ -205,26 +148,37 @@ def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
         return dict(function.__annotations__)
 
 
-class _Symbol:
-    """A value that is only known in a call. It can be passed on, called, and asked for attributes."""
+def _options_of(hint: Any) -> list[Any]:
+    """The alternatives of an annotation. A call with another one than the first that is known is not compiled."""
+    if isinstance(hint, str):
+        return [one.strip() for one in hint.split("|")]
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    return list(typing.get_args(hint)) if is_union else [hint]
 
-    __slots__ = ("path", "trace")
+
+class _Symbol:
+    """A value that is only known in a call. It can be passed on, called, and asked for attributes.
+
+    Its own attributes begin with two underscores: all other names are those of the value.
+    """
+
+    __slots__ = ("__path__", "__trace__")
 
     def __init__(self, trace: _Trace, path: Path) -> None:
-        self.trace = trace
-        self.path = path
+        self.__trace__ = trace
+        self.__path__ = path
 
     def __getattr__(self, name: str) -> _Symbol:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Symbol(self.trace, (*self.path, name))
+        return _Symbol(self.__trace__, (*self.__path__, name))
 
     def __call__(self, *args: Any, **values: Any) -> _Symbol:
-        express = self.trace.express
-        return self.trace.defer(Deferred(self.path, express(args), express(values)))  # type: ignore[arg-type]
+        express = self.__trace__.express
+        return self.__trace__.defer(Deferred(self.__path__, express(args), express(values)))  # type: ignore[arg-type]
 
     def __hash__(self) -> int:
-        if sys._getframe(1).f_code is self.trace.code:  # verbs may use it as a key, but the body would find nothing
+        if sys._getframe(1).f_code is self.__trace__.code:  # verbs may use it as a key, but the body would find nothing
             raise NotCompiledError("it looks its arguments up")
         return id(self)
 
@@ -262,6 +216,7 @@ class _Trace:
         self._now_ms = 31_415_926_535_897 + number * 10**13
         self._numbers: dict[int, NumberRecipe] = {}
         self._samples: dict[Path, int] = {}
+        self._longest_ms: dict[int, int] = {}  # of each sample that is a TTL
         self.marks: dict[str | bytes, int] = {}
         self.recipes: list[Recipe] = []
         self.deferred: list[Lookup | Deferred] = []
@@ -288,12 +243,12 @@ class _Trace:
         return self._now_ms
 
     def _sample(self, at: int, hint: Any) -> Any:
-        if hint is int or hint == "int":
+        options = _options_of(hint)
+        if int in options or "int" in options:
             self._samples[at,] = sample = self._now_ms + 3 * at + 2
             self._numbers |= {sample: NumberRecipe((at,)), -sample: NumberRecipe((at,), -1)}
             self._numbers[sample - 1] = NumberRecipe((at,), 1, -1)
-        is_seen = re.fullmatch(r"Seen(\[[^|]*\])?", hint) if isinstance(hint, str) else hint is Seen
-        if is_seen or typing.get_origin(hint) is Seen:
+        if any(one is Seen or typing.get_origin(one) is Seen or str(one).startswith("Seen") for one in options):
             stored = _StoredMark(self._mark(StoredRecipe((at,))).encode())
             seen: Seen[Any] = Seen(_Symbol(self, (at, "value")), stored)
             self._seen.append((seen, (at,)))
@@ -302,7 +257,15 @@ class _Trace:
 
     def sample_of(self, value: Any) -> Any:
         """A number in place of an argument that is one, for a verb. The body never gets it."""
-        return self._samples.get(value.path, value) if type(value) is _Symbol else value
+        return self._samples.get(value.__path__, value) if type(value) is _Symbol else value
+
+    def lasting(self, key: Any, ms: Any) -> Any:
+        """The key with a TTL that is only known in a call, where it is checked."""
+        sample, longest_ms = self.sample_of(ms), key.bound.family.lifetime.longest_ms
+        if sample is ms:
+            return key.lasting(ms)
+        self._longest_ms[sample] = min(longest_ms or LARGEST, self._longest_ms.get(sample, LARGEST))
+        return type(key)(key.bound.lasting(sample), key.key)
 
     def defer(self, work: Lookup | Deferred) -> _Symbol:
         self.deferred.append(work)
@@ -320,8 +283,8 @@ class _Trace:
     def express(self, value: Any) -> Expression:
         """How a value is made in a call. Raises NotCompiledError for a key or an operation."""
         if type(value) is _Symbol:
-            return value.path
-        if type(value) is int and value in self._numbers:
+            return value.__path__
+        if type(value) is int and value in self._samples.values():
             return self._numbers[value].path
         if type(value) in (list, tuple):
             return Container(type(value), tuple(map(self.express, value)))
@@ -375,10 +338,13 @@ class _Trace:
         if recipe is None:
             return None
         if not _fits(recipe, kind, words, at):
-            is_deadline = words[at - 1] == "PXAT" or (words[0] == "PEXPIREAT" and at == 2)
-            if not is_deadline or not isinstance(family.lifetime, Until):
-                raise NotCompiledError("a number is used in another way than as an amount, a limit or a deadline")
-            recipe = recipe._replace(until=family.lifetime)
+            before = words[0] if at == 2 else words[at - 1]
+            if before in ("PXAT", "PEXPIREAT") and isinstance(family.lifetime, Until):
+                recipe = recipe._replace(until=family.lifetime)
+            elif before in ("PX", "PEXPIRE") and word in self._longest_ms:
+                recipe = recipe._replace(most=self._longest_ms[word])
+            else:
+                raise NotCompiledError("a number is not an amount, a limit, a lifetime or a deadline")
         self._mark(recipe)
         return self.recipes.index(recipe)
 
@@ -400,10 +366,6 @@ def _fits(recipe: NumberRecipe, kind: type[Any] | None, words: Sequence[Any], at
     if kind is AtMost or kind is MoreThan:
         return at == len(words) - 1 and recipe.sign == 1
     return at in _AMOUNTS.get(words[0], ()) and recipe.offset == 0
-
-
-def is_constant(value: Expression) -> bool:
-    return isinstance(value, Constant) or (isinstance(value, Container) and all(map(is_constant, value.items)))
 
 
 class _Owner:
@@ -443,6 +405,14 @@ class _MarkedBound(Bound[Any]):
         key = self._make(self, self._trace.key(self.family, pattern.arrange(args, values)))
         return _MarkedKey(self._trace, key)
 
+    def _of(self, **changed: Any) -> Bound[Any]:
+        made: Any = super()._of(**changed)
+        made._trace = self._trace
+        return made  # type: ignore[no-any-return]
+
+    def parse(self, key: str | bytes) -> NoReturn:
+        raise NotCompiledError(f"{self.family.name} is listed in an index, or owns keys: they depend on its values")
+
     def get_all(self, *keys: Any) -> Operation[list[Any]]:
         return super().get_all(*[vars(one)["_own"] for one in keys])
 
@@ -453,6 +423,9 @@ class _MarkedKey:
     def __init__(self, trace: _Trace, key: Any) -> None:
         self._trace = trace
         self._own = key
+
+    def lasting(self, ms: Any) -> Any:
+        return _MarkedKey(self._trace, self._trace.lasting(self._own, ms))
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._own, name)

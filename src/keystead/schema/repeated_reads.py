@@ -37,17 +37,18 @@ class Repeated:
         self._finishes = [one.finish for one in reads]
         self._near_s = near
         self._near_read = NearRead(calls) if near else None
-        self.remembered: Any = None  # for the caller, beside a list of replies
+        self.remembered: Any = None  # for the caller: what it made of the latest replies
 
     async def __call__(self) -> list[Any]:
         return self.finish(await self._store.run(self._calls))
 
     def replies(self) -> list[Reply] | Awaitable[list[Reply]]:
         """The replies for `finish`, from a copy if there is one: then without waiting."""
-        near = None if self._near_read is None else self._store.near
-        if near is None or self._near_read is None:
+        read = self._near_read
+        near = None if read is None else self._store.near
+        if near is None or read is None:
             return self._store.run(self._calls)
-        return near.read(self._near_read, self._near_s)
+        return near.read(read, self._near_s)
 
     def finish(self, replies: list[Reply]) -> list[Any]:
         """The results of these replies."""

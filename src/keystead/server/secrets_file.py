@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from keystead.parts.jwt import Algorithm, SigningKeys
 from keystead.schema import KeyRing
+
+if TYPE_CHECKING:
+    from keystead.parts.jwt import Algorithm
 
 _MODE: Final = 0o600
 _HEAD: Final = """\
@@ -28,6 +30,8 @@ def new_seal_key() -> str:
 
 def new_signing_key(algorithm: Algorithm) -> str:
     """A new key with a new id, in the format of `SigningKeys.from_text`: `20261231-5f0c:EdDSA:{base64url}`."""
+    from keystead.parts.jwt import SigningKeys  # imported here: every command reads settings, and few sign
+
     return f"{_new_id()}:{SigningKeys.new_key(algorithm)}"
 
 

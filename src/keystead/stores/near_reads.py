@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from keystead.stores.commands import TABLE, Call, Reply
 
-MAX_BYTES: Final = 32 * 1024 * 1024  # of all copies of a store; the least recently used are dropped first
+MAX_BYTES: Final = 32 * 1024 * 1024  # of all copies of a store; those not used lately are dropped first
 COPY_MAX_BYTES: Final = MAX_BYTES // 64
 _OVERHEAD_BYTES: Final = 400  # of one copy, beside its keys and replies
 _PTTL: Final = TABLE["PTTL"]
@@ -24,12 +24,16 @@ Identity: TypeAlias = tuple[str | bytes, ...]
 
 
 class NearRead:
-    """A batch of reads, prepared once: `await near.read(read, bound_s)`. One command and one key each."""
+    """A batch of reads, prepared once: `await near.read(read, bound_s)`. One command and one key each.
 
-    __slots__ = ("calls", "identity")
+    copy   the copy that answered it last, which may have been dropped
+    """
+
+    __slots__ = ("calls", "copy", "identity")
 
     def __init__(self, calls: list[Call]) -> None:
         self.calls = calls
+        self.copy: Copy | None = None
         identity: list[str | bytes] = []
         for call in calls:
             identity += (call.spec.name, *call.args)
@@ -56,11 +60,17 @@ class NearRead:
 
 
 class Copy:
-    """The replies of a read, and until when they hold, by the clock of the store."""
+    """The replies of a read, and until when they hold, by the clock of the store.
 
-    __slots__ = ("expires_at", "identity", "keys", "replies", "size", "version")
+    copies    where it is kept; None once it was dropped, and then it has no replies
+    is_used   whether it was used since others were last dropped to make room
+    """
+
+    __slots__ = ("copies", "expires_at", "identity", "is_used", "keys", "replies", "size", "version")
 
     def __init__(self, read: NearRead, replies: list[Reply], expires_at: float, version: object = None) -> None:
+        self.copies: Copies | None = None
+        self.is_used = False
         self.identity = read.identity
         self.keys = read.keys
         self.replies = replies
@@ -78,7 +88,11 @@ def _size_of(reply: Reply) -> int:
 
 
 class Copies:
-    """Copies by what was read, and which of them depend on a key. Bounded by size."""
+    """Copies by what was read, and which of them depend on a key. Bounded by size.
+
+    A read remembers its copy, so that the next one finds it without a lookup, and marks it as used. Of the copies that
+    were not used lately, the oldest is dropped first (the CLOCK algorithm).
+    """
 
     def __init__(self) -> None:
         self._by_identity: OrderedDict[Identity, Copy] = OrderedDict()
@@ -96,22 +110,31 @@ class Copies:
     def keys(self) -> list[bytes]:
         return list(self._by_key)
 
-    def find(self, identity: Identity) -> Copy | None:
-        copy = self._by_identity.get(identity)
-        if copy is not None:
-            self._by_identity.move_to_end(identity)
+    def find(self, read: NearRead) -> Copy | None:
+        copy = read.copy
+        if copy is None or copy.copies is not self:
+            copy = read.copy = self._by_identity.get(read.identity)
+            if copy is None:
+                return None
+        copy.is_used = True
         return copy
 
     def add(self, copy: Copy) -> None:
         self._remove(copy.identity)
         if copy.size > COPY_MAX_BYTES:
             return
+        copy.copies = self
         self._by_identity[copy.identity] = copy
         self._bytes += copy.size
         for key in copy.keys:
             self._by_key.setdefault(key, set()).add(copy.identity)
         while self._bytes > MAX_BYTES:
-            self._remove(next(iter(self._by_identity)))
+            oldest = next(iter(self._by_identity.values()))
+            if oldest.is_used:
+                oldest.is_used = False
+                self._by_identity.move_to_end(oldest.identity)
+            else:
+                self._remove(oldest.identity)
 
     def drop(self, keys: Iterable[bytes]) -> None:
         for key in keys:
@@ -119,6 +142,8 @@ class Copies:
                 self._remove(identity)
 
     def clear(self) -> None:
+        for copy in self._by_identity.values():
+            _release(copy)
         self._by_identity.clear()
         self._by_key.clear()
         self._bytes = 0
@@ -127,12 +152,18 @@ class Copies:
         copy = self._by_identity.pop(identity, None)
         if copy is None:
             return
+        _release(copy)
         self._bytes -= copy.size
         for key in copy.keys:
             depending = self._by_key[key]
             depending.discard(identity)
             if not depending:
                 del self._by_key[key]
+
+
+def _release(copy: Copy) -> None:
+    """Drop it, and its replies with it: reads may still remember the copy."""
+    copy.copies, copy.replies = None, []
 
 
 class NearReads(ABC):

@@ -50,11 +50,14 @@ class WorkerJob:
 
         If it takes longer, `done` is called later. To wait here costs far less than to be woken by another thread.
         """
-        if not self._finished.acquire(timeout=seconds):
-            self._is_held = False
-            if not self._finished.acquire(blocking=False):
-                return  # the thread sees that it is no longer held
-        self._done(self._result, self._error)
+        is_finished = False
+        try:
+            is_finished = self._finished.acquire(timeout=seconds)
+        finally:  # also after Ctrl-C
+            self._is_held = is_finished
+        # If it finishes only now, the thread sees that it is no longer held.
+        if is_finished or self._finished.acquire(blocking=False):
+            self._done(self._result, self._error)
 
     def work(self, loop: asyncio.AbstractEventLoop) -> None:
         """In the thread."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from keystead.errors import CommandError, NotANumber, StoreFull, StoreUnavailable, WrongKind
-from keystead.stores import Reply
+from keystead.stores import Outcome, Reply
 from keystead.stores.commands import Call
 from keystead.stores.sql.interpreter import HANDLERS
 from keystead.stores.sql.key_tables import KeyTables
@@ -121,6 +121,55 @@ async def test_closing_while_the_disk_hangs_leaves_no_caller_waiting(
     finally:
         disk.set()
         await until(lambda: threads() <= before, "its thread has ended")
+
+
+# --- prepared steps ----------------------------------------------------------------------------------------
+
+
+async def _add_in_one_group(store: SqliteStore, path: str) -> list[Reply]:
+    """The replies of 40 callers that increment one number in different ways."""
+    add = store.prepared(lambda key: [("INCRBY", key, 1)], 1)
+    async with locked(path):
+        tasks: list[asyncio.Future[Any]] = []
+        for _ in range(10):
+            tasks += [
+                asyncio.ensure_future(add(b"n")),
+                asyncio.ensure_future(store.run([("INCRBY", "n", 1)])),
+                asyncio.ensure_future(store.atomically([("INCRBY", "n", 1)])),
+                asyncio.ensure_future(store.atomically([("INCRBY", "n", 1), ("RPUSH", "list", "x")])),
+            ]
+        await _queued(store, 40)
+    answers = await asyncio.gather(*tasks)
+    return [answer[0] if isinstance(answer, list) else answer.replies[0] for answer in answers]
+
+
+async def test_prepared_steps_and_other_writes_of_a_group_see_each_other_in_order(path: str) -> None:
+    async with SqliteStore(path) as store:
+        assert await _add_in_one_group(store, path) == list(range(1, 41))
+        assert await store.run([("GET", "n"), ("LLEN", "list")]) == [b"40", 10]
+
+
+async def test_prepared_steps_of_a_group_that_was_undone_are_repeated(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with SqliteStore(path) as store:
+        flush, faults = store._writing.flush, [sqlite3.OperationalError("a fault"), sqlite3.OperationalError("another")]
+
+        def fail_twice() -> None:
+            if faults and store._writing._strings._held:
+                raise faults.pop()
+            flush()
+
+        monkeypatch.setattr(store._writing, "flush", fail_twice)
+        add = store.prepared(lambda key, other: [("INCRBY", key, 1), ("SET", other, key)], 2)
+        outcomes = await asyncio.gather(*(add(b"n", b"o%d" % number) for number in range(5)), return_exceptions=True)
+        assert faults == []
+        failed = [outcome for outcome in outcomes if isinstance(outcome, StoreUnavailable)]
+        assert len(failed) == 1  # the second fault met it alone
+        assert [outcome.replies for outcome in outcomes if isinstance(outcome, Outcome)] == [
+            [number, b"OK"] for number in range(1, 5)
+        ]
+        assert await store.run([("GET", "n"), ("EXISTS", *(f"o{number}" for number in range(5)))]) == [b"4", 4]
 
 
 # --- one's errors are one's own ----------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Generic, Self, TypeVar
 
 from pydantic import BaseModel
@@ -60,6 +60,7 @@ class BrowserSession(Generic[R]):
         "_cookie_header",
         "_cookies",
         "_csrf",
+        "_data",
         "_failure",
         "_is_http",
         "_live",
@@ -93,12 +94,13 @@ class BrowserSession(Generic[R]):
         self._begun = self._replaced = self._used = False
         self._set_cookies: dict[str, str] = {}
         self._failure: tuple[BaseException, Refusal] | None = None
-        self._live: Live[R] | None = None
-        self._reason: Reason | None = None
-        if found:
-            self._live = found
-        elif found is not None:
-            self._lose(found.reason)
+        self._data: R | None = None  # once it was asked for
+        self._live: Live[R] | None
+        self._reason: Reason | None
+        if isinstance(found, Gone):
+            self._live, self._reason = None, found.reason
+        else:
+            self._live, self._reason = found, None
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -111,7 +113,7 @@ class BrowserSession(Generic[R]):
     def data(self) -> R | None:
         """The data of the session; None if no user is signed in. It is a copy: change it with `update` or `change`."""
         self._used = True
-        return None if self._live is None else self._live.session
+        return self.held
 
     @property
     def id(self) -> str | None:
@@ -134,7 +136,8 @@ class BrowserSession(Generic[R]):
 
     def require(self) -> R:
         """The data of the session. Raises SignedOut if no user is signed in."""
-        data = self.data
+        self._used = True
+        data = self.held
         if data is None:
             signed_out = SignedOut("no user is signed in")
             self._failure = signed_out, Refusal(401, "SIGNED_OUT", "You are not signed in.")
@@ -184,7 +187,7 @@ class BrowserSession(Generic[R]):
         new = await self._try(self._sessions.rotate(self._token))
         if isinstance(new, Gone):
             return await self.reread()
-        self._adopt(new.token, replace(self._live, id=new.id, session=new.session, aged=False))
+        self._adopt(new.token, Live(new.id, self._live.user, new.session, self._live.ends_at_ms))
         return True
 
     async def end(self) -> bool:
@@ -252,26 +255,31 @@ class BrowserSession(Generic[R]):
         if isinstance(found, Gone):
             self._lose(found.reason)
             return None
-        self._live, self._reason = found, None
-        return found.session
+        self._set_live(found)
+        return self.held
 
     # --- cookies -------------------------------------------------------------------------------------------
 
     def _adopt(self, token: str, live: Live[R]) -> None:
         """Make this the current session, and set its cookie for as long as the session can last."""
-        self._token, self._live, self._reason = token, live, None
-        dated: Any = live.session
+        self._token = token
+        self._set_live(live)
+        dated: Any = self.held
         left_ms = deadline_ms(dated.created_at) + self._sessions.policy.absolute_ms - deadline_ms(dated.last_seen_at)
         cookie = self._cookies.session
         self._set_cookies[cookie.name] = cookie.set(token, left_ms // 1000)
 
+    def _set_live(self, live: Live[R] | None, reason: Reason | None = None) -> None:
+        self._live, self._reason, self._data = live, reason, None
+
     def _lose(self, reason: Reason) -> None:
         """Forget the session. The browser keeps its token."""
-        self._live, self._reason = None, reason
+        self._set_live(None, reason)
 
     def _sign_out(self) -> None:
         """Forget the session, and delete the cookie."""
-        self._token = self._live = self._reason = None
+        self._token = None
+        self._set_live(None)
         self._set_cookies[self._cookies.session.name] = self._cookies.session.clear()
 
     def _refuse_without_cookies(self, what: str) -> None:
@@ -297,7 +305,9 @@ class BrowserSession(Generic[R]):
     @property
     def held(self) -> R | None:
         """The data. Unlike `data`, this does not make the response uncacheable."""
-        return None if self._live is None else self._live.session
+        if self._data is None and self._live is not None:
+            self._data = self._live.session  # a copy for this request, if others share what was read
+        return self._data
 
     def send(self, message: Message) -> Awaitable[None]:
         """Send a message of the application, with cookies and cache headers added."""

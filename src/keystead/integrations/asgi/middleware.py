@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from types import CoroutineType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from keystead.http.refusals import Refusal, code_of, refusal_with, send_refusal
 from keystead.integrations.asgi.browser_session import BrowserSession, Cookies
 from keystead.integrations.asgi.keys import R, session_keys, sessions_of
 from keystead.integrations.asgi.lifespan import SessionsLifespan
-from keystead.integrations.asgi.types import App
+from keystead.integrations.asgi.types import App, Header
 from keystead.parts.sessions import Gone, Policy, SessionRecord, Sessions
 from keystead.schema import KeyRing
 from keystead.stores import Store, connect
@@ -78,6 +79,7 @@ class SessionMiddleware:
             else SessionsLifespan(None, lambda: sessions)
         )
         self._cookies = Cookies(Cookie(cookie, not development), rules.csrf_cookie(not development))
+        self._read_token = self._cookies.session.read
         self._skip = _paths("skip", skip)
         self._csrf_exempt = _paths("csrf_exempt", csrf_exempt)
         self._csrf = csrf
@@ -91,34 +93,27 @@ class SessionMiddleware:
             return await self._lifespan.run(self.app, scope, receive, send)
         if kind not in ("http", "websocket") or (self._skip and scope["path"].startswith(self._skip)):
             return await self.app(scope, receive, send)
-        cookies = ""
-        for name, value in scope["headers"]:
-            if name == b"cookie":
-                cookies = f"{cookies}; {value.decode('latin-1')}" if cookies else value.decode("latin-1")
+        cookies = _cookies_in(scope["headers"])
         if self._csrf and (kind == "websocket" or scope["method"] not in rules.SAFE_METHODS):
             body = BodyAhead(receive)
-            try:
-                await self._refuse_forged(scope, cookies, body)
-            except Refusal as refusal:
-                _security.warning("a request was refused: %s", refusal, extra=_event("forged-request", scope))
-                return await send_refusal(scope, send, refusal)
+            if await self._is_refused(scope, send, cookies, body):
+                return None
             receive = body.receive
-        return await self._serve(scope, receive, send, cookies)
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, cookies: str) -> None:
-        """Run the application with the session of these cookies."""
-        token = self._token(cookies, scope) if cookies else None
+        token = None
+        if cookies:
+            token = self._read_token(cookies)
+            if token is None:
+                self._log_ambiguous(cookies, scope)
         try:
             sessions = self._lifespan.sessions or await self._lifespan.open()
-            found = None if token is None else await sessions.read(token)
+            found = None if token is None else sessions.start_read(token)
+            if isinstance(found, CoroutineType):
+                found = await found
         except StoreError as error:
-            if code_of(error) != "STORE_UNAVAILABLE":  # a wrong command is a bug in the program
-                raise
-            _log.error("sessions: %s", error)
-            return await send_refusal(scope, send, refusal_with("STORE_UNAVAILABLE"))
-        if isinstance(found, Gone):
+            return await _refuse_unavailable(scope, send, error)
+        if type(found) is Gone:
             _log_gone(found, scope)
-        is_http = scope["type"] == "http"
+        is_http = kind == "http"
         session = BrowserSession(sessions, self._cookies, cookies, send, is_http, token, found)
         scope.setdefault("state", {})["session"] = session
         try:
@@ -127,15 +122,23 @@ class SessionMiddleware:
             if not await session.respond_to(error):
                 raise
 
-    def _token(self, cookies: str, scope: Scope) -> str | None:
-        token = self._cookies.session.read(cookies)
-        if token is None and self._cookies.session.is_ambiguous(cookies):
-            _security.warning("a request had two different session cookies", extra=_event("two-cookies", scope))
-        return token
-
     async def close(self) -> None:
         """Close the store, for servers without lifespan. The next request opens it again."""
         await self._lifespan.close()
+
+    def _log_ambiguous(self, cookies: str, scope: Scope) -> None:
+        if self._cookies.session.is_ambiguous(cookies):
+            _security.warning("a request had two different session cookies", extra=_event("two-cookies", scope))
+
+    async def _is_refused(self, scope: Scope, send: Send, cookies: str, body: BodyAhead) -> bool:
+        """Refuse a forged request: log and respond."""
+        try:
+            await self._refuse_forged(scope, cookies, body)
+        except Refusal as refusal:
+            _security.warning("a request was refused: %s", refusal, extra=_event("forged-request", scope))
+            await send_refusal(scope, send, refusal)
+            return True
+        return False
 
     async def _refuse_forged(self, scope: Scope, cookies: str, body: BodyAhead) -> None:
         """Raises Refusal unless a page of this site or a trusted origin made the request and sent the CSRF token."""
@@ -151,6 +154,22 @@ class SessionMiddleware:
             given = await body.find(headers.get("content-type", ""), self._csrf_body_max_bytes)
         if not rules.is_csrf_token(given, stored):
             raise rules.csrf_refusal(cookie if self._development else None) if not body.is_cut else _body_too_large()
+
+
+def _cookies_in(headers: Iterable[Header]) -> str:
+    """The Cookie header; HTTP/2 may split it."""
+    cookies = ""
+    for name, value in headers:
+        if name == b"cookie":
+            cookies = f"{cookies}; {value.decode('latin-1')}" if cookies else value.decode("latin-1")
+    return cookies
+
+
+async def _refuse_unavailable(scope: Scope, send: Send, error: StoreError) -> None:
+    if code_of(error) != "STORE_UNAVAILABLE":  # a wrong command is a bug in the program
+        raise error
+    _log.error("sessions: %s", error)
+    await send_refusal(scope, send, refusal_with("STORE_UNAVAILABLE"))
 
 
 def _body_too_large() -> Refusal:

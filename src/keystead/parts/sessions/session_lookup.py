@@ -11,6 +11,7 @@ from keystead.parts.sessions.session_token import TOKEN_MAX_LENGTH, parse_token
 from keystead.schema.repeated_reads import Repeated
 
 MAX_CACHED = 4096
+REMEMBERED_MAX_BYTES = 4096  # larger records are decoded each time they are read
 
 # The user, the session id, and a call that reads the record and whether the user's list has the id.
 SessionQuery: TypeAlias = tuple[str, str, Repeated]
@@ -20,8 +21,7 @@ Q = TypeVar("Q")
 class SessionQueries(Generic[Q]):
     """Builds queries and caches the latest: a browser sends the same token many times in a row.
 
-    The cache key is the digest of the token, so no secret stays in memory. A query holds nothing of the session itself:
-    the store is read each time.
+    The cache key is the digest of the token, so no secret stays in memory. The store is read each time.
     """
 
     def __init__(self, build: Callable[[str, str], Q]) -> None:

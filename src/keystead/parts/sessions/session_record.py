@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from keystead.schema import EpochMs
 from keystead.schema.times import moment
+from keystead.stores import Reply
 
 
 class SessionRecord(BaseModel):
@@ -53,30 +54,40 @@ class Live(Generic[S_co]):
         return True
 
 
-class NearLive(Live[S_co]):
-    """A session that was read from a copy in the process. Its record is decoded when it is first used."""
+class SharedLive(Live[S_co]):
+    """A live session as the store described it last, shared by all who read it. Its `session` is a new copy each time.
 
-    __slots__ = ("_decode", "_session")
+    replies      of the store: while it gives the same ones, only the time must be checked
+    until_ms     when the session ends or must be touched
+    make_record  makes a copy of the record
+    """
 
-    def __init__(self, id: str, user: str, ends_at_ms: int, decode: Callable[[], S_co]) -> None:
+    __slots__ = ("make_record", "replies", "until_ms")
+
+    def __init__(
+        self,
+        id: str,
+        user: str,
+        ends_at_ms: int,
+        until_ms: int,
+        replies: list[Reply],
+        make_record: Callable[[], S_co],
+    ) -> None:
         self.id = id
         self.user = user
         self.ends_at_ms = ends_at_ms
         self.aged = False
-        self._decode: Callable[[], S_co] | None = decode
+        self.until_ms = until_ms
+        self.replies = replies
+        self.make_record = make_record
 
     @property
     def session(self) -> S_co:  # type: ignore[override]
-        if self._decode is not None:
-            self._session, self._decode = self._decode(), None
-        return self._session
+        return self.make_record()
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Live) and (self.id, self.user, self.session, self.ends_at_ms, self.aged) == (
-            other.id, other.user, other.session, other.ends_at_ms, other.aged,
-        )  # fmt: skip
-
-    __hash__ = None  # type: ignore[assignment]  # as of `Live`
+    def own(self) -> Live[S_co]:
+        """The session with a record of its own, for one reader."""
+        return Live(self.id, self.user, self.make_record(), self.ends_at_ms)
 
 
 Reason: TypeAlias = Literal["unknown", "expired", "evicted", "revoked", "unreadable"]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final, cast
+from types import CoroutineType
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -13,12 +14,13 @@ from keystead.errors import BadCall, BadKey, BadValue, Unreadable
 from keystead.parts.audit import Audit
 from keystead.parts.sessions.session_declaration import MANAGED_FIELDS, check_successors_and_ends
 from keystead.parts.sessions.session_index import UNLISTED, Farewell, SessionIndex, epoch_ms
-from keystead.parts.sessions.session_lookup import SessionQueries, SessionQuery
+from keystead.parts.sessions.session_lookup import REMEMBERED_MAX_BYTES, SessionQueries, SessionQuery
 from keystead.parts.sessions.session_policy import Policy
-from keystead.parts.sessions.session_record import Act, Ended, Gone, Live, NearLive, New, S, Successor
+from keystead.parts.sessions.session_record import Act, Ended, Gone, Live, New, S, SharedLive, Successor
 from keystead.parts.sessions.session_token import SECRET_BYTES, id_of, new_token, parse_token
 from keystead.schema import Bound, Steps, attempts, procedure
 from keystead.schema.kinds import Seen, ValueKey
+from keystead.schema.record_copies import copier_of
 from keystead.schema.repeated_reads import Repeated
 from keystead.schema.times import moment
 from keystead.schema.unreadable import log_unreadable
@@ -136,8 +138,25 @@ class Sessions(SessionIndex[S]):
 
         Malformed tokens cost no round trip. Both deadlines are enforced here, by the times in the record.
         """
+        found = self.start_read(token)
+        if isinstance(found, CoroutineType):
+            found = await found
+        return found.own() if isinstance(found, SharedLive) else found
+
+    def start_read(self, token: str) -> Live[S] | Gone | CoroutineType[Any, Any, Live[S] | Gone]:
+        """As `read`, but without a coroutine if there is nothing to wait for.
+
+        The result may be a SharedLive, whose `session` is a new copy each time it is asked for.
+        """
         query = self._queries.for_token(token)
-        return Gone("unknown") if query is None else await self._read(query)
+        if query is None:
+            return Gone("unknown")
+        ask = query[2]
+        replies = ask.replies()
+        known: SharedLive[S] | None = ask.remembered
+        if known is not None and known.replies is replies and self._now_ms() < known.until_ms:
+            return known
+        return self._read(query, replies)  # type: ignore[return-value]  # it is one: mypy has the abstract type
 
     async def read_id(self, user: str, id: str) -> Live[S] | Gone:
         """The session of a user by its id, which is not a secret: for things that live as long as the session, such as
@@ -146,7 +165,8 @@ class Sessions(SessionIndex[S]):
             query = self._queries.for_id(user, id)
         except BadKey:
             return Gone("unknown")
-        return await self._read(query)
+        found = await self._read(query, query[2].replies())
+        return found.own() if isinstance(found, SharedLive) else found
 
     async def touch(self, token: str) -> bool:
         """Set `last_seen_at` to now. False: the session is not alive, and stays ended. Two round trips."""
@@ -279,17 +299,19 @@ class Sessions(SessionIndex[S]):
 
     # --- one session ---------------------------------------------------------------------------------------
 
-    async def _read(self, query: SessionQuery) -> Live[S] | Gone:
-        if self._is_near:
-            replies = query[2].replies()
-            near = self._near_session(query, replies if type(replies) is list else await replies)  # type: ignore[misc]
-            if near is not None:
-                return near
-        found = await self._lookup(query)
-        if type(found) is Gone:
+    async def _read(self, query: SessionQuery, answer: list[Any] | Awaitable[list[Any]]) -> Live[S] | Gone:
+        try:
+            replies = answer if isinstance(answer, list) else await answer
+        except Unreadable as error:
+            return self._unreadable(error)
+        known = self._live_in(query, replies)
+        if known is not None:
+            return known
+        found = await self._lookup(query, None if self._is_near else replies)
+        if isinstance(found, Gone):
             return found
-        live, raw = cast("tuple[Live[S], bytes]", found)
-        if self._now_ms() - epoch_ms(live.session.last_seen_at) < self._touch_every_ms or live.aged:  # type: ignore[attr-defined]
+        live, raw = found
+        if self._now_ms() < self._touch_due_ms(live.session) or live.aged:
             return live
         touched = await self._touch(live, raw)
         if touched is not None:
@@ -302,34 +324,46 @@ class Sessions(SessionIndex[S]):
         query = self._queries.for_token(token)
         return Gone("unknown") if query is None else await self._lookup(query)
 
-    def _near_session(self, query: SessionQuery, replies: list[Any]) -> Live[S] | None:
-        """The live session in these replies, which may be a copy; None: ask the store, because it is gone or a touch is
-        due.
+    def _live_in(self, query: SessionQuery, replies: list[Any]) -> SharedLive[S] | None:
+        """The live session in these replies, which may be a copy. None: `_lookup` it, because it is gone or a touch is
+        due."""
+        ask = query[2]
+        known: SharedLive[S] | None = ask.remembered
+        if known is None or known.replies != replies:
+            known = ask.remembered = self._share(query, replies)
+        else:
+            known.replies = replies  # so that `start_read` knows the copy
+        return known if known is not None and self._now_ms() < known.until_ms else None
 
-        While the copy is the same, only the time is checked, and the record is decoded when it is used.
-        """
+    def _share(self, query: SessionQuery, replies: list[Any]) -> SharedLive[S] | None:
+        """None: the session is gone, or its record is too large to be remembered."""
         user, sid, ask = query
-        now_ms = self._now_ms()
-        if ask.remembered is not None:
-            of_replies, until_ms, ends_at_ms = ask.remembered
-            if of_replies is replies and now_ms < until_ms:
-                return NearLive(sid, user, ends_at_ms, lambda: ask.finish(replies)[0].value)
         try:
             seen, is_listed = ask.finish(replies)
         except Unreadable:
             return None
-        live = self._check_live(user, sid, seen.value) if seen is not None and is_listed else None
-        touch_ms = epoch_ms(seen.value.last_seen_at) + self._touch_every_ms if live else 0
-        if not live or now_ms >= touch_ms:
+        if seen is None or not is_listed or len(seen.stored) > REMEMBERED_MAX_BYTES:
             return None
-        ask.remembered = replies, min(touch_ms, live.ends_at_ms), live.ends_at_ms
-        return live
+        live = self._check_live(user, sid, seen.value)
+        if not live:
+            return None
+        # What was sealed does not stay in memory.
+        make_record = None if self._family.family.codec.sealed else copier_of(seen.value)
+        until_ms = min(self._touch_due_ms(seen.value), live.ends_at_ms)
+        return SharedLive(
+            sid, user, live.ends_at_ms, until_ms, replies, make_record or (lambda: ask.finish(replies)[0].value)
+        )
 
-    async def _lookup(self, query: SessionQuery, aged: bool = False) -> tuple[Live[S], bytes] | Gone:
-        """The live session and its stored bytes, or why it is gone. `aged`: its token has been rotated."""
+    async def _lookup(
+        self, query: SessionQuery, replies: list[Any] | None = None, aged: bool = False
+    ) -> tuple[Live[S], bytes] | Gone:
+        """The live session and its stored bytes, or why it is gone. `aged`: its token has been rotated.
+
+        replies   of the store to the query, if it was asked already
+        """
         user, sid, ask = query
         try:
-            seen, is_listed = await ask()
+            seen, is_listed = await ask() if replies is None else ask.finish(replies)
             if seen is not None and is_listed:
                 live = self._check_live(user, sid, seen.value, aged)
                 if live:
@@ -338,15 +372,18 @@ class Sessions(SessionIndex[S]):
                     await self._remove_ended(user, [sid])
                 return live
         except Unreadable as error:
-            # An unreadable record or list signs the session out. Neither is deleted.
-            log_unreadable(self._family.store, error)
-            return Gone("unreadable")
+            return self._unreadable(error)
         if aged:
             return Gone("unknown")
         if is_listed:  # its record expired by its TTL, as the policy says
             await self._remove_ended(user, [sid])
             return Gone("expired")
         return await self._follow_rotations(user, sid)
+
+    def _unreadable(self, error: Unreadable) -> Gone:
+        """An unreadable record or list signs the session out. Neither is deleted."""
+        log_unreadable(self._family.store, error)
+        return Gone("unreadable")
 
     async def _follow_rotations(self, user: str, sid: str) -> tuple[Live[S], bytes] | Gone:
         """For a token without a session: the session it was rotated to within the grace period, or why it ended."""
@@ -374,6 +411,9 @@ class Sessions(SessionIndex[S]):
         if successor is not None and self._now_ms() >= epoch_ms(successor.until):
             successor = None
         return (None if successor is None else successor.sid), end
+
+    def _touch_due_ms(self, session: Any) -> int:
+        return epoch_ms(session.last_seen_at) + self._touch_every_ms
 
     async def _touch(self, live: Live[S], raw: bytes) -> Live[S] | Gone | None:
         """Set `last_seen_at` to now. None: the session was changed, rotated or ended since it was read."""

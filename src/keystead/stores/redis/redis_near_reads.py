@@ -61,6 +61,7 @@ class RedisNearReads(NearReads):
         self._greet = greet
         self._run = run
         self._loop = asyncio.get_running_loop()
+        self._time = self._loop.time
         self._connection: RedisConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._connect_at = 0.0  # not before
@@ -117,12 +118,15 @@ class RedisNearReads(NearReads):
     # --- reading -------------------------------------------------------------------------------------------
 
     def read(self, read: NearRead, bound_s: float) -> list[Reply] | Awaitable[list[Reply]]:
-        copy, connection = self.copies.find(read.identity), self._connection
+        copy, connection = read.copy, self._connection
+        if copy is None or copy.copies is not self.copies:
+            copy = self.copies.find(read)
         if copy is None or connection is None:
             return self._fill(read)
-        now = self._loop.time()
+        now = self._time()
         if now >= copy.expires_at:
             return self._fill(read)
+        copy.is_used = True
         age = now - connection.answered_at
         if age > bound_s * _EARLY:
             asked = self._ask(connection, now, copy.keys[0])
@@ -138,7 +142,7 @@ class RedisNearReads(NearReads):
                 await asyncio.shield(asked)
         except (ConnectionLost, TimeoutError):
             return await self._fill(read)
-        copy, connection, now = self.copies.find(read.identity), self._connection, self._loop.time()
+        copy, connection, now = self.copies.find(read), self._connection, self._loop.time()
         if copy is None or connection is None or now >= copy.expires_at or now - connection.answered_at > bound_s:
             return await self._fill(read)
         self.hits += 1

@@ -179,7 +179,8 @@ class RedisStore(Store):
 
     @property
     def near(self) -> NearReads | None:
-        self._check_loop()
+        if get_ident() != self._opened_thread or not self._loop_runs():
+            self._check_loop()
         if self._near is None and self._link is not None:
             self._near = RedisNearReads(self._settings, self._locate, self._greet, self.run)
         return self._near

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from keystead.errors import CommandError
-from keystead.stores.atomic_steps import Outcome, PlannedPlaces, PlanTemplate
-from keystead.stores.commands import Reply
+from keystead.stores.atomic_steps import AtMost, MoreThan, Outcome, PlannedPlaces, PlanTemplate
+from keystead.stores.commands import Reply, StoreMs, amount_of
 from keystead.stores.sql.interpreter import HANDLERS
 from keystead.stores.sql.key_tables import STRING
 from keystead.stores.sql.string_commands import add_amount
@@ -74,11 +74,19 @@ def _make_get(one: PlannedPlaces, places: dict[int, int]) -> Run | None:
     if not one.step.guard:
         return lambda strings, given: strings.string(given[key])
     if one.step.at_most is not None:
-        allows = one.step.at_most.allows
-        return lambda strings, given: int(allows(strings.string(given[key]), strings.now_ms))
+        return _make_limit(one.step.at_most, key)
     if expects is None:
         return lambda strings, given: int(strings.string(given[key]) == expected)
     return lambda strings, given: int(strings.string(given[key]) == given[expects])
+
+
+def _make_limit(guard: AtMost, key: int) -> Run:
+    limit, allows = guard.limit, guard.allows
+    if isinstance(limit, StoreMs):
+        return lambda strings, given: int(allows(strings.string(given[key]), strings.now_ms))
+    if isinstance(guard, MoreThan):
+        return lambda strings, given: int(not amount_of(strings.string(given[key])) <= limit)
+    return lambda strings, given: int(amount_of(strings.string(given[key])) <= limit)
 
 
 def _make_exists(one: PlannedPlaces, places: dict[int, int]) -> Run | None:

@@ -33,7 +33,8 @@ QUIET_TURNS, QUIET_S = 2, 0.000_1  # turns of the loop before it waits for a com
 LONGEST_WAIT_S = 0.001
 
 
-# Calls, whose result is their replies; or a function to run in the transaction.
+# Calls, whose result is their replies; or a function to run in the transaction, which uses keys only through the
+# interpreter, because that buffers changes.
 Work: TypeAlias = list[Call] | Callable[[], Any]
 
 
@@ -262,11 +263,11 @@ class GroupCommit:
             batch.started = True
             works.append(batch.work)
         while (start := len(results)) < len(group):
-            changes = self._interpreter.changes(works, start)
+            changes = self._interpreter.changes(works, start) if type(works[start]) is list else ()
             if len(changes) > 1 and self._interpreter.change(changes):
                 results += [[b"OK"] for _ in changes]
             else:
-                results += map(self._result, group[start : start + max(len(changes), 1)])
+                results += map(self._result, group[start : start + (len(changes) or 1)])
         self._interpreter.flush()
         return results
 

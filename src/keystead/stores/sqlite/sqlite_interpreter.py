@@ -61,7 +61,7 @@ class SqliteInterpreter(Interpreter[SqliteTables]):
             changes.append((value, row_id, key))
         return changes
 
-    def change(self, changes: list[Change]) -> bool:
+    def change(self, changes: Sequence[Change]) -> bool:
         """Apply these changes in one call of SQLite, which takes half the time. Their replies are all OK.
 
         False if one of them found its row deleted, or with a deadline: each batch must then run separately. The others

@@ -23,7 +23,7 @@ class SqliteNearReads(NearReads):
         self._now_ms = now_ms
 
     def read(self, read: NearRead, bound_s: float) -> list[Reply] | Awaitable[list[Reply]]:
-        copy = self.copies.find(read.identity)
+        copy = self.copies.find(read)
         if copy is not None and copy.version == self._current() and self._now_ms() < copy.expires_at:
             self.hits += 1
             return copy.replies

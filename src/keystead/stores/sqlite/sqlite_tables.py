@@ -123,7 +123,7 @@ class SqliteTables(KeyTables):
         # Finds nothing if the key holds a collection.
         self.remember(key, self._insert(key, STRING, value, expires_at) if found is None else found[0])
 
-    def change_lasting(self, changes: list[tuple[bytes, int, bytes]]) -> int:
+    def change_lasting(self, changes: Sequence[tuple[bytes, int, bytes]]) -> int:
         """Change the values of strings that do not expire (each with its id and key); returns how many were found."""
         return self.executemany(_CHANGE_LASTING, changes).rowcount
 
