@@ -84,7 +84,8 @@ def findings() -> str:
     lines = [
         "# Findings",
         "",
-        "All findings of `keystead check` and `keystead doctor`, with their stable codes. This page is generated from",
+        "All findings of `keystead check` and `keystead doctor`, with their stable codes. The",
+        "[write guard](write_guard.md) refuses writes with the codes of the doctor. This page is generated from",
         "`keystead.schema.finding` by `scripts/reference.py`.",
         "",
     ]

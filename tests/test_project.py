@@ -208,6 +208,7 @@ def test_the_wheel_carries_pages_and_types(tmp_path: Path) -> None:
         "keystead/server/pages/static/pages.css",
         "keystead/schema/docs/pages/document.html",
         "keystead/schema/docs/pages/style.css",
+        "keystead/schema/export/upstash_runtime.ts",
         "keystead/kits/widgets/components/visit.js",
         "keystead/kits/widgets/pages/gallery.html",
         "keystead/kits/widgets/assets/widgets.css",

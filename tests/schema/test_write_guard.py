@@ -28,7 +28,7 @@ from keystead import (
     sliding,
     until,
 )
-from keystead.errors import CommandError, WriteRefused
+from keystead.errors import CommandError, CrossSlot, WriteRefused
 from keystead.schema import VALUE, EpochMs, Versions
 from keystead.schema.doctor import examine
 from keystead.schema.finding import Finding
@@ -200,6 +200,23 @@ async def test_a_collection_is_created_with_its_lifetime_in_one_transaction(stor
 
 
 @everywhere
+async def test_a_refused_write_leaves_the_others_of_its_pipeline(store: Store) -> None:
+    guard = guarded(store)
+    await guard.atomically([("HSET", "member:1", "name", "Ada"), ("EXPIRE", "member:1", 60)])
+    pipeline: list[tuple[Any, ...]] = [
+        ("HSET", "member:1", "visits", 1),
+        ("HSET", "member:2", "name", "Bob"),
+        ("GET", "member:1"),
+        ("SET", "name:1", "x", "EX", 5),
+        ("HINCRBY", "member:1", "visits", 1),
+    ]
+    replies = await run_derived(guard, pipeline)
+    codes = [getattr(reply, "finding", "") or getattr(reply, "code", "") or reply for reply in replies]
+    assert codes == [1, "no-deadline", "wrong-kind", "unexpected-deadline", 2]
+    assert await run_derived(guard, [pipeline[0], pipeline[4], ("HLEN", "member:1")]) == [0, 2, 2]
+
+
+@everywhere
 async def test_a_list_is_trimmed_in_the_same_transaction(store: Store) -> None:
     guard, item = guarded(store), '{"items":1}'
     push = [("LPUSH", "news:1", item, item), ("EXPIRE", "news:1", 60)]
@@ -280,6 +297,20 @@ async def test_observing_changes_nothing_and_reports_what_was_wrong(store: Store
         ("not-listed", "Keys.session"),
     ]
     assert guard.guard.counts[("unreadable", "Keys.cart")] == 1
+
+
+@pytest.mark.parametrize("store_url", ["cluster"], indirect=True)
+async def test_in_a_cluster_only_enforcing_makes_a_write_fail_that_spans_slots(store: Store) -> None:
+    write = ("SET", "session:7:a", "x", "EX", 60)
+    modes: tuple[Mode, ...] = ("observe", "fix")
+    for mode in modes:
+        assert await guarded(store, mode).run([write, ("INCRBY", "hits:1", 1)]) == [
+            b"OK",
+            1 if mode == "observe" else 2,
+        ]
+    with pytest.raises(CrossSlot):
+        await guarded(store).run([write])
+    assert await refusal(guarded(store), "HSET", "member:1", "name", "Ada") == "no-deadline"
 
 
 # --- random writes ------------------------------------------------------------------------------------------

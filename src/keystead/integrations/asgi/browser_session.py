@@ -339,12 +339,10 @@ class BrowserSession(Generic[R]):
     def _headers(self, given: Any) -> list[Header]:
         if self._set_cookies:  # must never be cached, even if the application allows it
             return [*(one for one in given if one[0] != _CACHE_CONTROL), _NO_STORE, *self._cookie_headers()]
-        headers = list(given)
-        for name, _ in headers:
+        for name, _ in given:
             if name == _CACHE_CONTROL:
-                return headers
-        headers.append(_NO_STORE)
-        return headers
+                return list(given)
+        return [*given, _NO_STORE]
 
     def _cookie_headers(self) -> list[Header]:
         return [(b"set-cookie", value.encode("latin-1")) for value in self._set_cookies.values()]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from contextlib import AbstractAsyncContextManager
+from typing import Final
 
 from keystead.errors import CommandError
 from keystead.schema.guard.write_guard import CheckedSteps, WriteGuard
+from keystead.schema.slots import one_step
 from keystead.stores import Call, Message, Outcome, Reply, Store
 from keystead.stores.store_contract import Planned
+
+_TOGETHER: Final = 128  # commands in one step, which others wait for
+_NOT_ATOMIC: Final = frozenset(("SCAN", "DBSIZE"))
 
 
 class GuardedStore(Store):
     """Wraps an open store, for clients that know nothing of the schema. Refused writes raise WriteRefused.
 
-    A write that needs a check of the store's state becomes an atomic step, so a batch with such writes takes more than
-    one round trip.
+    A write that needs a check of the store's state becomes an atomic step. A batch with such writes is tried as one
+    step; if one of them is refused or fails, each runs by itself, in its own round trip.
     """
 
     def __init__(self, store: Store, guard: WriteGuard) -> None:
@@ -44,7 +49,37 @@ class GuardedStore(Store):
             return error
 
     async def _run(self, calls: list[Call], checked: list[CheckedSteps | CommandError | None]) -> list[Reply]:
-        """Run the commands in order; those that pass unchanged, in one round trip with their neighbours."""
+        """Run the commands in order: all in one step if that is possible and all are right; else one by one."""
+        together = await self._run_together(calls, checked)
+        if together is not None:
+            return [one if isinstance(one, CommandError) else next(together) for one in checked]
+        return await self._run_in_turn(calls, checked)
+
+    async def _run_together(
+        self, calls: list[Call], checked: list[CheckedSteps | CommandError | None]
+    ) -> Iterator[Reply] | None:
+        """The replies of those that are not refused, from one atomic step. None: nothing ran."""
+        valid = [(call, one) for call, one in zip(calls, checked, strict=True) if not isinstance(one, CommandError)]
+        keys = {key for call, _ in valid for key in call.keys}
+        names = {call.spec.name for call, _ in valid}
+        if not 1 < len(valid) <= _TOGETHER or not _NOT_ATOMIC.isdisjoint(names):
+            return None
+        if not one_step(self._store, *(key.decode("utf-8", "replace") for key in keys)):
+            return None
+        batch = CheckedSteps()
+        for call, one in valid:
+            batch.extend(CheckedSteps([Planned(call)], [0]) if one is None else one)
+        try:
+            outcome = await self._store._atomically(batch.steps)
+        except CommandError:
+            return None
+        if not outcome:
+            return None
+        self.guard.note(batch, outcome.replies)
+        return iter([outcome.replies[place] for place in batch.places])
+
+    async def _run_in_turn(self, calls: list[Call], checked: list[CheckedSteps | CommandError | None]) -> list[Reply]:
+        """Those that pass unchanged run in one round trip with their neighbours."""
         replies: list[Reply] = []
         waiting: list[Call] = []
         for call, one in zip(calls, checked, strict=True):

@@ -22,12 +22,14 @@ _EXPIRING = frozenset(("EXPIRE", "PEXPIRE", "PEXPIREAT"))
 
 
 class LifetimeRules:
-    """The rules of one family."""
+    """The rules of one family. `corrects`: whether corrections are needed."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: Facts, *, corrects: bool) -> None:
+        self._corrects = corrects
         self._facts = facts
         self._family = facts.bound.family
         self._lifetime = facts.bound.family.lifetime
+        self._no_deadline = f"it would have no deadline, but the family states: {self._lifetime.describe()}"
         # The deadline of a Value with `until` follows from its content.
         self._is_in_value = (
             isinstance(self._family, Value) and isinstance(self._lifetime, Until) and not self._family.takes_deadline
@@ -67,6 +69,8 @@ class LifetimeRules:
     def _corrected(self, write: Write) -> Command | None:
         """The same SET with the declared lifetime; None: only the caller knows it."""
         options: SetOptions = write.call.options
+        if not self._corrects:
+            return None
         try:
             at_ms = self._moment(write)
             lifetime = self._lifetime.on_create(write.now_ms, at_ms)
@@ -84,6 +88,8 @@ class LifetimeRules:
             yield self._missing(write, needs_key=True, fixes=self._fixes(write))
 
     def _fixes(self, write: Write) -> list[Command]:
+        if not self._corrects:
+            return []
         try:
             commands: list[Command] = self._lifetime.on_write(write.key, write.now_ms, self._moment(write))
         except (BadCall, BadValue):
@@ -128,7 +134,7 @@ class LifetimeRules:
     ) -> WriteProblem:
         return WriteProblem(
             "no-deadline",
-            f"it would have no deadline, but the family states: {self._lifetime.describe()}",
+            self._no_deadline,
             exists(write.key) if needs_key else None,
             fixes,
             instead,

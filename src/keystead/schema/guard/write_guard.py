@@ -18,9 +18,10 @@ from keystead.schema.guard.relation_rules import RelationRules
 from keystead.schema.guard.value_rules import ValueRules
 from keystead.schema.guard.write_problem import Write, WriteProblem
 from keystead.schema.keyspace import Keyspace
-from keystead.stores import Call, Reply, Step, Store
+from keystead.schema.slots import one_step
+from keystead.stores import Call, Command, Reply, Step, Store
 from keystead.stores.commands import integer
-from keystead.stores.store_contract import Planned, plan
+from keystead.stores.store_contract import Planned, keys_of, plan
 
 Mode: TypeAlias = Literal["observe", "fix", "enforce"]
 Report: TypeAlias = Callable[[Finding], None]
@@ -30,6 +31,28 @@ _REMEDY: Final = "Write it as the key document of the keyspace states."
 _KIND_NAMES: Final = {"zset": "sorted set", "stream": "log"}
 # Removing a key of no family harms nothing.
 _ON_ANY_KEY: Final = frozenset(("DEL", "GETDEL"))
+
+
+class BadWrite(NamedTuple):
+    """A problem of the command at this place of a batch. `member`: the key that it is about; None: of no family."""
+
+    place: int
+    call: Call
+    problem: WriteProblem
+    member: Member | None
+
+    @property
+    def finding(self) -> Finding:
+        key = printable(self.call.args[0] if self.member is None else self.member.key)
+        family = None if self.member is None else name_of(self.member.bound.family)
+        return Finding(self.problem.code, family or key, self.problem.sentence, _REMEDY, family, key)
+
+    @property
+    def error(self) -> WriteRefused:
+        error = WriteRefused(f"{self.problem.code}: {self.problem.sentence}")
+        self.call.blame(error)
+        error.finding = self.problem.code
+        return error
 
 
 @dataclass(slots=True)
@@ -43,21 +66,20 @@ class CheckedSteps:
 
     steps: list[Planned] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
-    refusals: dict[int, tuple[Call, Finding]] = field(default_factory=dict)
-    watches: list[tuple[int, Callable[[Reply], bool], Finding]] = field(default_factory=list)
+    refusals: dict[int, BadWrite] = field(default_factory=dict)
+    watches: list[tuple[int, Callable[[Reply], bool], BadWrite]] = field(default_factory=list)
 
     def add(self, step: Step | Planned) -> int:
         self.steps.append(step if isinstance(step, Planned) else plan([step])[0])
         return len(self.steps) - 1
 
-
-class _Found(NamedTuple):
-    """A problem of the command at this place of a batch."""
-
-    place: int
-    call: Call
-    problem: WriteProblem
-    finding: Finding
+    def extend(self, other: CheckedSteps) -> None:
+        """Add the steps of another batch after these."""
+        start = len(self.steps)
+        self.steps += other.steps
+        self.places += [start + place for place in other.places]
+        self.refusals.update((start + place, one) for place, one in other.refusals.items())
+        self.watches += [(start + place, is_wrong, one) for place, is_wrong, one in other.watches]
 
 
 class WriteGuard:
@@ -81,13 +103,15 @@ class WriteGuard:
         self.counts: Counter[tuple[str, str]] = Counter()
         self._report = report
         self._now_ms = keyspaces[0].now_ms
-        store: Store = next(iter(keyspaces[0].roles.values()))
+        self._store: Store = next(iter(keyspaces[0].roles.values()))
         bounds: dict[Family[Any], Bound[Any]] = {}
         for keys in keyspaces:
             bounds.update((bound.family, bound) for bound in keys.bounds())
         self._members: dict[bytes, Member | None] = {}
-        self._families = Belonging(store, bounds.values())
-        self._rules = {bound.family: _FamilyRules(bound) for bound in bounds.values() if bound.family.kind != "channel"}
+        self._families = Belonging(self._store, bounds.values())
+        self._rules = {
+            bound.family: _FamilyRules(bound, mode) for bound in bounds.values() if bound.family.kind != "channel"
+        }
 
     def check_call(self, call: Call) -> CheckedSteps | None:
         """`check` for one command that is not part of a batch; faster if it is right."""
@@ -104,7 +128,7 @@ class WriteGuard:
         Raises WriteRefused, in the mode `enforce`.
         """
         found = [
-            _Found(place, step.call, problem, _finding(step.call, problem, member))
+            BadWrite(place, step.call, problem, member)
             for place, step in enumerate(steps)
             if step.call.spec.writes and not step.guard
             for problem, member in self._problems(step)
@@ -116,17 +140,17 @@ class WriteGuard:
 
     def note(self, checked: CheckedSteps, replies: Sequence[Reply]) -> None:
         """Report the findings that only the replies of added reads show."""
-        for place, is_wrong, finding in checked.watches:
+        for place, is_wrong, found in checked.watches:
             if place < len(replies) and is_wrong(replies[place]):
-                self._count(finding)
+                self._count(found.finding)
 
     def refusal(self, checked: CheckedSteps, stopped_at: int) -> WriteRefused | None:
         """The error of a batch that stopped here; None: a step of the caller stopped it."""
-        if stopped_at not in checked.refusals:
+        found = checked.refusals.get(stopped_at)
+        if found is None:
             return None
-        call, finding = checked.refusals[stopped_at]
-        self._count(finding)
-        return _refused(call, finding)
+        self._count(found.finding)
+        return found.error
 
     # --- problems ------------------------------------------------------------------------------------------
 
@@ -153,7 +177,7 @@ class WriteGuard:
         member = self._members[raw] = self._families.of(raw)
         return member
 
-    def _settle(self, steps: Sequence[Planned], found: Sequence[_Found]) -> CheckedSteps | None:
+    def _settle(self, steps: Sequence[Planned], found: Sequence[BadWrite]) -> CheckedSteps | None:
         """Refuse, correct or report the problems of a batch."""
         checked, after = CheckedSteps(), []
         for place, step in enumerate(steps):
@@ -175,24 +199,31 @@ class WriteGuard:
             self._add_condition(checked, one)
         return None if checked.steps == list(steps) else checked
 
-    def _is_corrected(self, one: _Found) -> bool:
+    def _is_corrected(self, one: BadWrite) -> bool:
         """Whether this problem is corrected. A certain one that is not is reported, and refused in `enforce`."""
-        is_fixed = self.mode == "fix" and one.problem.can_be_fixed
+        is_fixed = self.mode == "fix" and one.problem.can_be_fixed and self._is_one_step(one.call, *one.problem.fixes)
         if one.problem.condition is None:
             self._count(one.finding)
             if self.mode == "enforce":
-                raise _refused(one.call, one.finding)
+                raise one.error
         return is_fixed
 
-    def _add_condition(self, checked: CheckedSteps, one: _Found) -> None:
+    def _is_one_step(self, call: Call, *others: Command) -> bool:
+        """Whether these commands can be added to the step of a write, which must not fail for that."""
+        keys = [call.args[0], *(key for command in others for key in keys_of(command))]
+        texts = (key if isinstance(key, str) else key.decode("utf-8", "replace") for key in keys)
+        return one_step(self._store, *texts)
+
+    def _add_condition(self, checked: CheckedSteps, one: BadWrite) -> None:
         condition = one.problem.condition
         if condition is None:
             return
         if self.mode != "enforce":
-            checked.watches.append((checked.add(condition.look), condition.is_wrong, one.finding))
+            if self._is_one_step(one.call, condition.look):
+                checked.watches.append((checked.add(condition.look), condition.is_wrong, one))
             return
         for guard in condition.guards:
-            checked.refusals[checked.add(guard)] = one.call, one.finding
+            checked.refusals[checked.add(guard)] = one
 
     def _count(self, finding: Finding) -> None:
         self.counts[finding.code, finding.family or ""] += 1
@@ -203,13 +234,13 @@ class WriteGuard:
 class _FamilyRules:
     """All rules of one family."""
 
-    def __init__(self, bound: Bound[Any]) -> None:
+    def __init__(self, bound: Bound[Any], mode: Mode) -> None:
         facts = Facts(bound)
         self._facts = facts
         self._kind = bound.family.kind
         self._kind_name = bound.family.kind_name
         self._values = ValueRules(facts)
-        self._lifetimes = LifetimeRules(facts)
+        self._lifetimes = LifetimeRules(facts, corrects=mode == "fix")
         self._relations = RelationRules(facts)
         # Nothing but its value and its TTL decides whether a SET is right.
         self._is_plain = (
@@ -262,16 +293,3 @@ def _is_cured(problem: WriteProblem, steps: Sequence[Planned], place: int) -> bo
     return (cure is not None and any(cure(step.call) for step in steps[place + 1 :] if not step.guard)) or (
         companion is not None and any(companion(step.call) for step in steps if not step.guard)
     )
-
-
-def _finding(call: Call, problem: WriteProblem, member: Member | None) -> Finding:
-    key = printable(call.args[0]) if member is None else printable(member.key)
-    family = None if member is None else name_of(member.bound.family)
-    return Finding(problem.code, family or key, problem.sentence, _REMEDY, family, key)
-
-
-def _refused(call: Call, finding: Finding) -> WriteRefused:
-    error = WriteRefused(f"{finding.code}: {finding.sentence}")
-    call.blame(error)
-    error.finding = finding.code
-    return error

@@ -90,7 +90,7 @@ DERIVED: Final[dict[str, Spec]] = {
                 1,
                 2,
                 4,
-                expire("EXPIREAT", 1000, "PEXPIREAT"),
+                expire(1000, "PEXPIREAT"),
             ),
             ("RENAME key newkey", "OK; the lifetime is kept", WRITE, 2, 2, 2, optimistic.rename),
             ("RENAMENX key newkey", "1, or 0 if the new key exists", WRITE, 2, 2, 2, optimistic.renamenx),
@@ -249,9 +249,9 @@ DERIVED: Final[dict[str, Spec]] = {
 
 # Commands of the stores in which Redis also takes a lifetime of zero or less: it deletes the key.
 _EXPIRING: Final[dict[str, Build]] = {
-    "EXPIRE": expire("EXPIRE", 1000, "PEXPIRE"),
-    "PEXPIRE": expire("PEXPIRE", 1, "PEXPIRE"),
-    "PEXPIREAT": expire("PEXPIREAT", 1, "PEXPIREAT"),
+    "EXPIRE": expire(1000, "PEXPIRE"),
+    "PEXPIRE": expire(1, "PEXPIRE"),
+    "PEXPIREAT": expire(1, "PEXPIREAT"),
 }
 
 

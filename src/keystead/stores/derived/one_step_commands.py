@@ -84,7 +84,7 @@ def seconds(replies: list[Reply]) -> Reply:
     return ms if ms < 0 else (ms + 500) // 1000
 
 
-def expire(name: str, unit_ms: int, written: str) -> Callable[[Sequence[bytes]], Derived | Exchange]:
+def expire(unit_ms: int, written: str) -> Callable[[Sequence[bytes]], Derived | Exchange]:
     """EXPIRE and its kin, in which a lifetime of zero or less deletes the key."""
 
     def build(args: Sequence[bytes]) -> Derived:
