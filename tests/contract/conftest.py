@@ -6,8 +6,10 @@ from tests import servers
 from tests.real_servers import (
     mariadb_server,
     memcached_server,
+    npm_upstash_server,
     postgres_server,
     redis_server,
+    upstash_gateway,
     valkey_cluster,
     valkey_server,
 )
@@ -17,10 +19,12 @@ __all__ = [
     "mariadb_server",
     "memcached",
     "memcached_server",
+    "npm_upstash_server",
     "postgres",
     "postgres_server",
     "redis",
     "redis_server",
+    "upstash_gateway",
     "valkey",
     "valkey_cluster",
     "valkey_server",
