@@ -75,3 +75,8 @@ def memcached_server(running_servers: Running) -> servers.MemcachedServer:
 @pytest.fixture(scope="session")
 def mariadb_server(running_servers: Running) -> servers.MariadbServer:
     return running_servers.once(servers.mariadb)
+
+
+@pytest.fixture(scope="session")
+def cloudflare_server(running_servers: Running) -> servers.CloudflareServer:
+    return running_servers.once(servers.cloudflare)

@@ -54,6 +54,7 @@ def test_the_core_imports_and_runs_the_readme_without_any_extra(tmp_path: Path) 
         ("redis", "import keystead; keystead.connect('redis://127.0.0.1')"),
         ("postgres", "import keystead; keystead.connect('postgresql://127.0.0.1/x')"),
         ("mysql", "import keystead; keystead.connect('mysql://127.0.0.1/x')"),
+        ("cloudflare", "import keystead; keystead.connect('cloudflare-kv://:token@account/namespace')"),
         ("tables", "import keystead.parts.tables.engines"),
         ("blobs", "import keystead.parts.blobs"),
         ("oauth", "import keystead.parts.oauth"),

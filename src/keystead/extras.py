@@ -13,6 +13,7 @@ EXTRAS: Final = {
     "redis": ("hiredis",),
     "postgres": ("psycopg", "no pq wrapper"),
     "mysql": ("pymysql",),
+    "cloudflare": ("httpx2",),
     "tables": ("sqlalchemy",),
     "blobs": ("obstore",),
     "oauth": ("httpx2", "joserfc"),

@@ -4,6 +4,7 @@ import pytest
 
 from tests import servers
 from tests.real_servers import (
+    cloudflare_server,
     mariadb_server,
     memcached_server,
     npm_upstash_server,
@@ -15,6 +16,8 @@ from tests.real_servers import (
 )
 
 __all__ = [
+    "cloudflare",
+    "cloudflare_server",
     "mariadb",
     "mariadb_server",
     "memcached",
@@ -59,3 +62,9 @@ def mariadb(mariadb_server: servers.MariadbServer) -> servers.MariadbServer:
 def memcached(memcached_server: servers.MemcachedServer) -> servers.MemcachedServer:
     memcached_server.empty()
     return memcached_server
+
+
+@pytest.fixture
+def cloudflare(cloudflare_server: servers.CloudflareServer) -> servers.CloudflareServer:
+    cloudflare_server.empty()
+    return cloudflare_server

@@ -7,6 +7,7 @@
 Nothing has to run already, and nothing is left behind. A server is ready when its context is entered.
 """
 
+from tests.servers.cloudflare_server import CloudflareServer, cloudflare
 from tests.servers.database_servers import (
     DatabaseServer,
     MariadbServer,
@@ -33,6 +34,7 @@ from tests.servers.s3_server import S3Server, seaweedfs, seaweedfs_program
 from tests.servers.server_process import MissingProgram, NotReady, Server, free_port, suspend, wait_until
 
 __all__ = [
+    "CloudflareServer",
     "Cluster",
     "DatabaseServer",
     "GatewayServer",
@@ -45,6 +47,7 @@ __all__ = [
     "S3Server",
     "Sentinels",
     "Server",
+    "cloudflare",
     "cluster",
     "free_port",
     "gateway",

@@ -61,6 +61,8 @@ def suspend(pid: int) -> None:
 class Server:
     """A server process. Its folder outlives `kill`, so that `restart` finds its files again."""
 
+    _input: int | None = None  # its standard input: that of the tests
+
     def __init__(
         self,
         argv: Sequence[str],
@@ -112,7 +114,11 @@ class Server:
         """Start it and wait until it answers."""
         with (self.folder / "output.txt").open("ab") as output:
             self._process = subprocess.Popen(
-                [*self._prefix(), *self.argv], cwd=self.folder, stdout=output, stderr=subprocess.STDOUT
+                [*self._prefix(), *self.argv],
+                cwd=self.folder,
+                stdin=self._input,
+                stdout=output,
+                stderr=subprocess.STDOUT,
             )
         _running.add(self)
         try:
@@ -227,8 +233,8 @@ def _is_free(port: int) -> bool:
 
 
 @contextmanager
-def temporary_folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="keystead-"))
+def temporary_folder(parent: Path | None = None) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="keystead-", dir=parent))
     try:
         yield folder
     finally:

@@ -13,6 +13,7 @@ import pytest
 from tests import servers
 from tests.real_servers import (
     Running,
+    cloudflare_server,
     mariadb_server,
     memcached_server,
     postgres_server,
@@ -20,7 +21,14 @@ from tests.real_servers import (
     valkey_cluster,
 )
 
-__all__ = ["mariadb_server", "memcached_server", "postgres_server", "redis_server", "valkey_cluster"]
+__all__ = [
+    "cloudflare_server",
+    "mariadb_server",
+    "memcached_server",
+    "postgres_server",
+    "redis_server",
+    "valkey_cluster",
+]
 
 ROOT = Path(__file__).parents[2]
 SERVERS = {
@@ -29,6 +37,7 @@ SERVERS = {
     "postgres": "postgres_server",
     "mysql": "mariadb_server",
     "memcached": "memcached_server",
+    "cloudflare": "cloudflare_server",
 }
 ENDS = {"leave": 3, "fail": 1, "be_interrupted": -signal.SIGINT}
 OWN = re.compile(r"Traceback \(most recent call last\):\n(?: .*\n)*(?P<error>ValueError: escaped|KeyboardInterrupt)\n")
@@ -49,7 +58,7 @@ def url(request: pytest.FixtureRequest, running_servers: Running, tmp_path: Path
 
 
 EVERYDAY = ("sqlite", "redis", "postgres")
-FURTHER = ("memory", "cluster", "mysql", "memcached", "sentinel")
+FURTHER = ("memory", "cluster", "mysql", "memcached", "cloudflare", "sentinel")
 
 
 @pytest.mark.everyday("redis")

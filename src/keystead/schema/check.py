@@ -172,6 +172,11 @@ def _procedures(keyspace: type[Keyspace], stores: _Stores) -> Iterator[Finding]:
             yield _procedure_finding(
                 "procedure-cross-slot", one, f"it changes {names}, whose keys may be in different slots"
             )
+        for family in known.families:
+            store = stores.of(family)
+            if store is not None and store[1].atomic == "nothing":
+                why = f"{family.name} is in {store[0]}, which has no atomic steps"
+                yield _procedure_finding("role-unfit", one, f"it is an atomic step, but {why}")
 
 
 def _procedure_finding(code: str, procedure: Procedure[Any, Any, Any], sentence: str) -> Finding:

@@ -31,6 +31,8 @@ def misfits(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
         yield "the store has no atomic steps, so add, replace and consume would not be safe"
     if family.listed_in and guarantees.atomic in ("one key", "nothing"):
         yield "it is listed in an index, but the store cannot write a record and its entry atomically"
+    if isinstance(family.lifetime, Sliding) and not guarantees.updates:
+        yield "its lifetime is sliding, but the store cannot extend a lifetime without writing the value again"
     shortest_ms = _shortest_ms(family.lifetime)
     if shortest_ms is not None and shortest_ms < guarantees.shortest_lifetime_ms:
         yield (

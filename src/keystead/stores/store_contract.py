@@ -95,6 +95,13 @@ class Guarantees:
     atomic: Literal["any keys", "one slot", "one key", "nothing"] = field(
         default="any keys", metadata={"doc": "what one atomic step may span"}
     )
+    updates: bool = field(
+        default=True,
+        metadata={
+            "doc": "whether a command may depend on what a key holds, such as SET NX, INCRBY, GETDEL and EXPIRE; "
+            "if not, whole values are set and deleted"
+        },
+    )
     consistency: Literal["read your writes", "eventual"] = field(
         default="read your writes",
         metadata={"doc": "whether a read sees every write that was acknowledged before it"},

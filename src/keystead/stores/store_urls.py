@@ -27,7 +27,8 @@ def connect(url: str) -> Store:
     `rediss://` (TLS), `redis+unix:///path/to/socket`, `redis+sentinel://host:port,host:port/name/database`,
     `redis+cluster://host:port,host:port`; `valkey` may replace `redis` in each;
     `postgresql://user:password@host:port/database`, `mysql://…` and `mariadb://…` alike;
-    `memcached://host:port,host:port/prefix`; `upstash+https://:token@host`, `upstash+env://`.
+    `memcached://host:port,host:port/prefix`; `upstash+https://:token@host`, `upstash+env://`,
+    `cloudflare-kv://account/namespace`.
     Options are query parameters: `?timeout=2s&connect_timeout=500ms`. Other packages may add schemes, with an entry
     point in the group `keystead.stores`.
     """
@@ -136,6 +137,12 @@ def _memcached(url: str) -> Store:
     return MemcachedStore.of(url)
 
 
+def _cloudflare_kv(url: str) -> Store:
+    with from_extra("cloudflare", "a Cloudflare KV store"):
+        from keystead.stores.cloudflare_kv import CloudflareKvStore
+    return CloudflareKvStore.of(url)
+
+
 SCHEMES: dict[str, Callable[[str], Store]] = {
     "sqlite": _sqlite,
     "memory": _memory,
@@ -145,6 +152,7 @@ SCHEMES: dict[str, Callable[[str], Store]] = {
     "mariadb": _mysql,
     "memcached": _memcached,
     **dict.fromkeys(("upstash+https", "upstash+http", "upstash+env"), _upstash),
+    "cloudflare-kv": _cloudflare_kv,
     **{
         engine + topology: _redis
         for engine in ("redis", "rediss", "valkey", "valkeys")

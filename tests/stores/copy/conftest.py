@@ -9,6 +9,7 @@ import pytest
 from keystead import Store
 from keystead.stores.copy import full_copy
 from tests.real_servers import (
+    cloudflare_server,
     mariadb_server,
     memcached_server,
     postgres_server,
@@ -21,6 +22,7 @@ from tests.stores.backup.conftest import url_of as url_of_others
 from tests.stores.backup.contents import contents
 
 __all__ = [
+    "cloudflare_server",
     "mariadb_server",
     "memcached_server",
     "postgres_server",
@@ -38,7 +40,7 @@ UrlOf = Callable[[str], str]
 @pytest.fixture
 def url_of(request: pytest.FixtureRequest, url_of_others: UrlOf) -> UrlOf:
     def url(name: str) -> str:
-        if name not in ("postgres", "mariadb", "memcached"):
+        if name not in ("postgres", "mariadb", "memcached", "cloudflare"):
             return url_of_others(name)
         server = request.getfixturevalue(f"{name}_server")
         server.empty()

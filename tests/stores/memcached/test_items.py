@@ -10,7 +10,6 @@ from keystead.stores.memcached import MemcachedStore
 from keystead.stores.memcached.item_format import (
     CLEARED_AFTER_S,
     KEY_BYTES,
-    Item,
     cleared_at_s,
     name_of,
     pack_item,
@@ -18,6 +17,7 @@ from keystead.stores.memcached.item_format import (
 )
 from keystead.stores.memcached.memcached_settings import MemcachedSettings
 from keystead.stores.memcached.memcached_store import wall_ms
+from keystead.stores.sql.string_slot import Item
 from tests.servers import MemcachedServer
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,7 @@ from keystead.schema.family import Bound
 from keystead.schema.family_lookup import Member
 from keystead.schema.kinds import Hash
 from keystead.schema.pace import Pace
-from keystead.stores import TABLE, Call, Command, Reply, Required, Step, Store, field_holds, holds
+from keystead.stores import TABLE, Call, Command, Reply, Required, Store, field_holds, holds
 
 GONE = -2
 _PTTL, _MGET = TABLE["PTTL"], TABLE["MGET"]
@@ -106,9 +106,12 @@ async def look_again(look: KeyState) -> KeyState | None:
     """The same key now, value and deadline read atomically; None: it is gone, or of another kind by now."""
     kind = look.bound.family.kind
     held: Command = whole(kind, look.key) if look.is_record else (SIZES[kind], look.key)
-    steps: list[Step] = [("TIME",), ("PTTL", look.key), held]
+    reads: list[Command] = [("TIME",), ("PTTL", look.key), held]
     try:
-        time, left_ms, reply = (await look.store.atomically(steps)).replies
+        if look.store.guarantees.updates:
+            time, left_ms, reply = (await look.store.atomically(reads)).replies
+        else:  # a key is one record there, so one batch reads it at one moment
+            time, left_ms, reply = await look.store.run(reads)
     except WrongKind:
         return None
     if left_ms == GONE or reply is None:

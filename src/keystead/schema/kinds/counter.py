@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Unpack
 
 from keystead.errors import BadCall, BadValue, Unreadable
@@ -13,7 +13,7 @@ from keystead.schema.key import Moment, nothing, number, truth
 from keystead.schema.kinds.growing import GrownKey
 from keystead.schema.operation import Compound, Operation
 from keystead.schema.seal import KeyRing
-from keystead.stores import Command, Reply, holds
+from keystead.stores import Command, Guarantees, Reply, holds
 
 _ZERO = ord("0")
 _LEAST, _MOST, _LONGEST = -(2**63), 2**63 - 1, 20  # the last is the number of digits, with a sign
@@ -104,6 +104,10 @@ class Counter(Family[CounterKey]):
     def __init__(self, pattern: str, **options: Unpack[Options]) -> None:
         super().__init__(pattern, **options)
         self.codec: Codec[int] = codec_for(int)
+
+    def further_misfits(self, guarantees: Guarantees) -> Iterator[str]:
+        if not guarantees.updates:
+            yield "the store cannot add to a number, so concurrent increments would be lost"
 
     @property
     def codecs(self) -> Mapping[str, Codec[Any]]:

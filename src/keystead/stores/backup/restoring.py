@@ -16,6 +16,7 @@ from keystead.stores.backup.file import BackupFile, Counts
 from keystead.stores.commands import Command
 from keystead.stores.store_contract import Store, holds
 from keystead.stores.transfer.comparison import Compared, difference
+from keystead.stores.transfer.guarded_writes import run_guarded
 from keystead.stores.transfer.reader import PIECE, Reader, clock_ms, run_overlapped
 from keystead.stores.transfer.records import Record
 from keystead.stores.transfer.transfer_errors import BackupDamaged, BackupError, KeysThere, RestoreLost
@@ -246,7 +247,7 @@ class Checkpoint:
         await self._change(("DEL", self._key))
 
     async def _change(self, command: Command) -> None:
-        if not await self._store.atomically([holds(self._key, self._last), command]):
+        if not await run_guarded(self._store, [holds(self._key, self._last), command]):
             how = IfThere.SKIP if self._mode is IfThere.REFUSE else self._mode
             raise RestoreLost(
                 f"the checkpoint {self._key} in {self._store.url} is not the last one written: the store restarted "

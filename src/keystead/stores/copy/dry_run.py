@@ -73,7 +73,8 @@ async def survey(
         await Marker(source, target, journal).check()
         seen = stack.enter_context(SeenKeys())
         found = Surveyed()
-        ownership = Ownership(overwrite=False, earlier_id=0 if journal is None else journal.earlier_id)
+        earlier_id = 0 if journal is None else journal.earlier_id
+        ownership = Ownership(overwrite=False, earlier_id=earlier_id, lags=target.guarantees.consistency == "eventual")
         at_source, at_target = Reader(source), Reader(target)
         at_source.left_out = found.left_out
         total = await count_keys(source, match)

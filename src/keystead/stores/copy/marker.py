@@ -17,6 +17,7 @@ from typing import Any, Final
 from keystead.errors import StoreError
 from keystead.stores.copy.journal import Journal
 from keystead.stores.store_contract import Store, holds
+from keystead.stores.transfer.guarded_writes import run_guarded
 from keystead.stores.transfer.transfer_errors import CopyLost, NoProgress, SameStore
 
 MARKER_PREFIX: Final = b"keystead:copy:"
@@ -66,7 +67,7 @@ class Marker:
             "host": platform.node(),
         }
         # Who may interleave: a copy of the same two stores with another progress file. Only one of them continues.
-        if not await self._target.atomically([holds(self._key, held), ("SET", self._key, json.dumps(content))]):
+        if not await run_guarded(self._target, [holds(self._key, held), ("SET", self._key, json.dumps(content))]):
             raise NoProgress(f"another process is copying {self._source.url} into {self._target.url}; wait for it")
         try:
             [shows] = await self._source.run([("GET", self._key)])

@@ -12,10 +12,15 @@ from keystead.stores.copy.journal import Entry, State
 
 
 class Ownership(NamedTuple):
-    """`earlier_id` is the last entry of earlier runs: the current state of those keys at the target is unknown."""
+    """`earlier_id` is the last entry of earlier runs: the current state of those keys at the target is unknown.
+
+    `lags`: the target may show an earlier state of what this copy wrote, which cannot be told from a change there. So
+    the source wins for every key that a copy has written.
+    """
 
     overwrite: bool
     earlier_id: int
+    lags: bool = False
 
     def must_check(self, entry: Entry, written: bytes) -> bool:
         """Whether the target has to be read. `written` is the current fingerprint at the source."""
@@ -34,6 +39,8 @@ class Ownership(NamedTuple):
         """The owner of the key; None: it may be written, if the target still holds `held` then."""
         if entry is None or entry.state in (State.IN_THE_WAY, State.UNFIT):
             return self._decide_foreign(written, held)
+        if self.lags:
+            return entry.state if held == written else None
         if held is None:
             is_deleted = entry.state is State.DELETED or not may_be_missing(entry, now_ms)
             return State.DELETED if is_deleted else None

@@ -20,6 +20,7 @@ from keystead.stores.copy.journal import Entry, Journal, SeenIds, State
 from keystead.stores.copy.marker import MARKER_PREFIX, Marker
 from keystead.stores.copy.ownership import Ownership, may_be_missing
 from keystead.stores.store_contract import Step, Store, absent
+from keystead.stores.transfer.guarded_writes import run_guarded
 from keystead.stores.transfer.reader import PAGE, Reader, clock_ms, count_keys, refuse_unlisted, run_overlapped
 from keystead.stores.transfer.records import LeftOut, Record
 from keystead.stores.transfer.transfer_errors import CopyLost, SameStore, SourceEmptied
@@ -97,7 +98,8 @@ class Copier:
         self._journal = journal
         self._match = match
         self._allow_empty = allow_empty
-        self._ownership = Ownership(overwrite, journal.earlier_id)
+        self._lags = target.guarantees.consistency == "eventual"
+        self._ownership = Ownership(overwrite, journal.earlier_id, self._lags)
         self._at_source = Reader(source)
         self._at_target = Reader(target)
         self._writer = Writer(target)
@@ -142,7 +144,7 @@ class Copier:
         finally:
             self._journal.flush()
         # All earlier keys were checked; from here on the target wins.
-        self._ownership = Ownership(overwrite=False, earlier_id=0)
+        self._ownership = Ownership(overwrite=False, earlier_id=0, lags=self._lags)
         return self._passed
 
     async def _steps(self, pages: AsyncIterator[list[Record]]) -> AsyncIterator[Coroutine[Any, Any, None]]:
@@ -357,10 +359,14 @@ class Copier:
         for _ in range(_TRIES):
             if not entries:
                 return
+            if self._lags:
+                [deleted] = await self._target.run([("DEL", *(entry.key for entry in entries))])
+                self._passed.deleted += deleted
+                return
             held = await self._at_target.read_by_key([entry.key for entry in entries])
             ours = [entry for entry in entries if entry.key in held and entry.is_ours(fingerprint(held[entry.key]))]
             done = await gather_all(
-                _succeeds(self._target.atomically([*unchanged_guards(held[entry.key]), ("DEL", entry.key)]))
+                _succeeds(run_guarded(self._target, [*unchanged_guards(held[entry.key]), ("DEL", entry.key)]))
                 for entry in ours
             )
             self._passed.deleted += sum(done)

@@ -16,12 +16,13 @@ from typing import TypeAlias
 from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreError, StoreFull, StoreUnavailable
 from keystead.stores.command_options import SetOptions
 from keystead.stores.commands import Call, Reply
-from keystead.stores.memcached.item_format import MARK, Item, Slot, cleared_at_s, pack_item, unpack_item
+from keystead.stores.memcached.item_format import MARK, cleared_at_s, pack_item, unpack_item
 from keystead.stores.memcached.memcached_connection import MetaReply
 from keystead.stores.memcached.memcached_link import MemcachedLink
 from keystead.stores.sql.interpreter import Interpreter
 from keystead.stores.sql.key_commands import OF_ANY_KIND
 from keystead.stores.sql.string_commands import HANDLERS as OF_STRINGS
+from keystead.stores.sql.string_slot import Item, Slot
 from keystead.stores.store_contract import Outcome, Planned
 
 HANDLERS = {**OF_STRINGS, **OF_ANY_KIND}

@@ -12,9 +12,11 @@ from typing import Self, cast
 from keystead.errors import CrossSlot, StoreClosed, StoreError, StoreUnavailable, UnknownCommand
 from keystead.stores.commands import Call, Reply
 from keystead.stores.memcached.compare_and_set import HANDLERS, CompareAndSetQueue, Part, Replies
-from keystead.stores.memcached.item_format import HEADER_BYTES, Slot, name_of
+from keystead.stores.memcached.item_format import HEADER_BYTES, name_of
 from keystead.stores.memcached.memcached_link import ITEM_OVERHEAD_BYTES, MemcachedLink
 from keystead.stores.memcached.memcached_settings import MemcachedAddress, MemcachedSettings
+from keystead.stores.split_by_key import join_replies, split_by_key
+from keystead.stores.sql.string_slot import Slot
 from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Store
 
 USUAL_ITEM_BYTES = 1 << 20
@@ -82,23 +84,12 @@ class MemcachedStore(Store):
         So the order of a batch holds for each key, but not between keys, which may be on different servers.
         """
         deadline = self._deadline()
-        pieces: list[list[Reply]] = [[None] * max(len(call.keys), 1) for call in calls]
-        wanted: dict[bytes, list[tuple[int, int, Call]]] = {}
-        for place, call in enumerate(calls):
-            if call.spec.name not in HANDLERS:
-                pieces[place] = [_unsupported(call)]
-            elif not call.keys:
-                pieces[place] = [self._run_keyless(call)]
-            elif len(call.keys) == 1:
-                wanted.setdefault(call.keys[0], []).append((place, 0, call))
-            else:
-                for at, key in enumerate(call.keys):
-                    wanted.setdefault(key, []).append((place, at, Call(call.spec, [key], call.options)))
+        pieces, wanted = split_by_key(calls, HANDLERS, self._run_keyless, _unsupported)
         parts = [self._part(key, [call for _, _, call in each], deadline) for key, each in wanted.items()]
         for each, replies in zip(wanted.values(), await self._serve(parts, deadline), strict=True):
             for (place, at, call), reply in zip(each, _spread(replies, len(each)), strict=True):
                 pieces[place][at] = call.blame(reply) if isinstance(reply, UnknownCommand) else reply
-        return [_join(call, some) for call, some in zip(calls, pieces, strict=True)]
+        return [join_replies(call, some) for call, some in zip(calls, pieces, strict=True)]
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         for step in steps:
@@ -207,16 +198,3 @@ async def _read(queue: CompareAndSetQueue, parts: list[Part], deadline: float) -
 
 def _spread(replies: Replies | StoreError, count: int) -> list[Reply]:
     return replies if isinstance(replies, list) else [replies] * count
-
-
-def _join(call: Call, pieces: list[Reply]) -> Reply:
-    """The reply of a command from the replies for its keys."""
-    for piece in pieces:
-        if isinstance(piece, StoreUnavailable) and call.spec.writes and len(pieces) > 1:
-            # Other keys of the command may have been written on other servers.
-            return StoreUnavailable(f"{piece}; other keys of this command may have been written", "unknown")
-        if isinstance(piece, StoreError):
-            return piece
-    if call.spec.name == "MGET":
-        return [value for [value] in pieces]
-    return pieces[0] if len(pieces) == 1 else sum(pieces)

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from keystead.errors import Contended, DoesNotFit, StoreError, StoreUnavailable, WrongKind, printable
 from keystead.stores.commands import TABLE, Call, Command, Reply
 from keystead.stores.store_contract import Step, Store
+from keystead.stores.transfer.guarded_writes import is_written_whole
 from keystead.stores.transfer.records import LeftOut, Record, parts_of, size_bytes
 from keystead.stores.transfer.seen_keys import SeenKeys
 
@@ -62,7 +63,7 @@ class Reader:
     def __init__(self, store: Store) -> None:
         """Raises DoesNotFit if the store cannot read a value and its deadline in one step."""
         self._store = store
-        if store.guarantees.atomic == "nothing":
+        if store.guarantees.atomic == "nothing" and not is_written_whole(store):
             raise DoesNotFit(f"{store.url} has no atomic steps, so a value and its deadline could be inconsistent")
         self._keys_at_once = _KEYS_AT_ONCE if store.guarantees.atomic == "any keys" else 1
         self._key_bytes = _PAGE_BYTES // 4  # the estimate; at first larger than most keys

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, TypeVar, cast
 
 from keystead.stores.store_contract import Outcome, Step, Store, absent
+from keystead.stores.transfer.guarded_writes import is_written_whole, run_guarded
 from keystead.stores.transfer.reader import PIECE, taking_long
 from keystead.stores.transfer.records import Record, commands_of, set_command, why_unwritable
 
@@ -59,7 +60,7 @@ class Writer:
     async def write_after(self, before: list[Step], record: Record) -> Outcome:
         """Run these steps, such as guards, and the commands that write the record, as one atomic step."""
         with taking_long(record.key, len(record.parts)):
-            return await self._store.atomically([*before, *commands_of(record)])
+            return await run_guarded(self._store, [*before, *commands_of(record)])
 
 
 async def gather_all(steps: Iterable[Awaitable[T]]) -> list[T]:
@@ -105,6 +106,6 @@ def why_unfit(record: Record, store: Store) -> str:
             return f"holds {whole:,} bytes; one step on {store.url} may write at most {promised.step_max_bytes:,}"
     if at_ms is not None and promised.shortest_lifetime_ms > 1 and at_ms % promised.shortest_lifetime_ms:
         return f"has a deadline that {store.url} would round"
-    if promised.atomic == "nothing":
+    if promised.atomic == "nothing" and not is_written_whole(store):
         return f"needs an atomic step for value and deadline, which {store.url} does not have"
     return why_unwritable(record)

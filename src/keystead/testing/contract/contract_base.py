@@ -85,7 +85,8 @@ READERS: dict[bytes, tuple[str, tuple[str | int, ...]]] = {
 def needs(*powers: str) -> Callable[[Test[P]], Test[P]]:
     """The kinds of value and other abilities that a test needs.
 
-    `atomic`: atomic steps over several keys; `atomic key`: over one; `scan`: a list and a count of all keys.
+    `atomic`: atomic steps over several keys; `atomic key`: over one; `update`: commands that depend on what a key
+    holds; `scan`: a list and a count of all keys.
 
     A store without one of them must refuse it: then the test checks that instead.
     """
@@ -109,6 +110,8 @@ def _provides(store: Store, power: str) -> bool:
         return store.guarantees.atomic in ("any keys", "one slot")
     if power == "atomic key":
         return store.guarantees.atomic != "nothing"
+    if power == "update":
+        return store.guarantees.updates
     if power == "scan":
         return store.guarantees.scans
     return power in store.guarantees.kinds
@@ -121,6 +124,8 @@ async def _expect_refusal(promises: Promises, store: Store, power: str) -> None:
     elif power == "atomic key":
         with pytest.raises(StoreError):
             await store.atomically([("SET", promises.key("refused"), "x")])
+    elif power == "update":
+        await _expect_no_updates(promises, store)
     elif power == "scan":
         with pytest.raises(StoreError):
             await anext(store.scan())
@@ -131,6 +136,21 @@ async def _expect_refusal(promises: Promises, store: Store, power: str) -> None:
         name, key, *rest = SAMPLES[power]
         with pytest.raises(StoreError):
             await store.run([(name, promises.key(key), *rest)])
+
+
+async def _expect_no_updates(promises: Promises, store: Store) -> None:
+    held, none = promises.key("held"), promises.key("refused")
+    await store.run([("SET", held, "1")])
+    for key in (held, none):
+        refused: list[Command] = [
+            *(("SET", key, "2", option) for option in ("NX", "XX", "GET", "KEEPTTL")),
+            *(("INCRBY", key, 1), ("DECRBY", key, 1), ("GETDEL", key), ("GETEX", key, "PX", 10), ("PERSIST", key)),
+            *((name, key, 10) for name in ("EXPIRE", "PEXPIRE", "PEXPIREAT")),
+        ]
+        for command in refused:
+            with pytest.raises(StoreError):
+                await store.run([command])
+    assert await store.run([("MGET", held, none), ("PTTL", held)]) == [[b"1", None], -1]
 
 
 async def expect(store: Store, *exchanges: tuple[Command, Any]) -> None:

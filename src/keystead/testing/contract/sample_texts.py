@@ -31,6 +31,8 @@ hostile = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 
 
 class Texts(Promises):
+    large_batch = 3000  # commands; fewer where each one is slow
+
     @hostile
     async def test_a_key_may_be_any_bytes(self, store: Store, text: bytes) -> None:
         key = self.key(text)
@@ -50,7 +52,10 @@ class Texts(Promises):
     @hostile
     async def test_a_value_may_be_any_bytes(self, store: Store, text: bytes) -> None:
         a = self.key("a")
-        await expect(store, (("SET", a, text), b"OK"), (("GET", a), text), (("SET", a, "", "GET"), text))
+        await expect(store, (("SET", a, text), b"OK"), (("GET", a), text))
+        await expect(store, (("GET", a), text))
+        if store.guarantees.updates:
+            await expect(store, (("SET", a, "", "GET"), text))
 
     @hostile
     @needs("hash", "set", "zset", "list", "stream")
@@ -105,8 +110,9 @@ class Texts(Promises):
         assert small == 1
 
     async def test_a_batch_may_be_large(self, store: Store) -> None:
-        keys = [self.key(f"k{n}") for n in range(3000)]
-        assert await store.run([("SET", key, n) for n, key in enumerate(keys)]) == [b"OK"] * 3000
-        assert await store.run([("GET", key) for key in keys]) == [b"%d" % n for n in range(3000)]
-        assert await store.run([("MGET", *keys)]) == [[b"%d" % n for n in range(3000)]]
-        assert await store.run([("DEL", *keys)]) == [3000]
+        keys = [self.key(f"k{n}") for n in range(self.large_batch)]
+        values = [b"%d" % n for n in range(len(keys))]
+        assert await store.run([("SET", key, n) for n, key in enumerate(keys)]) == [b"OK"] * len(keys)
+        assert await store.run([("GET", key) for key in keys]) == values
+        assert await store.run([("MGET", *keys)]) == [values]
+        assert await store.run([("DEL", *keys)]) == [len(keys)]

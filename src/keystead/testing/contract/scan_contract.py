@@ -99,7 +99,7 @@ class Scans(Promises):
 
     @needs("scan")
     async def test_a_scan_does_not_show_the_dead(self, store: Store) -> None:
-        await store.run([("SET", self.key("a"), ""), ("SET", self.key("b"), ""), ("PEXPIREAT", self.key("b"), 1)])
+        await store.run([("SET", self.key("a"), ""), ("SET", self.key("b"), "", "PXAT", 1)])
         assert await found_by(store) == [self.key("a")]
 
     @needs("scan")

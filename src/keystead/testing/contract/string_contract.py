@@ -20,6 +20,7 @@ class Strings(Promises):
         a = self.key("a")
         await expect(store, (("SET", a, b"\x00\xff"), b"OK"), (("GET", a), b"\x00\xff"), (("TYPE", a), b"string"))
 
+    @needs("update")
     async def test_names_and_options_may_be_written_in_any_case(self, store: Store) -> None:
         a = self.key("a")
         await expect(store, (("set", a, "1", "nx"), b"OK"), (("Get", a), b"1"), ((b"SET", a, "2", b"Nx"), None))
@@ -54,10 +55,12 @@ class Strings(Promises):
             "stream": ("XADD", key, "1-1", "f", "x"),
         }[kind]
 
+    @needs("update")
     async def test_nx_writes_only_where_nothing_is(self, store: Store) -> None:
         a = self.key("a")
         await expect(store, (("SET", a, "1", "NX"), b"OK"), (("SET", a, "2", "NX"), None), (("GET", a), b"1"))
 
+    @needs("update")
     async def test_xx_writes_only_where_something_is(self, store: Store) -> None:
         a = self.key("a")
         await expect(
@@ -69,10 +72,12 @@ class Strings(Promises):
             (("GET", a), b"2"),
         )
 
+    @needs("update")
     async def test_set_with_get_answers_with_what_was_there(self, store: Store) -> None:
         a = self.key("a")
         await expect(store, (("SET", a, "1", "GET"), None), (("SET", a, "2", "GET"), b"1"), (("GET", a), b"2"))
 
+    @needs("update")
     async def test_set_with_get_and_a_condition_answers_with_what_was_there_whether_it_wrote_or_not(
         self, store: Store
     ) -> None:
@@ -88,6 +93,7 @@ class Strings(Promises):
             (("GET", a), b"3"),
         )
 
+    @needs("update")
     async def test_getdel_gives_the_value_and_takes_it_away(self, store: Store) -> None:
         a = self.key("a")
         await expect(
@@ -106,6 +112,7 @@ class Strings(Promises):
             await store.run([("HSET", none, "f", "v")])
             await expect(store, (("MGET", a, none, b), [b"1", None, b"2"]))
 
+    @needs("update")
     async def test_a_counter_begins_at_zero(self, store: Store) -> None:
         a, b = self.key("a"), self.key("b")
         await expect(
@@ -118,6 +125,7 @@ class Strings(Promises):
             (("INCRBY", a, 0), -2),
         )
 
+    @needs("update")
     async def test_a_counter_reaches_64_bits_and_no_further(self, store: Store) -> None:
         a, b = self.key("a"), self.key("b")
         await expect(
@@ -135,6 +143,7 @@ class Strings(Promises):
         )
 
     @pytest.mark.parametrize("text", ["", "x", "1.0", "1 ", " 1", "+1", "01", "-0", "1e3", "9223372036854775808"])
+    @needs("update")
     async def test_only_a_plain_integer_can_be_counted_on(self, store: Store, text: str) -> None:
         a = self.key("a")
         await expect(
@@ -186,6 +195,7 @@ class KeyContract(Promises):
 
 
 class Errors(Promises):
+    @needs("update")
     async def test_a_command_that_fails_leaves_the_others_their_replies(self, store: Store) -> None:
         a, text = self.key("a"), self.key("text")
         await store.run([("SET", text, "x")])
