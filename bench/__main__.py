@@ -42,6 +42,7 @@ class Subject(StrEnum):
     synchronous = "synchronous"
     install = "install"
     web = "web"
+    upstash = "upstash"
     gateway = "gateway"
     all = "all"
 
@@ -67,6 +68,7 @@ MODULES = {
     Subject.synchronous: "on_synchronous",
     Subject.install: "on_install",
     Subject.web: "on_web",
+    Subject.upstash: "on_upstash",
     Subject.gateway: "on_gateway",
 }
 

@@ -37,6 +37,17 @@ def redis_server(running_servers: Running) -> servers.Server:
 
 
 @pytest.fixture(scope="session")
+def upstash_gateway(running_servers: Running) -> servers.GatewayServer:
+    """A gateway to a Redis server of its own."""
+    return running_servers.once(servers.gateway_on_redis)
+
+
+@pytest.fixture(scope="session")
+def npm_upstash_server(running_servers: Running) -> servers.NpmUpstashServer:
+    return running_servers.once(servers.npm_upstash)
+
+
+@pytest.fixture(scope="session")
 def valkey_cluster(running_servers: Running) -> servers.Cluster:
     return running_servers.once(_steady_cluster)
 

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 import keystead
+from keystead import wait
+from keystead.stores import open_stores
 
 ROOT = Path(__file__).parents[1]
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
@@ -132,6 +134,7 @@ def test_every_python_example_in_the_documents_runs(
         asyncio.run(eval(compiled, names))
     else:
         exec(compiled, names)
+        wait(open_stores._close_before_exit())  # as when a program ends
 
 
 def test_make_alone_says_what_can_be_done() -> None:

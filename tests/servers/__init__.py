@@ -16,9 +16,10 @@ from tests.servers.database_servers import (
     postgres,
     postgres_program,
 )
-from tests.servers.gateway_server import GatewayServer, gateway
+from tests.servers.gateway_server import GatewayServer, gateway, gateway_on_redis
 from tests.servers.memcached_server import MemcachedServer, memcached
 from tests.servers.node_packages import node_with
+from tests.servers.npm_upstash_server import NpmUpstashServer, npm_upstash
 from tests.servers.redis_servers import (
     Cluster,
     Sentinels,
@@ -41,6 +42,7 @@ __all__ = [
     "MemcachedServer",
     "MissingProgram",
     "NotReady",
+    "NpmUpstashServer",
     "PostgresServer",
     "S3Server",
     "Sentinels",
@@ -49,9 +51,11 @@ __all__ = [
     "cluster",
     "free_port",
     "gateway",
+    "gateway_on_redis",
     "mariadb",
     "memcached",
     "node_with",
+    "npm_upstash",
     "postgres",
     "postgres_program",
     "redis",

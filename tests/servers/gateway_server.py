@@ -18,6 +18,7 @@ from keystead.gateway import GatewayApp, GatewayKeys, GatewayTokens
 from keystead.gateway.gateway_app import SchemaMode
 from keystead.gateway.gateway_keys import Access
 from keystead.gateway.gateway_kit import load_keyspaces
+from tests.servers.redis_servers import redis
 from tests.servers.server_process import Server, serve, temporary_folder
 
 ROOT = Path(__file__).parents[2]
@@ -34,12 +35,18 @@ class GatewayServer(Server):
     """
 
     store_url: str
+    behind: Server | None = None  # the server of the store, if it was started with the gateway
     keyspace = ""
     mode: SchemaMode = "off"
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def upstash_url(self) -> str:
+        """Of a store."""
+        return f"upstash+http://:{self.token}@127.0.0.1:{self.port}"
 
     @property
     def tokens(self) -> dict[str, str]:
@@ -49,6 +56,11 @@ class GatewayServer(Server):
     @property
     def token(self) -> str:
         return self.tokens["scripts"]
+
+    def empty(self) -> None:
+        """Delete everything, bypassing every store."""
+        assert self.behind is not None
+        self.behind.ask("FLUSHALL")
 
     def send(self, *command: Any, access: str = "scripts") -> Any:
         """One command: its JSON response."""
@@ -85,6 +97,14 @@ def gateway(store_url: str, keyspace: str = "", mode: SchemaMode = "off") -> Ite
 
         with serve(make, "address already in use") as server:
             yield server
+
+
+@contextmanager
+def gateway_on_redis() -> Iterator[GatewayServer]:
+    """A gateway to a Redis server of its own, `behind`."""
+    with redis() as behind, gateway(behind.url) as server:
+        server.behind = behind
+        yield server
 
 
 def main() -> None:

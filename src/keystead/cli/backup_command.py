@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import typer
 
 from keystead import connect
+from keystead.cli.billing import READ, announce
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import pluralize, print_json
@@ -71,6 +72,7 @@ def backup(
         lower_priority()
         with stop_on_signals(lambda: f"stopped; {_advice(file)}"), Display() as display:
             async with connect(with_timeout(url)) as opened:
+                await announce(opened, "read", READ)
                 try:
                     saved = await save(
                         opened, file, match=match, overwrite=overwrite, resume=resume, on_progress=display.bar

@@ -13,6 +13,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from keystead.cli.billing import announce_examination
 from keystead.cli.confirmation import confirm
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
@@ -127,6 +128,7 @@ async def _examine(
     watch = _Watch()
     with stop_on_signals(watch.describe_stop) as pause:
         async with open_keyspaces(classes, store) as bound_keys:
+            await announce_examination(bound_keys)
             with progress("examining") as show:
                 report = await examine(bound_keys, on_progress=watch.report_to(show), **options)
             if report.locked:

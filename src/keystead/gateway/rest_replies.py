@@ -26,6 +26,11 @@ from keystead.errors import (
 
 _LARGEST_PLAIN: Final = 1e17  # Redis writes whole scores up to this without an exponent
 _OK: Final = b"OK"
+# In the words of Redis, by which clients tell them apart.
+_NUMBER_ERRORS: Final = {
+    "the result would not fit 64 bits": "increment or decrement would overflow",
+    "the resulting score is not a number": "resulting score is not a number (NaN)",
+}
 
 
 class RespError(Exception):
@@ -157,7 +162,8 @@ def _text_of(error: Exception) -> str:
         case StoredNotANumber():
             return "ERR value is not an integer or out of range"
         case NotANumber():
-            return f"ERR value is not a valid number or out of range: {error.sentence}"
+            otherwise = f"value is not a valid number or out of range: {error.sentence}"
+            return f"ERR {_NUMBER_ERRORS.get(error.sentence, otherwise)}"
         case BadLifetime():
             return f"ERR invalid expire time in '{name}' command: {error.sentence}"
         case BadOption():

@@ -117,8 +117,14 @@ class Guarantees:
     )
     scans: bool = field(default=True, metadata={"doc": "whether it can list and count its keys"})
     shortest_lifetime_ms: int = field(default=1, metadata={"doc": "the shortest lifetime, and the step of all others"})
+    billed: bool = field(
+        default=False, metadata={"doc": "whether each command costs money: long jobs say beforehand how many they need"}
+    )
     key_max_bytes: int | None = field(default=None, metadata={"doc": "the longest key; none: no limit"})
     value_max_bytes: int | None = field(default=None, metadata={"doc": "the largest value; none: no limit"})
+    step_max_bytes: int | None = field(
+        default=None, metadata={"doc": "how much one atomic step may write; none: no limit"}
+    )
 
 
 @dataclass(frozen=True, slots=True)

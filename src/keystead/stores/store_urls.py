@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from difflib import get_close_matches
-from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
@@ -28,7 +27,8 @@ def connect(url: str) -> Store:
     `rediss://` (TLS), `redis+unix:///path/to/socket`, `redis+sentinel://host:port,host:port/name/database`,
     `redis+cluster://host:port,host:port`; `valkey` may replace `redis` in each;
     `postgresql://user:password@host:port/database`, `mysql://…` and `mariadb://…` alike;
-    `memcached://host:port,host:port/prefix`, `cloudflare-kv://account/namespace`.
+    `memcached://host:port,host:port/prefix`; `upstash+https://:token@host`, `upstash+env://`,
+    `cloudflare-kv://account/namespace`.
     Options are query parameters: `?timeout=2s&connect_timeout=500ms`. Other packages may add schemes, with an entry
     point in the group `keystead.stores`.
     """
@@ -44,7 +44,10 @@ def connect(url: str) -> Store:
         near = get_close_matches(scheme.lower(), (*SCHEMES, *_entry_points().names), 1)
         advice = f"is it {near[0]}://?" if near else "write sqlite:///app.db, memory:// or redis://host:6379/0."
         raise BadUrl(f"{scheme}:// is not the scheme of a store; {advice} All of them are in docs/stores.md")
-    make = partial(maker, f"{scheme.lower()}://{rest}")
+
+    def make() -> Store:  # not a partial, which would show the password of the URL
+        return maker(f"{scheme.lower()}://{rest}")
+
     store = make()
     store.remake = make
     return store
@@ -105,8 +108,9 @@ def _memory(url: str) -> Store:
 
 def _redis(url: str) -> Store:
     with from_extra("redis", "a Redis or Valkey store"):
-        from keystead.stores.redis import redis_store
-    return redis_store(url)
+        from keystead.stores.redis import store_from_url
+
+        return store_from_url(url)  # here: it imports the driver
 
 
 def _postgres(url: str) -> Store:
@@ -119,6 +123,12 @@ def _mysql(url: str) -> Store:
     with from_extra("mysql", "a MySQL or MariaDB store"):
         from keystead.stores.mysql import MysqlStore
     return MysqlStore.of(url)
+
+
+def _upstash(url: str) -> Store:
+    from keystead.stores.upstash import UpstashStore
+
+    return UpstashStore.of(url)
 
 
 def _memcached(url: str) -> Store:
@@ -141,6 +151,7 @@ SCHEMES: dict[str, Callable[[str], Store]] = {
     "mysql": _mysql,
     "mariadb": _mysql,
     "memcached": _memcached,
+    **dict.fromkeys(("upstash+https", "upstash+http", "upstash+env"), _upstash),
     "cloudflare-kv": _cloudflare_kv,
     **{
         engine + topology: _redis

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.real_servers import redis_server, valkey_cluster, valkey_server
-from tests.servers import Cluster, Server
+from tests.real_servers import redis_server, upstash_gateway, valkey_cluster, valkey_server
+from tests.servers import Cluster, GatewayServer, Server
 
-__all__ = ["redis_server", "url_of", "valkey_cluster", "valkey_server"]
+__all__ = ["redis_server", "upstash_gateway", "url_of", "valkey_cluster", "valkey_server"]
 
 UrlOf = Callable[[str], str]
 
@@ -24,6 +24,10 @@ def url_of(request: pytest.FixtureRequest, tmp_path: Path) -> UrlOf:
             cluster: Cluster = request.getfixturevalue("valkey_cluster")
             cluster.flush()
             return cluster.url
+        if name == "upstash":
+            gateway: GatewayServer = request.getfixturevalue("upstash_gateway")
+            gateway.empty()
+            return gateway.upstash_url
         server: Server = request.getfixturevalue(f"{name}_server")
         server.ask("FLUSHALL")
         return server.url

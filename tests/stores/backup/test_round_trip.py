@@ -20,7 +20,7 @@ from tests.servers import Server
 from tests.stores.backup.conftest import UrlOf
 from tests.stores.backup.contents import DAY_MS, contents, emptied, exact, now_ms, some_of_everything
 
-STORES = ("memory", "sqlite", "redis", "valkey", "cluster")
+STORES = ("memory", "sqlite", "redis", "valkey", "cluster", "upstash")
 
 
 async def carried(source: Store, target: Store, path: Path) -> Saved:

@@ -14,6 +14,7 @@ from tests.real_servers import (
     memcached_server,
     postgres_server,
     redis_server,
+    upstash_gateway,
     valkey_cluster,
     valkey_server,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "memcached_server",
     "postgres_server",
     "redis_server",
+    "upstash_gateway",
     "url_of",
     "url_of_others",
     "valkey_cluster",

@@ -71,7 +71,9 @@ async def following(source: Store, target: Store, **options: Any) -> AsyncIterat
         await asyncio.gather(one.task, return_exceptions=True)
 
 
-@pytest.mark.parametrize(("one", "other"), [("memory", "sqlite"), ("valkey", "memory"), ("sqlite", "valkey")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("memory", "sqlite"), ("valkey", "memory"), ("sqlite", "valkey"), ("upstash", "sqlite")]
+)
 async def test_writes_deletes_and_new_deadlines_arrive_while_it_follows(one: str, other: str, url_of: UrlOf) -> None:
     async with connect(url_of(one)) as source, connect(url_of(other)) as target:
         ends_ms = await now_ms(source) + DAY_MS

@@ -21,6 +21,8 @@ PAIRS = (
     ("mariadb", "cluster"),
     ("cluster", "postgres"),
     ("memory", "valkey"),
+    ("upstash", "sqlite"),
+    ("valkey", "upstash"),
 )
 
 
@@ -41,7 +43,8 @@ async def test_every_kind_arrives_with_its_deadline_to_the_millisecond(
 
 
 @pytest.mark.parametrize(
-    ("source", "target"), [("sqlite", "redis"), pytest.param("redis", "postgres", marks=pytest.mark.matrix)]
+    ("source", "target"),
+    [("sqlite", "redis"), pytest.param("redis", "postgres", marks=pytest.mark.matrix)],
 )
 async def test_changes_of_large_collections_and_values_follow(source: str, target: str, url_of: UrlOf) -> None:
     """Each has more entries than one step reads, and more arguments than one command may write."""

@@ -1,10 +1,12 @@
 """Callers that share commits are isolated: from cancellation, timeouts, errors, size and endless loops of others."""
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -469,3 +471,16 @@ async def test_a_caller_timeout_works_also_on_a_store_that_never_waits(path: str
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(write(), 0.01)
         assert calls < 100_000
+
+
+async def test_a_program_that_changes_its_folder_keeps_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    async with SqliteStore("kept.db") as store:
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        await store.run([("SADD", "many", *map(str, range(1_000)))])
+        [members] = await store.run([("SMEMBERS", "many")])  # so many that another connection reads them
+        assert len(members) == 1_000
+    assert os.listdir(tmp_path / "elsewhere") == []

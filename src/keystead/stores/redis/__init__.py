@@ -5,14 +5,16 @@ server, and everything they send in one turn of the event loop is one write (a p
 caller would take a separate round trip, and a late reply could reach the next caller.
 """
 
-from keystead.stores.redis.cluster import ClusterStore
 from keystead.stores.redis.redis_settings import RedisSettings
-from keystead.stores.redis.redis_store import RedisStore
 from keystead.stores.store_contract import Store
 
-__all__ = ["ClusterStore", "RedisSettings", "RedisStore", "redis_store"]
+__all__ = ["store_from_url"]
 
 
-def redis_store(url: str) -> Store:
+def store_from_url(url: str) -> Store:
+    # Here: the scripts and replies of this package also serve a server that is reached without hiredis (Upstash).
+    from keystead.stores.redis.cluster import ClusterStore
+    from keystead.stores.redis.redis_store import RedisStore
+
     settings = RedisSettings.of(url)
     return ClusterStore(settings) if settings.topology == "cluster" else RedisStore(settings)

@@ -9,8 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from keystead.stores.commands import INT64_MAX, INT64_MIN, Call, StoreMs, encode
-from keystead.stores.redis.redis_connection import ReplyError, pack_command
-from keystead.stores.redis.redis_settings import RedisAddress
+from keystead.stores.redis.reply_errors import ReplyError
 from keystead.stores.redis.reply_shapes import SHAPES, error_of, is_transient
 from keystead.stores.store_contract import MoreThan, Outcome, Planned
 
@@ -26,6 +25,7 @@ class Script:
     """The steps as a request to the script. `keys`: all keys of the steps, without duplicates."""
 
     otherwise = None  # this script is the most general one
+    text, digest = SCRIPT, DIGEST
 
     def __init__(self, steps: list[Planned]) -> None:
         self.steps = steps
@@ -40,14 +40,6 @@ class Script:
     def error_call(self) -> Call:
         return self.steps[0].call
 
-    @property
-    def by_digest(self) -> bytes:
-        return pack_command((b"EVALSHA", DIGEST, *self.rest))
-
-    @property
-    def by_text(self) -> bytes:
-        return pack_command((b"EVAL", SCRIPT, *self.rest))
-
     def failure(self, reply: Any) -> ReplyError | None:
         """The transient error of a step, after which the script may be retried.
 
@@ -58,7 +50,7 @@ class Script:
             return failed
         return None
 
-    def outcome(self, reply: list[Any], address: RedisAddress) -> Outcome:
+    def outcome(self, reply: list[Any], address: object) -> Outcome:
         """The reply of the script as an Outcome. Raises the error of the step that failed."""
         stopped, replies = reply
         if stopped and isinstance(replies[-1], ReplyError):

@@ -21,20 +21,21 @@ from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.cluster_near_reads import ClusterNearReads
 from keystead.stores.redis.cluster_nodes import SILENCE_S, ClusterNodes, slot_of
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledSteps, shape_of
-from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, call, pack_command
-from keystead.stores.redis.redis_link import refusal
+from keystead.stores.redis.redis_connection import RedisConnection, call, pack_command
 from keystead.stores.redis.redis_near_reads import dropping
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 from keystead.stores.redis.redis_store import (
     MAX_BYTES,
-    PAUSE_S,
-    convert_reply,
+    compiled_request,
     pack,
+    pack_script,
     require_writable,
     scan_command,
     stated_guarantees,
 )
+from keystead.stores.redis.reply_errors import ReplyError, refusal
 from keystead.stores.redis.reply_shapes import is_transient
+from keystead.stores.redis.script_runs import PAUSE_S, convert_reply
 from keystead.stores.redis.subscription import Listener, subscription
 from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Step, Store, keys_of
 
@@ -263,7 +264,7 @@ class ClusterStore(Store):
         if connection is None or connection.lost is not None or connection.congested is not None:
             return None
         try:
-            [reply] = await connection.send(compiled.request_for(connection, arguments), 1, self._loop.time())
+            [reply] = await connection.send(compiled_request(connection, compiled, arguments), 1, self._loop.time())
         except ConnectionLost as lost:
             if lost.sent and not compiled.reads_only:
                 raise unknown_write(lost) from None
@@ -287,7 +288,7 @@ class ClusterStore(Store):
     async def _run_script(self, script: Script, slot: int | None) -> Outcome:
         deadline = self._loop.time() + self._settings.timeout
         piece = SlotCommand(script.steps[0].call, slot)
-        payload = script.by_digest
+        payload = pack_script(script, by_text=False)
         while True:
             reply, failure = await self._send_script(script, piece, payload, deadline)
             if not failure:
@@ -295,7 +296,7 @@ class ClusterStore(Store):
                 if not isinstance(reply, ReplyError):
                     return script.outcome(reply, piece.address)
                 if str(reply).startswith("NOSCRIPT"):
-                    payload = script.by_text
+                    payload = pack_script(script, by_text=True)
                     continue
                 if self._redirect(piece, str(reply)):
                     continue

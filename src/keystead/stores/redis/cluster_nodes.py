@@ -10,9 +10,10 @@ from contextlib import suppress
 
 from keystead.errors import StoreClosed, StoreError, StoreRefused, StoreUnavailable
 from keystead.stores.reconnecting_link import ConnectionLost
-from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, call
-from keystead.stores.redis.redis_link import RedisLink, refusal, sign_in
+from keystead.stores.redis.redis_connection import RedisConnection, call
+from keystead.stores.redis.redis_link import RedisLink, sign_in
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
+from keystead.stores.redis.reply_errors import ReplyError, refusal
 
 SLOTS = 16_384
 SILENCE_S = 0.1  # a node that has not replied for this long may have been replaced

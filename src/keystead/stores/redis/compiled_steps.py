@@ -13,9 +13,8 @@ from typing import Any, Final
 
 from keystead.errors import CommandError
 from keystead.stores.commands import TABLE, Argument, Call, Reply, StoreMs, TimedCommand
-from keystead.stores.redis.atomic_script import COUNTERS, DIGEST, Script
-from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, pack_command
-from keystead.stores.redis.redis_settings import RedisAddress
+from keystead.stores.redis.atomic_script import COUNTERS, DIGEST, SCRIPT, Script
+from keystead.stores.redis.reply_errors import ReplyError
 from keystead.stores.redis.reply_shapes import SHAPES
 from keystead.stores.redis.script_compiler import OPTIONS, straight
 from keystead.stores.store_contract import (
@@ -200,7 +199,8 @@ class CompiledSteps:
         else:
             rest = (b"%d" % len(script.keys), *script.keys, *self.straight.arguments)
         self._words = [_word(word, sample.places, given) for word in rest]
-        digest = DIGEST if self.straight is None else self.straight.digest
+        self.text = SCRIPT if self.straight is None else self.straight.text
+        self.digest = digest = DIGEST if self.straight is None else self.straight.digest
         self._format = b"".join([b"*%d\r\n" % (2 + len(rest)), *map(_format_word, (b"EVALSHA", digest, *self._words))])
         self._order = [word for word in self._words if type(word) is int]
         self._shapes = [
@@ -221,22 +221,12 @@ class CompiledSteps:
         keys = {arguments[place] for place in self._key_arguments}
         return len(keys) == len(self._key_arguments) and self._fixed_keys.isdisjoint(keys)
 
-    def request_for(self, connection: RedisConnection, arguments: Sequence[bytes]) -> bytes:
-        """The request to send. The first one loads the script with EVAL.
-
-        EVALSHA would fail on a server that lacks the script, and the retry would run after later requests.
-        """
-        if self.straight is None or self.straight.digest in connection.scripts:
-            return self.request(arguments)
-        connection.scripts.add(self.straight.digest)
-        return self.with_text(self.straight.text, arguments)
-
-    def with_text(self, text: bytes, arguments: Sequence[bytes]) -> bytes:
-        words = [
+    def rest(self, arguments: Sequence[bytes]) -> tuple[bytes, ...]:
+        """The number of keys, the keys and the arguments of the script."""
+        return tuple(
             word if isinstance(word, bytes) else arguments[word] if word >= 0 else arguments[~word] + b".0"
             for word in self._words
-        ]
-        return pack_command((b"EVAL", text, *words))
+        )
 
     def outcome(self, reply: Any) -> Outcome | None:
         """The outcome of the steps. None: nothing ran yet, or a step failed; `CompiledScript` finds out which."""
@@ -397,8 +387,8 @@ class CompiledScript:
     """Compiled steps with their arguments, for `run_script`: only for errors and retries. Most calls never make one."""
 
     def __init__(self, compiled: CompiledSteps, steps: Sequence[Step], arguments: Sequence[bytes]) -> None:
-        self._compiled = compiled
-        self._arguments = arguments
+        self.text, self.digest, self.rest = compiled.text, compiled.digest, compiled.rest(arguments)
+        self._is_general = compiled.straight is None
         self._own = Script(plan(steps))
         self.error_call = self._own.error_call
         self.reads_only = self._own.reads_only
@@ -406,22 +396,12 @@ class CompiledScript:
     @property
     def otherwise(self) -> Script | None:
         """The general script, for cases that the generated one leaves to it."""
-        return None if self._compiled.straight is None else self._own
-
-    @property
-    def by_digest(self) -> bytes:
-        return self._compiled.request(self._arguments)
-
-    @property
-    def by_text(self) -> bytes:
-        if self._compiled.straight is None:
-            return self._own.by_text
-        return self._compiled.with_text(self._compiled.straight.text, self._arguments)
+        return None if self._is_general else self._own
 
     def failure(self, reply: Any) -> ReplyError | None:
         return self._own.failure(reply)
 
-    def outcome(self, reply: list[Any], address: RedisAddress) -> Outcome:
+    def outcome(self, reply: list[Any], address: object) -> Outcome:
         return self._own.outcome(reply, address)
 
 

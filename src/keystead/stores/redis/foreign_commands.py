@@ -9,8 +9,9 @@ from typing import Any
 from keystead.errors import EngineError, StoreUnavailable
 from keystead.stores.commands import Reply
 from keystead.stores.reconnecting_link import ConnectionLost
-from keystead.stores.redis.redis_connection import ReplyError, pack_command
+from keystead.stores.redis.redis_connection import pack_command
 from keystead.stores.redis.redis_link import RedisLink
+from keystead.stores.redis.reply_errors import ReplyError
 
 
 async def run_foreign(

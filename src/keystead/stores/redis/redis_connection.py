@@ -11,6 +11,7 @@ import hiredis
 from keystead.stores.multiplexed_connection import Accept, MultiplexedConnection
 from keystead.stores.reconnecting_link import ConnectionLost
 from keystead.stores.redis.redis_settings import RedisAddress
+from keystead.stores.redis.reply_errors import ReplyError
 
 HIGH_WATER_BYTES = 1 << 20
 # The number of callers per write, if many are ready in one turn: the server starts on these while the others are still
@@ -21,10 +22,6 @@ SPARED_S = 0.005  # a deadline earlier than the timeout by less than this needs 
 # hiredis states the type of a tuple with exactly one argument.
 pack_command = cast("Callable[[tuple[str | bytes | int, ...]], bytes]", hiredis.pack_command)
 _MISSING = object()
-
-
-class ReplyError(Exception):
-    """An error reply of the server."""
 
 
 class RedisConnection(MultiplexedConnection[RedisAddress, Any]):

@@ -8,8 +8,7 @@ from importlib.resources import files
 from typing import Any, Final
 
 from keystead.stores.commands import TABLE, Call
-from keystead.stores.redis.redis_connection import ReplyError, pack_command
-from keystead.stores.redis.redis_settings import RedisAddress
+from keystead.stores.redis.reply_errors import ReplyError
 from keystead.stores.store_contract import WholeKey
 
 KEYS_AT_ONCE: Final = 128  # per script, which blocks the server
@@ -37,8 +36,8 @@ class WholeKeys:
     otherwise = None
 
     def __init__(self, script: _Text, keys: Sequence[bytes], arguments: Sequence[bytes], *, reads_only: bool) -> None:
-        self._script = script
-        self._rest = (b"%d" % len(keys), *keys, *arguments)
+        self.text, self.digest = script.text, script.digest
+        self.rest = (b"%d" % len(keys), *keys, *arguments)
         self.reads_only = reads_only
         self.error_call = Call(TABLE["TYPE" if reads_only else "SET"], [keys[0]], None)
 
@@ -53,30 +52,23 @@ class WholeKeys:
             arguments += (kind.encode(), b"" if at_ms is None else b"%d" % at_ms, b"%d" % len(parts), *parts)
         return cls(_ADD, [key[0] for key in keys], arguments, reads_only=False)
 
-    @property
-    def by_digest(self) -> bytes:
-        return pack_command((b"EVALSHA", self._script.digest, *self._rest))
-
-    @property
-    def by_text(self) -> bytes:
-        return pack_command((b"EVAL", self._script.text, *self._rest))
-
     def failure(self, reply: Any) -> ReplyError | None:
         return None
 
-    def outcome(self, reply: list[Any], address: RedisAddress) -> list[Any]:
+    def outcome(self, reply: list[Any], address: object) -> list[Any]:
         return reply
 
 
-def in_batches(keys: Sequence[WholeKey]) -> Iterator[list[WholeKey]]:
-    """Split into batches small enough for one short script each."""
+def in_batches(keys: Sequence[WholeKey], max_bytes: int | None = None) -> Iterator[list[WholeKey]]:
+    """Split into batches small enough for one short script each, and of this many bytes if there is a limit."""
     some: list[WholeKey] = []
-    room = ENTRIES_AT_ONCE
+    room, bytes_left = ENTRIES_AT_ONCE, max_bytes or 0
     for key in keys:
-        room -= len(key[3])
-        if some and (room < 0 or len(some) == KEYS_AT_ONCE):
+        size = 0 if max_bytes is None else len(key[0]) + sum(len(part) + 4 for part in key[3])
+        room, bytes_left = room - len(key[3]), bytes_left - size
+        if some and (room < 0 or bytes_left < 0 or len(some) == KEYS_AT_ONCE):
             yield some
-            some, room = [], ENTRIES_AT_ONCE - len(key[3])
+            some, room, bytes_left = [], ENTRIES_AT_ONCE - len(key[3]), (max_bytes or 0) - size
         some.append(key)
     if some:
         yield some

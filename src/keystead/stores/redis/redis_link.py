@@ -6,11 +6,12 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
 
-from keystead.errors import StoreError, StoreReadOnly, StoreRefused, StoreUnavailable
+from keystead.errors import StoreRefused, StoreUnavailable
 from keystead.stores.multiplexed_connection import connecting
 from keystead.stores.reconnecting_link import ReconnectingLink
-from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, call
+from keystead.stores.redis.redis_connection import RedisConnection, call
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
+from keystead.stores.redis.reply_errors import ReplyError, refusal
 
 Locate = Callable[[], Awaitable[RedisAddress]]
 Greet = Callable[[RedisConnection], Awaitable[None]]
@@ -78,26 +79,3 @@ async def sign_in(connection: RedisConnection, user: str | None, password: str |
     for reply in await call(connection, *commands):
         if isinstance(reply, ReplyError):
             raise refusal(connection.address, reply)
-
-
-def refusal(address: RedisAddress, error: ReplyError) -> StoreError:
-    text = str(error)
-    word = text.partition(" ")[0]
-    if word in (
-        "LOADING",
-        "MASTERDOWN",
-        "BUSY",
-        "MISCONF",
-        "NOREPLICAS",
-        "CLUSTERDOWN",
-        "TRYAGAIN",
-        "UNKILLABLE",
-    ):
-        return StoreUnavailable(f"{address} is unavailable: {text}")
-    if word == "READONLY":
-        return StoreReadOnly(f"{address} is a read-only replica; use the address of its master, or redis+sentinel://")
-    if word in ("WRONGPASS", "NOAUTH"):
-        return StoreRefused(f"{address} denies access; check user and password of the URL")
-    if word == "NOPERM":
-        return StoreRefused(f"{address} denies this to the user: {text}")
-    return StoreRefused(f"{address} refused the command: {text}")

@@ -18,9 +18,10 @@ from keystead.errors import StoreError, StoreRefused
 from keystead.stores.commands import Reply
 from keystead.stores.near_reads import Copy, NearRead, NearReads, ReadNow
 from keystead.stores.reconnecting_link import ConnectionLost
-from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, call, pack_command
-from keystead.stores.redis.redis_link import Greet, Locate, dial, refusal
+from keystead.stores.redis.redis_connection import RedisConnection, call, pack_command
+from keystead.stores.redis.redis_link import Greet, Locate, dial
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
+from keystead.stores.redis.reply_errors import ReplyError, refusal
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from _thread import get_ident
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, TypeVar
 
 from keystead.errors import (
     CommandError,
@@ -20,16 +20,26 @@ from keystead.errors import (
 )
 from keystead.stores.commands import Call, Command, Reply, read
 from keystead.stores.near_reads import NearReads
-from keystead.stores.reconnecting_link import ConnectionLost, unknown_write
+from keystead.stores.reconnecting_link import ConnectionLost
 from keystead.stores.redis import redis_full_copy
 from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledScript, CompiledSteps, compile_steps, shape_of
 from keystead.stores.redis.foreign_commands import run_foreign
-from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, call, pack_command
-from keystead.stores.redis.redis_link import RedisLink, dial, refusal, sign_in
+from keystead.stores.redis.redis_connection import RedisConnection, call, pack_command
+from keystead.stores.redis.redis_link import RedisLink, dial, sign_in
 from keystead.stores.redis.redis_near_reads import RedisNearReads, dropping
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
-from keystead.stores.redis.reply_shapes import SHAPES, error_of, is_transient
+from keystead.stores.redis.reply_errors import ReplyError, refusal
+from keystead.stores.redis.reply_shapes import SHAPES, is_transient
+from keystead.stores.redis.script_runs import (
+    PAUSE_S,
+    Answer,
+    Runnable,
+    convert_reply,
+    refuse_unsafe,
+    run_script,
+    to_retry,
+)
 from keystead.stores.redis.subscription import Listener, subscription
 from keystead.stores.store_contract import (
     Guarantees,
@@ -46,7 +56,6 @@ T = TypeVar("T")
 
 OLDEST_VERSION = 7
 MASTER_CHECK_S = 0.5  # how often to ask the sentinels for the master
-PAUSE_S = 0.02  # before retrying on an unavailable server
 MAX_BYTES = 512 * 1024 * 1024  # proto-max-bulk-len
 
 
@@ -201,20 +210,18 @@ class RedisStore(Store):
         if link is None:
             raise self._closed_error()
         now, connection = self._loop.time(), link.connection
-        answer: _Answer | None = None
+        answer: Answer | None = None
         if connection is not None and connection.lost is None and connection.congested is None:
             try:
-                [reply] = await connection.send(compiled.request_for(connection, arguments), 1, now)
+                [reply] = await connection.send(compiled_request(connection, compiled, arguments), 1, now)
             except ConnectionLost as lost:
-                answer = connection, lost.with_traceback(None)
+                answer = _answer(link, connection, lost.with_traceback(None))
             else:
                 outcome = compiled.outcome(reply)
                 if outcome is not None:
                     return outcome
-                answer = connection, reply
-        return await run_script(
-            link, CompiledScript(compiled, steps(), arguments), now + self._settings.timeout, answer
-        )
+                answer = _answer(link, connection, reply)
+        return await run_on(link, CompiledScript(compiled, steps(), arguments), now + self._settings.timeout, answer)
 
     async def _exchange_until(
         self,
@@ -248,7 +255,7 @@ class RedisStore(Store):
             demoted = "READONLY" in str(replies[waiting[0]])
             if demoted:
                 link.drop(connection, "it is no longer the master")
-            again = _to_retry(calls, replies, waiting[0], demoted)
+            again = to_retry(calls, replies, waiting[0], demoted)
             if not again or self._loop.time() + PAUSE_S >= deadline:
                 break
             await asyncio.sleep(PAUSE_S)
@@ -268,7 +275,7 @@ class RedisStore(Store):
     async def _atomically(self, steps: list[Planned]) -> Outcome:
         if self._link is None:
             raise self._closed_error()
-        work = run_script(self._link, Script(steps), self._loop.time() + self._settings.timeout)
+        work = run_on(self._link, Script(steps), self._loop.time() + self._settings.timeout)
         if self._near is None:
             return await work
         return await dropping(self._near, [key for step in steps for key in step.call.keys], work)
@@ -292,7 +299,7 @@ class RedisStore(Store):
     async def _run_copy_script(self, script: redis_full_copy.WholeKeys) -> list[Any]:
         if self._link is None:
             raise self._closed_error()
-        return await run_script(self._link, script, self._loop.time() + self._settings.timeout)
+        return await run_on(self._link, script, self._loop.time() + self._settings.timeout)
 
     @property
     def takes_foreign(self) -> bool:
@@ -322,17 +329,6 @@ class RedisStore(Store):
             yield mailbox
 
 
-def _to_retry(calls: list[Call], replies: list[Any], first: int, demoted: bool) -> list[int]:
-    """The places of the commands to send again, if the one at `first` did not run; none: retrying is not safe.
-
-    The order of a batch holds: everything from that command on is sent again, and nothing if a later write did run.
-    A demoted master may return stale data, so its reads are repeated, too.
-    """
-    if any(calls[i].spec.writes and type(replies[i]) is not ReplyError for i in range(first, len(calls))):
-        return []
-    return [i for i, call in enumerate(calls) if i >= first or (demoted and not call.spec.writes)]
-
-
 # --- shared by one server and a cluster ---------------------------------------------------------------------
 
 
@@ -349,82 +345,38 @@ def _pack(call: Call) -> bytes:
     return packed
 
 
-def convert_reply(call: Call, reply: Any, address: RedisAddress) -> Reply:
-    if type(reply) is ReplyError:
-        return error_of(call, reply, address)
-    shape = None if isinstance(reply, StoreError) else SHAPES.get(call.spec.name)
-    return reply if shape is None else shape(call, reply)
+def compiled_request(connection: RedisConnection, compiled: CompiledSteps, arguments: Sequence[bytes]) -> bytes:
+    """The request to send. The first one loads the script with EVAL.
+
+    EVALSHA would fail on a server that lacks the script, and the retry would run after later requests.
+    """
+    if compiled.straight is None or compiled.digest in connection.scripts:
+        return compiled.request(arguments)
+    connection.scripts.add(compiled.digest)
+    return pack_command((b"EVAL", compiled.text, *compiled.rest(arguments)))
 
 
-def refuse_unsafe(lost: ConnectionLost, calls: list[Call]) -> None:
-    """Raise if sending the calls again could run a write twice."""
-    if lost.sent and any(call.spec.writes for call in calls):
-        raise unknown_write(lost) from None
+def pack_script(script: Runnable[Any], by_text: bool) -> bytes:
+    start = (b"EVAL", script.text) if by_text else (b"EVALSHA", script.digest)
+    return pack_command((*start, *script.rest))
 
 
-# A reply and the connection it came from, or ConnectionLost.
-_Answer: TypeAlias = tuple[RedisConnection, Any]
+def _answer(link: RedisLink, connection: RedisConnection, reply: Any) -> Answer:
+    return Answer(reply, connection.address, lambda: link.drop(connection, "it is no longer the master"))
 
 
-class Runnable(Protocol[T]):
-    """A script for `run_script`. `otherwise`: the script to run if this one did nothing."""
+async def run_on(link: RedisLink, script: Runnable[T], deadline: float, answer: Answer | None = None) -> T:
+    """Run the script on this server; retry only if it did not run. `answer`: of a caller that has already sent it."""
 
-    @property
-    def reads_only(self) -> bool: ...
-    @property
-    def otherwise(self) -> Runnable[T] | None: ...
-    @property
-    def by_digest(self) -> bytes: ...
-    @property
-    def by_text(self) -> bytes: ...
-    @property
-    def error_call(self) -> Call:
-        """The command that errors of the whole script name."""
+    async def send(runnable: Runnable[T], by_text: bool) -> Answer:
+        connection = await link.wait_for_connection(deadline)
+        try:
+            [reply] = await connection.send_until(deadline, pack_script(runnable, by_text), 1)
+        except ConnectionLost as lost:
+            return _answer(link, connection, lost.with_traceback(None))
+        return _answer(link, connection, reply)
 
-    def failure(self, reply: Any) -> ReplyError | None: ...
-    def outcome(self, reply: list[Any], address: RedisAddress) -> T: ...
-
-
-async def run_script(link: RedisLink, script: Runnable[T], deadline: float, answer: _Answer | None = None) -> T:
-    """Run the script; retry only if it did not run. `answer`: of a caller that has already sent it."""
-    loop = asyncio.get_running_loop()
-    payload = b""  # empty: by digest
-    while True:
-        connection, reply = answer or await _send_script(link, payload or script.by_digest, deadline)
-        answer = None
-        if isinstance(reply, ConnectionLost):
-            _refuse_retry(reply, script, loop.time() >= deadline)
-            continue
-        reply = script.failure(reply) or reply
-        if isinstance(reply, list):
-            return script.outcome(reply, connection.address)
-        if isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT"):
-            payload = script.by_text  # a new or restarted server: EVAL also caches the script there
-        elif is_transient(reply) and loop.time() + PAUSE_S < deadline:
-            if str(reply).startswith("READONLY"):
-                link.drop(connection, "it is no longer the master")
-            await asyncio.sleep(PAUSE_S)
-        elif script.otherwise is not None:
-            script, payload = script.otherwise, b""
-        else:
-            raise error_of(script.error_call, reply, connection.address)
-
-
-def _refuse_retry(lost: ConnectionLost, script: Runnable[Any], is_overdue: bool) -> None:
-    """Raise if the script may have written, or if there is no time left."""
-    if lost.sent and not script.reads_only:
-        raise unknown_write(lost)
-    if is_overdue:
-        raise StoreUnavailable(str(lost))
-
-
-async def _send_script(link: RedisLink, payload: bytes, deadline: float) -> _Answer:
-    connection = await link.wait_for_connection(deadline)
-    try:
-        [reply] = await connection.send_until(deadline, payload, 1)
-    except ConnectionLost as lost:
-        return connection, lost.with_traceback(None)
-    return connection, reply
+    return await run_script(send, script, deadline, answer)
 
 
 async def require_writable(connection: RedisConnection, key: bytes) -> None:

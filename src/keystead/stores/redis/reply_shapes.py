@@ -16,9 +16,7 @@ from keystead.errors import (
     WrongKind,
 )
 from keystead.stores.commands import Call, Reply
-from keystead.stores.redis.redis_connection import ReplyError
-from keystead.stores.redis.redis_link import refusal
-from keystead.stores.redis.redis_settings import RedisAddress
+from keystead.stores.redis.reply_errors import ReplyError, refusal
 
 
 def _dict(call: Call, reply: list[bytes]) -> Reply:
@@ -81,7 +79,7 @@ _COMMAND_ERRORS: tuple[tuple[str, Callable[[str], CommandError]], ...] = (
 )
 
 
-def error_of(call: Call, error: ReplyError, address: RedisAddress) -> StoreError:
+def error_of(call: Call, error: ReplyError, address: object) -> StoreError:
     """The error for an error reply to this command."""
     text = str(error)
     if text.startswith("WRONGTYPE"):

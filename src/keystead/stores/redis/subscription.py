@@ -9,9 +9,10 @@ from typing import Any
 
 from keystead.errors import StoreUnavailable
 from keystead.stores.mailbox import Mailbox
-from keystead.stores.redis.redis_connection import RedisConnection, ReplyError, pack_command
-from keystead.stores.redis.redis_link import dial, refusal, sign_in
+from keystead.stores.redis.redis_connection import RedisConnection, pack_command
+from keystead.stores.redis.redis_link import dial, sign_in
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
+from keystead.stores.redis.reply_errors import ReplyError, refusal
 from keystead.stores.store_contract import Message
 
 _PING = pack_command((b"PING",))

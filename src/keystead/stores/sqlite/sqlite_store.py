@@ -7,6 +7,7 @@ Writes share commits (`group_commit`). Threads: one commits, one runs checkpoint
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -53,6 +54,7 @@ class SqliteStore(Store):
 
     def __init__(self, path: str, *, timeout: float | None = None, clock: Callable[[], int] = wall_ms) -> None:
         self.path = path
+        self._file = path if path == MEMORY else os.path.abspath(path)  # the program may change its working directory
         self.url = "memory://" if path == MEMORY else f"sqlite:///{path}"
         self.guarantees = Guarantees(
             durability="memory" if path == MEMORY else "disk", near="exact", value_max_bytes=900_000_000
@@ -80,7 +82,7 @@ class SqliteStore(Store):
             self._committer = WorkerThread("keystead-commit", self._loop)
             writer: sqlite3.Connection | None = None
             try:
-                self._writer = writer = await self._committer.call(lambda: prepare(self.path, wait_ms))
+                self._writer = writer = await self._committer.call(lambda: prepare(self._file, wait_ms))
                 self._reader = self._open_reader()
                 # With a memory map, one key of a large file is found a third faster: no system call per page. For many
                 # keys a map is slow: at each commit of another connection SQLite drops all of it, and every page faults
@@ -161,7 +163,7 @@ class SqliteStore(Store):
                     helper[0].stop()
 
     def _open_reader(self, *, wait_ms: int = 0) -> sqlite3.Connection:
-        connection = connect(self.path, wait_ms=wait_ms)
+        connection = connect(self._file, wait_ms=wait_ms)
         connection.execute("PRAGMA query_only = ON")
         return connection
 
@@ -416,7 +418,7 @@ class SqliteStore(Store):
         self._checkpointed_rows, self._written_bytes = self._writer.total_changes, 0
         try:
             if self._checkpointer is None:
-                connection = connect(self.path)
+                connection = connect(self._file)
                 self._checkpointer = WorkerThread("keystead-checkpoint", self._loop), connection
         except (sqlite3.Error, RuntimeError):  # no file handle or thread left: a later commit tries again
             return

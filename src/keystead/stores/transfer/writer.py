@@ -13,6 +13,7 @@ from keystead.stores.transfer.records import Record, commands_of, set_command, w
 
 AT_ONCE: Final = 512  # keys of one batch
 _BYTES_AT_ONCE: Final = 1 << 20
+_PART_BYTES: Final = 8  # what a part takes in a request besides its bytes
 BATCHES: Final = 4  # concurrent; on SQLite those that wait share a commit
 
 T = TypeVar("T")
@@ -99,6 +100,10 @@ def why_unfit(record: Record, store: Store) -> str:
         return f"has {len(key):,} bytes; a key of {store.url} may have at most {promised.key_max_bytes:,}"
     if promised.value_max_bytes is not None and longest > promised.value_max_bytes:
         return f"holds {longest:,} bytes; a value of {store.url} may have at most {promised.value_max_bytes:,}"
+    if promised.step_max_bytes is not None:
+        whole = sum(map(len, parts)) + _PART_BYTES * len(parts)
+        if whole > promised.step_max_bytes:
+            return f"holds {whole:,} bytes; one step on {store.url} may write at most {promised.step_max_bytes:,}"
     if at_ms is not None and promised.shortest_lifetime_ms > 1 and at_ms % promised.shortest_lifetime_ms:
         return f"has a deadline that {store.url} would round"
     if promised.atomic == "nothing" and not is_written_whole(store):
