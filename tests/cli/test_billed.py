@@ -37,7 +37,7 @@ def used(gateway: servers.GatewayServer) -> int:
 
 
 def stated(text: str) -> int:
-    found = re.search(r"bills commands: to \w+ 300 keys takes about ([\d,]+) of them, in about \d+ requests", text)
+    found = re.search(r"bills [a-z ]+: to \w+ 300 keys takes about ([\d,]+) of them, in about \d+ requests", text)
     assert found, text
     return int(found[1].replace(",", ""))
 
@@ -86,3 +86,13 @@ def test_the_doctor_states_it_and_check_knows_the_store(
 def test_a_store_that_bills_nothing_is_not_mentioned(program: Program) -> None:
     done = program.keystead("copy", program.url, "sqlite:///other.db", "--yes")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_backup_of_cloudflare_kv_states_its_reads(program: Program) -> None:
+    with servers.cloudflare() as kv:
+        for number in range(KEYS):
+            kv.put(f"plan:{number}", b"pro")
+        done = program.keystead("backup", "file.backup", "--store", kv.url)
+    assert done.returncode == 0, done.stderr
+    assert "bills reads and writes" in done.stderr
+    assert stated(done.stderr) == KEYS

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import typer
 
 from keystead import connect
-from keystead.cli.billing import READ, announce
+from keystead.cli.billing import announce_reading
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import pluralize, print_json
@@ -72,7 +72,7 @@ def backup(
         lower_priority()
         with stop_on_signals(lambda: f"stopped; {_advice(file)}"), Display() as display:
             async with connect(with_timeout(url)) as opened:
-                await announce(opened, "read", READ)
+                await announce_reading(opened)
                 try:
                     saved = await save(
                         opened, file, match=match, overwrite=overwrite, resume=resume, on_progress=display.bar

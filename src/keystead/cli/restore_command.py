@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from keystead import connect
-from keystead.cli.billing import WRITE, announce
+from keystead.cli.billing import announce_writing
 from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
@@ -106,7 +106,7 @@ def restore(
                 if dry_run:
                     _print_checked(checked, backup_file, connect(url).url, if_there, as_json)
                     return 0
-                await announce(opened, "write", WRITE, checked.counts.keys)
+                announce_writing(opened, checked.counts.keys)
                 if not confirm(_question(checked, opened.url), yes, pause, "nothing was restored"):
                     fail("nothing was restored")
                 begun, began = True, time.monotonic()

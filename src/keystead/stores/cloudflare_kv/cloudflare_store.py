@@ -36,6 +36,7 @@ GUARANTEES = Guarantees(
     atomic="nothing",
     updates=False,
     consistency="eventual",
+    billed=True,
     key_max_bytes=KEY_BYTES,
     value_max_bytes=VALUE_BYTES,
 )
