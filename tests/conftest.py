@@ -29,10 +29,12 @@ from tests.serving import program
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# Under `nohup`, or in a background job of a script, SIGINT is ignored, and every process started from here inherits
-# that; then no test could interrupt a program. A handled signal is back at its default in a new process.
+# Under `nohup`, or in a background job of a script, SIGHUP or SIGINT is ignored, and every process started from here
+# inherits that; then no test could interrupt a program. A handled signal is back at its default in a new process.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, lambda signum, frame: None)
 
 # Files of tests are kept in memory where there is room for them, unless TMPDIR names a place: thousands of databases
 # are made whose every write waits for the disk. A process that is killed loses no less in memory than on a disk.

@@ -10,6 +10,8 @@ from tests.servers import CloudflareServer
 
 TOO_LONG = (HOSTILE["long"], HOSTILE["every byte"])  # for a name of 512 bytes; the second once it is escaped
 
+pytestmark = pytest.mark.matrix  # each command is an HTTP request to a server in JavaScript
+
 
 class TestCloudflareKv(StoreContract):
     large_batch = 350  # spans several requests

@@ -26,6 +26,8 @@ WITH_BYTES = frozenset(
     }
 )
 
+pytestmark = pytest.mark.matrix  # what Redis keeps, over HTTP
+
 
 class TestUpstash(StoreContract):
     @pytest.fixture
@@ -52,6 +54,5 @@ class TestIndependentServer(OnIndependentServer, Callers, Cancellation, Guards, 
     """Replies of every shape, and scripts."""
 
 
-@pytest.mark.matrix
 class TestAllOnIndependentServer(OnIndependentServer, Atomic, Errors, Lifetimes, Races, Scans, Sets, SortedSets):
     """The rest of what it can do."""

@@ -53,6 +53,8 @@ def test_no_error_contains_a_password(url: str) -> None:
 @pytest.mark.parametrize("scheme", sorted(set(SCHEMES) - {"sqlite", "memory", "upstash+env"}))
 def test_a_store_shows_its_url_without_secrets(scheme: str) -> None:
     rest = "/tmp/redis.sock" if scheme.endswith("unix") else "user:hunter2@host:7000"
+    if scheme == "cloudflare-kv":
+        rest = ":hunter2@account/namespace"
     named = scheme.endswith("sentinel") or scheme in ("postgresql", "postgres", "mysql", "mariadb")
     store = keystead.connect(f"{scheme}://{rest}" + ("/main" if named else ""))
     assert "hunter2" not in store.url

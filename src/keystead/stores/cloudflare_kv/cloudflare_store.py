@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Self
@@ -40,6 +41,9 @@ GUARANTEES = Guarantees(
     key_max_bytes=KEY_BYTES,
     value_max_bytes=VALUE_BYTES,
 )
+
+
+_abandoned: list[CloudflareApi | None] = []  # of stores that were never closed
 
 
 def wall_ms() -> int:
@@ -96,6 +100,11 @@ class CloudflareKvStore(Store):
             await self._writes.close()
             await self._reads.close()
             await api.close()
+
+    def _abandon(self) -> None:
+        # Its connections are freed at exit. asyncio would repeat the warning for each of them.
+        _abandoned.append(self._api)
+        warnings.filterwarnings("ignore", "unclosed transport", ResourceWarning)
 
     # --- supported verbs -----------------------------------------------------------------------------------
 
