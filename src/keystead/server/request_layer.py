@@ -186,6 +186,9 @@ class _Exchange:
         finally:
             self._stop_counting()
             self._log(method)
+            # Scope and exchange refer to each other. Without this, only the garbage collector would free them.
+            scope["state"].pop("time_limit", None)
+            scope.pop("keystead.exchange", None)
 
     async def respond(self, receive: Receive, send: Send) -> None:
         """Respond, even to an unexpected error: INTERNAL with the request id, under which the log has the traceback. A
