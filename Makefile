@@ -7,6 +7,7 @@ export PYTHON
 
 RUN := .venv-run
 DEV := .venv
+GUIDE := src/keystead/guide
 SETUP := scripts/venv.sh pyproject.toml
 STORE ?=
 PORT ?=
@@ -20,7 +21,7 @@ define pytest
 	@$(DEV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m '$(1)' $(ARGS)
 endef
 
-.PHONY: help serve test test-matrix check format bench lock clean
+.PHONY: help serve test test-matrix check format bench docs lock clean
 
 help: ## Show this list
 	@echo "Keystead. Targets:"
@@ -48,12 +49,16 @@ bench: $(DEV)/.ready ## Side-by-side runs against what you would use instead (AR
 	@scripts/servers.sh redis-server mariadbd
 	@$(DEV)/bin/python -m bench $(ARGS)
 
+docs: $(DEV)/.ready ## Build the guide, which `make serve` then shows at /guide
+	@$(DEV)/bin/sphinx-build --quiet --fail-on-warning --builder html --doctree-dir .sphinx docs $(GUIDE)
+	@echo "The guide is in $(GUIDE): open $(GUIDE)/index.html, or run 'make serve' and open /guide."
+
 lock: ## Pin the newest allowed versions again (ARGS='--upgrade' or '--upgrade-package NAME')
 	@test -x .venv-lock/bin/uv || { $${PYTHON:-python3} -m venv .venv-lock && .venv-lock/bin/python -m pip install --quiet uv; }
 	@PATH="$$PWD/.venv-lock/bin:$$PATH" scripts/lock.sh $(ARGS)
 
 clean: ## Remove the virtual environments and caches (never a database)
-	rm -rf .venv .venv-run .venv-lock .venv-node .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
+	rm -rf .venv .venv-run .venv-lock .venv-node .sphinx $(GUIDE) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(RUN)/.ready: requirements/run.txt $(SETUP)

@@ -28,6 +28,7 @@ from keystead.server.addresses import is_loopback, leads_to_loopback
 from keystead.server.api_page import add_api_page
 from keystead.server.direct_routes import DirectRoutes
 from keystead.server.error_responses import ERROR_RESPONSES, add_error_responses
+from keystead.server.guide_pages import add_guide
 from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
 from keystead.server.key_documents import add_key_documents
 from keystead.server.kit_loading import load_kits, open_kit_tables, open_kits, open_stores, split_kits
@@ -163,6 +164,7 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
     if settings.development:
         add_key_documents(app)
         add_reference_page(app)
+        add_guide(app)
     app.add_api_route("/", _start_page, methods=["GET"], include_in_schema=False)
     for kit in running:
         if (kit.folder / "assets").is_dir():

@@ -1,0 +1,81 @@
+"""The guide: built from `docs/` without a warning, served at `/guide`, and searched in a real browser."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from tests.browser.tabs import DESKTOP, PHONE, tab
+from tests.integrations.serving import Served, serving
+
+DOCS = Path(__file__).parents[2] / "docs"
+pytestmark = pytest.mark.matrix
+
+# What people type who look for a feature of this kind.
+SEARCHED = [
+    "session", "login", "logout", "oauth", "csrf", "cookie", "revoke", "jwt", "token", "refresh", "password",
+    "rate-limit", "throttle", "cache", "single-flight", "lock", "lease", "leaderboard", "counter", "queue",
+    "cron", "schedule", "webhook", "outbox", "idempotent", "ttl", "expire", "migrate", "backup", "restore",
+    "redis", "valkey", "cluster", "sentinel", "postgresql", "mysql", "memcached", "upstash", "cloudflare",
+    "sqlite", "gdpr", "erase", "audit", "flask", "django", "fastapi", "starlette", "litestar", "typescript",
+    "pub/sub", "atomic", "transaction", "prometheus", "docker",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def guide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("guide")
+    built = folder / "guide"
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning"),
+            *("--builder", "html", "--doctree-dir", folder / "trees", DOCS, built),
+        ],
+        check=True,
+    )
+    with serving(folder, "guide", module="tests.browser.guide_app", built=str(built)) as served:
+        yield served
+
+
+async def search(page: Page, url: str, words: str) -> int:
+    """How many results the search of the guide has."""
+    await page.goto(f"{url}/guide/search.html?q={words}")
+    summary = page.locator(".search-summary")
+    await expect(summary).to_have_text(re.compile("found|did not match"))
+    return await page.locator("ul.search > li").count()
+
+
+async def test_the_search_finds_what_people_type(browser: Browser, guide: Served) -> None:
+    async with tab(browser) as used:
+        missed = [words for words in SEARCHED if await search(used.page, guide.url, words) == 0]
+        assert missed == []
+        assert await search(used.page, guide.url, "nosuchwordanywhere") == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+async def test_the_guide_works_offline_under_its_content_policy(
+    browser: Browser, guide: Served, size: tuple[int, int], scheme: str
+) -> None:
+    async with tab(browser, size, scheme) as used:
+        wrong: list[str] = []
+        used.on("console", lambda message: wrong.append(message.text))
+        used.on("pageerror", lambda error: wrong.append(str(error)))
+        used.on("request", lambda one: None if one.url.startswith(guide.url) else wrong.append(one.url))
+        for path in ("/guide", "/guide/sessions.html", "/guide/keys/README.html"):
+            answer = await used.page.goto(f"{guide.url}{path}")
+            assert answer is not None
+            assert answer.ok
+            assert await used.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        assert wrong == []
+
+
+async def test_a_missing_page_of_the_guide_is_not_found(browser: Browser, guide: Served) -> None:
+    async with tab(browser) as used:
+        answer = await used.page.goto(f"{guide.url}/guide/nothing.html")
+        assert answer is not None
+        assert answer.status == 404
