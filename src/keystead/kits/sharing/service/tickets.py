@@ -30,6 +30,9 @@ _RECORD_EVERY_MS: Final = 5_000
 # Bytes sent before a connection broke may have been lost in buffers. This many are sent again, but never more than half
 # of the file.
 _LOST_MAX_BYTES: Final = 16 * 1024 * 1024
+# Once the receiver is gone, the server takes chunks as fast as they come, until it learns of that. At this rate (1 Gbit/s)
+# a busy server has an eighth of a second to learn of it before it takes more than is sent again.
+_MAX_BYTES_PER_S: Final = 8 * _LOST_MAX_BYTES
 _MAX_RANGES: Final = 64  # disjoint byte ranges of one download
 USED_UP: Final = "download limit reached"
 
@@ -221,13 +224,15 @@ class _TrackedBody:
 
     async def send(self, body: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
         recorded_ms = self._tickets.now_ms
+        loop, start = asyncio.get_running_loop(), self._sent
+        began = loop.time()
         try:
             async with aclosing(body):
                 async for chunk in body:
                     yield chunk
                     self._sent += len(chunk)  # the consumer resumes after it has taken the chunk
-                    # Once the receiver is gone, nothing slows the consumer down: let it learn of that.
-                    await asyncio.sleep(0)
+                    ahead_s = (self._sent - start) / _MAX_BYTES_PER_S - (loop.time() - began)
+                    await asyncio.sleep(max(0.0, ahead_s))
                     if self._sent < self._end and self._tickets.is_due(recorded_ms):
                         recorded_ms = self._tickets.now_ms
                         if not await self._tickets.record_progress(self._key, self._stream, self._sent):
