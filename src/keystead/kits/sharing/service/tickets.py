@@ -33,6 +33,7 @@ _LOST_MAX_BYTES: Final = 16 * 1024 * 1024
 # Once the receiver is gone, the server takes chunks as fast as they come, until it learns of that. At this rate (1 Gbit/s)
 # a busy server has an eighth of a second to learn of it before it takes more than is sent again.
 _MAX_BYTES_PER_S: Final = 8 * _LOST_MAX_BYTES
+_UNPACED_BYTES: Final = _LOST_MAX_BYTES // 4
 _MAX_RANGES: Final = 64  # disjoint byte ranges of one download
 USED_UP: Final = "download limit reached"
 
@@ -231,7 +232,7 @@ class _TrackedBody:
                 async for chunk in body:
                     yield chunk
                     self._sent += len(chunk)  # the consumer resumes after it has taken the chunk
-                    ahead_s = (self._sent - start) / _MAX_BYTES_PER_S - (loop.time() - began)
+                    ahead_s = (self._sent - start - _UNPACED_BYTES) / _MAX_BYTES_PER_S - (loop.time() - began)
                     await asyncio.sleep(max(0.0, ahead_s))
                     if self._sent < self._end and self._tickets.is_due(recorded_ms):
                         recorded_ms = self._tickets.now_ms
