@@ -1,4 +1,4 @@
-"""Generate docs/commands.md, docs/errors.md and docs/findings.md from the code, and tables in other pages.
+"""Generate docs/api.md, docs/commands.md, docs/errors.md and docs/findings.md from the code, and tables in other pages.
 
 `--check` only reports stale pages.
 """
@@ -9,8 +9,12 @@ import inspect
 import sys
 from itertools import groupby
 from pathlib import Path
+from textwrap import dedent
 
-from keystead import errors
+from pydantic import BaseModel
+
+import keystead
+from keystead import Keyspace, errors
 from keystead.parts import sessions
 from keystead.schema.finding import CODES, Code
 from keystead.schema.lifetime import in_words
@@ -147,7 +151,55 @@ def presets() -> str:
     return "".join([before, mark, "\n", *(f"{line}\n" for line in lines), "\n", end, after])
 
 
-PAGES = {"commands.md": commands, "errors.md": error_list, "findings.md": findings, "sessions.md": presets}
+def api() -> str:
+    """docs/api.md: what `keystead` exports."""
+    lines = [
+        "# Public API",
+        "",
+        "The names that an application imports from `keystead`. This page is generated from their docstrings by",
+        "`scripts/reference.py`. Errors are in [errors](errors.md). Names of `keystead.schema`, `keystead.stores` and",
+        "the modules of `keystead.parts` are described on the page of their feature.",
+        "",
+    ]
+    for name in sorted(keystead.__all__, key=str.lower):
+        lines += [f"## {name}", "", *_signature(name, getattr(keystead, name)), *_contract(getattr(keystead, name)), ""]
+    return "\n".join(lines)
+
+
+def _signature(name: str, what: object) -> list[str]:
+    if not callable(what) or (inspect.isclass(what) and issubclass(what, (Exception, Keyspace, BaseModel))):
+        return []
+    try:
+        parameters = inspect.signature(what)
+    except (TypeError, ValueError):
+        return []
+    shown = ", ".join(_parameter(one) for one in parameters.parameters.values() if not one.name.startswith("_"))
+    return ["```py", f"{name}({shown})", "```", ""]
+
+
+def _parameter(one: inspect.Parameter) -> str:
+    stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
+    has_default = one.default is not one.empty and isinstance(one.default, (str, int, float, bool, type(None)))
+    return f"{stars}{one.name}" + (f"={one.default!r}" if has_default else "=…" if one.default is not one.empty else "")
+
+
+def _contract(what: object) -> list[str]:
+    """The docstring: paragraphs as text, what is indented as code."""
+    lines: list[str] = []
+    for paragraph in (inspect.getdoc(what) or "").split("\n\n"):
+        is_code = all(line.startswith(" ") for line in paragraph.splitlines())
+        is_list = any("   " in line.strip() for line in paragraph.splitlines())
+        lines += ["```text", *dedent(paragraph).splitlines(), "```", ""] if is_code or is_list else [paragraph, ""]
+    return lines[:-1]
+
+
+PAGES = {
+    "api.md": api,
+    "commands.md": commands,
+    "errors.md": error_list,
+    "findings.md": findings,
+    "sessions.md": presets,
+}
 
 
 def main() -> int:
