@@ -180,7 +180,7 @@ def _signature(name: str, what: object) -> list[str]:
 def _parameter(one: inspect.Parameter) -> str:
     stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
     has_default = one.default is not one.empty and isinstance(one.default, (str, int, float, bool, type(None)))
-    return f"{stars}{one.name}" + (f"={one.default!r}" if has_default else "=…" if one.default is not one.empty else "")
+    return f"{stars}{one.name}" + (f"={one.default!r}" if has_default else "=..." if one.default is not one.empty else "")
 
 
 def _contract(what: object) -> list[str]:
