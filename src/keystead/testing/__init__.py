@@ -1,4 +1,4 @@
-"""Tests for third-party stores.
+"""For tests: a clock that travels, and the contract of third-party stores.
 
 One class in a test module tests your store against the contract of all Keystead stores:
 
@@ -33,8 +33,9 @@ with from_extra("testing", "keystead.testing"):
 
     from keystead.testing.contract import StoreContract, needs
     from keystead.testing.state_machine import StoreUnderTest, machine_of, oracle_on
+    from keystead.testing.travelling_clock import TravellingClock
 
-__all__ = ["StoreContract", "StoreUnderTest", "machine_of", "needs", "oracle_on"]
+__all__ = ["StoreContract", "StoreUnderTest", "TravellingClock", "machine_of", "needs", "oracle_on"]
 
 if not TYPE_CHECKING:  # type checkers still report misspelt names
     __getattr__ = forward_old_names(__name__, {"Subject": "StoreUnderTest"})
