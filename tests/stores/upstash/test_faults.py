@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import ssl
 import threading
@@ -21,6 +22,7 @@ from keystead.errors import (
     StoreUnavailable,
 )
 from keystead.stores import required
+from keystead.stores.upstash.upstash_store import UpstashStore
 from tests import servers
 from tests.listening import listening, port_of
 from tests.real_servers import upstash_gateway
@@ -320,7 +322,12 @@ async def test_an_idle_connection_that_the_server_has_just_closed_is_not_used_fo
         serving = threading.Thread(target=serve, args=(listener,))
         serving.start()
         async with connect(f"upstash+http://:token@127.0.0.1:{listener.getsockname()[1]}") as store:
-            closed.wait()  # blocks the event loop, as a long computation does: it has not seen the end yet
+            # Blocks the event loop, as a long computation does: it has not seen the end yet, but the kernel has.
+            closed.wait()
+            assert isinstance(store, UpstashStore)
+            assert store._queue is not None
+            [idle] = store._queue.pool._idle
+            select.select([idle._writer.get_extra_info("socket").fileno()], [], [])
             assert await store.run([("SET", "a", "1")]) == [b"OK"]
         serving.join()
     assert bodies[1:] == [b'[["SET","a","1"]]']
