@@ -20,7 +20,7 @@ define pytest
 	@$(DEV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m '$(1)' $(ARGS)
 endef
 
-.PHONY: help serve test test-matrix check format bench lock clean
+.PHONY: help serve test test-matrix check format bench dist lock clean
 
 help: ## Show this list
 	@echo "Keystead. Targets:"
@@ -33,6 +33,7 @@ test: $(DEV)/.ready ## Run the suite on real servers and a real browser (ARGS=py
 	$(call pytest,not matrix)
 
 test-matrix: $(DEV)/.ready ## Run what "make test" leaves out: every further store, more random runs, benchmarks
+	@scripts/servers.sh nginx systemd-analyze
 	$(call pytest,matrix)
 
 check: $(DEV)/.ready ## Formatting, lint and strict types
@@ -47,6 +48,10 @@ format: $(DEV)/.ready ## Format the code and apply the safe lint fixes
 bench: $(DEV)/.ready ## Side-by-side runs against what you would use instead (ARGS=bench options)
 	@scripts/servers.sh redis-server mariadbd
 	@$(DEV)/bin/python -m bench $(ARGS)
+
+dist: $(DEV)/.ready ## Build the wheel and the source distribution in dist/
+	@rm -rf dist
+	@$(DEV)/bin/python -m hatchling build -d dist
 
 lock: ## Pin the newest allowed versions again (ARGS='--upgrade' or '--upgrade-package NAME')
 	@test -x .venv-lock/bin/uv || { $${PYTHON:-python3} -m venv .venv-lock && .venv-lock/bin/python -m pip install --quiet uv; }
