@@ -21,7 +21,7 @@ define pytest
 	@$(DEV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m '$(1)' $(ARGS)
 endef
 
-.PHONY: help serve test test-matrix check format bench docs lock clean
+.PHONY: help serve test test-matrix check format bench docs dist lock clean
 
 help: ## Show this list
 	@echo "Keystead. Targets:"
@@ -34,6 +34,7 @@ test: $(DEV)/.ready ## Run the suite on real servers and a real browser (ARGS=py
 	$(call pytest,not matrix)
 
 test-matrix: $(DEV)/.ready ## Run what "make test" leaves out: every further store, more random runs, benchmarks
+	@scripts/servers.sh nginx systemd-analyze
 	$(call pytest,matrix)
 
 check: $(DEV)/.ready ## Formatting, lint and strict types
@@ -52,6 +53,10 @@ bench: $(DEV)/.ready ## Side-by-side runs against what you would use instead (AR
 docs: $(DEV)/.ready ## Build the guide, which `make serve` then shows at /guide
 	@$(DEV)/bin/sphinx-build --quiet --fail-on-warning --builder html --doctree-dir .sphinx docs $(GUIDE)
 	@echo "The guide is in $(GUIDE): open $(GUIDE)/index.html, or run 'make serve' and open /guide."
+
+dist: docs ## Build the wheel and the source distribution in dist/
+	@rm -rf dist
+	@$(DEV)/bin/python -m hatchling build -d dist
 
 lock: ## Pin the newest allowed versions again (ARGS='--upgrade' or '--upgrade-package NAME')
 	@test -x .venv-lock/bin/uv || { $${PYTHON:-python3} -m venv .venv-lock && .venv-lock/bin/python -m pip install --quiet uv; }

@@ -9,6 +9,7 @@ set -euo pipefail
 package() {
     case $1 in
     mariadbd) echo mariadb-server ;;
+    systemd-analyze) echo systemd ;;
     *) echo "$1" ;;
     esac
 }

@@ -118,7 +118,7 @@ def code_blocks() -> list[tuple[str, str]]:
 
 def test_the_first_keyspace_of_the_readme_takes_ten_lines() -> None:
     first = next(code for place, code in code_blocks() if place.startswith("README.md"))
-    declared = first[: first.index("async def main")].strip().splitlines()
+    declared = first[: first.index("if __name__")].strip().splitlines()
     assert any(line.startswith("class ") and "Keyspace" in line for line in declared)
     assert len(declared) <= 10
 

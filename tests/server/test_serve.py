@@ -76,8 +76,8 @@ def test_without_settings_it_uses_an_embedded_database_in_the_current_folder(ser
     assert (server.folder / "keystead.db").is_file()
 
 
-def test_the_readme_lists_every_created_file(own_server: Keystead) -> None:
-    rows = re.findall(r"^\| (`.*?) \|", (Path(__file__).parents[2] / "README.md").read_text(), re.MULTILINE)
+def test_the_document_lists_every_created_file(own_server: Keystead) -> None:
+    rows = re.findall(r"^\| (`.*?) \|", (Path(__file__).parents[2] / "docs" / "server.md").read_text(), re.MULTILINE)
     listed = {name.rstrip("/") for row in rows for name in re.findall("`(.+?)`", row)}
     get(own_server, "/")
     left = {path.name for path in own_server.folder.iterdir()} - {"output.txt"}
