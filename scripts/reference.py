@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import sys
 from itertools import groupby
 from pathlib import Path
@@ -179,8 +180,12 @@ def _signature(name: str, what: object) -> list[str]:
 
 def _parameter(one: inspect.Parameter) -> str:
     stars = {one.VAR_POSITIONAL: "*", one.VAR_KEYWORD: "**"}.get(one.kind, "")
-    has_default = one.default is not one.empty and isinstance(one.default, (str, int, float, bool, type(None)))
-    return f"{stars}{one.name}" + (f"={one.default!r}" if has_default else "=..." if one.default is not one.empty else "")
+    has_default = isinstance(one.default, (str, int, float, bool, type(None)))
+    if one.default is one.empty:
+        return f"{stars}{one.name}"
+    if not has_default:
+        return f"{one.name}=..."
+    return f"{one.name}={json.dumps(one.default) if isinstance(one.default, str) else one.default}"
 
 
 def _contract(what: object) -> list[str]:
