@@ -90,3 +90,14 @@ def test_pyproject_names_every_extra_with_its_packages() -> None:
         [line] = re.findall(rf"^{extra} = \[(.*)\]$", text, re.MULTILINE)
         missing = [name for name in names if name.isidentifier() and name.replace("_", "-") not in line]
         assert missing == ["markupsafe"] * (extra == "cli") + ["starlette"] * (extra == "server"), extra
+
+
+def test_the_commands_of_the_readme_need_only_the_extra_that_it_installs(tmp_path: Path) -> None:
+    [example] = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "first.py").write_text(example)
+    commands = (["check", "first"], ["docs", "first"], ["doctor", "first", "--store", "memory://"])
+    others = sorted({name for extra in EXTRAS if extra != "cli" for name in EXTRAS[extra]} - set(EXTRAS["cli"]))
+    for arguments in commands:
+        code = f"import sys; sys.argv[1:] = {arguments!r}; from keystead.__main__ import main; main()"
+        done = run_without([name for name in others if name.isidentifier()], code, tmp_path)
+        assert done.returncode == 0, done.stderr

@@ -66,7 +66,7 @@ async def test_the_reference_shows_guarantees_and_commands(browser: Browser, ser
 @pytest.mark.main_path
 async def test_links_lead_from_the_start_page_to_a_key_document_and_back(browser: Browser, server: Keystead) -> None:
     async with opened(browser, server, PHONE, "light") as (page, wrong):
-        await page.get_by_role("link", name="key documents").click()
+        await page.get_by_role("link", name="See the key documents").click()
         await page.get_by_role("link", name="Login keys").click()
         assert page.url == f"{server.url}/keys/login"
         await page.get_by_role("navigation").get_by_role("link", name="Reference").click()

@@ -97,6 +97,7 @@ def test_a_browser_gets_a_page_for_any_error(notes: Keystead) -> None:
     assert answer.status_code == 409
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert "The note is locked." in answer.text
+    assert all(one in answer.text for one in ("409", "NOTE_LOCKED", answer.headers["x-request-id"]))
     assert '<a href="/">Back to the start page</a>' in answer.text
 
 

@@ -82,7 +82,13 @@ def _error_page(scope: Scope, refusal: Refusal) -> Response:
     header = page_header(scope)
     can_sign_in = refusal.sign_in_helps and header is not None and header.user is None
     page = TEMPLATES.get_template("error.html").render(
-        heading=heading, sentence=sentence, code=refusal.code, header=header, can_sign_in=can_sign_in
+        heading=heading,
+        sentence=sentence,
+        status=refusal.status,
+        code=refusal.code,
+        request_id=scope.get("state", {}).get("request_id", ""),
+        header=header,
+        can_sign_in=can_sign_in,
     )
     return HTMLResponse(page, refusal.status, headers=PAGE_HEADERS)
 

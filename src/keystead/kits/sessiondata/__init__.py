@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 from keystead.kits.sessiondata.keys import SessionDataKeys
 from keystead.kits.sessiondata.models import SessionField, UserField
-from keystead.kits.sessiondata.service import (
-    SessionArea,
-    SessionData,
-    SessionDataSettings,
-    TooLong,
-    TooMany,
-    UserArea,
-)
 
 if TYPE_CHECKING:
     from keystead.kits.sessiondata.routes import KIT, session_data_kit
+    from keystead.kits.sessiondata.service import (
+        SessionArea,
+        SessionData,
+        SessionDataSettings,
+        TooLong,
+        TooMany,
+        UserArea,
+    )
 
 __all__ = [
     "KIT",
@@ -32,8 +32,14 @@ __all__ = [
 ]
 
 
+_LATER = {
+    **dict.fromkeys(("KIT", "session_data_kit"), "routes"),
+    **dict.fromkeys(("SessionArea", "SessionData", "SessionDataSettings", "TooLong", "TooMany", "UserArea"), "service"),
+}
+
+
 def __getattr__(name: str) -> Any:
-    """Lazy imports: commands such as `keystead check` never load the web framework."""
-    if name not in ("KIT", "session_data_kit"):
+    """Lazy imports: commands such as `keystead check` load neither the web framework nor what only a server needs."""
+    if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.routes"), name)
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)
