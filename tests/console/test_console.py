@@ -193,7 +193,7 @@ def test_the_console_is_off_in_production_and_for_other_machines(
         return any(kit.name == "console" for kit in split_kits(settings, load_kits(settings))[0])
 
     assert runs()
-    assert not runs(host="0.0.0.0")  # noqa: S104
+    assert not runs(host="0.0.0.0")
     assert not runs(public_url="https://example.com")
     assert not runs(mode="production", public_url="https://example.com")
     assert runs(mode="production", public_url="https://example.com", console={"on": True})
