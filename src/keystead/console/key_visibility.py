@@ -68,7 +68,7 @@ def hides_keys(family: Family[Any]) -> bool:
 
 def hides_values(family: Family[Any]) -> bool:
     """Whether a value of this family may contain a credential that is not sealed: then its bytes are not shown."""
-    if _holds_credential(family) or _names_credential(family) or _credential_fields(family):
+    if _holds_credential(family) or _names_credential(family) or credential_fields(family):
         return True
     return any(is_credential(name) for schema in shapes(family).values() for name in _open_properties(schema))
 
@@ -77,7 +77,7 @@ def shown_value(family: Family[Any], value: Any) -> Any:
     """A value or an entry, as the schema shows it, with credentials hidden."""
     if _holds_credential(family) or (_names_credential(family) and not isinstance(value, Mapping)):
         return _hide_texts(value)
-    return _hide_fields(value, _credential_fields(family))
+    return _hide_fields(value, credential_fields(family))
 
 
 def _holds_credential(family: Family[Any]) -> bool:
@@ -95,7 +95,7 @@ def _names_credential(family: Family[Any]) -> bool:
     )
 
 
-def _credential_fields(family: Family[Any]) -> frozenset[str]:
+def credential_fields(family: Family[Any]) -> frozenset[str]:
     """The stored names of fields that are credentials in the keys of other families."""
     return frozenset(
         family.stored_name(origin.name)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from keystead.console.key_visibility import hides_values, is_credential, is_sealed_shape
+from keystead.console.key_visibility import credential_fields, hides_values, is_credential, is_sealed_shape
 from keystead.errors import BadValue, Unreadable, printable
 from keystead.parts.digest import digest
 from keystead.schema.family import Bound
@@ -70,7 +70,7 @@ async def make_form(bound: Bound[Any], key: str) -> ValueForm | None:
         if hides_values(bound.family):
             raise NotEditable("the value is a credential")
         return ValueForm((EditedField(WHOLE, "text", seen.stored.decode("utf-8", "replace")),), (), version)
-    kept = tuple(name for name, schema in properties.items() if _is_kept(name, schema))
+    kept = tuple(name for name, schema in properties.items() if _is_kept(bound, name, schema))
     fields = tuple(
         _field(name, schema, stored.get(name), name in stored)
         for name, schema in properties.items()
@@ -106,7 +106,7 @@ def _value_of(bound: Bound[Any], key: str, seen: Seen[Any], given: Mapping[str, 
     else:
         edited = dict(stored)
         for name, schema in properties.items():
-            if not _is_kept(name, schema):
+            if not _is_kept(bound, name, schema):
                 _apply(edited, name, schema, given)
         data = json.dumps(edited, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     try:
@@ -158,8 +158,8 @@ def _stored_object(seen: Seen[Any]) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _is_kept(name: str, schema: Any) -> bool:
-    return is_sealed_shape(schema) or is_credential(name)
+def _is_kept(bound: Bound[Any], name: str, schema: Any) -> bool:
+    return is_sealed_shape(schema) or is_credential(name) or name in credential_fields(bound.family)
 
 
 def _input(schema: Mapping[str, Any]) -> Input:
