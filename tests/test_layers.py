@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "demo": DEMO,
     "server": SERVER,
     "gateway": DEMO,  # beside the server: neither imports the other
-    "cli": TOP,
+    "cli": TOP | {"console"},
     "__main__": {"cli", "deprecation", "errors", "extras"},
     "console": TOP,
     "integrations": TOP,

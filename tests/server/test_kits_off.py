@@ -149,7 +149,7 @@ def test_a_kit_without_turned_on_by_is_never_off() -> None:
 async def test_development_runs_every_kit(folder: Path) -> None:
     app = create_app(Settings(store="memory://", seal_keys=new_seal_key()))
     assert app.state.off == {}
-    assert len(app.state.running) == 6
+    assert len(app.state.running) == 7  # with the console
     async with app.router.lifespan_context(app):
         transport = httpx2.ASGITransport(app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:8700") as client:

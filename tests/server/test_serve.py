@@ -88,8 +88,10 @@ def test_the_document_lists_every_created_file(own_server: Keystead) -> None:
     assert after == {name for name in left if not name.endswith(("-wal", "-shm"))}
 
 
-def test_it_prints_one_line_with_the_address_to_open(own_server: Keystead) -> None:
-    assert own_server.said.endswith(f"Keystead is running: open {own_server.url} (Ctrl-C stops it)\n")
+def test_it_prints_the_address_to_open_and_a_link_to_the_console(own_server: Keystead) -> None:
+    address, link = own_server.said.splitlines()[-2:]
+    assert address == f"Keystead is running: open {own_server.url} (Ctrl-C stops it)"
+    assert re.fullmatch(rf"Console: {own_server.url}/console/enter#[\w-]{{43}} \(works once, within 1 hour\)", link)
 
 
 def test_the_start_page_describes_keystead_and_names_the_store(server: Keystead) -> None:

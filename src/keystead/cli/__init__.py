@@ -16,6 +16,7 @@ __all__ = ["main"]
 COMMANDS: Final = (
     "serve",
     "gateway",
+    "console",
     "check",
     "doctor",
     "docs",

@@ -24,6 +24,15 @@ class CommandGroup(TyperGroup):
         return _without_value(super().get_help_option(ctx))
 
 
+class DefaultCommandGroup(CommandGroup):
+    """`keystead gateway …` is `keystead gateway run …`, unless a command is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
 def _no_type(**_: Any) -> str:
     return ""
 

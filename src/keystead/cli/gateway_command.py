@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from keystead.cli.exit import USAGE_ERROR, fail
-from keystead.cli.flags import Command, CommandGroup
+from keystead.cli.flags import Command, CommandGroup, DefaultCommandGroup
 from keystead.cli.formatting import print_json
 from keystead.cli.keyspace_arguments import (
     Json,
@@ -45,17 +45,8 @@ _KIT = "keystead.gateway:ROOT_KIT"
 Url = Annotated[list[str] | None, typer.Option("--store", metavar="URL", help=_STORE_HELP, show_default=False)]
 
 
-class _DefaultCommand(CommandGroup):
-    """`keystead gateway …` is `keystead gateway run …`, unless a command is named."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in ("--help", "-h")):
-            args = ["run", *args]
-        return super().parse_args(ctx, args)
-
-
 gateway = typer.Typer(
-    name="gateway", cls=_DefaultCommand, help="Serve a store to clients of Upstash, such as @upstash/redis."
+    name="gateway", cls=DefaultCommandGroup, help="Serve a store to clients of Upstash, such as @upstash/redis."
 )
 token = typer.Typer(
     name="token", cls=CommandGroup, no_args_is_help=True, help="Create, list and revoke tokens of the gateway."

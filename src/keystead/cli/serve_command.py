@@ -11,12 +11,14 @@ import typer
 
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
+from keystead.cli.operator import operator
 from keystead.cli.private_files import private_files
 from keystead.errors import BadUrl, KeysteadError, MissingExtra
 from keystead.server.secrets_file import add_seal_key
 from keystead.server.settings import Settings
 from keystead.server.settings_errors import WrongSettings
 from keystead.server.settings_sources import CONFIG_VARIABLE
+from keystead.stores import Store
 
 if TYPE_CHECKING:
     from keystead.kits.kit import Kit
@@ -101,11 +103,11 @@ def run_server(flags: dict[str, Any]) -> None:
             fail(f"cannot listen on {place} ({error.strerror or error}); choose another --port or --host.", FAILED)
         if settings.development:
             with private_files():
-                asyncio.run(_open_once(settings, running))
+                link = asyncio.run(_open_once(settings, running))
             settings = _with_secrets(settings, running, flags)
         else:
-            asyncio.run(_open_once(settings, running))
-        run_workers(settings, address, _listening(settings, off))
+            link = asyncio.run(_open_once(settings, running))
+        run_workers(settings, address, _listening(settings, off) + link)
     except KeysteadError as error:
         _fail_with(error)
 
@@ -141,14 +143,32 @@ def _with_secrets(settings: Settings, running: Sequence[Kit], flags: dict[str, A
     return Settings(**flags)
 
 
-async def _open_once(settings: Settings, running: Sequence[Kit]) -> None:
-    """Report a broken store or table setup now, as a one-line error, before a worker fails on it."""
+async def _open_once(settings: Settings, running: Sequence[Kit]) -> str:
+    """Report a broken store or table setup now, as a one-line error, before a worker fails on it.
+
+    Returns a line with a link to the console, if it runs and only this machine can reach it.
+    """
     from keystead.server.kit_loading import check_guarantees, open_kit_tables, open_stores
 
     async with open_stores(settings) as stores:
         check_guarantees(running, stores)
+        link = await _console_link(settings, stores) if any(kit.name == "console" for kit in running) else ""
     async with open_kit_tables(running, settings):
         pass
+    return link
+
+
+async def _console_link(settings: Settings, stores: Mapping[str, Store]) -> str:
+    """A line with a one-time link, in development on loopback: only whoever sees this terminal can use it."""
+    store = stores.get("console", stores["default"])
+    if not settings.development or not settings.is_local or store.url.startswith("memory:"):
+        return ""  # another process cannot read a link in memory
+    from keystead.console.console_access import LINK_LIFETIME, ConsoleAccess
+    from keystead.console.console_keys import ConsoleKeys
+
+    act = operator()
+    secret = await ConsoleAccess(ConsoleKeys(store)).create_link(act.who, "admin", act.where)
+    return f"\nConsole: {settings.origin}/console/enter#{secret} (works once, within {LINK_LIFETIME})"
 
 
 def _listening(settings: Settings, off: Mapping[str, str]) -> str:

@@ -80,17 +80,17 @@ async def _open_gateway(keys: GatewayKeys, settings: GatewaySettings, site: Site
     )
 
 
-def load_keyspaces(names: Sequence[str]) -> list[type[Keyspace]]:
-    """The keyspaces of these names, `shop.keys:ShopKeys`. Raises BadDeclaration."""
+def load_keyspaces(names: Sequence[str], setting: str = "gateway.keyspaces") -> list[type[Keyspace]]:
+    """The keyspaces of these names, `shop.keys:ShopKeys`. Raises BadDeclaration, which names the setting."""
     found = []
     for name in names:
         module, _, attribute = name.partition(":")
         try:
             one = getattr(import_module(module), attribute, None) if attribute else None
         except ImportError as error:
-            raise BadDeclaration(f"gateway.keyspaces: {name!r} cannot be imported ({error})") from None
+            raise BadDeclaration(f"{setting}: {name!r} cannot be imported ({error})") from None
         if not isinstance(one, type) or not issubclass(one, Keyspace):
-            raise BadDeclaration(f"gateway.keyspaces: {name!r} is not a keyspace; write shop.keys:ShopKeys")
+            raise BadDeclaration(f"{setting}: {name!r} is not a keyspace; write shop.keys:ShopKeys")
         found.append(one)
     return found
 

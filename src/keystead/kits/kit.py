@@ -49,6 +49,7 @@ class Site:
     stand_ins: Mapping[str, StandIn] = field(default_factory=dict)  # by provider name, only in development
     count: Callable[[str, str, str], None] = lambda kit, event, outcome: None  # for /metrics; never user input
     tables: Tables | None = None  # open, with the tables of all running kits
+    keyspaces: Sequence[type[Keyspace]] = ()  # of all running kits and their parts
 
     @property
     def secure(self) -> bool:
@@ -92,6 +93,7 @@ class Kit:
                    must end those that would delay the stop, and return immediately. The service is closed afterwards
     tables         its relational tables. They are open before its service: `site.tables`
     signs          it derives signing keys from the encryption keys, so it needs them even if it encrypts nothing
+    is_private     it shows all data. Unless it is configured, it only runs in development on loopback
     leads          its routes take precedence over those of other kits with the same path
     commands       `module:COMMANDS`, for `keystead NAME …`, imported on demand; see `keystead.kits.kit_command`
     sign_in        how it signs users in, for all kits of the server
@@ -114,6 +116,7 @@ class Kit:
     stop: Callable[[Any], None] = lambda service: None
     tables: TableSet | None = None
     signs: bool = False
+    is_private: bool = False
     leads: bool = False
     commands: str | None = None
     sign_in: SignIn | None = None

@@ -352,7 +352,7 @@ async def _read_value(bound: Bound[Any], key: str, related: _Related) -> Any:
         raw = (await bound.store.run([bound.family.read_command(key)]))[0]
         value = bound.family.value_of(raw, key, bound.ring)
     except (Unreadable, WrongKind) as error:
-        value = _unsealed_fields(raw) if bound.ring is None and bound.family.needs_ring else None
+        value = unsealed_fields(raw) if bound.ring is None and bound.family.needs_ring else None
         if value is None:
             related.notes.append(f"{error}; keys that its value names are not deleted with it")
             return None
@@ -365,7 +365,7 @@ async def _read_value(bound: Bound[Any], key: str, related: _Related) -> Any:
     return value
 
 
-def _unsealed_fields(raw: Any) -> dict[str, Any] | None:
+def unsealed_fields(raw: Any) -> dict[str, Any] | None:
     """The unsealed fields of a record, for a program without a key ring: relations never depend on sealed ones.
 
     None: they cannot be read either.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from keystead.errors import WrongKind, printable
@@ -11,6 +13,7 @@ from keystead.schema.chunked_reading import SIZES, entries_of, whole
 from keystead.schema.doctor.examination import NOTES_PREFIXES, TOOLS_NOTES
 from keystead.schema.family import Bound, Family
 from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store, name_of, total_keys
+from keystead.schema.key_shapes import MOST_SHAPES, OTHER, key_shape
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace
 from keystead.schema.quarantine import QuarantineKeys, with_quarantine
@@ -79,6 +82,13 @@ class Survey:
     unknown_examples: list[str] = field(default_factory=list)
     others: dict[str, int] = field(default_factory=dict)
     """How many keys belong to known keyspaces that were not surveyed, by keyspace."""
+    shapes: dict[str, int] = field(default_factory=dict)
+    """How many of the unknown keys have each shape."""
+    examined: int = 0
+    total: int | None = None
+    """The number of keys in the stores; None: only some families were surveyed."""
+    is_cut: bool = False
+    """Whether `limit_s` ended it early: then the counts are those of a sample of `examined` keys."""
 
     @property
     def count(self) -> int:
@@ -101,10 +111,12 @@ async def survey(
     *,
     known: Collection[type[Keyspace]] = (),
     on_progress: Callable[[SurveyProgress], None] | None = None,
+    limit_s: float | None = None,
 ) -> Survey:
     """Scan the stores of these keyspaces and count. Values are read for samples and sizes only; nothing is unsealed.
 
-    Keys of `known` keyspaces are only counted, in `others`: they are not unknown, in any store.
+    Keys of `known` keyspaces are only counted, in `others`: they are not unknown, in any store. With `limit_s` the scan
+    of each store ends after about that time, and the result is a sample (`is_cut`).
     A key that is created or deleted meanwhile may or may not be counted, and one may be counted twice on stores that
     move keys during a scan.
     """
@@ -117,17 +129,38 @@ async def survey(
     strangers = None if narrowed else _Strangers(found, KnownKeys(known))
     globs = [place.glob(narrowed) for place in places]
     total = await total_keys(places) if all(glob == "*" for glob in globs) else None
-    pace, examined = Pace(_PAGE), 0
+    pace, found.total = Pace(_PAGE), total
+    report = on_progress or _report_nothing
     for place, glob in zip(places, globs, strict=True):
-        async for keys in place.store.scan(glob, page=_PAGE):
+        async for keys in pages_within(place.store.scan(glob, page=_PAGE), limit_s):
+            if keys is None:
+                found.is_cut = True
+                continue  # it was the last one
             for some in pace.pieces(keys):
                 await _count(place, some, by_family, strangers, samples, pace)
-                examined += len(some)
-                if on_progress is not None:
-                    on_progress(SurveyProgress(examined, total))
+                found.examined += len(some)
+                report(SurveyProgress(found.examined, total))
                 await pace.turn()
     found.families = [one for one in found.families if one.count or one.family is not _QUARANTINE]
     return found
+
+
+def _report_nothing(progress: SurveyProgress) -> None:
+    pass
+
+
+async def pages_within(
+    pages: AsyncIterator[list[bytes]], limit_s: float | None
+) -> AsyncGenerator[list[bytes] | None, None]:
+    """The pages of a scan; after `limit_s`, None and no more. The scan is closed."""
+    ends_at = None if limit_s is None else monotonic() + limit_s
+    scan: Any = pages  # every store returns a generator
+    async with aclosing(scan):
+        async for keys in scan:
+            yield keys
+            if ends_at is not None and monotonic() > ends_at:
+                yield None
+                return
 
 
 async def survey_of(keyspaces: Sequence[Keyspace], keys: Collection[str]) -> Survey:
@@ -158,6 +191,10 @@ class _Strangers:
             found.others[keyspace] = found.others.get(keyspace, 0) + 1
             return
         found.unknown += 1
+        shape = key_shape(raw)
+        if shape not in found.shapes and len(found.shapes) >= MOST_SHAPES:
+            shape = OTHER
+        found.shapes[shape] = found.shapes.get(shape, 0) + 1
         if len(found.unknown_examples) < _UNKNOWN_EXAMPLES:
             found.unknown_examples.append(printable(raw))
 
@@ -216,14 +253,14 @@ async def _read_sizes(
 
 async def _read_entries(one: FamilySurvey, bound: Bound[Any], key: str, size: int) -> dict[str, Any]:
     """Add the size of a key with entries to its family. Returns the sample."""
-    entries = await _some_entries(bound, key, size)
+    entries = await some_entries(bound, key, size)
     one.read += 1
     one.read_bytes += size * (_bytes_of(entries) / len(entries) if entries else 0)
     one.about = one.about or size > len(entries)
-    return {"entries": size, "first": [_entry(bound, key, entry) for entry in entries[:_SHOWN_ENTRIES]]}
+    return {"entries": size, "first": [shown_entry(bound, key, entry) for entry in entries[:_SHOWN_ENTRIES]]}
 
 
-async def _some_entries(bound: Bound[Any], key: str, size: int) -> list[Any]:
+async def some_entries(bound: Bound[Any], key: str, size: int) -> list[Any]:
     """The entries of a key: the first of a large one, and none of a large set or hash, which cannot be read in part."""
     kind = bound.family.kind
     if size > _ENTRIES and kind in ("set", "hash"):
@@ -254,7 +291,7 @@ def _step(left_ms: int) -> str:
     return next((name for name, end_ms in TTL_STEPS if left_ms < end_ms), "more")
 
 
-def _entry(bound: Bound[Any], key: str, entry: Any) -> Any:
+def shown_entry(bound: Bound[Any], key: str, entry: Any) -> Any:
     """One entry, as shown to an operator."""
     family, kind = bound.family, bound.family.kind
     match kind:

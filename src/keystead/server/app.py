@@ -24,7 +24,6 @@ from keystead.http.pages import PAGE_HEADERS
 from keystead.kits.identity import page_header
 from keystead.kits.kit import Kit, Site
 from keystead.schema.times import now_ms
-from keystead.server.addresses import is_loopback, leads_to_loopback
 from keystead.server.api_page import add_api_page
 from keystead.server.direct_routes import DirectRoutes
 from keystead.server.error_responses import ERROR_RESPONSES, add_error_responses
@@ -104,7 +103,9 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
         async with open_stores(settings, metrics) as stores, open_kit_tables(running, settings) as tables:
             app.state.stores = stores
             app.state.tables = tables
-            async with open_kits(running, stores, settings, dataclasses.replace(site, tables=tables)) as services:
+            keyspaces = list(dict.fromkeys(one for kit in running for one in kit.keyspaces))
+            opened = dataclasses.replace(site, tables=tables, keyspaces=keyspaces)
+            async with open_kits(running, stores, settings, opened) as services:
                 app.state.kits = services
                 app.state.opened = True
                 try:
@@ -187,11 +188,9 @@ def site_of(settings: Settings, now_ms: Callable[[], int] = now_ms, metrics: Met
 
 def _demo(settings: Settings, site: Site) -> Demo | None:
     """The demo, only in development and if no other machine can reach it: anyone can sign in as anyone.
-
-    A public URL of another host means that a proxy exposes it. Production never imports the package.
+    Production never imports the package.
     """
-    is_private = is_loopback(settings.host) and (settings.public_url is None or leads_to_loopback(settings.public_url))
-    if not settings.development or not is_private:
+    if not settings.development or not settings.is_local:
         return None
     from keystead.demo.demo_site import Demo
 

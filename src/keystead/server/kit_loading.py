@@ -15,6 +15,7 @@ from keystead.schema import Keyspace
 from keystead.schema.keyspace import with_parts
 from keystead.server.addresses import leads_to_loopback
 from keystead.server.metered_store import MeteredStore
+from keystead.server.own_keyspaces import OWN_KITS
 from keystead.server.settings import Settings
 from keystead.server.settings_errors import PREFIX, MissingSettings, WrongSettings
 from keystead.server.user_modules import find_modules_here
@@ -27,23 +28,24 @@ if TYPE_CHECKING:
 
 def load_kits(settings: Settings) -> list[Kit]:
     """The kits of these settings, in order. Raises `WrongSettings` for an unknown kit."""
-    kits = [load_kit(name) for name in (ROUTED if settings.kits is None else settings.kits)]
+    kits = [load_kit(name) for name in ((*ROUTED, *OWN_KITS) if settings.kits is None else settings.kits)]
     names = [kit.name for kit in kits]
     for name in names:
         if names.count(name) > 1:
             raise WrongSettings([f"kits: {name!r} is listed twice"])
-    settings.refuse_other_tables(names, list(ROUTED))
+    settings.refuse_other_tables(names, [*ROUTED, *OWN_KITS])
     return kits
 
 
 def load_kit(name: str) -> Kit:
     """One kit, by its name or as `myapp.kit:KIT`. Raises `WrongSettings` if there is no such kit."""
-    module, _, attribute = (ROUTED.get(name, "") + ":KIT" if name in ROUTED else name).partition(":")
+    built_in = ROUTED | OWN_KITS
+    module, _, attribute = (f"{built_in[name]}:KIT" if name in built_in else name).partition(":")
     if not attribute:
         near = get_close_matches(name, ROUTED, 1)
         advice = f"did you mean {near[0]}?" if near else f"the kits are: {', '.join(ROUTED)}."
         raise WrongSettings([f"kits: {name!r} is not a kit with routes; {advice} Write your own as myapp.kit:KIT"])
-    if name not in ROUTED:
+    if name not in built_in:
         find_modules_here()
     try:
         found = getattr(import_module(module), attribute, None)
@@ -60,9 +62,16 @@ def split_kits(settings: Settings, kits: Sequence[Kit]) -> tuple[list[Kit], dict
     In production, unconfigured kits are off. If all would be off, all run, and `require_settings` reports what they
     lack. Raises `WrongSettings`.
     """
+    kits = [kit for kit in kits if _may_be_seen(kit, settings)]
     off = {} if settings.development else {kit.name: how for kit in kits if (how := _missing_setting(kit, settings))}
     running = [kit for kit in kits if kit.name not in off]
     return (running, off) if running else (list(kits), {})
+
+
+def _may_be_seen(kit: Kit, settings: Settings) -> bool:
+    """Whether a private kit is on purpose open to others, or nobody else can reach it."""
+    is_local = settings.development and settings.is_local
+    return not kit.is_private or is_local or kit.is_configured(settings.of(kit))
 
 
 def _missing_setting(kit: Kit, settings: Settings) -> str:

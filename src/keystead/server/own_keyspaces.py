@@ -8,4 +8,8 @@ OWN: Final = {
     "outbox": "keystead.parts.outbox.outbox_keys",
     "demo": "keystead.demo.demo_keys",
     "gateway": "keystead.gateway.gateway_keys",
+    "console": "keystead.console.console_keys",
 }
+
+# The modules of the server's own kits: they run beside those of users, and are named in `kits` like them.
+OWN_KITS: Final = {"console": "keystead.console"}

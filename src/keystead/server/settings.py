@@ -17,7 +17,7 @@ from keystead.errors import BadDeclaration
 from keystead.parts.sizes import size_bytes
 from keystead.schema import KeyRing
 from keystead.schema.lifetime import duration_ms
-from keystead.server.addresses import origin_of, reachable
+from keystead.server.addresses import is_loopback, leads_to_loopback, origin_of, reachable
 from keystead.server.kit_settings import kit_settings
 from keystead.server.settings_errors import (
     FIELDS,
@@ -206,6 +206,11 @@ class Settings(BaseModel):
     @property
     def development(self) -> bool:
         return self.mode == "development"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it. A public URL of another host means that a proxy exposes it."""
+        return is_loopback(self.host) and (self.public_url is None or leads_to_loopback(self.public_url))
 
     @property
     def store_urls(self) -> dict[str, str]:

@@ -1,0 +1,53 @@
+"""The console as a kit of `keystead serve`, at `/console`; `keystead console` runs it alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from pydantic import BaseModel, Field
+
+from keystead.console.console_keys import ConsoleKeys
+from keystead.console.console_routes import router
+from keystead.console.console_service import Console
+from keystead.gateway.gateway_kit import load_keyspaces
+from keystead.kits.kit import Example, Kit, Site
+from keystead.kits.setting_types import Words
+from keystead.server.user_modules import find_modules_here
+
+
+class ConsoleSettings(BaseModel):
+    """`[console]` in keystead.toml, or `KEYSTEAD_CONSOLE__ON` in the environment."""
+
+    on: bool = Field(
+        False,
+        description="Whether `/console` is served in production, or to other machines. In development on loopback it "
+        "always is.",
+    )
+    keyspaces: Words = Field(
+        (),
+        description="The key documents to show, such as `shop.keys:ShopKeys`. Default: those of the running kits.",
+    )
+
+
+@asynccontextmanager
+async def _open_console(keys: ConsoleKeys, settings: ConsoleSettings, site: Site) -> AsyncIterator[Console]:
+    if settings.keyspaces:
+        find_modules_here()
+    named = load_keyspaces(settings.keyspaces, "console.keyspaces")
+    yield Console(keys, named or site.keyspaces, site, known=site.keyspaces)
+
+
+KIT: Final = Kit(
+    name="console",
+    doc="Shows the keys of every keyspace in a browser: values, lifetimes and relations; deletes, renews and edits.",
+    keyspace=ConsoleKeys,
+    settings=ConsoleSettings,
+    router=router,
+    service=_open_console,
+    turned_on_by="console.on",
+    is_configured=lambda settings: settings.on,
+    is_private=True,
+    examples=(Example("Console", "/console", "Look at keys, with a link that the command prints."),),
+)

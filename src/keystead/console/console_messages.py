@@ -1,0 +1,255 @@
+"""Page texts of the console, in English, Japanese and Korean."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from keystead.kits.language import Messages
+
+# Each text in English, Japanese and Korean: the order of `LANGUAGES`.
+MESSAGES: Final[Messages] = {
+    # --- the frame
+    "console": ("Console", "コンソール", "콘솔"),
+    "overview": ("Overview", "概要", "개요"),
+    "families": ("Families", "ファミリー", "패밀리"),
+    "unknown": ("Unknown keys", "不明なキー", "알 수 없는 키"),
+    "erase": ("Erase a person", "個人データの消去", "개인 데이터 삭제"),
+    "audit": ("Audit log", "監査ログ", "감사 로그"),
+    "leave": ("Sign out", "サインアウト", "로그아웃"),
+    "search": ("Key or family", "キーまたはファミリー", "키 또는 패밀리"),
+    "find": ("Find", "検索", "찾기"),
+    "theme": ("Light or dark", "ライト/ダーク", "라이트/다크"),
+    "help": ("Keyboard shortcuts", "キーボードショートカット", "키보드 단축키"),
+    "help_search": ("search for a key or a family", "キーまたはファミリーを検索", "키 또는 패밀리 검색"),
+    "help_family": ("go to a family", "ファミリーへ移動", "패밀리로 이동"),
+    "help_overview": ("go to the overview", "概要へ移動", "개요로 이동"),
+    "help_help": ("show this help", "このヘルプを表示", "이 도움말 표시"),
+    "close": ("Close", "閉じる", "닫기"),
+    "role_viewer": ("viewer", "閲覧者", "열람자"),
+    "role_operator": ("operator", "オペレーター", "운영자"),
+    "role_admin": ("admin", "管理者", "관리자"),
+    # --- access
+    "enter": ("Open the console", "コンソールを開く", "콘솔 열기"),
+    "enter_lead": (
+        "Open the link that `keystead serve` or `keystead console` printed, or paste the part after #.",
+        "keystead serve または keystead console が表示したリンクを開くか、# の後の部分を貼り付けてください。",
+        "keystead serve 또는 keystead console이 출력한 링크를 열거나 # 뒤의 부분을 붙여 넣으세요.",
+    ),
+    "enter_code": ("Code of the link", "リンクのコード", "링크의 코드"),
+    "enter_failed": (
+        "This link was already used, or has expired. `keystead console link` prints a new one.",
+        "このリンクは使用済みか、期限切れです。keystead console link で新しいリンクを発行できます。",
+        "이 링크는 이미 사용되었거나 만료되었습니다. keystead console link로 새 링크를 만들 수 있습니다.",
+    ),
+    "closed": (
+        "You are not signed in, or your session has ended. Run `keystead console link`, and open the link.",
+        "サインインしていないか、セッションが終了しました。keystead console link のリンクを開いてください。",
+        "로그인하지 않았거나 세션이 끝났습니다. 서버에서 keystead console link를 실행하고 출력된 링크를 여세요.",
+    ),
+    "forbidden": (
+        "Your role does not allow this. Ask for a link with another role.",
+        "この操作は許可されていません。別のロールのリンクを依頼してください。",
+        "이 작업은 허용되지 않습니다. 다른 역할의 링크를 요청하세요.",
+    ),
+    "stale": (
+        "You signed in more than 15 minutes ago. Open a new link to act on many keys: `keystead console link`.",
+        "サインインから15分以上経過しています。keystead console link で新しいリンクを開いてください。",
+        "로그인한 지 15분이 지났습니다. 많은 키를 변경하려면 keystead console link로 새 링크를 여세요.",
+    ),
+    "problem": ("That did not work.", "処理できませんでした。", "처리하지 못했습니다."),
+    "no_family": ("There is no such family.", "このファミリーはありません。", "이 패밀리는 없습니다."),
+    "no_key": (
+        "This address does not name a key of this family, or belongs to another session.",
+        "このアドレスはこのファミリーのキーではないか、別のセッションのものです。",
+        "이 주소는 이 패밀리의 키가 아니거나 다른 세션의 것입니다.",
+    ),
+    "outage": (
+        "The store does not answer. Try again in a moment.",
+        "ストアが応答しません。しばらくしてからもう一度お試しください。",
+        "저장소가 응답하지 않습니다. 잠시 후 다시 시도하세요.",
+    ),
+    # --- overview
+    "stores": ("Stores", "ストア", "저장소"),
+    "answers": ("answers", "応答あり", "응답함"),
+    "guarantees": ("Guarantees", "保証", "보장"),
+    "keys": ("keys", "キー", "키"),
+    "bytes": ("bytes", "バイト", "바이트"),
+    "about": ("about {count}", "約 {count}", "약 {count}"),
+    "sample": (
+        "The store has many keys: these numbers are estimates from a sample.",
+        "キーが多いため、標本からの推定値を表示しています。",
+        "키가 많아 표본에서 추정한 값입니다.",
+    ),
+    "unknown_count": (
+        "{count} keys belong to no family.",
+        "どのファミリーにも属さないキーが {count} 件あります。",
+        "어느 패밀리에도 속하지 않는 키가 {count}개 있습니다.",
+    ),
+    "no_unknown": (
+        "Every key that was examined belongs to a family.",
+        "調べたキーはすべてファミリーに属しています。",
+        "조사한 모든 키가 패밀리에 속합니다.",
+    ),
+    "unknown_lead": (
+        "Keys that no family declares, grouped by shape.",
+        "どのファミリーにも宣言されていないキーを、形ごとにまとめました。",
+        "어느 패밀리에도 선언되지 않은 키를 형태별로 묶었습니다.",
+    ),
+    # --- a family
+    "filter": ("Filter", "絞り込み", "필터"),
+    "lifetime": ("Lifetime", "有効期間", "수명"),
+    "declared": ("Declared lifetime", "宣言された有効期間", "선언된 수명"),
+    "left": ("Time left", "残り時間", "남은 시간"),
+    "forever": ("no deadline", "期限なし", "기한 없음"),
+    "key": ("Key", "キー", "키"),
+    "no_keys": ("No keys here.", "キーはありません。", "키가 없습니다."),
+    "no_keys_yet": (
+        "None found among the keys searched so far.",
+        "ここまでの検索では見つかりませんでした。",
+        "지금까지 검색한 범위에서는 찾지 못했습니다.",
+    ),
+    "next": ("Next page", "次のページ", "다음 페이지"),
+    "first": ("First page", "最初のページ", "첫 페이지"),
+    "is_cut": (
+        "Only the first keys are shown: a cluster has no common cursor. Filter to see others.",
+        "クラスターには共通のカーソルがないため、最初のキーのみ表示しています。絞り込んでください。",
+        "클러스터에는 공통 커서가 없어 처음 키만 표시합니다. 필터를 사용하세요.",
+    ),
+    "no_scans": (
+        "This store cannot list its keys. Fill in all values to open one.",
+        "このストアはキーを一覧できません。すべての値を入力して開いてください。",
+        "이 저장소는 키를 나열할 수 없습니다. 모든 값을 입력해 여세요.",
+    ),
+    "masked": (
+        "The keys of this family may be credentials, so they are shown in part.",
+        "このファミリーのキーは認証情報の可能性があるため、一部のみ表示します。",
+        "이 패밀리의 키는 인증 정보일 수 있어 일부만 표시합니다.",
+    ),
+    # --- a key
+    "value": ("Value", "値", "값"),
+    "entries": ("{count} entries", "{count} 件", "{count}개"),
+    "entries_some": (
+        "{count} entries, of which the first {shown} are shown",
+        "{count} 件中、最初の {shown} 件",
+        "{count}개 중 처음 {shown}개",
+    ),
+    "too_large": (
+        "It is too large to be read in part.",
+        "大きすぎるため、一部だけを読み取れません。",
+        "너무 커서 일부만 읽을 수 없습니다.",
+    ),
+    "size": ("Size", "サイズ", "크기"),
+    "gone": ("There is no such key.", "このキーはありません。", "이 키는 없습니다."),
+    "other_kind": (
+        "The store holds another kind of value here: {kind}.",
+        "ストアには別の種類の値があります: {kind}",
+        "저장소에 다른 종류의 값이 있습니다: {kind}",
+    ),
+    "relations": ("Relations", "関係", "관계"),
+    "no_relations": ("None.", "ありません。", "없습니다."),
+    "owned_by": ("Owned by", "所有元", "소유자"),
+    "owns": ("Owns", "所有するキー", "소유하는 키"),
+    "listed_in": ("Listed in", "登録先の索引", "등록된 색인"),
+    "lists": ("Lists", "索引のレコード", "색인의 레코드"),
+    "leads_to": ("Leads to", "参照先", "가리키는 키"),
+    "missing": ("missing", "存在しない", "없음"),
+    "raw": ("Stored bytes", "保存されたバイト列", "저장된 바이트"),
+    "show_raw": ("Show stored bytes", "バイト列を表示", "바이트 보기"),
+    "raw_hidden": (
+        "The bytes may contain a credential, so they are not shown.",
+        "認証情報を含む可能性があるため、表示しません。",
+        "인증 정보가 있을 수 있어 표시하지 않습니다.",
+    ),
+    # --- acts
+    "delete": ("Delete", "削除", "삭제"),
+    "delete_sure": ("Delete this key?", "このキーを削除しますか?", "이 키를 삭제할까요?"),
+    "delete_plan": (
+        "These keys and entries are deleted together:",
+        "次のキーとエントリがまとめて削除されます。",
+        "다음 키와 항목이 함께 삭제됩니다.",
+    ),
+    "plan_delete": ("delete", "削除", "삭제"),
+    "plan_entry": ("remove its entry from", "索引から除去", "색인에서 제거"),
+    "deleted": ("The key was deleted.", "キーを削除しました。", "키를 삭제했습니다."),
+    "renew": ("Renew", "延長", "갱신"),
+    "renew_sure": ("Renew this key?", "このキーの期限を延長しますか?", "이 키를 갱신할까요?"),
+    "renew_lead": (
+        "Its declared lifetime starts again now.",
+        "宣言された有効期間が今から再び始まります。",
+        "선언된 수명이 지금부터 다시 시작됩니다.",
+    ),
+    "not_renewable": (
+        "The lifetime of this family cannot be renewed.",
+        "このファミリーの有効期間は延長できません。",
+        "이 패밀리의 수명은 갱신할 수 없습니다.",
+    ),
+    "edit": ("Edit", "編集", "편집"),
+    "edit_title": ("Edit this value", "値を編集", "값 편집"),
+    "save": ("Save", "保存", "저장"),
+    "whole": ("Value", "値", "값"),
+    "as_json": ("as JSON", "JSON 形式", "JSON 형식"),
+    "kept_fields": (
+        "Unchanged, because they are sealed or credentials:",
+        "封印または認証情報のため変更できません:",
+        "봉인되었거나 인증 정보라서 변경할 수 없습니다:",
+    ),
+    "conflict": (
+        "Somebody else changed this value meanwhile. Nothing was saved. The form shows the value as it is now.",
+        "別の人がこの値を変更したため、保存しませんでした。フォームには現在の値が表示されています。",
+        "다른 사람이 이 값을 변경하여 저장하지 않았습니다. 양식에는 현재 값이 표시됩니다.",
+    ),
+    "not_editable": (
+        "Values of this family cannot be edited here.",
+        "このファミリーの値はここでは編集できません。",
+        "이 패밀리의 값은 여기에서 편집할 수 없습니다.",
+    ),
+    "cancel": ("Cancel", "キャンセル", "취소"),
+    "back": ("Back to the family", "ファミリーに戻る", "패밀리로 돌아가기"),
+    "done": ("Done", "完了", "완료"),
+    "subject": ("Whose data, such as {example}", "対象(例: {example})", "대상(예: {example})"),
+    "erase_lead": (
+        "Deletes all keys that belong to a person, each with what it owns. You see the plan first.",
+        "個人に属するすべてのキーを、所有するものとともに削除します。先に計画を表示します。",
+        "한 사람에게 속한 모든 키를 소유한 것과 함께 삭제합니다. 먼저 계획을 보여 줍니다.",
+    ),
+    "no_subjects": (
+        "No family declares whom its keys belong to (member_of).",
+        "キーの持ち主(member_of)を宣言したファミリーがありません。",
+        "키의 소유자(member_of)를 선언한 패밀리가 없습니다.",
+    ),
+    "show_plan": ("Show the plan", "計画を表示", "계획 보기"),
+    "erase_again": (
+        "To erase, type {subject} again",
+        "消去するには {subject} をもう一度入力",
+        "삭제하려면 {subject} 다시 입력",
+    ),
+    "not_the_same": ("The two texts differ.", "入力が一致しません。", "입력이 일치하지 않습니다."),
+    "no_data": ("There is no data of {subject}.", "{subject} のデータはありません。", "{subject}의 데이터가 없습니다."),
+    "plan_counts": (
+        "{keys} keys and {rows} rows of tables",
+        "キー {keys} 件、テーブルの行 {rows} 件",
+        "키 {keys}개, 테이블 행 {rows}개",
+    ),
+    "no_tables": (
+        "Relational tables are not searched here; `keystead erase` does that.",
+        "ここではリレーショナルテーブルを検索しません。keystead erase を使ってください。",
+        "여기에서는 관계형 테이블을 검색하지 않습니다. keystead erase를 사용하세요.",
+    ),
+    "erased": (
+        "{subject}: {keys} keys and {rows} rows were deleted.",
+        "{subject}: キー {keys} 件と行 {rows} 件を削除しました。",
+        "{subject}: 키 {keys}개와 행 {rows}개를 삭제했습니다.",
+    ),
+    "left_keys": (
+        "{count} keys came back meanwhile; erase again.",
+        "その間に {count} 件のキーが再作成されました。もう一度消去してください。",
+        "그동안 키 {count}개가 다시 생겼습니다. 다시 삭제하세요.",
+    ),
+    # --- audit
+    "when": ("When", "日時", "시각"),
+    "who": ("Who", "誰が", "누가"),
+    "event": ("Event", "操作", "작업"),
+    "what": ("What", "対象", "대상"),
+    "no_entries": ("Nothing was recorded yet.", "まだ記録がありません。", "아직 기록이 없습니다."),
+    "found_none": ("Nothing found.", "見つかりません。", "찾지 못했습니다."),
+}
