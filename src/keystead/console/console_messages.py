@@ -12,6 +12,7 @@ MESSAGES: Final[Messages] = {
     "console": ("Console", "コンソール", "콘솔"),
     "overview": ("Overview", "概要", "개요"),
     "families": ("Families", "ファミリー", "패밀리"),
+    "empty_families": ("Without keys:", "キーなし:", "키 없음:"),
     "unknown": ("Unknown keys", "不明なキー", "알 수 없는 키"),
     "erase": ("Erase a person", "個人データの消去", "개인 데이터 삭제"),
     "audit": ("Audit log", "監査ログ", "감사 로그"),

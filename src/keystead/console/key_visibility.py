@@ -16,6 +16,7 @@ _CREDENTIAL: Final = re.compile(
     r"(?:^|_)(?:token|secret|password|passwd|passphrase|sid|otp|verifier|credentials?|authorization|cookie|api_?key"
     r"|private_?key|signing_?key)$"
 )
+_PUBLIC: Final = re.compile(r"^id$|_id$|Id$")  # an id names a thing, and admits nobody
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SHOWN_CHARS: Final = 4
 
@@ -26,12 +27,17 @@ def is_credential(name: str) -> bool:
 
 
 def secret_placeholders(family: Family[Any]) -> frozenset[str]:
-    """The placeholders that hold credentials: those of the type `token`, and those with the name of one.
+    """The placeholders that hold credentials: those of the type `token` that are not called `id`, and those with the
+    name of one.
 
     In the keys of kits they are digests, but in other keys they may be the secret itself.
     """
     types = family.pattern.types
-    return frozenset(name for name in family.pattern.names if types[name].name == "token" or is_credential(name))
+    return frozenset(
+        name
+        for name in family.pattern.names
+        if is_credential(name) or (types[name].name == "token" and not _PUBLIC.search(name))
+    )
 
 
 def mask(text: str) -> str:
