@@ -92,7 +92,7 @@ class CacheEntries:
         """
         if type(by) is int and -_LARGEST <= by <= _LARGEST:
             number = CounterKey(self._numbers[entry.bound.family], entry.key)
-            steps = [entry.exists().required(), number.increment(by)]
+            steps: list[Operation[Any]] = [entry.exists().required(), number.increment(by)]
             # An error is a result here, so that it is not logged: a float is no defect.
             [done] = await self.keys.run_each(combine("incr", steps, lambda _, total: total, stopped=MISSING))
             if not isinstance(done, NotANumber):  # which is also an integer that leaves 64 bits
