@@ -29,11 +29,10 @@ def main(source: str, url: str) -> None:
         USE_TZ=True,
     )
     django.setup()
-    from django.test import SimpleTestCase, TestCase, override_settings
-    from django.test.runner import DiscoverRunner
-
     import cache.tests as caches  # type: ignore[import-not-found]
     import sessions_tests.tests as sessions  # type: ignore[import-not-found]
+    from django.test import SimpleTestCase, TestCase, override_settings
+    from django.test.runner import DiscoverRunner
 
     from keystead.integrations.django.sessions import SessionStore
 
