@@ -15,7 +15,6 @@ from django.core.cache.backends.base import (
 )
 
 from keystead import wait
-from keystead.errors import KeysteadError
 from keystead.integrations.django.cache_entries import MISSING, CacheEntries, Entry
 from keystead.integrations.django.cache_keys import NEVER_MS
 from keystead.integrations.django.loop_stores import store_of_loop, synchronous_store
@@ -40,11 +39,7 @@ class KeysteadCache(BaseCache):  # type: ignore[misc]  # Django has no types
         unknown = set(params.get("OPTIONS") or {}) - _OPTIONS
         if unknown:
             raise InvalidCacheBackendError(f"KeysteadCache has no option {min(unknown)!r}; put it into LOCATION")
-        try:
-            synchronous_store(location)
-        except KeysteadError as error:
-            raise InvalidCacheBackendError(f"the LOCATION of a KeysteadCache: {error}") from None
-        self._url = location
+        self._url = location  # the checks of the settings say what is wrong with it
         self._prefix = str(self.key_prefix) or None
 
     # --- where entries are ---------------------------------------------------------------------------------
