@@ -18,6 +18,7 @@ EXTRAS: Final = {
     "blobs": ("obstore",),
     "oauth": ("httpx2", "joserfc"),
     "asgi": ("joserfc", "starlette"),
+    "django": ("django",),
     "cli": ("jinja2", "markupsafe", "pydantic_settings", "rich", "typer"),
     "testing": ("anyio", "hypothesis", "pytest"),
     "server": ("fastapi", "fastapi_swagger", "granian", "prometheus_client", "starlette"),

@@ -105,22 +105,29 @@ class SessionIndex(Generic[S]):
         if len(ids) < cap:
             return [], []
         alive, dead, unreadable = await self._classify(user, ids)
-        if len(alive) >= cap and self.policy.at_cap == "refuse":
+        moving = len(ids) - len(alive) - len(dead) - len(unreadable)
+        if len(alive) + moving >= cap and self.policy.at_cap == "refuse":
             await self._remove_ended(user, dead)
             raise CapReached(f"the user has {len(alive)} sessions, the maximum is {cap}; end one of them first")
         oldest = sorted(alive, key=lambda live: (epoch_ms(live.session.created_at), live.id))
-        beyond = max(len(alive) + len(unreadable) - cap + 1, 0)
+        beyond = max(len(alive) + len(unreadable) + moving - cap + 1, 0)
         return dead, [*unreadable, *(live.id for live in oldest)][:beyond]
 
     async def _classify(self, user: str, ids: Sequence[str]) -> _ClassifiedSessions:
         found = _ClassifiedSessions([], [], [])
         for sid, record in await self._records(ids):
+            if self._is_moving(user, record):
+                continue
             live = None if record is None or isinstance(record, Unreadable) else self._check_live(user, sid, record)
             if live:
                 found.alive.append(live)
             else:
                 (found.unreadable if isinstance(record, Unreadable) else found.dead).append(sid)
         return found
+
+    def _is_moving(self, user: str, record: S | Unreadable | None) -> bool:
+        """Whether a listed session is on its way to or from another list: it is not shown, and not removed."""
+        return False
 
     def _check_live(self, user: str, sid: str, session: S, aged: bool = False) -> Live[S] | Gone:
         if getattr(session, self._user_field) != user:

@@ -1,0 +1,461 @@
+"""Data sessions: server-side sessions with free keys, for `request.session` of web frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from keystead.errors import BadDeclaration, BadKey, BadValue, Unreadable
+from keystead.parts.audit import Audit
+from keystead.parts.datasessions.data_index import ENDED, TOO_MANY, DataIndex, random_secret
+from keystead.parts.datasessions.data_keys import ANONYMOUS, DataSessionKeys
+from keystead.parts.datasessions.data_record import DataRecord, DataSession, JsonData
+from keystead.parts.datasessions.data_token import new_data_token, owner_of, parse_data_token, visitor_of
+from keystead.parts.datasessions.json_texts import encode_texts, stored_texts
+from keystead.parts.digest import digest, same
+from keystead.parts.sessions import Act, Gone, Live, Policy
+from keystead.parts.sessions.session_declaration import check_successors_and_ends
+from keystead.parts.sessions.session_index import epoch_ms
+from keystead.parts.sessions.session_record import Reason
+from keystead.schema import Steps, attempts, procedure
+from keystead.schema.kinds import Seen
+from keystead.schema.lifetime import duration_ms
+from keystead.schema.times import deadline_ms, moment
+from keystead.schema.unreadable import log_unreadable
+
+FIELDS_MAX: Final = 1000
+VALUE_MAX_BYTES: Final = 1_000_000
+_IN_TWO_LISTS: Final = "an entry of a list whose record names another owner is skipped, and ends with the session"
+
+
+class DataSessions:
+    """Sessions whose data is a dict of JSON values, stored key by key. A session that has ended stays ended.
+
+        keys = data_session_keys(policy)(store)
+        sessions = DataSessions(keys, policy)
+        session = await sessions.create({"cart": ["apple"]}, client="192.0.2.1")
+        session = await sessions.load(token)   # Gone, which is falsy, if there is none
+        session.data["theme"] = "dark"
+        session = await sessions.save(session)
+
+    **A session is alive while its record is there and the list of its owner names it**, as in `Sessions`. The owner is
+    a user, or for an anonymous session the client's address. Everything but `create` needs a live session, and revives
+    none. `load` takes a token, all else takes what `load` returned.
+
+    policy           of signed-in sessions; its timeouts are the longest a session can be given
+    anonymous        the policy of anonymous sessions; its cap is per client address
+    audit            records sign-ins, sign-outs, revocations and evictions of users
+    fields_max       how many keys a session can have
+    value_max_bytes  how large one value can be, as JSON
+    new_secret       for tests
+    """
+
+    def __init__(
+        self,
+        keys: DataSessionKeys,
+        policy: Policy | None = None,
+        anonymous: Policy | None = None,
+        *,
+        audit: Audit | None = None,
+        fields_max: int = FIELDS_MAX,
+        value_max_bytes: int = VALUE_MAX_BYTES,
+        new_secret: Callable[[], bytes] = random_secret,
+    ) -> None:
+        self.policy, self.anonymous = policy or Policy(), anonymous or ANONYMOUS
+        if self.policy.near_ms or self.anonymous.near_ms:
+            raise BadDeclaration("the data of a session is always read from the store: leave near out of the policy")
+        check_successors_and_ends(self.policy, keys.session, None, keys.session_end)
+        self._users = DataIndex(keys, self.policy, audit, fields_max, new_secret)
+        self._visitors = DataIndex(keys, self.anonymous, None, fields_max, new_secret)
+        self._keys = keys
+        self._now_ms = keys.now_ms
+        self._fields_max, self._value_max_bytes = fields_max, value_max_bytes
+        self._new_secret = new_secret
+
+    # --- one session -----------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        data: Mapping[str, Any] | None = None,
+        *,
+        user: str | None = None,
+        client: str = "",
+        idle: str | timedelta | None = None,
+        ends_at: datetime | int | None = None,
+        act: Act | None = None,
+    ) -> DataSession:
+        """Create a session of a user, or an anonymous one of a client address. Always a new token.
+
+        idle      its own idle timeout, if it is to be shorter than the one of the policy
+        ends_at   when it ends in any case (an aware datetime, or ms since 1970), if earlier than the policy says
+
+        Two round trips; more if room must be made. At the cap the oldest session is evicted, or CapReached raised, as
+        the policy says. Raises BadValue for data that is not JSON or too large.
+        """
+        texts = self._encode(data or {})
+        owner = visitor_of(client) if user is None else _checked_owner(user)
+        return await self._index_of(owner).create(owner, self._times(idle, ends_at), texts, act)
+
+    async def load(self, token: str) -> DataSession | Gone:
+        """The session of a token, with its data. One round trip; about once a minute a second one, which touches it.
+
+        A malformed token costs none. A token that was rotated is accepted for `policy.grace`; one from before a
+        sign-in is not.
+        """
+        named = parse_data_token(token)
+        if named is None:
+            return Gone("unknown")
+        id, owner = named
+        try:
+            found = await self._find(token, id, owner)
+        except BadKey:  # no key can name this owner
+            return Gone("unknown")
+        if isinstance(found, Gone) or self._now_ms() < self._index_of(owner).touch_due_ms(found.record):
+            return found
+        return await self._touch(found)
+
+    async def save(self, session: DataSession, data: Mapping[str, Any] | None = None) -> DataSession | Gone:
+        """Write the keys that differ from what was loaded, and remove those that are missing. Returns the session.
+
+        data   instead of `session.data`
+
+        One round trip; none if nothing has changed. Of two requests that change different keys both succeed; of one key
+        the last one wins. Gone: the session has ended, and nothing was written. A save that was under way during a
+        sign-in reaches the signed-in session. Raises BadValue for data that is not JSON or too large.
+        """
+        texts = self._encode(session.data if data is None else data)
+        changed = {name: text for name, text in texts.items() if session.texts.get(name) != text}
+        gone = [name for name in session.texts if name not in texts]
+        if not changed and not gone:
+            return session
+        record = session.record
+        async for _ in attempts("the session"):
+            index = self._index_of(record.uid)
+            if self._now_ms() < index._deadline_ms(record):
+                done = await index.write(record.uid, session.id, record, changed, gone)
+                if done:
+                    return index.session_of(session.token, session.id, record, session.raw, texts, session.aged)
+                if done.stopped == TOO_MANY:
+                    raise BadValue(f"a session has at most {self._fields_max} keys; remove some first")
+            moved = await self._find_moved(session, record)
+            if isinstance(moved, Gone):
+                return moved
+            record = moved
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
+
+    async def set_lifetime(
+        self,
+        session: DataSession,
+        *,
+        idle: str | timedelta | None = None,
+        ends_at: datetime | int | None = None,
+    ) -> DataSession | Gone:
+        """Give a session timeouts of its own, as in `create`; None: those of the policy. Also counts as use of it."""
+        return await self._change_record(session, {"idle_ms": None, "ends_at": None, **self._times(idle, ends_at)})
+
+    async def touch(self, session: DataSession) -> DataSession | Gone:
+        """Count this as use of the session, now. `load` does so about once a minute."""
+        return await self._change_record(session, {})
+
+    async def rotate(self, session: DataSession) -> DataSession | Gone:
+        """Exchange the token for a new one. The id, the data, the start and the absolute deadline stay.
+
+        One atomic step. The old token is accepted for `policy.grace`, and cannot be rotated again.
+        """
+        return await self._exchange_token(session, {})
+
+    async def end(self, session: DataSession, act: Act | None = None) -> bool:
+        """Sign out: end this session. False: it had ended."""
+        if await self._end_in(session.owner, session.id, None, "signed-out", act):
+            return True
+        # Another request of this browser may have signed it in meanwhile.
+        moved = await self._find_moved(session, session.record)
+        if isinstance(moved, Gone) or moved.uid == session.owner:
+            return False
+        return await self._end_in(moved.uid, session.id, None, "signed-out", act)
+
+    # --- signing in ------------------------------------------------------------------------------------------
+
+    async def sign_in(
+        self,
+        session: DataSession | None,
+        user: str,
+        merge: Callable[[JsonData], Mapping[str, Any]] | None = None,
+        act: Act | None = None,
+    ) -> DataSession | Gone:
+        """Make this the session of a user: with a new token and new timeouts. None: there was no session.
+
+        merge   gets the data of the anonymous session and returns that of the signed-in one; it may be called several
+                times. Without it the data stays as it is
+
+        One atomic step: what a parallel request saves comes before it and is merged, or after it and is kept. (In a
+        cluster several, of which the one that writes the session is atomic.) The old token ends at once; only a save
+        under way may still use it. The session of another user ends, and its data is not taken over.
+
+        Gone: the session has ended. Raises CapReached if the policy refuses another session.
+        """
+        owner = _checked_owner(user)
+        if session is not None and session.user is not None and session.owner != owner:
+            await self.end(session, act)
+            session = None
+        if session is None:
+            return await self.create({} if merge is None else merge({}), user=user, act=act)
+        if session.owner == owner:
+            return await self._sign_in_again(session, merge)
+        async for _ in attempts("the session"):
+            found = await self._find(session.token, session.id, session.owner)
+            if isinstance(found, Gone):
+                return found
+            if found.aged:
+                return Gone("unknown")
+            signed_in = await self._sign_in_once(found, owner, merge, act)
+            if signed_in is not None:
+                return signed_in
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
+
+    async def _sign_in_once(
+        self, found: DataSession, owner: str, merge: Callable[[JsonData], Mapping[str, Any]] | None, act: Act | None
+    ) -> DataSession | None:
+        """None: the session was changed or ended since it was read, or the list was."""
+        users, id = self._users, found.id
+        seen = {name.encode(): text.encode() for name, text in found.texts.items()}
+        texts = found.texts if merge is None else self._encode(merge(found.data))
+        dead, evicted = await users._sessions_to_evict(owner)
+        token, record = users.new_record(id, owner, {"ends_at": found.record.ends_at, "idle_ms": found.record.idle_ms})
+        record = record.model_copy(update={"previous": found.record.token, "previous_until": self._users.grace_until()})
+        writes = [
+            *users.data_writes(
+                id,
+                record,
+                {name: text for name, text in texts.items() if found.texts.get(name) != text},
+                [name for name in found.texts if name not in texts],
+            ),
+            *([users._data(id).extend(users.data_ends_at_ms(record))] if texts else []),
+        ]
+        done = await self._move(found, seen, record, [*dead, *evicted], writes)
+        if not done:
+            if done.stopped == TOO_MANY:
+                raise BadValue(f"a session has at most {self._fields_max} keys; merge returned more")
+            return None
+        for event, ids in (("session-evicted", evicted), ("signed-in", [id])):
+            for entry in users._audit_entries(event, owner, act, ids):
+                await entry
+        await users._after_admission(owner, dead, evicted, done.value)
+        raw = users._family.family.codec.encode(record, users._family(id).key, None)
+        return users.session_of(token, id, record, raw, dict(texts), evicted=tuple(evicted))
+
+    @procedure(ordered=_IN_TWO_LISTS)
+    def _move(
+        self, found: DataSession, seen: dict[bytes, bytes], record: DataRecord, leaving: Sequence[str], writes: Any
+    ) -> Steps[int]:
+        """Sign a session in: list it for the user, write the record and the data, and take it off the visitors' list.
+
+        In a cluster the three are in different slots. The record and the data change in one step, which decides: before
+        it the session is anonymous and listed there, after it the user's and listed there. A list that names a session
+        of another owner neither shows nor removes it.
+        """
+        mine, theirs = self._users._index(record.uid), self._visitors._index(found.owner)
+        id, cap = found.id, self.policy.cap
+        listed, count = mine.add(id), mine.count()
+        return (
+            Steps(
+                theirs.has(id).otherwise(ENDED),
+                *([] if cap is None else [mine.at_most(cap - 1 + len(leaving)).otherwise("no room")]),
+                *(mine.remove(one).otherwise("another process took it off") for one in leaving),
+                listed,
+                count,
+                self._users._family(id).holds(Seen(found.record, found.raw)),
+                self._users._data(id).holds(seen),
+                self._users._expiring_record(id, record).replace(record),
+                *writes,
+                theirs.remove(id).otherwise(ENDED),
+            )
+            .giving(count)
+            .undone_by(mine.remove(id), of=listed)
+        )
+
+    async def _sign_in_again(
+        self, session: DataSession, merge: Callable[[JsonData], Mapping[str, Any]] | None
+    ) -> DataSession | Gone:
+        now = moment(self._now_ms())
+        found = await self._exchange_token(session, {"created_at": now})
+        if isinstance(found, Gone) or merge is None:
+            return found
+        return await self.save(found, merge(found.data))
+
+    # --- the sessions of a user ------------------------------------------------------------------------------
+
+    async def list_for(self, user: str) -> list[Live[DataRecord]]:
+        """The live sessions of a user, latest sign-in first, without their data."""
+        return await self._users.list_for(_checked_owner(user))
+
+    async def end_id(self, user: str, id: str, act: Act | None = None) -> bool:
+        """End one session of a user by its id, as in `list_for`. False: that user has no such session."""
+        with suppress(BadKey):
+            return await self._end_in(_checked_owner(user), id, "revoked", "session-revoked", act)
+        return False
+
+    async def end_others(self, session: DataSession, act: Act | None = None) -> int:
+        """End all other sessions of the user; returns how many. If this one has ended itself, or is anonymous: none."""
+        if session.user is None:
+            return 0
+        users = self._users
+        listed = users._index(session.owner)
+        more = users._audit_entries("other-sessions-revoked", session.owner, act, [users._subject_of(session.owner)])
+        done = await users._keep_only(listed, session.id, more)
+        ended = [one for one in users._ids(listed, done.value) if one != session.id] if done else []
+        await users._discard(ended, "revoked")
+        return len(ended)
+
+    async def end_all(self, user: str, act: Act | None = None) -> int:
+        """End all sessions of a user; returns how many. One atomic write, which does not depend on a complete list."""
+        users, owner = self._users, _checked_owner(user)
+        subject = users._subject_of(owner)
+        return await users._revoke_listed(
+            users._index(owner), lambda: users._audit_entries("all-sessions-revoked", owner, act, [subject])
+        )
+
+    # --- finding ---------------------------------------------------------------------------------------------
+
+    def _index_of(self, owner: str) -> DataIndex:
+        return self._visitors if owner.startswith("@") and not owner.startswith("@@") else self._users
+
+    async def _find(self, token: str, id: str, owner: str) -> DataSession | Gone:
+        """Raises BadKey if no key can name the owner."""
+        index = self._index_of(owner)
+        try:
+            seen, is_listed, data = await index.see(owner, id)
+            if seen is None or not is_listed:
+                return Gone(await self._why_gone(id))
+            record = seen.value
+            state = self._check_token(record, token)
+            if record.uid != owner or state is None:
+                return Gone("unknown")
+            if self._now_ms() >= index._deadline_ms(record):
+                await index._remove_ended(owner, [id])
+                return Gone("expired")
+            texts = stored_texts(data, index._data(id).key)
+            return index.session_of(token, id, record, seen.stored, texts, aged=state == "previous")
+        except Unreadable as error:
+            log_unreadable(index._family.store, error)
+            return Gone("unreadable")
+
+    def _check_token(self, record: DataRecord, token: str) -> str | None:
+        given = digest(token)
+        if same(record.token, given):
+            return "current"
+        in_grace = record.previous_until is not None and self._now_ms() < epoch_ms(record.previous_until)
+        return "previous" if in_grace and same(record.previous, given) else None
+
+    async def _why_gone(self, id: str) -> Reason:
+        end = await self._keys.session_end(id).get()
+        return "unknown" if end is None else end.reason
+
+    async def _find_moved(self, session: DataSession, record: DataRecord) -> DataRecord | Gone:
+        """The record as it is now, if this session's token is or just was that of it, whoever the owner is."""
+        seen = await self._keys.session(session.id).see().if_readable()
+        if seen is None:
+            return Gone(await self._why_gone(session.id))
+        newest, index = seen.value, self._index_of(seen.value.uid)
+        if self._check_token(newest, session.token) is None:
+            return Gone("unknown")
+        if self._now_ms() >= index._deadline_ms(newest):
+            return Gone("expired")
+        return Gone("unknown") if newest == record else newest
+
+    # --- changing the record ---------------------------------------------------------------------------------
+
+    async def _touch(self, found: DataSession) -> DataSession | Gone:
+        """Touch it as part of `load`. If another request changes the record now, that one counts as use of it."""
+        index = self._index_of(found.owner)
+        record = found.record.model_copy(update={"last_seen_at": moment(self._now_ms())})
+        if await index.replace(found, record):
+            return self._with_record(found, record)
+        return await self._find(found.token, found.id, found.owner)
+
+    async def _change_record(self, session: DataSession, changes: dict[str, Any]) -> DataSession | Gone:
+        """Change the record with compare-and-set. The data is returned as the caller has it."""
+        current = session
+        async for _ in attempts("the session"):
+            index, now_ms = self._index_of(current.owner), self._now_ms()
+            if now_ms >= current.ends_at_ms:
+                found = await self._find(session.token, session.id, session.owner)
+                if isinstance(found, Gone):
+                    return found
+                current = found
+            record = current.record.model_copy(update={"last_seen_at": moment(now_ms), **changes})
+            if index._deadline_ms(record) <= now_ms:  # it was given a moment in the past
+                await self.end(session)
+                return Gone("expired")
+            if await index.replace(current, record):
+                return self._with_record(session, record)
+            found = await self._find(session.token, session.id, session.owner)
+            if isinstance(found, Gone):
+                return found
+            current = found
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
+
+    async def _exchange_token(self, session: DataSession, changes: dict[str, Any]) -> DataSession | Gone:
+        """A new token for the same owner. Of several callers one gets it, the others Gone."""
+        async for _ in attempts("the session"):
+            found = await self._find(session.token, session.id, session.owner)
+            if isinstance(found, Gone):
+                return found
+            if found.aged:
+                return Gone("unknown")
+            index = self._index_of(found.owner)
+            token = new_data_token(found.id, self._new_secret(), found.owner)
+            record = found.record.model_copy(
+                update={
+                    "token": digest(token),
+                    "previous": found.record.token,
+                    "previous_until": index.grace_until(),
+                    "last_seen_at": moment(self._now_ms()),
+                    **changes,
+                }
+            )
+            if self._now_ms() < found.ends_at_ms and await index.replace(found, record):
+                exchanged = self._with_record(found, record)
+                exchanged.token = token
+                return exchanged
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
+
+    def _with_record(self, session: DataSession, record: DataRecord) -> DataSession:
+        index = self._index_of(record.uid)
+        raw = index._family.family.codec.encode(record, index._family(session.id).key, None)
+        return DataSession(
+            session.token,
+            session.id,
+            session.data,
+            index._deadline_ms(record),
+            record,
+            raw,
+            session.texts,
+            session.aged,
+        )
+
+    async def _end_in(self, owner: str, id: str, reason: Reason | None, event: str, act: Act | None) -> bool:
+        return await self._index_of(owner)._revoke_one(owner, id, reason, event, act)
+
+    # --- input -----------------------------------------------------------------------------------------------
+
+    def _encode(self, data: Mapping[str, Any]) -> dict[str, str]:
+        if len(data) > self._fields_max:
+            raise BadValue(f"a session has at most {self._fields_max} keys, not {len(data)}")
+        return encode_texts(data, self._value_max_bytes)
+
+    def _times(self, idle: str | timedelta | None, ends_at: datetime | int | None) -> dict[str, Any]:
+        times: dict[str, Any] = {}
+        if idle is not None:
+            times["idle_ms"] = duration_ms(idle, "idle")
+        if ends_at is not None:
+            times["ends_at"] = moment(deadline_ms(ends_at))
+        return times
+
+
+def _checked_owner(user: str) -> str:
+    if type(user) is not str or not user:  # a number from a database is a mistake that type checkers may not see
+        raise BadValue(f"the id of a user must be text that is not empty, not {type(user).__name__}")
+    return owner_of(user)

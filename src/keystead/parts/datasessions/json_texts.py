@@ -1,0 +1,49 @@
+"""Session data as it is stored: each value as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from keystead.errors import BadValue, Unreadable
+
+_dumps: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
+
+
+def encode_texts(data: Mapping[str, Any], value_max_bytes: int) -> dict[str, str]:
+    """Each value as JSON. Raises BadValue for a name that is not text, and a value that JSON cannot hold."""
+    texts = {}
+    for name, value in data.items():
+        if type(name) is not str and not isinstance(name, str):
+            raise BadValue(f"a key of a session must be text, not {type(name).__name__}")
+        try:
+            text = _dumps(value)
+            size = len(text.encode()) if len(text) * 4 > value_max_bytes else 0
+            name.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            # The name only: the value may be secret.
+            sentence = f"{name!r:.80} of the session cannot be stored as JSON ({type(error).__name__})"
+            raise BadValue(f"{sentence}; store text, numbers, lists and dicts") from None
+        if size > value_max_bytes:
+            raise BadValue(
+                f"{name!r:.80} of the session has {size} bytes as JSON; at most {value_max_bytes} are stored"
+            )
+        texts[str(name)] = text
+    return texts
+
+
+def decode_texts(texts: Mapping[str, str], key: str) -> dict[str, Any]:
+    """Raises Unreadable."""
+    try:
+        return {name: json.loads(text) for name, text in texts.items()}
+    except (ValueError, RecursionError):
+        raise Unreadable("a value of the session is not JSON", key) from None
+
+
+def stored_texts(data: Mapping[bytes, bytes], key: str) -> dict[str, str]:
+    """Raises Unreadable."""
+    try:
+        return {name.decode(): text.decode() for name, text in data.items()}
+    except UnicodeDecodeError:
+        raise Unreadable("the session holds data that is not text", key) from None
