@@ -11,8 +11,6 @@ from keystead.parts.datasessions import DataSessionKeys, DataSessions, data_sess
 from keystead.parts.sessions import Policy
 from keystead.stores import Store
 
-_AT_ONCE = "1ms"  # an old session key ends with `cycle_key`, as Django expects
-
 
 def session_keyspace() -> type[DataSessionKeys]:
     """The keyspace of the sessions, by the settings."""
@@ -37,7 +35,7 @@ def _sessions_on(store: Store) -> DataSessions:
 def _policies() -> tuple[Policy, Policy]:
     """For signed-in users and for visitors. Each session states its own times: see `SessionStore`."""
     longest = setting("SESSION_MAX_AGE")
-    times: dict[str, Any] = {"idle": longest, "absolute": longest, "grace": _AT_ONCE}
+    times: dict[str, Any] = {"idle": longest, "absolute": longest}
     return Policy(**times, cap=setting("SESSIONS_PER_USER")), Policy(**times, cap=None)
 
 

@@ -177,7 +177,7 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # Django has no types
 
     async def _cycle_key(self, sessions: DataSessions, data: dict[str, Any]) -> None:
         found = self._found or await self._read(sessions, self.session_key)
-        rotated = await sessions.rotate(found) if found else None
+        rotated = await sessions.rotate(found, at_once=True) if found else None
         if rotated:
             self._adopt(rotated)
             self._session_cache = data

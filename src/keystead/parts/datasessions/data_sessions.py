@@ -159,12 +159,13 @@ class DataSessions:
         """Count this as use of the session, now. `load` does so about once a minute."""
         return await self._change_record(session, {})
 
-    async def rotate(self, session: DataSession) -> DataSession | Gone:
+    async def rotate(self, session: DataSession, *, at_once: bool = False) -> DataSession | Gone:
         """Exchange the token for a new one. The id, the data, the start and the absolute deadline stay.
 
-        One atomic step. The old token is accepted for `policy.grace`, and cannot be rotated again.
+        One atomic step. The old token is accepted for `policy.grace`, and cannot be rotated again. With `at_once` it is
+        not accepted; only a save under way may still use it.
         """
-        return await self._exchange_token(session, {})
+        return await self._exchange_token(session, {"previous_until": None} if at_once else {})
 
     async def end(self, session: DataSession, act: Act | None = None) -> bool:
         """Sign out: end this session. False: it had ended."""

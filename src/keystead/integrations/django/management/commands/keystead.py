@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import sys
 from typing import Any, Final
 
@@ -24,12 +25,23 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django has no types
         self.handle(name, options)
 
     def handle(self, name: str, options: list[str], **_: Any) -> None:
-        from keystead.__main__ import main
-
         targets, stores = command_targets(), command_stores()
         if not targets:
             raise CommandError("this project has no keyspaces: declare one in the keys.py of an application")
+        if name == "docs" and "--out" not in options:  # it prints one document at a time
+            for one in targets:
+                _run("docs", *options, one)
+            return
         named = [part for one in targets for part in ("--keys", one)] if name == "show" else targets
         where = [] if name == "docs" else [part for url in stores for part in ("--store", url)]
-        sys.argv = ["keystead", name, *options, *named, *where]
-        main()
+        _run(name, *options, *named, *where)
+
+
+def _run(*arguments: str) -> None:
+    """Run the `keystead` command, as `python -m keystead` does; returns if it succeeds."""
+    sys.argv = ["keystead", *arguments]
+    try:
+        runpy.run_module("keystead", run_name="__main__")
+    except SystemExit as ended:
+        if ended.code:
+            raise
