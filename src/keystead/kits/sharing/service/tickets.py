@@ -30,8 +30,8 @@ _RECORD_EVERY_MS: Final = 5_000
 # Bytes sent before a connection broke may have been lost in buffers. This many are sent again, but never more than half
 # of the file.
 _LOST_MAX_BYTES: Final = 16 * 1024 * 1024
-# Once the receiver is gone, the server takes chunks as fast as they come, until it learns of that. At this rate (1 Gbit/s)
-# a busy server has an eighth of a second to learn of it before it takes more than is sent again.
+# Once the receiver is gone, the server takes chunks as fast as they come, until it learns of that. At this rate (about
+# 1 Gbit/s) a busy server has an eighth of a second to learn of it before it takes more than is sent again.
 _MAX_BYTES_PER_S: Final = 8 * _LOST_MAX_BYTES
 _UNPACED_BYTES: Final = _LOST_MAX_BYTES // 4
 _MAX_RANGES: Final = 64  # disjoint byte ranges of one download
