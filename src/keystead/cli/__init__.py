@@ -18,6 +18,7 @@ COMMANDS: Final = (
     "gateway",
     "check",
     "doctor",
+    "infer",
     "docs",
     "export",
     "show",

@@ -196,21 +196,41 @@ class KeyShapes(Generic[L]):
         yield from _shapes_below(self.root, ())
 
 
+_RARE: Final = 50  # of so many keys, one of a wider type is an exception, and does not widen the others
+_LONG: Final = 16
+
+
 def _join_ids(node: Node[L]) -> None:
     """Below this node, join variables whose types overlap: no two patterns may have the same key."""
     ids = [edge for edge, child in node.children.items() if child.form == VARIABLE and not child.has_tag]
     ids.sort(key=lambda edge: node.children[edge].variables[0].count, reverse=True)
     for at, edge in enumerate(ids):
         for other in ids[at + 1 :]:
-            if edge in node.children and other in node.children and _overlap(node.children[edge], node.children[other]):
+            if edge in node.children and other in node.children and _belong(node.children[edge], node.children[other]):
                 node.join([other], into=edge)
+        if edge in node.children and node.children[edge].variables[0].shortest >= _LONG:
+            # A random token without digits looks like words.
+            node.join([word for word in node.words if _is_like(node.children[edge], node.children[word])], into=edge)
     for child in node.children.values():
         _join_ids(child)
 
 
-def _overlap(one: Node[L], other: Node[L]) -> bool:
-    first, second = (narrowest(node.variables[0].types) for node in (one, other))
-    return first is not None and second is not None and types_overlap(first, second)
+def _belong(one: Node[L], other: Node[L]) -> bool:
+    first, second = (node.variables[0] for node in (one, other))
+    narrow, wide = narrowest(first.types), narrowest(second.types)
+    if narrow is None or wide is None or not types_overlap(narrow, wide):
+        return False
+    return narrowest(first.types & second.types) == narrow or second.count * _RARE >= first.count
+
+
+def _is_like(ids: Node[L], word: Node[L]) -> bool:
+    """Whether a segment that looks like words may be one of these long ids."""
+    known, text = ids.variables[0], word.whole
+    return known.shortest <= text.shortest and text.longest <= known.longest and _is_within(text.types, known.types)
+
+
+def _is_within(types: int, wider: int) -> bool:
+    return narrowest(types & wider) == narrowest(wider)
 
 
 def _shapes_below(node: Node[L], path: tuple[Node[L], ...]) -> Iterator[Shape[L]]:

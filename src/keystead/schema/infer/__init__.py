@@ -10,6 +10,7 @@ from keystead.schema.infer.draft import (
     class_name,
     identifier,
 )
+from keystead.schema.infer.drafting import Inferred, infer
 from keystead.schema.infer.keys_module import keys_module
 from keystead.schema.infer.soundness import sound
 
@@ -20,8 +21,10 @@ __all__ = [
     "DraftKeyspace",
     "DraftModel",
     "DraftRelation",
+    "Inferred",
     "class_name",
     "identifier",
+    "infer",
     "keys_module",
     "sound",
 ]

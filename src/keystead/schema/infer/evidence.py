@@ -87,7 +87,7 @@ class Evidence:
             record = {name.decode("utf-8", "replace"): decode_value(data) for name, data in content}
             self.profile.add(record)
             return record, ()
-        texts = []
+        texts: list[str] = []
         for entry in content:
             data = _data_of(kind, entry)
             if data is None:
@@ -120,7 +120,7 @@ class Evidence:
     def is_counter(self) -> bool:
         """Whether its strings are small integers."""
         profile = self.profile
-        return profile.kinds == {"int"} and -_NO_COUNTER < profile.smallest and profile.largest < _NO_COUNTER
+        return profile.kinds == {"int"} and profile.smallest > -_NO_COUNTER and profile.largest < _NO_COUNTER
 
     @property
     def signature(self) -> tuple[Any, ...]:
@@ -131,6 +131,7 @@ class Evidence:
 
 def _data_of(kind: str, entry: Any) -> bytes | None:
     """The data of an entry; None: of a stream with other fields than those of a Log."""
-    if kind == "stream":
-        return entry[1][1] if list(entry[1])[::2] == [b"data"] else None  # type: ignore[no-any-return]
-    return entry[0] if kind == "zset" else entry  # type: ignore[no-any-return]
+    if kind == "stream" and list(entry[1])[::2] != [b"data"]:
+        return None
+    data: bytes = entry[1][1] if kind == "stream" else entry[0] if kind == "zset" else entry
+    return data
