@@ -79,7 +79,7 @@ class _Drafter:
         try:
             text, tag = self._pattern(shape.path, evidence)
         except (BadDeclaration, _NotDrafted) as error:
-            self._notes.append(f"not drafted: {evidence.count:,} keys like {shape.text}: {error}")
+            self._notes.append(f"not drafted: {_keys(evidence.count)} like {shape.text}: {error}")
             return
         kind = kind_of(evidence)
         if kind == "Log" and evidence.foreign_entries:
@@ -93,9 +93,9 @@ class _Drafter:
         lifetime, why = guess_lifetime(evidence, time_fields(value, self._models))
         confidence = _confidence(shape, evidence)
         self.evidence[name] = evidence
-        lines = [f"{evidence.count:,} keys, {evidence.read:,} read; {why}", *_kinds_line(evidence)]
+        lines = [f"{_keys(evidence.count)}, {evidence.read:,} read; {why}", *_kinds_line(evidence)]
         lines += [f"such as {masked_key(shape.path)}", *_enumerations(shape.path)]
-        doc = f"TODO: {kind} drafted from {evidence.count:,} keys."
+        doc = f"TODO: {kind} drafted from {_keys(evidence.count)}."
         self.families.append(DraftFamily(name, text, kind, value, lifetime, doc, tuple(lines), confidence, tag=tag))
 
     def _pattern(self, path: tuple[Node[Evidence], ...], evidence: Evidence) -> tuple[str, str | None]:
@@ -129,6 +129,10 @@ class _Drafter:
             self._models.models,
             (*notes, *self._notes),
         )
+
+
+def _keys(count: int) -> str:
+    return "1 key" if count == 1 else f"{count:,} keys"
 
 
 class _NotDrafted(Exception):
@@ -173,7 +177,7 @@ def _placeholder_name(variable: Variable, type_: str, before: str) -> str:
         return "url"
     words = re.split(r"[^A-Za-z0-9]+", before.strip("-_./"))
     word = identifier(words[-1] or "id", frozenset())
-    word = word[:-1] if word.endswith("s") and len(word) > 3 else word
+    word = word[:-1] if word.endswith("s") and not word.endswith("ss") and len(word) > 3 else word
     return "id" if word in ("keys", "id") else f"{word}_id"
 
 

@@ -124,9 +124,9 @@ class Evidence:
 
     @property
     def signature(self) -> tuple[Any, ...]:
-        """What keys of one family have in common: the kind, whether they expire, and the names of their fields."""
+        """What keys of one family have in common: the kind, the lifetime, and last the names of their fields."""
         fields = frozenset(self.profile.fields) if not self.profile.looks_like_map else frozenset()
-        return self.kind, self.expiring * 2 > self.read, fields
+        return self.kind, self.is_counter, self.expiring * 2 > self.read, self.moved > 0, fields
 
 
 def _data_of(kind: str, entry: Any) -> bytes | None:

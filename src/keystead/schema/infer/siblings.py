@@ -10,7 +10,9 @@ from keystead.schema.key_forms import VARIABLE, narrowest
 from keystead.schema.key_shapes import Node
 
 _FEW: Final = 2  # siblings with the same fields
-_SEVERAL: Final = 5  # siblings that only have the same kind and lifetime
+_SEVERAL: Final = 5  # siblings at the end of a key that only have the same kind and lifetime
+_MANY: Final = 12  # the same, in the middle of a key, where words name entities
+_LOOSE: Final = 4  # parts of a signature without the fields
 _TELLING: Final = 3  # fields that make a record recognizable
 
 
@@ -21,9 +23,9 @@ def join_siblings(node: Node[Evidence], is_root: bool = True) -> None:
     _join_into_ids(node)
     # The first segment names the program or the entity: only ids are joined there.
     words = [edge for edge in node.words if not is_root or VARIABLE in edge]
-    _join_groups(node, words, _signature, lambda signature: _FEW if _is_telling(signature) else _SEVERAL)
+    _join_groups(node, words, _signature, lambda signature: _FEW if _is_telling(signature) else _MANY)
     left = [edge for edge in words if edge in node.children]
-    _join_groups(node, left, _loose_signature, lambda _: _SEVERAL)
+    _join_groups(node, left, _loose_signature, lambda signature: _SEVERAL if _is_last(signature) else _MANY)
 
 
 def _join_into_ids(node: Node[Evidence]) -> None:
@@ -60,7 +62,7 @@ def _signature(node: Node[Evidence]) -> frozenset[Any]:
 
 
 def _loose_signature(node: Node[Evidence]) -> frozenset[Any]:
-    return frozenset((path, leaf.signature[:2]) for path, leaf in _leaves(node, ()))
+    return frozenset((path, leaf.signature[:_LOOSE]) for path, leaf in _leaves(node, ()))
 
 
 def _leaves(node: Node[Evidence], path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], Evidence]]:
@@ -71,4 +73,8 @@ def _leaves(node: Node[Evidence], path: tuple[str, ...]) -> Iterable[tuple[tuple
 
 
 def _is_telling(signature: frozenset[Any]) -> bool:
-    return any(len(fields) >= _TELLING for _, (_, _, fields) in signature)
+    return any(len(one[-1]) >= _TELLING for _, one in signature)
+
+
+def _is_last(signature: frozenset[Any]) -> bool:
+    return all(not path for path, _ in signature)
