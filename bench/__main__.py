@@ -29,6 +29,7 @@ class Subject(StrEnum):
     sweep = "sweep"
     schema = "schema"
     doctor = "doctor"
+    infer = "infer"
     sessions = "sessions"
     backup = "backup"
     copy = "copy"
@@ -55,6 +56,7 @@ MODULES = {
     Subject.sweep: "sweep",
     Subject.schema: "on_schema",
     Subject.doctor: "on_doctor",
+    Subject.infer: "on_infer",
     Subject.sessions: "on_web_sessions",
     Subject.backup: "on_backup",
     Subject.copy: "on_copy",

@@ -32,6 +32,15 @@ def test_findings_are_explained_and_the_exit_code_is_1(program: Program) -> None
     assert result.stdout.endswith("5 keys: 3 findings\n")
 
 
+def test_unknown_keys_are_grouped_by_shape_with_counts(program: Program) -> None:
+    program.write(*[("SET", f"cart:{number}:items", "x") for number in range(30)], ("SET", "odd:one", "x"))
+    result = program.keystead("doctor", "myapp.keys")
+    assert "warning unknown-key  cart:{int}:items (30 keys, such as cart:" in result.stdout
+    assert result.stdout.count("warning unknown-key") == 2
+    shapes = output(program.keystead("doctor", "myapp.keys", "--json"))["unknown"]
+    assert [(one["shape"], one["count"]) for one in shapes] == [("cart:{int}:items", 30), ("odd:one", 1)]
+
+
 def test_json_output_is_complete(program: Program) -> None:
     program.fill()
     program.write(*[("SET", f"lock:{number}", "x") for number in range(9)], ("PERSIST", "sess:u1b"))

@@ -27,7 +27,7 @@ def test_json_output_is_complete(program: Program) -> None:
     assert by_name["AppKeys.session"]["about"] is False
     assert len(by_name["AppKeys.session"]["samples"]) == 1
     assert by_name["AppKeys.session"]["samples"][0]["value"] == {"uid": "u1"}
-    assert found["unknown"] == {"count": 0, "examples": []}
+    assert found["unknown"] == {"count": 0, "examples": [], "shapes": []}
 
 
 def test_one_family_in_detail(program: Program) -> None:
@@ -44,7 +44,7 @@ def test_keys_of_no_family_are_not_counted_as_keys_of_the_families(program: Prog
     program.write(*[("SET", f"tmp:{number}", "x") for number in range(7)], ("SET", "lock:s1", "x", "PX", 1_000_000))
     result = program.keystead("show", "--keys", "myapp.keys")
     assert "1 key in 1 of 5 families" in result.stdout
-    assert "7 keys belong to no family" in result.stdout
+    assert "7 keys belong to no family: tmp:{int} (7)" in result.stdout
     found = output(program.keystead("show", "--keys", "myapp.keys", "--json"))
     assert (found["count"], found["unknown"]["count"]) == (1, 7)
 
@@ -53,7 +53,8 @@ def test_keys_of_other_kits_are_not_unknown_keys(program: Program) -> None:
     program.write(("SET", "counter:a:total", 1), ("SET", "outbox:trouble:counter:a", "{}"), ("SET", "tmp:1", "x"))
     found = output(program.keystead("show", "--keys", "myapp.keys", "--json"))
     assert found["others"] == {"WidgetKeys": 1, "OutboxKeys": 1}
-    assert found["unknown"] == {"count": 1, "examples": ["tmp:1"]}
+    shapes = [{"shape": "tmp:{int}", "count": 1, "example": "tmp:1"}]
+    assert found["unknown"] == {"count": 1, "examples": ["tmp:1"], "shapes": shapes}
     assert "OutboxKeys (1)" in program.keystead("show", "--keys", "myapp.keys").stdout
 
 

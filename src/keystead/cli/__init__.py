@@ -19,6 +19,7 @@ COMMANDS: Final = (
     "console",
     "check",
     "doctor",
+    "infer",
     "docs",
     "export",
     "show",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, Final
 
 import typer
@@ -48,6 +48,8 @@ _YES_HELP = "With --fix: set aside or delete more than 1 % of a family without c
 _EXAMPLES_HELP = "The number of findings to show of each code; all are counted."
 _RESTORE_HELP = "Restore a key that was set aside, and do nothing else."
 
+_UNKNOWN: Final = "it matches no family of the given keyspaces"
+_UNKNOWN_MANY: Final = "they match no family of the given keyspaces; `keystead infer` drafts families for them"
 _UNBROKEN = 100_000
 
 Families = Annotated[list[str] | None, typer.Option("--family", metavar="NAME", help=_FAMILY_HELP, show_default=False)]
@@ -269,7 +271,9 @@ async def _restore(key: str, stores: Sequence[str] | None, as_json: bool) -> int
 def _print(report: Report, fixed: bool) -> None:
     console = Console(highlight=False, width=None if Console().is_terminal else _UNBROKEN)
     for found in sorted(report.found, key=lambda one: list(CODES).index(one.finding.code)):
-        _print_one(console, found, fixed)
+        if found.finding.code != "unknown-key":
+            _print_one(console, found, fixed)
+    _print_unknown(console, report, fixed)
     if report.findings:
         console.print(_table(report))
     for family, count in report.not_read.items():
@@ -303,6 +307,21 @@ def _print_one(console: Console, found: Found, fixing: bool) -> None:
     for line in lines:
         console.print(Padding(line, (0, 0, 0, 2), expand=False))
     console.print()
+
+
+def _print_unknown(console: Console, report: Report, fixing: bool) -> None:
+    """Keys of no family, by shape: a million keys that one program left behind are one finding to read."""
+    first = next((found for found in report.found if found.finding.code == "unknown-key"), None)
+    rows = report.unknown.as_json()
+    if first is None:
+        return
+    for row in rows[: report.examples]:
+        is_one = row["count"] == 1
+        where = row["example"] if is_one else f"{row['shape']} ({row['count']:,} keys, such as {row['example']})"
+        finding = replace(first.finding, where=str(where), sentence=_UNKNOWN if is_one else _UNKNOWN_MANY)
+        _print_one(console, replace(first, finding=finding), fixing)
+    if len(rows) > report.examples:
+        console.print(f"unknown keys of {len(rows) - report.examples:,} more shapes; see --json, or --examples")
 
 
 def _table(report: Report) -> Table:

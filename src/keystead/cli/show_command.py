@@ -43,6 +43,7 @@ _VALUES_HELP = "The values of its placeholders, to show one key and its related 
 _SAMPLES_HELP = "The number of sample keys of each family, with values; sealed fields are hidden."
 
 _UNBROKEN = 200
+_SHAPES = 10  # of unknown keys
 _LONGEST = 500  # characters of a value
 
 FamilyName = Annotated[str | None, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False)]
@@ -176,7 +177,9 @@ def _print(found: Survey, detailed: bool) -> None:
         console.print(Text(f"keys of other keyspaces: {others}"), soft_wrap=True)
     if found.unknown:
         belong = f"{pluralize(found.unknown, 'key belongs', 'keys belong')} to no family"
-        console.print(Text(f"{belong}: {', '.join(found.unknown_examples)}"), soft_wrap=True)
+        shapes = found.unknown_shapes.as_json()[:_SHAPES]
+        shown = [str(one["example"] if one["count"] == 1 else f"{one['shape']} ({one['count']:,})") for one in shapes]
+        console.print(Text(f"{belong}: {', '.join(shown)}"), soft_wrap=True)
 
 
 def _table(found: Survey) -> Table:

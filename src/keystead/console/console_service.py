@@ -140,7 +140,7 @@ class Console:
                 if one is not None:
                     size = FamilySize(bound, round(one.count * scale), round(one.bytes * scale), is_sample or one.about)
                     sizes.setdefault(keyspace, []).append(size)
-        return Overview(stores, sizes, round(found.unknown * scale), found.shapes, is_sample)
+        return Overview(stores, sizes, round(found.unknown * scale), _count_shapes(found), is_sample)
 
     async def _survey(self, keyspaces: Sequence[Keyspace]) -> Survey:
         listing = [one for one in keyspaces if all(store.guarantees.scans for store in one.stores)]
@@ -267,3 +267,7 @@ async def _problem_of(store: Store) -> str | None:
     except TimeoutError:
         return f"no answer within {HEALTH_S:g} seconds"
     return None
+
+
+def _count_shapes(found: Survey) -> dict[str, int]:
+    return {str(one["shape"]): int(one["count"]) for one in found.unknown_shapes.as_json()}

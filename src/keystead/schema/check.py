@@ -185,7 +185,7 @@ def _procedure_finding(code: str, procedure: Procedure[Any, Any, Any], sentence:
 
 def _too_short(family: Family[Any]) -> Iterator[str]:
     for relation in family.lists:
-        why = _ends_before(family.lifetime, relation.source.lifetime)
+        why = ends_before(family.lifetime, relation.source.lifetime)
         if why:
             yield f"it lists {relation.source.place} and can expire before it: {why}"
 
@@ -205,7 +205,7 @@ def _misspelt_moments(family: Family[Any]) -> Iterator[str]:
             yield f"it lives until {family.lifetime.field!r}, which its value does not have; did you mean {near[0]!r}?"
 
 
-def _ends_before(index: Lifetime, record: Lifetime) -> str | None:
+def ends_before(index: Lifetime, record: Lifetime) -> str | None:
     """Why an index can expire before a record in it; None: it cannot.
 
     A write of a record writes its entry, and that renews the index by its own lifetime. A sliding index is assumed to

@@ -13,7 +13,7 @@ from keystead.schema.chunked_reading import SIZES, entries_of, whole
 from keystead.schema.doctor.examination import NOTES_PREFIXES, TOOLS_NOTES
 from keystead.schema.family import Bound, Family
 from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store, name_of, total_keys
-from keystead.schema.key_shapes import MOST_SHAPES, OTHER, key_shape
+from keystead.schema.key_shapes import ShapeCounts
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace
 from keystead.schema.quarantine import QuarantineKeys, with_quarantine
@@ -80,10 +80,9 @@ class Survey:
     families: list[FamilySurvey]
     unknown: int = 0
     unknown_examples: list[str] = field(default_factory=list)
+    unknown_shapes: ShapeCounts = field(default_factory=ShapeCounts)
     others: dict[str, int] = field(default_factory=dict)
     """How many keys belong to known keyspaces that were not surveyed, by keyspace."""
-    shapes: dict[str, int] = field(default_factory=dict)
-    """How many of the unknown keys have each shape."""
     examined: int = 0
     total: int | None = None
     """The number of keys in the stores; None: only some families were surveyed."""
@@ -99,7 +98,11 @@ class Survey:
         return {
             "count": self.count,
             "families": [one.as_json() for one in self.families],
-            "unknown": {"count": self.unknown, "examples": self.unknown_examples},
+            "unknown": {
+                "count": self.unknown,
+                "examples": self.unknown_examples,
+                "shapes": self.unknown_shapes.as_json(),
+            },
             "others": self.others,
         }
 
@@ -191,10 +194,7 @@ class _Strangers:
             found.others[keyspace] = found.others.get(keyspace, 0) + 1
             return
         found.unknown += 1
-        shape = key_shape(raw)
-        if shape not in found.shapes and len(found.shapes) >= MOST_SHAPES:
-            shape = OTHER
-        found.shapes[shape] = found.shapes.get(shape, 0) + 1
+        found.unknown_shapes.add(raw)
         if len(found.unknown_examples) < _UNKNOWN_EXAMPLES:
             found.unknown_examples.append(printable(raw))
 

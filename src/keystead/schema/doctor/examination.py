@@ -234,6 +234,7 @@ class _Walk:
             return
         if not self.report.is_new("unknown-key", (id(place.store), raw)):
             return
+        self.report.unknown.add(raw)
         fixed, note = False, ""
         if self._limits is not None and self._limits.unknown:
             allowed = self._limits.allow("", 1, "key")

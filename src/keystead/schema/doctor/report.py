@@ -10,6 +10,7 @@ from keystead.schema.chunked_reading import NotOpened
 from keystead.schema.family import Family
 from keystead.schema.family_lookup import name_of
 from keystead.schema.finding import CODES, Finding
+from keystead.schema.key_shapes import ShapeCounts
 
 # A scan of Redis may return a key twice. This many findings are remembered, as one hash each, to be counted once.
 _REMEMBERED: Final = 100_000
@@ -71,6 +72,8 @@ class Report:
     """How many values stayed sealed, for lack of a key ring, by family: their relations were not followed."""
     others: dict[str, int] = field(default_factory=dict)
     """How many keys belong to known keyspaces that were not examined, by keyspace."""
+    unknown: ShapeCounts = field(default_factory=ShapeCounts)
+    """The keys of no family, by shape."""
     keys: dict[str, int] = field(default_factory=dict)
     """How many keys were examined, by family."""
     entries: dict[str, int] = field(default_factory=dict)
@@ -178,6 +181,7 @@ class Report:
             "not_read": self.not_read,
             "sealed": self.sealed,
             "others": self.others,
+            "unknown": self.unknown.as_json(),
             "examples": [found.as_json() for found in self.found],
         }
 

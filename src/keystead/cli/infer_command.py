@@ -1,0 +1,127 @@
+"""`keystead infer`: draft a keyspace from a live store."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from keystead.cli import written_files
+from keystead.cli.billing import announce_reading
+from keystead.cli.exit import FAILED, USAGE_ERROR, fail
+from keystead.cli.flags import NO_VALUE
+from keystead.cli.formatting import pluralize
+from keystead.cli.keyspace_arguments import open_stores, require_database, run
+from keystead.cli.priority import lower_priority
+from keystead.cli.progress_bar import progress
+from keystead.errors import BadDeclaration
+from keystead.schema import Keyspace
+from keystead.schema.infer import infer as draft_from
+from keystead.schema.infer import keys_module
+from keystead.schema.infer.difference import difference
+from keystead.schema.lifetime import duration_ms
+
+_URL_HELP = "The store to read, such as redis://localhost:6379/0. Nothing in it is changed."
+_OUTPUT_HELP = "Write the draft to this file, which must not exist yet. [dim]\\[default: print it][/dim]"
+_ALL_HELP = "Read every key. By default every key is counted, and a sample of each shape is read."
+_WAIT_HELP = """How long to wait before deadlines are read again, such as 1m. The longer, the more sliding lifetimes are
+recognized, because keys are used in between."""
+_NAME_HELP = "The name of the keyspace."
+_DIFF_HELP = "Compare with this file instead: print only what it does not declare, or declares differently."
+
+Url = Annotated[str, typer.Argument(metavar="URL", help=_URL_HELP, show_default=False)]
+Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help=_OUTPUT_HELP, show_default=False)]
+All = Annotated[bool, typer.Option("--all", metavar=NO_VALUE, help=_ALL_HELP)]
+Wait = Annotated[str, typer.Option("--wait", metavar="DURATION", help=_WAIT_HELP)]
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help=_NAME_HELP)]
+Diff = Annotated[Path | None, typer.Option("--diff", metavar="FILE", help=_DIFF_HELP, show_default=False)]
+
+
+def infer(
+    url: Url, output: Output = None, all_keys: All = False, wait: Wait = "2s", name: Name = "AppKeys", diff: Diff = None
+) -> None:
+    """Draft a keys.py from a live store: patterns, kinds, value models, lifetimes, relations.
+
+    It scans while the application runs, without blocking it. Each family has a comment: how many keys it comes from,
+    an example with masked ids, and how sure it is. No value is printed, but words that keys and enumerations consist of
+    are. Read the draft, then follow docs/adopt.md.
+
+    With --diff the exit code is 1 if the store holds something that the file does not declare.
+
+    [bold]Examples[/bold]
+
+      keystead infer redis://localhost:6379/0 --output keys.py
+
+      keystead infer redis://localhost:6379/0 --wait 5m --all
+
+      keystead infer redis://localhost:6379/0 --diff keys.py
+    """
+    if not name.isidentifier() or not name.isascii():
+        fail(f"{name!r} is not a class name; write one such as AppKeys", USAGE_ERROR)
+    if output is not None and output.exists():
+        fail(f"{output} exists already; compare with --diff {output}, or name another file", USAGE_ERROR)
+    require_database(url, "name another store")
+    declared = None if diff is None else _keyspaces_in(diff)
+    run(lambda: _infer(url, output, declared, {"every_key": all_keys, "name": name}, _wait_s(wait)))
+
+
+def _wait_s(text: str) -> float:
+    if text in ("0", "0s"):
+        return 0
+    try:
+        return duration_ms(text, "--wait") / 1000
+    except BadDeclaration as error:
+        fail(str(error), USAGE_ERROR)
+
+
+async def _infer(
+    url: str, output: Path | None, declared: Sequence[type[Keyspace]] | None, options: dict[str, Any], wait_s: float
+) -> int:
+    lower_priority()
+    async with open_stores([url]) as by_role:
+        store = by_role["default"]
+        await announce_reading(store)
+        with progress("reading") as show:
+            found = await draft_from(
+                store,
+                between=lambda: asyncio.sleep(wait_s),
+                on_progress=lambda now: show(now.examined, now.total),
+                **options,
+            )
+    if declared is not None:
+        lines = difference(found, declared, tagged=found.has_slots)
+        for line in lines:
+            typer.echo(line)
+        return FAILED if lines else 0
+    text = keys_module(found.draft)
+    if output is None:
+        typer.echo(text, nl=False)
+    else:
+        written_files.write({output: text})
+        families = pluralize(len(found.draft.families), "family", "families")
+        typer.echo(
+            f"wrote {output}: {families} from {pluralize(found.examined, 'key')}. Read it, then follow docs/adopt.md"
+        )
+    return 0
+
+
+def _keyspaces_in(path: Path) -> list[type[Keyspace]]:
+    """The keyspaces that a file declares. It is imported, as any command with a keyspace does."""
+    spec = importlib.util.spec_from_file_location(path.stem, path) if path.is_file() else None
+    if spec is None or spec.loader is None:
+        fail(f"there is no Python file {path}", USAGE_ERROR)
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        fail(f"{path} cannot be imported: {type(error).__name__}: {error}", USAGE_ERROR)
+    found = [
+        one
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, Keyspace) and one.__module__ == path.stem
+    ]
+    return found or fail(f"{path} declares no keyspace (a class derived from keystead.Keyspace)", USAGE_ERROR)

@@ -1,0 +1,80 @@
+"""Siblings: words at one place of a key whose keys are alike are values of a placeholder, not literals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Final
+
+from keystead.schema.infer.evidence import Evidence
+from keystead.schema.key_forms import VARIABLE, narrowest
+from keystead.schema.key_shapes import Node
+
+_FEW: Final = 2  # siblings with the same fields
+_SEVERAL: Final = 5  # siblings at the end of a key that only have the same kind and lifetime
+_MANY: Final = 12  # the same, in the middle of a key, where words name entities
+_LOOSE: Final = 4  # parts of a signature without the fields
+_TELLING: Final = 3  # fields that make a record recognizable
+
+
+def join_siblings(node: Node[Evidence], is_root: bool = True) -> None:
+    """Below this node, join words that lead to keys of the same kind, lifetime and fields."""
+    for child in list(node.children.values()):
+        join_siblings(child, is_root=False)
+    _join_into_ids(node)
+    # The first segment names the program or the entity: only ids are joined there.
+    words = [edge for edge in node.words if not is_root or VARIABLE in edge]
+    _join_groups(node, words, _signature, lambda signature: _FEW if _is_telling(signature) else _MANY)
+    left = [edge for edge in words if edge in node.children]
+    _join_groups(node, left, _loose_signature, lambda signature: _SEVERAL if _is_last(signature) else _MANY)
+
+
+def _join_into_ids(node: Node[Evidence]) -> None:
+    """Words beside ids with the same keys below them: `user:ada` beside `user:42`, if that widens no type."""
+    for edge, child in list(node.children.items()):
+        if child.form != VARIABLE or child.has_tag:
+            continue
+        known, wanted = child.variables[0].types, _loose_signature(child)
+        alike = [
+            word
+            for word in node.words
+            if _loose_signature(node.children[word]) <= wanted
+            and narrowest(known & node.children[word].whole.types) == narrowest(known)
+        ]
+        node.join(alike, into=edge)
+
+
+def _join_groups(
+    node: Node[Evidence],
+    words: Iterable[str],
+    signature: Callable[[Node[Evidence]], Hashable],
+    fewest: Callable[[Any], int],
+) -> None:
+    groups: dict[Hashable, list[str]] = {}
+    for edge in words:
+        groups.setdefault(signature(node.children[edge]), []).append(edge)
+    for alike, edges in groups.items():
+        if len(edges) >= fewest(alike):
+            node.join(edges)
+
+
+def _signature(node: Node[Evidence]) -> frozenset[Any]:
+    return frozenset((path, leaf.signature) for path, leaf in _leaves(node, ()))
+
+
+def _loose_signature(node: Node[Evidence]) -> frozenset[Any]:
+    return frozenset((path, leaf.signature[:_LOOSE]) for path, leaf in _leaves(node, ()))
+
+
+def _leaves(node: Node[Evidence], path: tuple[str, ...]) -> Iterable[tuple[tuple[str, ...], Evidence]]:
+    if node.leaf is not None:
+        yield path, node.leaf
+    for edge, child in node.children.items():
+        yield from _leaves(child, (*path, VARIABLE if child.form == VARIABLE else edge))
+
+
+def _is_telling(signature: frozenset[Any]) -> bool:
+    return any(len(one[-1]) >= _TELLING for _, one in signature)
+
+
+def _is_last(signature: frozenset[Any]) -> bool:
+    return all(not path for path, _ in signature)

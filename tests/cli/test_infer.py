@@ -1,0 +1,215 @@
+"""`keystead infer` on a store that a server with all six kits wrote, and on noise."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from keystead import Keyspace, Store, after, connect
+from keystead.cli.keyspace_arguments import keyspaces
+from keystead.schema.check import check
+from keystead.schema.doctor import examine
+from keystead.schema.family import Family
+from keystead.schema.family_lookup import Belonging
+from keystead.schema.infer import infer, keys_module
+from keystead.schema.lifetime import Never, Sliding
+from tests.cli.program import Program
+from tests.cli.used_server import used_server
+
+
+def lifetime_class(family: Family[Any]) -> str:
+    lifetime = family.lifetime
+    return "never" if isinstance(lifetime, Never) else "sliding" if isinstance(lifetime, Sliding) else "fixed"
+
+
+def imported(text: str, folder: Path) -> type[Keyspace]:
+    """The keyspace of a drafted module, imported from a file as a user does."""
+    path = folder / "drafted_keys.py"
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location("drafted_keys", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["drafted_keys"] = module
+    spec.loader.exec_module(module)
+    keyspace: type[Keyspace] = module.AppKeys
+    return keyspace
+
+
+def owner_of(store: Store, *classes: type[Keyspace]) -> Callable[[bytes], Family[Any] | None]:
+    bounds = [bound for one in classes for bound in one(store, needs_seal=False).bounds()]
+    belonging = Belonging(store, bounds)
+
+    def find(raw: bytes) -> Family[Any] | None:
+        member = belonging.of(raw)
+        return None if member is None else member.bound.family
+
+    return find
+
+
+async def all_keys(store: Store) -> list[bytes]:
+    return sorted({key async for page in store.scan("*") for key in page})
+
+
+def test_a_draft_of_the_keys_of_all_kits_is_right_and_sound(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/keystead.db"
+
+    async def look() -> None:
+        async with connect(url) as store:
+            truth = owner_of(store, *keyspaces(None))
+
+            async def use() -> None:  # what users do between the two looks: sliding deadlines move
+                for raw in await all_keys(store):
+                    family = truth(raw)
+                    if family is not None and isinstance(family.lifetime, Sliding):
+                        await store.run([("PEXPIRE", raw, family.lifetime.ms + 3_000)])
+
+            found = await infer(store, between=use)
+            text = keys_module(found.draft)
+            keyspace = imported(text, tmp_path)
+            assert check([keyspace]) == []
+            drafted = owner_of(store, keyspace)
+            keys = await all_keys(store)
+            wrong = [
+                (key, true.name, mine and (mine.name, mine.kind_name, lifetime_class(mine)))
+                for key in keys
+                if (true := truth(key)) is not None
+                and (
+                    (mine := drafted(key)) is None
+                    or mine.kind_name != true.kind_name
+                    or lifetime_class(mine) != lifetime_class(true)
+                )
+            ]
+            assert len(keys) > 40
+            assert len(wrong) <= len(keys) * 0.05, (len(keys), wrong)
+            report = await examine([keyspace(store)])
+            assert report.counts == {}, [one.finding for one in report.found]
+
+    with used_server(tmp_path, url) as running:
+        running.stop()
+    asyncio.run(look())
+    for columns in ("88", "120"):
+        formatted = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "ruff",
+                "format",
+                "--isolated",
+                "--check",
+                "--line-length",
+                columns,
+                "drafted_keys.py",
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert formatted.returncode == 0, formatted.stdout + formatted.stderr
+
+
+def shop(count: int = 60) -> list[tuple[Any, ...]]:
+    """What a small application of redis-py writes: accounts, their sessions and an index of orders."""
+    draw = random.Random(7)
+    commands: list[tuple[Any, ...]] = []
+    for number in range(1, count + 1):
+        order, token = f"{draw.getrandbits(64):016x}", f"{draw.getrandbits(128):032x}"
+        account = {"name": f"Person {number}", "plan": draw.choice(["free", "pro"]), "createdAt": 1_760_000_000_000}
+        commands += [
+            ("SET", f"account:{number}", json.dumps(account | ({"note": "x"} if number % 3 else {}))),
+            ("SET", f"login:{token}", json.dumps({"account": number}), "PX", 1_800_000 - number),
+            ("HSET", f"order:{order}", "total", number * 5, "state", draw.choice(["open", "paid"])),
+            ("ZADD", "orders", number, f"{order}"),
+            ("INCRBY", f"visits:{number}:2026-02-{number % 28 + 1:02}", number),
+            ("SET", f"latest:{number}", order),
+        ]
+    return commands
+
+
+def drafted(program: Program, *options: str) -> str:
+    result = program.keystead("infer", program.url, "--wait", "0s", *options)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_a_draft_has_kinds_models_lifetimes_and_relations_and_no_secrets(program: Program) -> None:
+    program.write(*shop())
+    text = drafted(program)
+    keyspace = imported(text, program.folder)
+    families = {family.pattern.text: family for family in keyspace.families.values()}
+    assert {pattern: family.kind_name for pattern, family in families.items()} == {
+        "account:{account_id:int}": "Value",
+        "login:{login_id:hex}": "Value",
+        "order:{order_id:hex}": "Hash",
+        "orders": "SortedSet",
+        "visits:{visit_id:int}:{date:date}": "Counter",
+        "latest:{latest_id:int}": "Value",
+    }
+    assert families["login:{login_id:hex}"].lifetime == after("30m")
+    assert families["order:{order_id:hex}"].listed_in[0].target is families["orders"]
+    assert families["latest:{latest_id:int}"].leads_to[0].target is families["order:{order_id:hex}"]
+    assert 'plan: Literal["free", "pro"]' in text
+    assert "note: OmittedIfNone[str] = None" in text
+    assert "createdAt: EpochMs" in text
+    assert not re.search(r"[0-9a-f]{12}|Person", text)
+    checked = program.keystead("check", "drafted_keys")
+    assert (checked.returncode, checked.stdout) == (0, "1 keyspace, 6 families: no findings\n")
+    assert program.keystead("doctor", "drafted_keys").stdout == f"{5 * 60 + 1} keys: no findings\n"
+
+
+def test_the_doctor_finds_only_what_is_odd(program: Program) -> None:
+    program.write(*shop(), ("SET", "login:" + "ab12" * 8, "{}"), ("SET", "account:x:y:z", "lost"))
+    imported(drafted(program), program.folder)
+    program.write(("SET", "account:999", "not an account"))
+    found = json.loads(program.keystead("doctor", "drafted_keys", "--json").stdout)
+    assert {code: one["count"] for code, one in found["codes"].items()}.keys() <= {"no-deadline", "unreadable"}
+    assert found["codes"]["unreadable"]["count"] == 1
+
+
+def test_diff_prints_only_what_an_edited_file_does_not_declare(program: Program) -> None:
+    program.write(*shop(30))
+    path = program.folder / "keys.py"
+    assert program.keystead("infer", program.url, "--wait", "0s", "--output", str(path)).returncode == 0
+    assert program.keystead("infer", program.url, "--wait", "0s", "--output", str(path)).returncode == 2
+    same = program.keystead("infer", program.url, "--wait", "0s", "--diff", str(path))
+    assert (same.returncode, same.stdout) == (0, "")
+    program.write(*[("SADD", f"cart:{number}", "a") for number in range(30)], ("PEXPIRE", "orders", 60_000))
+    changed = program.keystead("infer", program.url, "--wait", "0s", "--diff", str(path))
+    lines = changed.stdout.splitlines()
+    assert changed.returncode == 1
+    assert len(lines) == 2
+    assert lines[0].startswith("+ cart: Set cart:{cart_id:int}  (")
+    assert lines[1].startswith("~ AppKeys.orders: declared as never expires")
+    assert "but the keys expire" in lines[1]
+
+
+def test_nothing_in_random_noise_is_called_sure(program: Program) -> None:
+    draw = random.Random(11)
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFXYZ0123456789:::--__..//{}%[]\"'\\\n é"
+    noise = ["".join(draw.choice(letters) for _ in range(draw.randint(1, 30))) for _ in range(3_000)]
+    values = [draw.randbytes(12) for _ in noise]
+    program.write(*[("SET", key, value) for key, value in zip(noise, values, strict=True)])
+    text = drafted(program)
+    keyspace = imported(text, program.folder)
+    assert check([keyspace]) == []
+    assert "# sure" not in text
+
+
+def test_hostile_keys_and_values_put_no_code_into_the_draft(program: Program) -> None:
+    hostile = '");import os;os.abort()#\n"""'
+    names = [hostile, f"a:{hostile}", "class:1", "x:{y}:1", f"h:{'z' * 5000}"]
+    program.write(
+        *[("SET", name, json.dumps({hostile: 1, "class": 2, "__init__": 3, "model_x": 4})) for name in names],
+        *[("HSET", f"hash:{number}", hostile, 1, "int", 2, "str", hostile) for number in range(9)],
+    )
+    keyspace = imported(drafted(program), program.folder)
+    assert check([keyspace]) == []
+    assert program.keystead("doctor", "drafted_keys").returncode in (0, 1)
