@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from datetime import timedelta
+from typing import Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from keystead.errors import BadDeclaration, BadValue, DoesNotFit, KeysteadError
 from keystead.parts.sanitize import visible
-from keystead.schema import OmittedIfNone, Operation, Steps, procedure
+from keystead.schema import Counter, OmittedIfNone, Operation, Pattern, Steps, Value, procedure, sliding
 from keystead.schema.kinds import CounterKey, Seen, ValueKey
-from keystead.schema.lifetime import Never, Sliding
+from keystead.schema.lifetime import Never, Sliding, duration_ms
 from keystead.schema.slots import spans_keys
 
-__all__ = ["HeldBy", "Hold", "Holder", "Lock", "LockHeld", "LockLost"]
+__all__ = ["HeldBy", "Hold", "Holder", "Lock", "LockHeld", "LockLost", "Locked"]
 
 _MAX_BY: Final = 200
 _MAX_COMMENT: Final = 500
+_SHORTEST_LEASE_MS: Final = 1_000
+_FENCE_DOC: Final = "The fencing token of the last holder: it only grows."
 
 
 class Holder(BaseModel):
@@ -76,8 +79,51 @@ class LockLost(KeysteadError):
         super().__init__(f"{by} lost the lock before the work was done; another holder may have acquired it")
 
 
+class Locked(Value[Holder]):
+    """A family of locks, in one declaration: `site_lock = Locked("lock:site:{site:int}", lease="2m")`.
+
+    Its keyspace also gets `site_lock_fence`, the fencing tokens.
+
+    lease   how long after its last refresh a lock expires, if its holder died. A quarter of it is the time between two
+            refreshes
+    tag     the hash tag in a cluster; by default the first placeholder
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        *,
+        lease: str | timedelta = "1m",
+        role: str = "default",
+        tag: str | None = None,
+        member_of: str | None = None,
+        doc: str = "The holder of a lock.",
+        used_by: Sequence[str] = (),
+        naming_exempt: str | None = None,
+    ) -> None:
+        lease_ms = duration_ms(lease, f"{pattern}: lease")
+        if lease_ms < _SHORTEST_LEASE_MS:
+            raise BadDeclaration(f"{pattern}: a lease lasts at least a second, or a busy holder would lose it")
+        declared = Pattern(pattern)
+        if declared.has_tail:
+            raise BadDeclaration(f"{pattern}: the keys of a lock cannot have an optional end; leave [...] out")
+        shared: dict[str, Any] = {
+            "role": role,
+            "tag": tag or next(iter(declared.names), None),
+            "member_of": member_of,
+            "used_by": used_by,
+        }
+        if naming_exempt is not None:
+            shared["naming_exempt"] = naming_exempt
+        lifetime = sliding(timedelta(milliseconds=lease_ms), touch_every=timedelta(milliseconds=lease_ms // 4))
+        super().__init__(pattern, Holder, lifetime=lifetime, doc=doc, **shared)
+        self.companions["fence"] = Counter(
+            f"{pattern}:fence", lifetime=sliding("400d", touch_every="1d"), doc=_FENCE_DOC, **shared
+        )
+
+
 class Lock:
-    """One lock: `Lock(keys.lock(7), keys.lock_fence(7))`.
+    """One lock: `Lock(keys.site_lock(7))` for a family `Locked`, or `Lock(keys.lock(7), keys.lock_fence(7))`.
 
         class AppKeys(Keyspace):
             lock = Value("lock:{site:int}", Holder, lifetime=sliding("120s", touch_every="30s"), tag="site", …)
@@ -96,13 +142,16 @@ class Lock:
     def __init__(
         self,
         holder: ValueKey[Holder],
-        fence: CounterKey,
+        fence: CounterKey | None = None,
         *,
         wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
+        if fence is None and isinstance(holder, ValueKey):
+            fences = holder.bound.companion("fence")
+            fence = None if fences is None else fences(**holder.values)
         self._lifetime = _check_lifetime(holder, fence)
         self._holder = holder
-        self._fence = fence
+        self._fence = cast("CounterKey", fence)
         self._now_ms = holder.bound.now_ms
         self._wait = wait
 
