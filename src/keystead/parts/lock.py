@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,16 +14,20 @@ from typing import Any, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict
 
 from keystead.errors import BadDeclaration, BadValue, DoesNotFit, KeysteadError
+from keystead.parts.companions import beside, misfits_beside, tag_of
 from keystead.parts.sanitize import visible
-from keystead.schema import Counter, OmittedIfNone, Operation, Pattern, Steps, Value, procedure, sliding
+from keystead.schema import Counter, OmittedIfNone, Operation, Steps, Value, procedure, sliding
 from keystead.schema.kinds import CounterKey, Seen, ValueKey
 from keystead.schema.lifetime import Never, Sliding, duration_ms
 from keystead.schema.slots import spans_keys
+from keystead.stores import Guarantees
 
 __all__ = ["HeldBy", "Hold", "Holder", "Lock", "LockHeld", "LockLost", "Locked"]
 
 _MAX_BY: Final = 200
 _MAX_COMMENT: Final = 500
+_FIRST_PAUSE_S: Final = 0.01  # between two attempts to get a lock that is held
+_LONGEST_PAUSE_S: Final = 0.25
 _SHORTEST_LEASE_MS: Final = 1_000
 _FENCE_DOC: Final = "The fencing token of the last holder: it only grows."
 
@@ -104,12 +109,9 @@ class Locked(Value[Holder]):
         lease_ms = duration_ms(lease, f"{pattern}: lease")
         if lease_ms < _SHORTEST_LEASE_MS:
             raise BadDeclaration(f"{pattern}: a lease lasts at least a second, or a busy holder would lose it")
-        declared = Pattern(pattern)
-        if declared.has_tail:
-            raise BadDeclaration(f"{pattern}: the keys of a lock cannot have an optional end; leave [...] out")
         shared: dict[str, Any] = {
             "role": role,
-            "tag": tag or next(iter(declared.names), None),
+            "tag": tag or tag_of(pattern),
             "member_of": member_of,
             "used_by": used_by,
         }
@@ -118,8 +120,11 @@ class Locked(Value[Holder]):
         lifetime = sliding(timedelta(milliseconds=lease_ms), touch_every=timedelta(milliseconds=lease_ms // 4))
         super().__init__(pattern, Holder, lifetime=lifetime, doc=doc, **shared)
         self.companions["fence"] = Counter(
-            f"{pattern}:fence", lifetime=sliding("400d", touch_every="1d"), doc=_FENCE_DOC, **shared
+            beside(pattern, "fence"), lifetime=sliding("400d", touch_every="1d"), doc=_FENCE_DOC, **shared
         )
+
+    def further_misfits(self, guarantees: Guarantees) -> Iterator[str]:
+        yield from misfits_beside(self.pattern, guarantees)
 
 
 class Lock:
@@ -186,16 +191,15 @@ class Lock:
         return None if found is None else _held_by(found)
 
     @asynccontextmanager
-    async def holding(self, by: str, comment: str = "") -> AsyncIterator[Hold]:
+    async def holding(self, by: str, comment: str = "", *, wait: str | timedelta | None = None) -> AsyncIterator[Hold]:
         """Hold the lock for a block of work: refresh it every 30 s, and release it at the end.
 
-        Raises LockHeld if another holder has it. If the lock is lost, the block is cancelled and LockLost is raised; a
+        Raises LockHeld if another holder has it, and still has it after `wait`. There is no queue: whoever tries first
+        when it is released gets it. If the lock is lost, the block is cancelled and LockLost is raised; a
         block that ends without an error has held the lock to its end. During a store outage the block continues until
         the lock would expire.
         """
-        hold = await self.acquire(by, comment)
-        if isinstance(hold, HeldBy):
-            raise LockHeld(hold)
+        hold = await self._acquire_within(0 if wait is None else duration_ms(wait, "wait") / 1000, by, comment)
         refresher = _Refresher(hold, self._wait)
         try:
             yield hold
@@ -208,6 +212,15 @@ class Lock:
             raise
         if await refresher.stop() or not await hold.release():
             raise LockLost(hold.by)
+
+    async def _acquire_within(self, patience_s: float, by: str, comment: str) -> Hold:
+        deadline, pause_s = time.monotonic() + patience_s, _FIRST_PAUSE_S
+        while isinstance(hold := await self.acquire(by, comment), HeldBy):
+            if time.monotonic() >= deadline:
+                raise LockHeld(hold)
+            await self._wait(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return hold
 
     @procedure
     def _take(self, holder: Holder) -> Steps[int]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
-from keystead.errors import BadDeclaration
 from keystead.parts.cache.load_markers import LoadMarkers
+from keystead.parts.companions import beside, misfits_beside, tag_of
 from keystead.schema import Lifetime, Value, after
 from keystead.schema.codec import Versions
-from keystead.schema.pattern import Pattern
+from keystead.schema.store_fit import has_atomic_steps
+from keystead.stores import Guarantees
 
 T = TypeVar("T")
 
@@ -64,14 +65,6 @@ class Cached(Value[T]):
                 beside(pattern, "stale"), type_, versions=versions, lifetime=after(stale), doc=_STALE_DOC, **shared
             )
 
-
-def beside(pattern: str, name: str) -> str:
-    """The pattern of the keys that are beside those of a family."""
-    if Pattern(pattern).has_tail:
-        raise BadDeclaration(f"{pattern}: keys with an optional end cannot have others beside them; leave [...] out")
-    return f"{pattern}:{name}"
-
-
-def tag_of(pattern: str) -> str | None:
-    """The first placeholder, which puts a key and those beside it into one slot of a cluster."""
-    return next(iter(Pattern(pattern).names), None)
+    def further_misfits(self, guarantees: Guarantees) -> Iterator[str]:
+        if has_atomic_steps(guarantees) and guarantees.atomic != "one key":  # else the markers say why, or are inside
+            yield from misfits_beside(self.pattern, guarantees)
