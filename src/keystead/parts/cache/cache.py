@@ -423,7 +423,7 @@ def _check_declared(entries: Any, marks: Any, stale: Any) -> Bound[ValueKey[Any]
         return marks
     if isinstance(entries.family.lifetime, Sliding):
         raise BadDeclaration(f"{entries.family.place} is sliding, so no stale copy can outlive it; leave stale= out")
-    if type(stale.family) is not type(entries.family) or _type_of(stale.family) != _type_of(entries.family):
+    if stale.family.kind_name != entries.family.kind_name or _type_of(stale.family) != _type_of(entries.family):
         raise BadDeclaration(f"{stale.family.place} holds copies of {entries.family.place}, so it needs the same type")
     if stale.family.lifetime.longest_ms <= entries.family.lifetime.longest_ms:
         raise BadDeclaration(f"{stale.family.place} must live longer than an entry, to be served when it is gone")

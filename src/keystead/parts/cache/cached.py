@@ -36,7 +36,7 @@ class Cached(Value[T]):
     def __init__(
         self,
         pattern: str,
-        type_: type[T] | Any,
+        type_: type[T],
         *,
         lifetime: Lifetime,
         stale: str | timedelta | None = None,

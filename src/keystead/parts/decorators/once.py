@@ -50,7 +50,7 @@ class Once(Value[OnceResult[T]]):
     def __init__(
         self,
         pattern: str,
-        type_: type[T] | Any,
+        type_: type[T],
         *,
         lifetime: Lifetime,
         lease: str | timedelta = "1m",
