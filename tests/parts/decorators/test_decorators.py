@@ -36,6 +36,8 @@ from keystead.schema import SortedSet, sliding
 from keystead.schema.check import check
 from keystead.schema.docs.document import document
 from keystead.stores import Guarantees
+from tests.every_store import on
+
 
 class Report(BaseModel):
     id: int
@@ -476,3 +478,28 @@ def test_type_checkers_see_the_signature(tmp_path: Path) -> None:
         *("int", "bool", "int", "def (id: int, *, note: str =) -> int", "int | None", "int"),
         'Argument 1 to "__call__" of "AsyncCachedCall" has incompatible type "str"; expected "int"  [arg-type]',
     ]
+
+
+# --- on other stores -----------------------------------------------------------------------------------------
+
+
+@on("redis", "cluster", "sqlite", "postgres")
+async def test_the_families_of_a_declaration_share_an_atomic_step(stores: dict[str, Store]) -> None:
+    keys, calls = Keys(**stores), []
+
+    @cache(keys.report)
+    async def load(id: int) -> Report:
+        calls.append(id)
+        return Report(id=id, title="May")
+
+    @once(keys.receipt)
+    async def charge(id: str) -> int:
+        calls.append(0)
+        return 5
+
+    assert [await load(7), await load(7)] == [Report(id=7, title="May")] * 2
+    assert [await charge("a"), await charge("a")] == [5, 5]
+    assert calls == [7, 0]
+    assert await load.invalidate(7)
+    async with lock(keys.site(7)) as hold:
+        assert hold.fence > 0
