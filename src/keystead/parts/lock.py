@@ -14,12 +14,13 @@ from typing import Any, Final, Literal, cast
 from pydantic import BaseModel, ConfigDict
 
 from keystead.errors import BadDeclaration, BadValue, DoesNotFit, KeysteadError
-from keystead.parts.companions import beside, misfits_beside, tag_of
+from keystead.parts.companions import beside, tag_of
 from keystead.parts.sanitize import visible
 from keystead.schema import Counter, OmittedIfNone, Operation, Steps, Value, procedure, sliding
 from keystead.schema.kinds import CounterKey, Seen, ValueKey
 from keystead.schema.lifetime import Never, Sliding, duration_ms
 from keystead.schema.slots import spans_keys
+from keystead.schema.store_fit import misfits_beside
 from keystead.stores import Guarantees
 
 __all__ = ["HeldBy", "Hold", "Holder", "Lock", "LockHeld", "LockLost", "Locked"]

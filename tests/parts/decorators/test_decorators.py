@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from keystead import Keyspace, Store, Value, after, connect, wait
-from keystead.errors import BadDeclaration
+from keystead.errors import BadDeclaration, BadValue
 from keystead.parts.cache import Cache, LoadFailed
 from keystead.parts.decorators import (
     AlreadyRunning,
@@ -199,6 +199,9 @@ async def test_a_function_whose_parameters_are_not_the_key_is_refused(keys: Keys
     with pytest.raises(BadDeclaration, match="names the parameters"):
         cache(keys.report, key=lambda *all: all)(other)
     assert callable(cache(keys.report, key=lambda number: number)(other))
+    for key in (lambda number: {"nr": number}, lambda number: (number, number)):
+        with pytest.raises(BadDeclaration, match="key= must return id"):
+            cache(keys.report, key=key)(other)(1)
 
 
 def test_a_synchronous_function_runs_once_in_the_thread_of_a_caller(sync_keys: Keys) -> None:
@@ -331,6 +334,17 @@ async def test_the_same_key_gives_the_stored_result(keys: Keys) -> None:
     await handle({"id": "e1"})
     await handle({"id": "e1"})
     assert charged[1:] == [0]
+
+
+async def test_a_result_of_another_type_is_an_error_that_does_not_show_it(keys: Keys) -> None:
+    @once(keys.receipt)
+    async def charge(id: str) -> str:
+        return "secret"
+
+    with pytest.raises(BadValue, match="returned a str") as error:
+        await charge("a")
+    assert "secret" not in str(error.value)
+    assert await keys.receipt("a").get() is None
 
 
 async def test_a_second_caller_gets_an_error_if_it_does_not_wait(keys: Keys) -> None:
@@ -485,7 +499,7 @@ def test_type_checkers_see_the_signature(tmp_path: Path) -> None:
 
 @on("redis", "cluster", "sqlite", "postgres")
 async def test_the_families_of_a_declaration_share_an_atomic_step(stores: dict[str, Store]) -> None:
-    keys, calls = Keys(**stores), []
+    keys, calls = Keys(stores["default"]), []
 
     @cache(keys.report)
     async def load(id: int) -> Report:

@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import Any, Final, TypeVar
 
 from keystead.parts.cache.load_markers import LoadMarkers
-from keystead.parts.companions import beside, misfits_beside, tag_of
+from keystead.parts.companions import beside, tag_of
 from keystead.schema import Lifetime, Value, after
 from keystead.schema.codec import Versions
-from keystead.schema.store_fit import has_atomic_steps
+from keystead.schema.store_fit import misfits_beside
 from keystead.stores import Guarantees
 
 T = TypeVar("T")
@@ -66,5 +66,4 @@ class Cached(Value[T]):
             )
 
     def further_misfits(self, guarantees: Guarantees) -> Iterator[str]:
-        if has_atomic_steps(guarantees) and guarantees.atomic != "one key":  # else the markers say why, or are inside
-            yield from misfits_beside(self.pattern, guarantees)
+        yield from misfits_beside(self.pattern, guarantees, one_key_fits=True)  # there the markers are inside

@@ -63,14 +63,12 @@ class CallKeys:
         if self._key is None:
             return {name: bound.arguments[name] for name in self._names}
         made = self._key(**{name: bound.arguments[name] for name in self._wanted})
-        if isinstance(made, Mapping):
-            return dict(made)
-        values = made if isinstance(made, tuple) else (made,) if self._names else ()
-        if len(values) != len(self._names):
-            raise BadDeclaration(
-                f"{self._place}: key= must return {' and '.join(self._names) or 'nothing'}, not {len(values)} values"
-            )
-        return dict(zip(self._names, values, strict=True))
+        if not isinstance(made, Mapping):
+            values = made if isinstance(made, tuple) else (made,) if self._names else ()
+            made = dict(zip(self._names, values, strict=False)) if len(values) == len(self._names) else {}
+        if made.keys() != set(self._names):
+            raise BadDeclaration(f"{self._place}: key= must return {' and '.join(self._names) or 'an empty tuple'}")
+        return dict(made)
 
 
 def _check_function(function: Any) -> None:

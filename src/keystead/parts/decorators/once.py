@@ -9,15 +9,16 @@ from datetime import timedelta
 from functools import wraps
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from keystead.errors import BadDeclaration, KeysteadError
-from keystead.parts.companions import beside, misfits_beside, tag_of
+from keystead.errors import BadDeclaration, BadValue, KeysteadError
+from keystead.parts.companions import beside, tag_of
 from keystead.parts.decorators.call_keys import CallKeys
 from keystead.parts.decorators.lock_block import this_process
 from keystead.parts.lock import HeldBy, Hold, Lock, Locked, LockHeld, LockLost
 from keystead.schema import Bound, Lifetime, Value
 from keystead.schema.kinds import ValueKey
+from keystead.schema.store_fit import misfits_beside
 from keystead.stores import Guarantees
 from keystead.stores.synchronous import enter, wait
 
@@ -148,8 +149,7 @@ class _Calls:
             if found is not None:
                 return found.result
             result = await function()
-            await self._keep(key, hold, result)
-            return result
+            return await self._keep(key, hold, result)
 
     def run(self, values: dict[str, Any], function: Callable[[], Any]) -> Any:
         key = self._results(**values)
@@ -165,14 +165,21 @@ class _Calls:
             if found is not None:
                 return found.result
             result = function()
-            wait(self._keep(key, hold, result))
-            return result
+            return wait(self._keep(key, hold, result))
 
     def _holding(self, values: dict[str, Any]) -> Any:
         return Lock(self._leases(**values)).holding(this_process(), wait=self._patience)
 
-    async def _keep(self, key: ValueKey[OnceResult[Any]], hold: Hold, result: Any) -> None:
-        """Store the result, unless the lease was lost: then another caller may have run it."""
-        made: OnceResult[Any] = self._results.family.codec.type(result=result)
+    async def _keep(self, key: ValueKey[OnceResult[Any]], hold: Hold, result: Any) -> Any:
+        """Store the result, unless the lease was lost: then another caller may have run it. Returns it as stored, so
+        that the first caller gets what later ones get."""
+        try:
+            made: OnceResult[Any] = self._results.family.codec.type(result=result)
+        except ValidationError:  # its text would show the result
+            raise BadValue(
+                f"{self._results.family.place}: the function returned a {type(result).__name__}, which does not fit; "
+                "nothing was stored, so the next call runs it again"
+            ) from None
         if not await self._results.keyspace.atomically(hold.guard(), key.set(made)):
             raise LockLost(hold.by)
+        return made.result
