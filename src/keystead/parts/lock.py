@@ -4,24 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from datetime import timedelta
+from typing import Any, Final, Literal, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from keystead.errors import BadDeclaration, BadValue, DoesNotFit, KeysteadError
+from keystead.parts.companions import beside, tag_of
 from keystead.parts.sanitize import visible
-from keystead.schema import OmittedIfNone, Operation, Steps, procedure
+from keystead.schema import Counter, OmittedIfNone, Operation, Steps, Value, procedure, sliding
 from keystead.schema.kinds import CounterKey, Seen, ValueKey
-from keystead.schema.lifetime import Never, Sliding
+from keystead.schema.lifetime import Never, Sliding, duration_ms
 from keystead.schema.slots import spans_keys
+from keystead.schema.store_fit import misfits_beside
+from keystead.stores import Guarantees
 
-__all__ = ["HeldBy", "Hold", "Holder", "Lock", "LockHeld", "LockLost"]
+__all__ = ["HeldBy", "Hold", "Holder", "Lock", "LockHeld", "LockLost", "Locked"]
 
 _MAX_BY: Final = 200
 _MAX_COMMENT: Final = 500
+_FIRST_PAUSE_S: Final = 0.01  # between two attempts to get a lock that is held
+_LONGEST_PAUSE_S: Final = 0.25
+_SHORTEST_LEASE_MS: Final = 1_000
+_FENCE_DOC: Final = "The fencing token of the last holder: it only grows."
 
 
 class Holder(BaseModel):
@@ -76,8 +85,51 @@ class LockLost(KeysteadError):
         super().__init__(f"{by} lost the lock before the work was done; another holder may have acquired it")
 
 
+class Locked(Value[Holder]):
+    """A family of locks, in one declaration: `site_lock = Locked("lock:site:{site:int}", lease="2m")`.
+
+    Its keyspace also gets `site_lock_fence`, the fencing tokens.
+
+    lease   how long after its last refresh a lock expires, if its holder died. A quarter of it is the time between two
+            refreshes
+    tag     the hash tag in a cluster; by default the first placeholder
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        *,
+        lease: str | timedelta = "1m",
+        role: str = "default",
+        tag: str | None = None,
+        member_of: str | None = None,
+        doc: str = "The holder of a lock.",
+        used_by: Sequence[str] = (),
+        naming_exempt: str | None = None,
+    ) -> None:
+        lease_ms = duration_ms(lease, f"{pattern}: lease")
+        if lease_ms < _SHORTEST_LEASE_MS:
+            raise BadDeclaration(f"{pattern}: a lease lasts at least a second, or a busy holder would lose it")
+        shared: dict[str, Any] = {
+            "role": role,
+            "tag": tag or tag_of(pattern),
+            "member_of": member_of,
+            "used_by": used_by,
+        }
+        if naming_exempt is not None:
+            shared["naming_exempt"] = naming_exempt
+        lifetime = sliding(timedelta(milliseconds=lease_ms), touch_every=timedelta(milliseconds=lease_ms // 4))
+        super().__init__(pattern, Holder, lifetime=lifetime, doc=doc, **shared)
+        self.companions["fence"] = Counter(
+            beside(pattern, "fence"), lifetime=sliding("400d", touch_every="1d"), doc=_FENCE_DOC, **shared
+        )
+
+    def further_misfits(self, guarantees: Guarantees) -> Iterator[str]:
+        yield from misfits_beside(self.pattern, guarantees)
+
+
 class Lock:
-    """One lock: `Lock(keys.lock(7), keys.lock_fence(7))`.
+    """One lock: `Lock(keys.site_lock(7))` for a family `Locked`, or `Lock(keys.lock(7), keys.lock_fence(7))`.
 
         class AppKeys(Keyspace):
             lock = Value("lock:{site:int}", Holder, lifetime=sliding("120s", touch_every="30s"), tag="site", …)
@@ -96,13 +148,16 @@ class Lock:
     def __init__(
         self,
         holder: ValueKey[Holder],
-        fence: CounterKey,
+        fence: CounterKey | None = None,
         *,
         wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
+        if fence is None and isinstance(holder, ValueKey):
+            fences = holder.bound.companion("fence")
+            fence = None if fences is None else fences(**holder.values)
         self._lifetime = _check_lifetime(holder, fence)
         self._holder = holder
-        self._fence = fence
+        self._fence = cast("CounterKey", fence)
         self._now_ms = holder.bound.now_ms
         self._wait = wait
 
@@ -137,16 +192,15 @@ class Lock:
         return None if found is None else _held_by(found)
 
     @asynccontextmanager
-    async def holding(self, by: str, comment: str = "") -> AsyncIterator[Hold]:
+    async def holding(self, by: str, comment: str = "", *, wait: str | timedelta | None = None) -> AsyncIterator[Hold]:
         """Hold the lock for a block of work: refresh it every 30 s, and release it at the end.
 
-        Raises LockHeld if another holder has it. If the lock is lost, the block is cancelled and LockLost is raised; a
+        Raises LockHeld if another holder has it, and still has it after `wait`. There is no queue: whoever tries first
+        when it is released gets it. If the lock is lost, the block is cancelled and LockLost is raised; a
         block that ends without an error has held the lock to its end. During a store outage the block continues until
         the lock would expire.
         """
-        hold = await self.acquire(by, comment)
-        if isinstance(hold, HeldBy):
-            raise LockHeld(hold)
+        hold = await self._acquire_within(0 if wait is None else duration_ms(wait, "wait") / 1000, by, comment)
         refresher = _Refresher(hold, self._wait)
         try:
             yield hold
@@ -159,6 +213,15 @@ class Lock:
             raise
         if await refresher.stop() or not await hold.release():
             raise LockLost(hold.by)
+
+    async def _acquire_within(self, patience_s: float, by: str, comment: str) -> Hold:
+        deadline, pause_s = time.monotonic() + patience_s, _FIRST_PAUSE_S
+        while isinstance(hold := await self.acquire(by, comment), HeldBy):
+            if time.monotonic() >= deadline:
+                raise LockHeld(hold)
+            await self._wait(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return hold
 
     @procedure
     def _take(self, holder: Holder) -> Steps[int]:

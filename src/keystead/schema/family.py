@@ -137,6 +137,9 @@ class Family(Generic[K]):
         self.lists: tuple[Relation, ...] = ()  # the reverse of listed_in
         self.owned_by: tuple[Relation, ...] = ()  # the reverse of owns
         self.subject: Subject | None = None
+        self.companions: dict[str, Family[Any]] = {}
+        """Families that a part needs beside this one, by suffix: the keyspace that declares `report` also gets
+        `report_mark`."""
 
     def by(
         self,
@@ -397,6 +400,11 @@ class Bound(Generic[K]):
             return [one.bound.family.value_of(raw, one.key, one.bound.ring) for one, raw in pairs]
 
         return Operation(self, "get_all", [("MGET", *[one.key for one in found])], values)
+
+    def companion(self, suffix: str) -> Bound[Any] | None:
+        """The family of this keyspace that was declared along with this one; None: there is none of this suffix."""
+        found = self.family.companions.get(suffix)
+        return None if found is None else self.keyspace.bound(found)
 
     def related(self, family: Family[Any]) -> Bound[Any]:
         """Another family of the same keyspace, bound as this one is."""

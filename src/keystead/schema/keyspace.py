@@ -59,13 +59,15 @@ class Keyspace:
         if not _are_keyspaces(cls.part_keyspaces):
             raise BadDeclaration(f"{cls.__name__}: part_keyspaces must be a tuple of keyspaces, such as (OutboxKeys,)")
         cls.families, cls.procedures, cls._plans = {}, {}, {}
+        _add_companions(cls)
         for base in reversed(cls.__mro__):
             for name, family in vars(base).items():
                 if isinstance(family, Family):
-                    _check_name(cls, name)
-                    cls.families[name] = family
-                    if family.keyspace is None:
-                        family.keyspace = cls
+                    for full_name, one in _with_companions(name, family):
+                        _check_name(cls, full_name)
+                        cls.families[full_name] = one
+                        if one.keyspace is None:
+                            one.keyspace = cls
                 elif isinstance(family, Procedure):
                     _check_name(cls, name)
                     cls.procedures[name] = family
@@ -204,6 +206,27 @@ def _check_arguments(cls: type[Keyspace], default: Any, seal: Any, roles: dict[s
         near = get_close_matches(role, known, 1)
         if near and near[0] not in roles:
             raise DoesNotFit(f"{cls.__name__} has no family of role {role!r}; did you mean {near[0]!r}?")
+
+
+def _with_companions(name: str, family: Family[Any]) -> Iterable[tuple[str, Family[Any]]]:
+    """A family and those that it brings along, and theirs, each with its name in the keyspace."""
+    yield name, family
+    for suffix, one in family.companions.items():
+        yield from _with_companions(f"{name}_{suffix}", one)
+
+
+def _add_companions(cls: type[Keyspace]) -> None:
+    """Make the families that others bring along attributes of the class, as if they were declared in it."""
+    declared = [(name, family) for name, family in vars(cls).items() if isinstance(family, Family)]
+    for name, family in declared:
+        for full_name, one in list(_with_companions(name, family))[1:]:
+            if full_name in vars(cls):
+                raise BadDeclaration(
+                    f"{cls.__name__}.{full_name}: {name} is a {type(family).__name__}, which brings a family of this "
+                    "name along; remove this declaration, or rename it"
+                )
+            setattr(cls, full_name, one)
+            one.__set_name__(cls, full_name)
 
 
 def _check_name(cls: type[Keyspace], name: str) -> None:

@@ -12,6 +12,7 @@ from keystead.stores import Guarantees, Store
 
 if TYPE_CHECKING:
     from keystead.schema.family import Family
+    from keystead.schema.pattern import Pattern
 
 CACHE = "cache"
 DURABLE = "durable"
@@ -46,6 +47,14 @@ def require_atomic_steps(store: Store, what: str, why: str) -> None:
     """Raise DoesNotFit if a store has no atomic steps on several keys, which `what` needs because of `why`."""
     if not spans_keys(store):
         raise DoesNotFit(f"{what} does not fit {store.url}: {why}, which this store does not have")
+
+
+def misfits_beside(pattern: Pattern, guarantees: Guarantees, *, one_key_fits: bool = False) -> Iterator[str]:
+    """Why a store cannot write a key of this pattern and those beside it in one atomic step."""
+    if guarantees.atomic == "one slot" and pattern.tag is None:
+        yield "it is written in one step with the keys beside it, so they need one slot; give it a placeholder"
+    elif guarantees.atomic == "nothing" or (guarantees.atomic == "one key" and not one_key_fits):
+        yield "it is written in one step with the keys beside it, and the store has no atomic steps on two keys"
 
 
 def has_atomic_steps(guarantees: Guarantees) -> bool:

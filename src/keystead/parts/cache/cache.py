@@ -32,7 +32,8 @@ Load: TypeAlias = Callable[[], Awaitable[T | None]]
 
 
 class Cache(Generic[T]):
-    """One cache: `Cache(keys.membership, keys.membership_mark, stale=keys.membership_stale)`.
+    """One cache: `Cache(keys.report)` for a family `Cached`, which brings along what a cache needs; or of families of
+    your own: `Cache(keys.membership, keys.membership_mark, stale=keys.membership_stale)`.
 
         class AppKeys(Keyspace):
             membership = Value("membership:{id}", Membership, lifetime=after("1h", jitter="10%"), role="cache", …)
@@ -57,13 +58,15 @@ class Cache(Generic[T]):
     def __init__(
         self,
         entries: Bound[ValueKey[T]] | Bound[HashKey[T, Any, Any]],
-        marks: Bound[ValueKey[Any]],
+        marks: Bound[ValueKey[Any]] | None = None,
         *,
         stale: Bound[ValueKey[T]] | Bound[HashKey[T, Any, Any]] | None = None,
         store_down: Literal["load", "raise"] = "load",
         wait: Callable[[float], Awaitable[Any]] = asyncio.sleep,
     ) -> None:
-        _check_declared(entries, marks, stale)
+        if marks is None and isinstance(entries, Bound):
+            marks, stale = entries.companion("mark"), stale or entries.companion("stale")
+        marks = _check_declared(entries, marks, stale)
         inside = _markers_inside(entries, marks, stale)
         if store_down not in ("load", "raise"):
             raise BadDeclaration(f'store_down must be "load" or "raise", not {store_down!r}')
@@ -135,6 +138,27 @@ class Cache(Generic[T]):
         """As `get`, with how the value was found."""
         [look] = await self._look_up([key])
         return await self.answer_to(look, load)
+
+    async def answer_soon(self, key: Key[T], load: Load[T], refresh: Load[T] | None = None) -> CacheResult[T]:
+        """As `answer`, but an entry that has expired is answered by its stale copy at once, while one caller across
+        all processes loads it anew (stale while revalidate).
+
+        refresh   loads in the background, if not `load`. Its failure leaves the stale copy until it expires
+        """
+        [look] = await self._look_up([key])
+        if look.value is not None or look.error is not None or self._stale is None:
+            return await self.answer_to(look, load)
+        try:
+            copy: T | None = await self._stale(**key.values).get()
+        except (StoreError, Unreadable):
+            copy = None
+        if copy is None:
+            return await self.answer_to(look, load)
+        if key.key not in self._flights:
+            self._start_flight(self._flights, key, refresh or load)
+        self._counts.misses += 1
+        self._counts.stale += 1
+        return CacheResult(copy, "stale")
 
     def look(self, key: Key[T]) -> Operation[CacheLookup[T]]:
         """A lookup of the entry as an operation, to share a round trip with others:
@@ -369,8 +393,8 @@ def _lookup_result(key: Any, *found: Any) -> CacheLookup[Any]:
     return CacheLookup(key, found[0], left_ms=found[1] if len(found) > 1 else None)
 
 
-def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
-    """Raise BadDeclaration if these families do not make a cache."""
+def _check_declared(entries: Any, marks: Any, stale: Any) -> Bound[ValueKey[Any]]:
+    """The markers. Raises BadDeclaration if these families do not make a cache."""
     for bound, lifetimes in (
         (entries, After | Spread | Sliding),
         *(() if stale is None else ((stale, After | Spread),)),
@@ -396,13 +420,14 @@ def _check_declared(entries: Any, marks: Any, stale: Any) -> None:
         if set(bound.family.pattern.names) != own:
             raise BadDeclaration(f"{bound.family.place} needs the same placeholders as {entries.family.place}")
     if stale is None:
-        return
+        return marks
     if isinstance(entries.family.lifetime, Sliding):
         raise BadDeclaration(f"{entries.family.place} is sliding, so no stale copy can outlive it; leave stale= out")
-    if type(stale.family) is not type(entries.family) or _type_of(stale.family) != _type_of(entries.family):
+    if stale.family.kind_name != entries.family.kind_name or _type_of(stale.family) != _type_of(entries.family):
         raise BadDeclaration(f"{stale.family.place} holds copies of {entries.family.place}, so it needs the same type")
     if stale.family.lifetime.longest_ms <= entries.family.lifetime.longest_ms:
         raise BadDeclaration(f"{stale.family.place} must live longer than an entry, to be served when it is gone")
+    return marks
 
 
 def _markers_inside(entries: Bound[Any], marks: Bound[Any], stale: Bound[Any] | None) -> bool:

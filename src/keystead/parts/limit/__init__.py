@@ -10,7 +10,7 @@ from keystead.parts.limit.limit import Limit, Limits
 from keystead.parts.limit.named_limits import Counting, NamedLimits
 from keystead.parts.limit.outage import WhenDown
 from keystead.parts.limit.rate import Rate
-from keystead.parts.limit.rate_limit import RateLimit
+from keystead.parts.limit.rate_limit import Limited, RateLimit
 from keystead.parts.limit.sliding import SlidingWindow
 from keystead.parts.limit.verdict import LimitReached, Verdict
 from keystead.parts.limit.windows import AlignedWindow, FixedWindow
@@ -22,6 +22,7 @@ __all__ = [
     "FixedWindow",
     "Limit",
     "LimitReached",
+    "Limited",
     "Limits",
     "NamedLimits",
     "Rate",
