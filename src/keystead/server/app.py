@@ -21,7 +21,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import keystead
 from keystead.errors import StoreUnavailable
 from keystead.http.pages import PAGE_HEADERS
-from keystead.kits.identity import page_header
 from keystead.kits.kit import Kit, Site
 from keystead.schema.times import now_ms
 from keystead.server.api_page import add_api_page
@@ -32,6 +31,7 @@ from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, p
 from keystead.server.key_documents import add_key_documents
 from keystead.server.kit_loading import load_kits, open_kit_tables, open_kits, open_stores, split_kits
 from keystead.server.page_templates import add_pages, render
+from keystead.server.preferences import add_preferences
 from keystead.server.reference_page import add_reference_page
 from keystead.server.request_layer import RequestLayer, RequestLimits
 from keystead.server.route_table import KitHealth, hide_unreached, plain_routes, templates_by_endpoint
@@ -165,7 +165,8 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
     if settings.development:
         add_key_documents(app)
         add_reference_page(app)
-        add_guide(app)
+        app.state.has_guide = add_guide(app)
+    add_preferences(app)
     app.add_api_route("/", _start_page, methods=["GET"], include_in_schema=False)
     for kit in running:
         if (kit.folder / "assets").is_dir():
@@ -179,7 +180,9 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
 
 def site_of(settings: Settings, now_ms: Callable[[], int] = now_ms, metrics: Metrics | None = None) -> Site:
     """The site that kits see with these settings."""
-    site = Site(settings.origin, settings.internal_url, settings.development, now_ms, render)
+    site = Site(
+        settings.origin, settings.internal_url, settings.development, now_ms, render, language=settings.language
+    )
     if metrics is not None:
         site = dataclasses.replace(site, count=metrics.count_event)
     demo = _demo(settings, site)
@@ -213,7 +216,7 @@ async def _start_page(request: Request) -> HTMLResponse:
     found = await problems(state, list(state.settings.store_urls))
     if state.tables is not None:
         found[TABLES] = await problem_of_tables(state)
-    return HTMLResponse(render_start_page(state, found, page_header(request.scope)), headers=PAGE_HEADERS)
+    return HTMLResponse(render_start_page(request.scope, found), headers=PAGE_HEADERS)
 
 
 def _add_metrics(app: FastAPI, page: Callable[[], bytes]) -> None:
