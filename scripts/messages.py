@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args, get_type_hints
 
 from babel.messages.catalog import Catalog, Message
 from babel.messages.extract import extract
@@ -78,6 +78,8 @@ def _messages_in_data() -> Iterator[tuple[str, str]]:
     for field in dataclasses.fields(Guarantees):
         for text in filter(None, guarantee_texts(field)):
             yield text, "stores/store_contract.py"
+    for values in filter(None, map(get_args, get_type_hints(Guarantees).values())):
+        yield from ((value, "stores/store_contract.py") for value in values if isinstance(value, str))
     for spec in TABLE.values():
         yield spec.summary, "stores/commands.py"
         yield spec.about, "stores/commands.py"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
-from fastapi.responses import HTMLResponse
+from fastapi.responses import FileResponse, HTMLResponse
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -28,7 +28,7 @@ from keystead.server.direct_routes import DirectRoutes
 from keystead.server.error_responses import ERROR_RESPONSES, add_error_responses
 from keystead.server.guide_pages import add_guide
 from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
-from keystead.server.key_documents import add_key_documents
+from keystead.server.key_documents import FOLDER, add_key_documents
 from keystead.server.kit_loading import load_kits, open_kit_tables, open_kits, open_stores, split_kits
 from keystead.server.page_templates import add_pages, render
 from keystead.server.preferences import add_preferences
@@ -173,6 +173,8 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
             app.mount(f"/assets/{kit.name}", StaticFiles(directory=kit.folder / "assets"), name=f"assets of {kit.name}")
     # Only the Swagger UI files of this package are used.
     app.mount("/static/swagger-ui", StaticFiles(packages=[("fastapi_swagger", "resources")]), name="swagger-ui")
+    for name in ("base.css", "document.css"):  # of key documents, which also exist without a server
+        app.add_api_route(f"/static/{name}", _style(name), methods=["GET"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     app.state.templates = templates_by_endpoint(app)
     return app
@@ -217,6 +219,13 @@ async def _start_page(request: Request) -> HTMLResponse:
     if state.tables is not None:
         found[TABLES] = await problem_of_tables(state)
     return HTMLResponse(render_start_page(request.scope, found), headers=PAGE_HEADERS)
+
+
+def _style(name: str) -> Callable[[], Awaitable[FileResponse]]:
+    async def style() -> FileResponse:
+        return FileResponse(FOLDER / "pages" / name)
+
+    return style
 
 
 def _add_metrics(app: FastAPI, page: Callable[[], bytes]) -> None:

@@ -77,7 +77,7 @@ def _here(scope: Scope) -> str:
 def _links(state: Any, say: Speaker) -> list[PageLink]:
     links = []
     if state.settings.development:
-        links.append(PageLink("/keys", message("Key documents"), "key"))
+        links.append(PageLink("/keys", message("Keys"), "key"))
     if any(kit.name == "console" for kit in state.running):
         links.append(PageLink("/console", message("Console"), "console"))
     if state.settings.development:
