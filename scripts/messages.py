@@ -94,14 +94,14 @@ def updated(folder: Path, language: str) -> str:
     """The catalogue of a folder, with the messages of its code and the translations that it has."""
     path = folder / "locale" / f"{language}.po"
     known: Mapping[str, Message] = (
-        {_first(entry.id): entry for entry in read_catalogue(path) if entry.id} if path.is_file() else {}
+        {first_form(entry.id): entry for entry in read_catalogue(path) if entry.id} if path.is_file() else {}
     )
     new = Catalog(locale=language, fuzzy=False)
     for entry in messages_of(folder):
         if not entry.id:
             continue
-        old = known.get(_first(entry.id))
-        string = "" if old is None else _first(old.string)
+        old = known.get(first_form(entry.id))
+        string = "" if old is None else first_form(old.string or "")
         new.add(
             entry.id,
             (string,) if isinstance(entry.id, tuple | list) else string,
@@ -112,7 +112,7 @@ def updated(folder: Path, language: str) -> str:
     return _HEADER.format(language=language) + out.getvalue().decode()
 
 
-def _first(forms: str | tuple[str, ...] | list[str]) -> str:
+def first_form(forms: str | tuple[str, ...] | list[str]) -> str:
     return forms if isinstance(forms, str) else forms[0]
 
 

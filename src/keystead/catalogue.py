@@ -62,7 +62,7 @@ def _load(path: Path) -> _Translations:
         return _Translations({}, ())
     with path.open("rb") as file:
         entries = [entry for entry in read_po(file) if entry.id and entry.string and not entry.fuzzy]
-    texts = {_first(entry.id): _first(entry.string) for entry in entries}
+    texts = {_first(entry.id): _first(entry.string or "") for entry in entries}
     return _Translations(
         {text: translation for text, translation in texts.items() if translation},
         [_first(entry.id) for entry in entries if any(name.endswith(".js") for name, _ in entry.locations)],

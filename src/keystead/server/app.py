@@ -168,14 +168,7 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
         app.state.has_guide = add_guide(app)
     add_preferences(app)
     app.add_api_route("/", _start_page, methods=["GET"], include_in_schema=False)
-    for kit in running:
-        if (kit.folder / "assets").is_dir():
-            app.mount(f"/assets/{kit.name}", StaticFiles(directory=kit.folder / "assets"), name=f"assets of {kit.name}")
-    # Only the Swagger UI files of this package are used.
-    app.mount("/static/swagger-ui", StaticFiles(packages=[("fastapi_swagger", "resources")]), name="swagger-ui")
-    for name in ("base.css", "document.css"):  # of key documents, which also exist without a server
-        app.add_api_route(f"/static/{name}", _style(name), methods=["GET"], include_in_schema=False)
-    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
+    _add_assets(app)
     app.state.templates = templates_by_endpoint(app)
     return app
 
@@ -219,6 +212,18 @@ async def _start_page(request: Request) -> HTMLResponse:
     if state.tables is not None:
         found[TABLES] = await problem_of_tables(state)
     return HTMLResponse(render_start_page(request.scope, found), headers=PAGE_HEADERS)
+
+
+def _add_assets(app: FastAPI) -> None:
+    """Styles and scripts: of the kits, of Swagger UI, of key documents, and of all pages."""
+    for kit in app.state.running:
+        if (kit.folder / "assets").is_dir():
+            app.mount(f"/assets/{kit.name}", StaticFiles(directory=kit.folder / "assets"), name=f"assets of {kit.name}")
+    # Only the Swagger UI files of this package are used.
+    app.mount("/static/swagger-ui", StaticFiles(packages=[("fastapi_swagger", "resources")]), name="swagger-ui")
+    for name in ("base.css", "document.css"):  # of key documents, which also exist without a server
+        app.add_api_route(f"/static/{name}", _style(name), methods=["GET"], include_in_schema=False)
+    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
 
 
 def _style(name: str) -> Callable[[], Awaitable[FileResponse]]:

@@ -84,6 +84,8 @@ def _error_page(scope: Scope, refusal: Refusal) -> Response:
     sentence = refusal.sentence[:1].upper() + refusal.sentence[1:] + ("" if refusal.sentence.endswith(".") else ".")
     if refusal.code == "NOT_FOUND" and sentence == CODES["NOT_FOUND"][1]:
         sentence = _MISTYPED
+    elif refusal.code == "INTERNAL":
+        sentence = _FAILED  # the page shows the request id below
     # Sentences of kits for programs are in English only: a page in another language shows them as details.
     is_known = say.knows(sentence)
     page = render(

@@ -67,8 +67,9 @@ def _frame(say: Speaker, theme: str, here: str, links: list[PageLink], header: P
 
 def _here(scope: Scope) -> str:
     path: str = scope.get("path", "/")
-    # The URL of a callback holds secrets, and the response to a form has no URL of its own.
-    if scope.get("method") not in ("GET", "HEAD") or path.startswith(("/api/", "//")):
+    # The URL of a callback holds secrets, the response to a form has no URL of its own, and a link to a page that
+    # does not exist must not put its text on our page.
+    if scope.get("method") not in ("GET", "HEAD") or path.startswith(("/api/", "//")) or "endpoint" not in scope:
         return "/"
     query = scope.get("query_string", b"").decode("latin-1")
     return quote(path) + (f"?{query}" if query else "")

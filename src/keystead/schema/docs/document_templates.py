@@ -39,10 +39,9 @@ def plain(text: str, /, **values: object) -> str:
 
 
 def render_page(template: str, **values: Any) -> str:
-    return _TEMPLATES.get_template(template).render(values)
+    return _TEMPLATES.get_template(template).render(values, frame="layout.html")
 
 
 def render_main(template: str, **values: Any) -> str:
     """Only the content, without the frame."""
-    found = _TEMPLATES.get_template(template)
-    return "".join(found.blocks["main"](found.new_context(values)))
+    return _TEMPLATES.get_template(template).render(values, frame="content.html")

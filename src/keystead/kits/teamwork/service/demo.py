@@ -104,14 +104,14 @@ class DemoTeam:
 
     async def fill_calendar(self, team: int, language: Language) -> int:
         """Add examples around today to the calendar of a team, and send their notices as the daily job does."""
-        deadlines = self._teamwork.deadlines
+        deadlines, say = self._teamwork.deadlines, speaker(language)
         today = deadlines.today_in((await deadlines.rules_of(team)).zone)
         for kind, number, days, who in _DUE:
             await deadlines.register(
                 team,
                 Deadline(kind, str(number)),
                 today + timedelta(days=days),
-                title=_TITLES[language][kind],
+                title=say(_TITLES[kind]),
                 doc_no=_doc_no(kind, number),
                 assignee=PEOPLE[who].id,
             )
