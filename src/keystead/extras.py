@@ -21,7 +21,7 @@ EXTRAS: Final = {
     "django": ("django",),
     "cli": ("jinja2", "markupsafe", "pydantic_settings", "rich", "typer"),
     "testing": ("anyio", "hypothesis", "pytest"),
-    "server": ("fastapi", "fastapi_swagger", "granian", "prometheus_client", "starlette"),
+    "server": ("babel", "fastapi", "fastapi_swagger", "granian", "prometheus_client", "starlette"),
 }
 
 

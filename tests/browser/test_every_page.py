@@ -41,7 +41,7 @@ NAMES = re.compile(
     r"|Ada|Lovelace|Grace|Hopper|Alan|Turing|Katherine|Radia|Barbara|English|Light|Dark|Retro|Kawaii|Mom|Final"
     r"|login|sharing|membership|teamwork|widgets|sessiondata|console|development|default|tables|outbox|schedule"
     r"|channel|string|hash|zset|stream|list|set|nil|none|count|start|stop|min|max|field|value|id|member|score"
-    r"|Store.scan|WITHSCORES|GETDEL|INCRBY|EXPIRE|INCR|[NX]X|SET|CH|ms|bytes|eviction|[A-Za-z]+Keys"
+    r"|Page Up|Page Down|Enter|Demo team|example-[a-z0-9]+|Store.scan|WITHSCORES|GETDEL|INCRBY|EXPIRE|INCR|[NX]X|SET|CH|ms|bytes|eviction|[A-Za-z]+Keys"
 )
 # The text that a reader sees, without code, samples, and what says itself that it is English.
 VISIBLE = """() => {
@@ -60,6 +60,9 @@ VISIBLE = """() => {
   return seen.filter(Boolean);
 }"""
 OPEN_ALL = "document.querySelectorAll('main details:not([open]) > summary').forEach((summary) => summary.click())"
+
+
+FILLED = "[...document.querySelectorAll('h1, h2, h3')].every((one) => !one.checkVisibility() || one.textContent.trim())"
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +88,8 @@ def test_an_english_word_is_found_and_a_name_is_not() -> None:
 
 
 async def problems(page: Page, language: str, size: tuple[int, int], what: str) -> list[str]:
-    """What is wrong with the open page; `what` names it."""
+    """What is wrong with the open page, once its script has filled it; `what` names it."""
+    await page.wait_for_function(FILLED)
     await page.evaluate(OPEN_ALL)
     wrong = [] if await page.evaluate("document.documentElement.lang") == language else ["not in the language"]
     if await page.evaluate("document.documentElement.scrollWidth") > size[0]:
