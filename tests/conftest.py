@@ -107,9 +107,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         chosen_by_name = item.get_closest_marker("everyday")
         if chosen_by_name and given and f"-{chosen_by_name.args[0]}-" not in f"-{given.id}-":
             item.add_marker("matrix")
-        named = [value for value in given.params.values() if isinstance(value, str)] if given else []
+        words = [value for value in given.params.values() if isinstance(value, str)] if given else []
         if FURTHER_SERVERS.intersection(item.fixturenames) or FURTHER_STORES.intersection(
-            word for value in named for word in re.split(r"[+-]", value)
+            word for value in words for word in re.split(r"[+-]", value)
         ):
             item.add_marker("matrix")
         stores = [given.params[name] for name in STORE_FIXTURES if name in given.params] if given else []
