@@ -41,7 +41,8 @@ NAMES = re.compile(
     r"|Ada|Lovelace|Grace|Hopper|Alan|Turing|Katherine|Radia|Barbara|English|Light|Dark|Retro|Kawaii|Mom|Final"
     r"|login|sharing|membership|teamwork|widgets|sessiondata|console|development|default|tables|outbox|schedule"
     r"|channel|string|hash|zset|stream|list|set|nil|none|count|start|stop|min|max|field|value|id|member|score"
-    r"|Page Up|Page Down|Enter|Demo team|example-[a-z0-9]+|Store.scan|WITHSCORES|GETDEL|INCRBY|EXPIRE|INCR|[NX]X|SET|CH|ms|bytes|eviction|[A-Za-z]+Keys"
+    r"|Page Up|Page Down|Enter|Demo team|example-[a-z0-9]+|Store.scan"
+    r"|WITHSCORES|GETDEL|INCRBY|EXPIRE|INCR|[NX]X|SET|CH|ms|bytes|eviction|[A-Za-z]+Keys"
 )
 # The text that a reader sees, without code, samples, and what says itself that it is English.
 VISIBLE = """() => {
