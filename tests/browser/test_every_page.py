@@ -46,7 +46,8 @@ NAMES = re.compile(
 )
 # The text that a reader sees, without code, samples, and what says itself that it is English.
 VISIBLE = """() => {
-  const skipped = "code, pre, script, style, noscript, bdi, input, textarea, time, .mono, [lang=en]:not(html)";
+  const skipped = "code, pre, script, style, noscript, bdi, input, textarea, time, .mono, [lang=en]:not(html), " +
+    "[aria-labelledby=kit-console]";  // the console has its own texts
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const seen = [document.title];
   while (walker.nextNode()) {

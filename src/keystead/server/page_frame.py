@@ -48,9 +48,9 @@ def theme_cookie(secure: bool) -> Cookie:
 
 def page_frame(scope: Scope | None, say: Speaker | None = None) -> PageFrame:
     """The frame of the page that responds to a request. Without one, it is in English and has no links."""
-    if scope is None:
+    state: Any = None if scope is None else scope["app"].state
+    if scope is None or not hasattr(state, "site"):  # pages in an application of another kind
         return _frame(say or Speaker("en"), "system", "/", [], None)
-    state = scope["app"].state
     connection = HTTPConnection(scope)
     secure = state.site.secure
     theme = theme_cookie(secure).find(connection.headers)
