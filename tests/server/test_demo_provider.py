@@ -59,7 +59,7 @@ def application(store: Store, public_url: str) -> FastAPI:
     add_error_responses(app)
     add_pages("keystead.demo", Demo.pages)
     Demo(site_of(public_url, public_url), None).add_routes(app, store_of)
-    app.mount("/static", StaticFiles(directory=STATIC))
+    app.mount("/static", StaticFiles(directory=STATIC, packages=[("keystead.schema.docs", "pages")]))
     app.add_api_route("/callback", callback)
     return app
 
