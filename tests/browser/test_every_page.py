@@ -36,12 +36,12 @@ SIGNED_IN = ("/account", "/login/everywhere", "/share", "/share/links", "/member
 
 # What is the same in every language: names, code, and units.
 NAMES = re.compile(
-    r"Keystead|SQLite|Redis|PostgreSQL|MySQL|Python|Patreon|Discord|GitHub|Google|OpenID Connect|Prometheus|JavaScript"
-    r"|Markdown|HTML|JSON|README|ZIP|API|MIT|ID|URL|UTC|TTL|PDF|MB|GB|kB|Slack|Webhook|Chrome|Headless|Linux|Demo"
+    r"Demo team|Keystead|SQLite|Redis|PostgreSQL|MySQL|Python|Patreon|Discord|GitHub|Google|OpenID Connect|Prometheus"
+    r"|JavaScript|Markdown|HTML|JSON|README|ZIP|API|MIT|ID|URL|UTC|TTL|PDF|MB|GB|kB|Slack|Webhook|Chrome|Headless|Linux|Demo"
     r"|Ada|Lovelace|Grace|Hopper|Alan|Turing|Katherine|Radia|Barbara|English|Light|Dark|Retro|Kawaii|Mom|Final"
     r"|login|sharing|membership|teamwork|widgets|sessiondata|console|development|default|tables|outbox|schedule"
     r"|channel|string|hash|zset|stream|list|set|nil|none|count|start|stop|min|max|field|value|id|member|score"
-    r"|Page Up|Page Down|Enter|Demo team|example-[a-z0-9]+|Store.scan"
+    r"|Page Up|Page Down|Enter|example-[a-z0-9]+|Store.scan"
     r"|WITHSCORES|GETDEL|INCRBY|EXPIRE|INCR|[NX]X|SET|CH|ms|bytes|eviction|[A-Za-z]+Keys"
 )
 # The text that a reader sees, without code, samples, and what says itself that it is English.
