@@ -53,7 +53,7 @@ Block = Heading | Table | Code | Text
 
 
 def blocks_of(text: str) -> list[Block]:
-    """The blocks of a document, in order. Tables inside code are tables, too: plain text has no other place for them."""
+    """The blocks of a document, in order. A table inside code is a table, too."""
     lines = [Line(number, one) for number, one in enumerate(text.splitlines(), 1)]
     found: list[Block] = []
     at = 0

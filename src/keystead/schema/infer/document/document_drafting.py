@@ -1,10 +1,12 @@
 """Draft a keyspace from a hand-written key document. What is not understood is reported by line, not guessed."""
+# ruff: noqa: RUF001 - punctuation of these languages
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Final, NamedTuple
 
 from keystead.schema.infer.document.document_blocks import blocks_of, plain
@@ -20,6 +22,7 @@ from keystead.schema.infer.draft import (
     Confidence,
     DraftFamily,
     DraftKeyspace,
+    DraftModel,
     Kind,
     class_name,
     identifier,
@@ -27,14 +30,15 @@ from keystead.schema.infer.draft import (
 from keystead.schema.infer.soundness import sound
 from keystead.schema.infer.value_profile import ModelNames
 from keystead.schema.key_forms import is_word
-from keystead.schema.lifetime import After, Lifetime
+from keystead.schema.lifetime import After, Lifetime, Until
 from keystead.schema.pattern import Pattern
 
 _RANKS: Final = {"table": 0, "block": 1, "list": 2, "command": 3, "example": 4}
 _MOST_PROBLEMS: Final = 60
-_NARROWER: Final = ("alnum", "slug", "uuid", "int")  # types to try where two patterns overlap
+_NARROWER: Final = ("token", "alnum", "hex", "int")  # types to try where two patterns overlap, the widest first
 _BOOL: Final = re.compile(r"\bbool(ean)?\b|['\"`]true['\"`].*['\"`]false['\"`]|真偽|불리언", re.IGNORECASE)
 _JSON: Final = re.compile(r"\bjson\b|\bobject\b|オブジェクト|객체", re.IGNORECASE)
+_NAMES: Final = re.compile(r"[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)+", re.ASCII)  # the fields of a hash
 _UUID: Final = re.compile(r"uuid", re.IGNORECASE)
 _DOC_CHARACTERS: Final = 200
 
@@ -62,16 +66,13 @@ def draft_document(text: str, *, name: str = "AppKeys", title: str = "the docume
     ]
     if len(problems) > _MOST_PROBLEMS:
         notes.append(f"and {len(problems) - _MOST_PROBLEMS} more lines")
-    draft = sound(
-        DraftKeyspace(
-            name, f"Keys that {title} describes.", drafter.families, _used(models, drafter.families), tuple(notes)
-        )
-    )
+    used = _used(models, drafter.families)
+    draft = sound(DraftKeyspace(name, f"Keys that {title} describes.", drafter.families, used, tuple(notes)))
     problems += [(0, note) for note in draft.notes[len(notes) :]]
     return DocumentDraft(draft, problems)
 
 
-def _used(models: ModelNames, families: Iterable[DraftFamily]) -> list:  # type: ignore[type-arg]
+def _used(models: ModelNames, families: Iterable[DraftFamily]) -> list[DraftModel]:
     """The models that a family needs, directly or not."""
     wanted = {word for family in families for word in re.findall(r"\w+", family.value)}
     for model in reversed(models.models):
@@ -108,8 +109,7 @@ class _Drafter:
 
     def add_all(self) -> None:
         facts = self._facts()
-        patterns = self._narrowed([one.key.pattern for one in facts], facts)
-        for one, pattern in zip(facts, patterns, strict=True):
+        for one, pattern in zip(facts, self._narrowed(facts), strict=True):
             self._add(one, pattern)
         self._report_mentions(facts)
 
@@ -121,15 +121,18 @@ class _Drafter:
             else:
                 rows.append(row)
         declared = [row for row in rows if row.source != "command" and not self._is_example(row, rows)]
-        others = [row for row in rows if row not in declared]
+        others = [row for row in rows if row.source == "command" or self._is_example(row, rows)]
+        # Those that write come first: what else is said of their keys belongs to them.
+        others.sort(key=lambda row: row.command is None or row.command.name not in WRITES)
         patterns = {row.key.shape: row.key for row in declared}
         for row in others:
             known = _pattern_of(row.key, patterns.values())
             if known is not None:
                 declared.append(_as_example(row, known))
-            elif row.source == "command" and row.command is not None and row.command.name in WRITES:
-                key = generalized(row.key.text) if row.key.concrete else row.key
-                declared.append(replace(row, key=key or row.key))
+            elif row.command is not None and row.command.name in WRITES:
+                key = (generalized(row.key.text) if row.key.concrete else None) or row.key
+                patterns[key.shape] = key
+                declared.append(replace(row, key=key))
         found = [_Facts(sorted(rows, key=lambda row: _RANKS[row.source])) for rows in rows_by_shape(declared)]
         return sorted(found, key=lambda one: one.line)
 
@@ -195,6 +198,9 @@ class _Drafter:
         for row in facts.rows:
             if row.lifetime:
                 found = read_lifetime(row.lifetime, fields)
+                if isinstance(found, Until) and fields and found.field not in fields:
+                    problem = f"{facts.key.text} has no field for its deadline; {found.field} was assumed"
+                    self.problems.append((row.line, problem))
                 if found is not None:
                     return found, True
                 problem = f"the lifetime of {facts.key.text} is not understood: {plain(row.lifetime)[:60]}"
@@ -235,33 +241,32 @@ class _Drafter:
                 return values.type_of_example(row.example, hint)
         commands = [row.command for row in facts.rows if row.command is not None]
         if kind == "Hash":
-            names = {name: value for one in commands for name, value in one.fields.items() if name.isidentifier()}
-            return type_of_fields(names, hint, self._models) if names else None
+            lists = [match[0].split(",") for row in facts.rows if (match := _NAMES.search(plain(row.value)))]
+            written = [name.strip() for some in [*lists, *(list(one.fields) for one in commands)] for name in some]
+            kept = dict.fromkeys(name for name in written if name.isidentifier())
+            return type_of_fields(list(kept), hint, self._models) if kept else None
         payload = next((one for command in commands if (one := json_value(command.payload)) is not None), None)
         return None if payload is None else values.type_of_example(payload, hint)
 
     # --- patterns ------------------------------------------------------------------------------------------
 
-    def _narrowed(self, patterns: list[str], facts: Sequence[_Facts]) -> list[str]:
-        """The patterns, with narrower placeholders where the document names a type or two of them would overlap."""
+    def _narrowed(self, facts: Sequence[_Facts]) -> list[str]:
+        """The patterns, with narrower placeholders where the document names a type, or two of them would overlap."""
         found = []
-        for pattern, one in zip(patterns, facts, strict=True):
+        for one in facts:
             is_uuid = len(one.key.names) == 1 and any(_UUID.search(row.note) for row in one.rows)
-            found.append(_with_type(pattern, "uuid") if is_uuid else pattern)
-        for at, pattern in enumerate(found):
-            for other_at in range(at + 1, len(found)):
-                other = found[other_at]
-                if Pattern(pattern).overlap(Pattern(other)) is None:
-                    continue
-                for type_ in _NARROWER:
-                    one, two = _with_type(pattern, type_), _with_type(other, type_)
-                    if Pattern(one).overlap(Pattern(two)) is None:
-                        line = facts[at].line
-                        self.problems.append(
-                            (line, f"{pattern} and {other} overlap unless ids are {type_}; check this")
-                        )
-                        found[at], found[other_at] = pattern, _ = one, two
-                        break
+            found.append(_with_type(one.key.pattern, "uuid") if is_uuid else one.key.pattern)
+        patterns = [Pattern(one) for one in found]
+        for at, other in combinations(range(len(found)), 2):
+            if patterns[at].overlap(patterns[other]) is None:
+                continue
+            for place, by in ((at, other), (other, at)):
+                pattern = _disjoint(found[place], found[by])
+                if pattern is not None:
+                    said = f"{found[place]} overlaps {found[by]}, so {pattern} was written; check the ids"
+                    self.problems.append((facts[place].line, said))
+                    found[place], patterns[place] = pattern, Pattern(pattern)
+                    break
         return found
 
     def _report_mentions(self, facts: Sequence[_Facts]) -> None:
@@ -282,11 +287,16 @@ def _as_example(row: Row, key: WrittenKey) -> Row:
     """What a row about one key says of all keys of its pattern: the values of a table are those of this key."""
     if row.source == "command":
         return replace(row, key=key)
-    is_of_values = row.source == "table"
-    return replace(
-        row, key=key, source="example", kind=None if is_of_values else row.kind, value="" if is_of_values else row.value,
-        doc="",
-    )  # fmt: skip
+    found = replace(row, key=key, source="example", doc="")
+    if row.source == "table":
+        found.kind, found.value = None, ""
+    return found
+
+
+def _disjoint(pattern: str, other: str) -> str | None:
+    """The pattern with the widest type of ids that keeps it apart from another one; None: no type does."""
+    typed = (_with_type(pattern, type_) for type_ in _NARROWER)
+    return next((one for one in typed if Pattern(one).overlap(Pattern(other)) is None), None)
 
 
 def _with_type(pattern: str, type_: str) -> str:

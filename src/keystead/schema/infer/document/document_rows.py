@@ -1,4 +1,5 @@
 """The rows of a key document: what each of its tables, blocks, lists and commands says of one key."""
+# ruff: noqa: RUF001 - punctuation of these languages
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from keystead.schema.infer.document.document_vocabulary import Column, column_of
 from keystead.schema.infer.document.written_commands import WrittenCommand, command_of, commands_in
 from keystead.schema.infer.document.written_keys import WrittenKey, looks_like_key, read_key
 from keystead.schema.infer.document.written_lifetimes import mentions_expiry
-from keystead.schema.infer.document.written_values import WrittenValues, braces_in, json_value
+from keystead.schema.infer.document.written_values import WrittenValues, braces_in, json_value, shape_in
 from keystead.schema.infer.draft import Kind
 
 Source: TypeAlias = Literal["table", "block", "list", "command", "example"]
@@ -102,9 +103,9 @@ class DocumentRows:
         cells = [row[place] for _, row in table.rows if place < len(row) and row[place]]
         keys = sum(any(looks_like_key(one) for one in _texts(cell)) for cell in cells)
         says_more = {"kind", "lifetime"} & set(columns)
-        if keys * 2 < len(cells) and not (says_more and keys):
-            if not says_more or not any(read_key(one) for cell in cells for one in _texts(cell)):
-                return
+        could_be = says_more and any(read_key(one) for cell in cells for one in _texts(cell))
+        if keys * 2 < len(cells) and not could_be:
+            return
         for line, row in table.rows:
             self._read_row(line, columns, row, place)
 
@@ -116,6 +117,8 @@ class DocumentRows:
         found = [key for one in _texts(cell) if (key := read_key(one)) is not None]
         if not found and plain(cell):
             self.problems.append((line, f"not a key: {plain(cell)[:60]}"))
+        note = by_column.get("note", "") or by_column.get(None, "")
+        value = by_column.get("value", "") or (note if shape_in(note) else "")
         for key in found:
             kind = self._kind(line, by_column.get("kind", ""), by_column.get("value", ""))
             if kind is None and columns[place] == "channel":
@@ -123,9 +126,9 @@ class DocumentRows:
             self._add(
                 Row(
                     line, key, "table", kind,
-                    f"{by_column.get('kind', '')} {by_column.get('value', '')}".strip(),
+                    f"{by_column.get('kind', '')} {value}".strip(),
                     by_column.get("lifetime", ""),
-                    by_column.get("note", "") or by_column.get(None, ""),
+                    note,
                     note=cell,
                 )
             )  # fmt: skip
@@ -176,6 +179,9 @@ class DocumentRows:
         self._read_items(text.lines, in_code=False)
         for line in text.lines:
             self._mention(line)
+            for command in command_of(line.number, line.text) if "`" not in line.text else ():
+                if looks_like_key(command.key):  # or capital letters in a sentence
+                    self._read_command(command)
             for span in code_spans(line.text):
                 for command in command_of(line.number, span):
                     self._read_command(command)
@@ -198,6 +204,7 @@ class DocumentRows:
         spans = code_spans(said) or [said.split()[0] if " " in said and "{" not in said.split()[-1] else said]
         key = read_key(spans[0])
         if key is None:
+            self.problems.append((number, f"not a key: {plain(said)[:60]}"))
             return None
         row = Row(number, key, "block", "Channel" if column == "channel" else None, note=said)
         row.doc = self._heading

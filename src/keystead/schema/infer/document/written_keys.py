@@ -1,4 +1,5 @@
 """Keys as people write them: `sess:{sid}`, `user:<id>`, `cart/:id`, `job:$name`, `tmp:*`, as patterns."""
+# ruff: noqa: RUF001 - punctuation of these languages
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from keyword import iskeyword
 from typing import Final
 
 from keystead.errors import BadDeclaration
-from keystead.schema.infer.draft import identifier
+from keystead.schema.infer.draft import identifier, shape_of
 from keystead.schema.key_forms import VARIABLE, form_of
 from keystead.schema.pattern import Pattern
 
@@ -25,20 +26,17 @@ _MONTH: Final = re.compile(r"y{4}-m{2}", re.IGNORECASE)
 _AFTER_KEY: Final = re.compile(r"[、。，．,;]+$|等$|など$|등$")
 _OPEN: Final = "\1"  # where a placeholder was
 
-Name = str
-
 
 @dataclass(frozen=True, slots=True)
 class WrittenKey:
     """A key as a pattern. `shape` is the same whatever its placeholders are called.
 
     rule      it describes how keys are made up, such as `{domain}:{entity}:{scope...}`; it is no family
-    concrete  it has no placeholder: one key, or an example
     """
 
     text: str
     pattern: str
-    names: tuple[Name, ...]
+    names: tuple[str, ...]
     rule: bool = False
 
     @property
@@ -47,15 +45,12 @@ class WrittenKey:
 
     @property
     def concrete(self) -> bool:
+        """Whether it has no placeholder: one key, or an example."""
         return not self.names
 
     @property
     def literals(self) -> list[str]:
         return [word for word in re.split(r"[^A-Za-z0-9]+", re.sub(r"\{[^{}]*\}", ":", self.pattern)) if word]
-
-
-def shape_of(pattern: str) -> str:
-    return re.sub(r"\{[^{}]*\}", "{}", pattern)
 
 
 def read_key(text: str) -> WrittenKey | None:
@@ -68,9 +63,9 @@ def read_key(text: str) -> WrittenKey | None:
     written = [next(group for group in match.groups() if group) for match in _PLACEHOLDER.finditer(bare)]
     template = _PLACEHOLDER.sub(_OPEN, bare)
     literal = template.replace(_OPEN, "")
-    if (literal and _KEY.fullmatch(literal) is None) or "//" in literal or literal.startswith(("./", "../")):
+    if (literal and _KEY.fullmatch(literal) is None) or "//" in template or literal.startswith(("./", "../")):
         return None
-    if any(_is_prose(one) for one in written):
+    if any(_is_prose(one) for one in written) or not (written or re.search(r"[A-Za-z]", literal)):
         return None
     pattern, names = _named(template, written)
     rule = any(_ELLIPSIS.search(one) for one in written) or (len(names) > 1 and not re.search(r"[A-Za-z]", literal))
@@ -118,9 +113,10 @@ def _is_prose(name: str) -> bool:
     return len(name) > 40 or any(character in name for character in "\"'`=();|") or bool(re.search(r":\s|,", name))
 
 
-def _named(template: str, written: list[str]) -> tuple[str, list[Name]]:
+def _named(template: str, written: list[str]) -> tuple[str, list[str]]:
     pieces = template.split(_OPEN)
-    pattern, names = pieces[0], list[Name]()
+    pattern = pieces[0]
+    names: list[str] = []
     for one, piece in zip(written, pieces[1:], strict=True):
         name, type_ = _placeholder(_ELLIPSIS.sub("", one), pattern)
         number, free = 2, name
@@ -131,7 +127,7 @@ def _named(template: str, written: list[str]) -> tuple[str, list[Name]]:
     return pattern, names
 
 
-def _placeholder(written: str, before: str) -> tuple[Name, str]:
+def _placeholder(written: str, before: str) -> tuple[str, str]:
     """The name of a placeholder, and its type where the name tells; empty: text."""
     if _DATE.fullmatch(written):
         return "date", "date" if "-" in written else "int" if written.isalpha() else ""

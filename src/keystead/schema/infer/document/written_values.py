@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -146,6 +146,6 @@ def _alternatives(part: str) -> list[str]:
     return names if len(names) > 1 and all(re.fullmatch(r"\s*\w+\s*", one) for one in names) else [part]
 
 
-def type_of_fields(names: Mapping[str, object], hint: str, models: ModelNames) -> str:
+def type_of_fields(names: Sequence[str], hint: str, models: ModelNames) -> str:
     """A model of texts, for the fields of a hash."""
     return models.add(hint, tuple(DraftField(name) for name in names), "") if names else "dict[str, str]"
