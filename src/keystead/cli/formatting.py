@@ -23,8 +23,13 @@ def print_json(data: Any) -> None:
     typer.echo(json_text(data, indent=2))
 
 
+def one_line(text: str) -> str:
+    """Text with control characters escaped: keys and values of others, or a line of a file."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def shorten(value: Any) -> str:
     """A value on one line, without control characters."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    text = one_line(text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"

@@ -14,11 +14,11 @@ from keystead.cli import written_files
 from keystead.cli.billing import announce_reading
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize
+from keystead.cli.formatting import one_line, pluralize
 from keystead.cli.keyspace_arguments import open_stores, require_database, run
 from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
-from keystead.errors import BadDeclaration, printable
+from keystead.errors import BadDeclaration
 from keystead.schema import Keyspace
 from keystead.schema.infer import Inferred, keys_module
 from keystead.schema.infer import infer as draft_from
@@ -103,7 +103,7 @@ def _read_document(path: Path, output: Path | None, declared: Sequence[type[Keys
         fail(f"{path} cannot be read: {reason}", USAGE_ERROR)
     found = draft_document(text, name=name, title=path.name)
     for line, problem in found.problems:
-        typer.echo(printable(f"{path}:{line}: {problem}" if line else problem), err=True)
+        typer.echo(one_line(f"{path}:{line}: {problem}" if line else problem), err=True)
     if not found.draft.families:
         fail(f"{path} describes no keys that could be read; see docs/adopt.md for what is understood", FAILED)
     inferred = Inferred(found.draft, len(found.draft.families))
@@ -142,7 +142,7 @@ def _finish(found: Inferred, output: Path | None, declared: Sequence[type[Keyspa
     if declared is not None:
         lines = difference(found, declared, tagged=found.has_slots)
         for line in lines:
-            typer.echo(printable(line))
+            typer.echo(one_line(line))
         return FAILED if lines else 0
     text = keys_module(found.draft)
     if output is None:
