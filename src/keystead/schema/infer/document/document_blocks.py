@@ -37,7 +37,7 @@ class Table:
 
 
 @dataclass(slots=True)
-class Code:
+class CodeBlock:
     line: int
     language: str
     lines: list[Line] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Text:
     lines: list[Line] = field(default_factory=list)
 
 
-Block = Heading | Table | Code | Text
+Block = Heading | Table | CodeBlock | Text
 
 
 def blocks_of(text: str) -> list[Block]:
@@ -84,7 +84,7 @@ def _read_code(lines: Sequence[Line], at: int, fence: re.Match[str], found: list
     if tables:
         found += tables
     else:
-        found.append(Code(lines[at].number, fence[2].lower(), list(inside)))
+        found.append(CodeBlock(lines[at].number, fence[2].lower(), list(inside)))
     return end + 1
 
 

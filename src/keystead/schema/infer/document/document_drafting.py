@@ -229,24 +229,26 @@ class _Drafter:
         return "dict[str, Any]" if _JSON.search(text) else "str"
 
     def _model(self, facts: _Facts, kind: Kind, hint: str) -> str | None:
-        values = self._document.values
-        for row in facts.rows:
-            named = values.named_in(row.value)
-            if named is not None:
-                return values.model_of(named)
-            shape = shape_in(row.value)
-            if shape is not None:
-                return values.type_of_shape(shape, hint)
-            if row.example is not None:
-                return values.type_of_example(row.example, hint)
-        commands = [row.command for row in facts.rows if row.command is not None]
+        """The type that the document shows: by name, as a shape, as an example, or in commands; None: it shows none."""
+        found = next((type_ for row in facts.rows if (type_ := self._model_of_row(row, hint)) is not None), None)
+        if found is not None:
+            return found
         if kind == "Hash":
-            lists = [match[0].split(",") for row in facts.rows if (match := _NAMES.search(plain(row.value)))]
-            written = [name.strip() for some in [*lists, *(list(one.fields) for one in commands)] for name in some]
-            kept = dict.fromkeys(name for name in written if name.isidentifier())
-            return type_of_fields(list(kept), hint, self._models) if kept else None
-        payload = next((one for command in commands if (one := json_value(command.payload)) is not None), None)
-        return None if payload is None else values.type_of_example(payload, hint)
+            names = _fields_of(facts)
+            return type_of_fields(names, hint, self._models) if names else None
+        payloads = (json_value(row.command.payload) for row in facts.rows if row.command is not None)
+        payload = next((one for one in payloads if one is not None), None)
+        return None if payload is None else self._document.values.type_of_example(payload, hint)
+
+    def _model_of_row(self, row: Row, hint: str) -> str | None:
+        values = self._document.values
+        named = values.named_in(row.value)
+        if named is not None:
+            return values.model_of(named)
+        shape = shape_in(row.value)
+        if shape is not None:
+            return values.type_of_shape(shape, hint)
+        return None if row.example is None else values.type_of_example(row.example, hint)
 
     # --- patterns ------------------------------------------------------------------------------------------
 
@@ -281,6 +283,14 @@ class _Drafter:
             if looks_like_key(key.text) and words & set(key.literals):
                 seen.add(key.shape)
                 self.problems.append((line, f"mentions {key.text}, which no table, block or list describes"))
+
+
+def _fields_of(facts: _Facts) -> list[str]:
+    """The fields of a hash: those that its value lists, and those that commands write."""
+    lists = [match[0].split(",") for row in facts.rows if (match := _NAMES.search(plain(row.value)))]
+    lists += [list(row.command.fields) for row in facts.rows if row.command is not None]
+    names = (name.strip() for some in lists for name in some)
+    return list(dict.fromkeys(name for name in names if name.isidentifier()))
 
 
 def _as_example(row: Row, key: WrittenKey) -> Row:

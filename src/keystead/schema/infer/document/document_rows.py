@@ -8,7 +8,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
-from keystead.schema.infer.document.document_blocks import Block, Code, Heading, Line, Table, Text, code_spans, plain
+from keystead.schema.infer.document.document_blocks import (
+    Block,
+    CodeBlock,
+    Heading,
+    Line,
+    Table,
+    Text,
+    code_spans,
+    plain,
+)
 from keystead.schema.infer.document.document_vocabulary import Column, column_of, kind_in
 from keystead.schema.infer.document.written_commands import WrittenCommand, command_of, commands_in
 from keystead.schema.infer.document.written_keys import WrittenKey, looks_like_key, read_key
@@ -61,7 +70,7 @@ class DocumentRows:
 
     def read(self, blocks: Sequence[Block]) -> None:
         for block in blocks:
-            if isinstance(block, Code):
+            if isinstance(block, CodeBlock):
                 self.values.read_interfaces("\n".join(line.text for line in block.lines))
         for block in blocks:
             match block:
@@ -69,7 +78,7 @@ class DocumentRows:
                     self._begin_section(block)
                 case Table():
                     self._read_table(block)
-                case Code():
+                case CodeBlock():
                     self._read_code(block)
                 case Text():
                     self._read_text(block)
@@ -144,7 +153,7 @@ class DocumentRows:
 
     # --- code ----------------------------------------------------------------------------------------------
 
-    def _read_code(self, code: Code) -> None:
+    def _read_code(self, code: CodeBlock) -> None:
         text = "\n".join(line.text for line in code.lines)
         example = json_value(text)
         if example is not None:
