@@ -243,3 +243,28 @@ def test_a_long_document_is_read_in_time_proportional_to_its_length() -> None:
 
     short, long = cpu_s(40), cpu_s(160)
     assert long < short * 16 + 1, (short, long)
+
+
+def test_lists_headings_yaml_indented_lines_and_unusual_columns() -> None:
+    rows, found = rows_of("mixed.md")
+    assert rows == {
+        "session:{}": ("Value", "sliding 2h"),
+        "user:{}": ("Hash", "never"),
+        "feed:{}": ("List", "sliding 7d"),
+        "online": ("SortedSet", ""),
+        "jobs:{}": ("Log", ""),
+        "cache:page:{}": ("Value", "1m"),
+        "cart:{}": ("Hash", "3d"),
+        "invite:{}": ("Value", "2d"),
+        "ranking:{}:{}": ("SortedSet", "28d"),
+        "ranking:{}:all": ("SortedSet", "never"),
+        "api:token:{}": ("Value", "1h"),
+        "api:quota:{}:{}": ("Counter", "1d 1h"),
+        "pref:{}": ("Hash", "sliding 30d"),
+        "lock:{}": ("Value", "10s"),
+    }
+    assert set(model_fields(found, "User")) == {"name", "email", "plan"}
+    assert model_fields(found, "Invite") == {"inviter": "int", "createdAt": "IsoTime"}
+    assert [line for line, _ in found.problems] == [11, 28, 33]
+    assert "ranking:{game}:{week:int}" in found.problems[1][1]
+    assert found.problems[2][1] == "columns that were not used: 担当"

@@ -35,7 +35,7 @@ from keystead.schema.pattern import Pattern
 
 _RANKS: Final = {"table": 0, "block": 1, "list": 2, "command": 3, "example": 4}
 _MOST_PROBLEMS: Final = 60
-_NARROWER: Final = ("token", "alnum", "hex", "int")  # types to try where two patterns overlap, the widest first
+_NARROWER: Final = ("token", "alnum", "int")  # types to try where two patterns overlap, the widest first
 _BOOL: Final = re.compile(r"\bbool(ean)?\b|['\"`]true['\"`].*['\"`]false['\"`]|真偽|불리언", re.IGNORECASE)
 _JSON: Final = re.compile(r"\bjson\b|\bobject\b|オブジェクト|객체", re.IGNORECASE)
 _NAMES: Final = re.compile(r"[A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)+", re.ASCII)  # the fields of a hash
@@ -304,8 +304,13 @@ def _as_example(row: Row, key: WrittenKey) -> Row:
 
 
 def _disjoint(pattern: str, other: str) -> str | None:
-    """The pattern with the widest type of ids that keeps it apart from another one; None: no type does."""
-    typed = (_with_type(pattern, type_) for type_ in _NARROWER)
+    """The pattern with the widest type of one placeholder that keeps it apart from another one; None: no type does."""
+    places = [match.span() for match in re.finditer(r"\{\w+\}", pattern)]
+    typed = (
+        f"{pattern[:start]}{_with_type(pattern[start:end], type_)}{pattern[end:]}"
+        for type_ in _NARROWER
+        for start, end in places
+    )
     return next((one for one in typed if Pattern(one).overlap(Pattern(other)) is None), None)
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
@@ -21,7 +21,7 @@ from keystead.schema.infer.document.document_blocks import (
 from keystead.schema.infer.document.document_vocabulary import Column, column_of, kind_in
 from keystead.schema.infer.document.written_commands import WrittenCommand, command_of, commands_in
 from keystead.schema.infer.document.written_keys import WrittenKey, looks_like_key, read_key
-from keystead.schema.infer.document.written_lifetimes import mentions_expiry
+from keystead.schema.infer.document.written_lifetimes import mentions_expiry, read_lifetime
 from keystead.schema.infer.document.written_values import WrittenValues, braces_in, json_value, shape_in
 from keystead.schema.infer.draft import Kind
 
@@ -31,10 +31,16 @@ _PLAIN_CODE: Final = ("", "text", "txt", "plain", "plaintext", "redis", "yaml", 
 _BULLET: Final = re.compile(r"^\s*(?:[-*•+・]|\d+[.)])\s+")
 _EXAMPLE: Final = re.compile(r"^\**(?:例|example|e\.g\.|예시?|ex)\**\s*[:：]\**\s*", re.IGNORECASE)
 _ITEM: Final = re.compile(
-    r"^(`[^`]+`|\S+?)(?:\s*(→|⇒|->|=>)\s*|\s*[–—：]\s*|\s+(?:[-=#:|]+|//)\s+|:\s+|\s{2,}|\t+|\s*$)(.*)", re.DOTALL
+    r"^(`[^`]+`|\S+?)(?:\s*(→|⇒|->|=>)\s*|\s*(?=[(（])|\s*[–—：]\s*|\s+(?:[-=#:|]+|//)\s+|:\s+|\s{2,}|\t+|\s*$)(.*)",
+    re.DOTALL,
 )
 _COMMENT: Final = re.compile(r"^\s*(?:#|//|--|;)\s?(.*)")
 _LABEL: Final = re.compile(r"^\s*(?:[-*•+]\s+)?\**([^:：`|{}]{1,24}?)\**\s*[:：]\**\s*(\S.*)$")
+_ASIDE: Final = re.compile(r"\s*[(（]([^()（）]*)[)）]")
+_CLAUSES: Final = re.compile(r"(?<=[.。;；])\s*|[:：]\s+")
+_PARTS: Final = re.compile(r"[、,;；。]")
+_SHORT: Final = 24  # characters of a cell that only names a kind or a lifetime
+_NUMBER: Final = re.compile(r"(?:no\.?|nr\.?|#|id|番号|번호)?", re.IGNORECASE)  # the heading of numbers of rows
 _SEPARATED: Final = re.compile(r"<br\s*/?>|\s*[,、]\s+|、|\s+/\s+|\s+(?:or|and|または|및|또는)\s+")
 
 
@@ -65,6 +71,7 @@ class DocumentRows:
     problems: list[tuple[int, str]] = field(default_factory=list)
     mentions: list[tuple[int, WrittenKey]] = field(default_factory=list)
     _heading: str = ""
+    _heading_key: tuple[int, WrittenKey] | None = None  # the only key in it
     _section: list[Row] = field(default_factory=list)  # the rows since the last heading
     _mentioned: WrittenKey | None = None  # the last key since then
 
@@ -91,6 +98,9 @@ class DocumentRows:
 
     def _begin_section(self, heading: Heading) -> None:
         self._heading, self._section, self._mentioned = plain(heading.text), [], None
+        named = [one for one in (code_spans(heading.text) or [heading.text]) if looks_like_key(one)]
+        key = read_key(named[0]) if len(named) == 1 else None
+        self._heading_key = None if key is None else (heading.line, key)
         self._mention(Line(heading.line, heading.text))
 
     def _mention(self, line: Line) -> None:
@@ -104,17 +114,22 @@ class DocumentRows:
     # --- tables --------------------------------------------------------------------------------------------
 
     def _read_table(self, table: Table) -> None:
-        columns = [column_of(cell) for cell in table.header]
-        keyed = [at for at, column in enumerate(columns) if column in ("key", "channel")]
+        columns = _columns_of(table)
+        wanted: tuple[Column, ...] = ("key", "channel", "name")
+        keyed = sorted((wanted.index(column), at) for at, column in enumerate(columns) if column in wanted)
         if not keyed:
             return
-        place = keyed[0]
+        place = keyed[0][1]
         cells = [row[place] for _, row in table.rows if place < len(row) and row[place]]
         keys = sum(any(looks_like_key(one) for one in _texts(cell)) for cell in cells)
-        says_more = {"kind", "lifetime"} & set(columns)
+        # Names may be those of fields or settings.
+        says_more = {"kind", "lifetime"} & set(columns) if columns[place] != "name" else set()
         could_be = says_more and any(read_key(one) for cell in cells for one in _texts(cell))
         if keys * 2 < len(cells) and not could_be:
             return
+        unused = [plain(cell) for cell, column in zip(table.header, columns, strict=True) if column is None]
+        if names := ", ".join(name for name in unused if not _NUMBER.fullmatch(name)):
+            self.problems.append((table.line, f"columns that were not used: {names[:100]}"))
         for line, row in table.rows:
             self._read_row(line, columns, row, place)
 
@@ -136,7 +151,7 @@ class DocumentRows:
                 Row(
                     line, key, "table", kind,
                     f"{by_column.get('kind', '')} {value}".strip(),
-                    by_column.get("lifetime", ""),
+                    by_column.get("lifetime", "") or (note if mentions_expiry(note) else ""),
                     note,
                     note=cell,
                 )
@@ -206,18 +221,27 @@ class DocumentRows:
             said = match[2]
             if column in ("key", "channel"):
                 row = self._labelled_key(number, said, column)
+            elif row is None and not self._section and self._heading_key is not None:
+                row = Row(self._heading_key[0], self._heading_key[1], "block", note=self._heading)
+                self._add(row)
+                self._label(number, column, said, row, is_later=False)
             elif row is not None or self._section:
                 self._label(number, column, said, row or self._section[-1], is_later=row is None)
 
     def _labelled_key(self, number: int, said: str, column: Column) -> Row | None:
         spans = code_spans(said) or [said.split()[0] if " " in said and "{" not in said.split()[-1] else said]
         key = read_key(spans[0])
+        further = _PARTS.split(said.partition(spans[0])[2])
         if key is None:
             self.problems.append((number, f"not a key: {plain(said)[:60]}"))
             return None
         row = Row(number, key, "block", "Channel" if column == "channel" else None, note=said)
         row.doc = self._heading
         self._add(row)
+        for part in further:  # `Key: a:{id}, type: hash, TTL: 1h`
+            match = _LABEL.match(part)
+            if match is not None and (said_of := column_of(match[1])) is not None:
+                self._label(number, said_of, match[2], row, is_later=False)
         return row
 
     def _label(self, number: int, column: Column, said: str, row: Row, *, is_later: bool) -> None:
@@ -243,11 +267,12 @@ class DocumentRows:
             if remark is not None and not looks_like_key(remark[1].strip()):
                 comment = remark[1]
                 continue
-            if not in_code and not _BULLET.match(text) and not _EXAMPLE.match(text):
+            is_indented = text.startswith(("    ", "\t"))
+            if not (in_code or is_indented or _BULLET.match(text) or _EXAMPLE.match(text)):
                 continue
             item = _EXAMPLE.sub("", _BULLET.sub("", text.strip())).replace("**", "")
             match = _ITEM.match(item)
-            if match is None or not looks_like_key(match[1]) or (match[1][-1] == ":" and not match[3]):
+            if match is None or not _is_item(match) or (match[1][-1] == ":" and not match[3]):
                 continue
             key = read_key(match[1])
             if key is not None and not (key.concrete and not match[3]):
@@ -258,12 +283,48 @@ class DocumentRows:
         """`holds`: an arrow leads from the key to what it holds."""
         words = re.sub(r"\{.*\}", " ", said, flags=re.DOTALL)
         whole = f"{words} {comment}"
-        lifetime = next((text for text in (words, comment) if mentions_expiry(text)), "")
-        kind = kind_in(words.split("(")[0]) or kind_in(comment, prose=True)
+        clauses = [*_CLAUSES.split(words), comment]
+        lifetime = next((text for text in clauses if mentions_expiry(text)), "")
+        aside = _ASIDE.match(words)
+        kind = kind_in(aside[1] if aside is not None else words.split("(")[0])
+        kind = kind or kind_in(f"{words} {comment}" if aside is not None else comment, prose=True)
         if kind is None and holds:
             kind = "Value"
         is_value = holds or kind is not None or "{" in said
-        self._add(Row(number, key, "list", kind, said if is_value else "", lifetime, comment or plain(whole)))
+        doc = comment or _ASIDE.sub("", whole, count=1).strip(" :：-–—") or whole
+        self._add(Row(number, key, "list", kind, said if is_value else "", lifetime, plain(doc)))
+
+
+def _is_item(match: re.Match[str]) -> bool:
+    """Whether a line begins with a key. A word is one only as code with a kind beside it: `online` (sorted set)."""
+    if looks_like_key(match[1]):
+        return True
+    aside = _ASIDE.match(match[3])
+    is_word = match[1].startswith("`") and read_key(match[1]) is not None
+    return is_word and aside is not None and kind_in(aside[1]) is not None
+
+
+def _columns_of(table: Table) -> list[Column | None]:
+    """What the columns hold: by their headings, or, where these say nothing, lifetimes and kinds by their cells."""
+    columns = [column_of(cell) for cell in table.header]
+    guesses: tuple[tuple[Column, Callable[[str], object]], ...] = (("lifetime", _is_lifetime), ("kind", _is_kind))
+    for column, fits in guesses:
+        if column in columns:
+            continue
+        for at, known in enumerate(columns):
+            cells = [row[at] for _, row in table.rows if at < len(row) and plain(row[at])]
+            if known is None and cells and sum(map(bool, map(fits, cells))) * 2 > len(cells):
+                columns[at] = column
+                break
+    return columns
+
+
+def _is_lifetime(cell: str) -> bool:
+    return not plain(cell).isdigit() and len(plain(cell)) <= _SHORT and read_lifetime(cell) is not None
+
+
+def _is_kind(cell: str) -> bool:
+    return len(plain(cell)) <= _SHORT and kind_in(cell) is not None
 
 
 def _texts(cell: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias
 from keystead.schema.infer.document.document_blocks import plain
 from keystead.schema.infer.draft import Kind
 
-Column: TypeAlias = Literal["key", "kind", "value", "lifetime", "channel", "score", "member", "note"]
+Column: TypeAlias = Literal["key", "name", "kind", "value", "lifetime", "channel", "score", "member", "note"]
 
 
 def one_of(*words: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
@@ -21,7 +21,7 @@ def one_of(*words: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
 _COLUMNS: Final[dict[Column, re.Pattern[str]]] = {
     "lifetime": one_of(
         r"ttl|expir\w*|life ?time|time to live|retention",
-        r"有効期[限間]|生存期間|期限|寿命|保持期間",
+        r"有効期[限間]|生存期間|期限|寿命|(保持|保存|保管)期間",
         r"만료|유효 ?기간|유효 ?시간|수명|보존",
     ),
     "score": one_of(r"score", "スコア", "점수|스코어"),
@@ -37,6 +37,7 @@ _COLUMNS: Final[dict[Column, re.Pattern[str]]] = {
         r"(redis ?)?キー(形式|パターン|名|構造|の形)?|url形式",
         r"(레디스 ?)?키( ?(패턴|이름|형식|구조|명))?",
     ),
+    "name": one_of(r"names?", r"名前|名称", r"이름|명칭"),
     "value": one_of(
         r"values?|contents?|payloads?|data|schema|fields?",
         r"値.*|内容|データ|データ構造|フィールド",
