@@ -27,6 +27,7 @@ Mode: TypeAlias = Literal["observe", "fix", "enforce"]
 Report: TypeAlias = Callable[[Finding], None]
 
 _REMEMBERED: Final = 4_096  # keys whose families are cached
+_REMEMBERED_BYTES: Final = 512  # longer keys are not cached
 _REMEDY: Final = "Write it as the key document of the keyspace states."
 _KIND_NAMES: Final = {"zset": "sorted set", "stream": "log"}
 # Removing a key of no family harms nothing.
@@ -174,7 +175,9 @@ class WriteGuard:
             pass
         if len(self._members) >= _REMEMBERED:
             self._members.clear()
-        member = self._members[raw] = self._families.of(raw)
+        member = self._families.of(raw)
+        if len(raw) <= _REMEMBERED_BYTES:
+            self._members[raw] = member
         return member
 
     def _settle(self, steps: Sequence[Planned], found: Sequence[BadWrite]) -> CheckedSteps | None:
