@@ -89,7 +89,7 @@ def test_commands_that_read_first_are_part_of_a_transaction(gateway: GatewayServ
     gateway.send("SET", "old", "x", "EX", 100)
     commands = [
         *(["APPEND", "text", "ab"], ["STRLEN", "text"], ["INCRBYFLOAT", "f", "1.5"], ["RENAME", "old", "new"]),
-        *(["TTL", "new"], ["SPOP", "s", 2], ["SPOP", "none"], ["COPY", "none", "c"]),
+        *(["TTL", "new"], ["SPOP", "s", 2], ["SPOP", "none"], ["COPY", "missing", "c"]),
     ]
     done = [one.get("result") for one in post(gateway, "/multi-exec", commands).json()]
     assert sorted(done.pop(5)) == ["a", "b"]
