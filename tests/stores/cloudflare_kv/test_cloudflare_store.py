@@ -176,9 +176,9 @@ class Team(BaseModel):
 
 
 class PackedKeys(Keyspace):
-    tags = Value("tags:{id<=100}", set[str], lifetime=after("1d"), role="cache")
-    scores = Value("scores:{id<=100}", dict[str, float], lifetime=after("1d"), role="cache")
-    news = Value("news:{id<=100}", list[Team], lifetime=after("1d"), role="cache")
+    tags = Value("tags:{id<=100}", set[str], lifetime=after("1d"), role="cache", doc="what a Worker reads")
+    scores = Value("scores:{id<=100}", dict[str, float], lifetime=after("1d"), role="cache", doc="what a Worker reads")
+    news = Value("news:{id<=100}", list[Team], lifetime=after("1d"), role="cache", doc="what a Worker reads")
 
 
 async def test_other_kinds_are_packed_into_a_value(server: CloudflareServer) -> None:
