@@ -1,9 +1,14 @@
 """Text formatting shared by commands."""
 
+from __future__ import annotations
+
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from keystead.parts.apikeys import IssuedApiKey
 
 
 def pluralize(count: int, one: str, many: str = "") -> str:
@@ -19,3 +24,12 @@ def json_text(data: Any, indent: int | None = None) -> str:
 
 def print_json(data: Any) -> None:
     typer.echo(json_text(data, indent=2))
+
+
+def print_issued(issued: IssuedApiKey, as_json: bool, revoke: str) -> None:
+    """A new secret, and the command that revokes it."""
+    if as_json:
+        print_json(issued._asdict())
+        return
+    typer.echo(issued.token)
+    typer.echo(f"It is shown only once. To revoke it: {revoke} {issued.id}", err=True)

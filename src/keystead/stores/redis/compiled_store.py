@@ -1,4 +1,7 @@
-"""A store that compiles atomic steps: the shapes that it has seen before run as a script of just their commands."""
+"""What the stores of Redis's scripts share: compiled atomic steps, and copies of whole keys.
+
+Steps of a shape that was seen before run as a script of just their commands.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,17 @@ from typing import Any
 
 from keystead.stores.near_reads import Dropping, dropping
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledSteps, compile_steps, shape_of
-from keystead.stores.store_contract import Outcome, Step, Store
+from keystead.stores.redis.redis_full_copy import KEYS_AT_ONCE, WholeKeys, in_batches, sort_replies
+from keystead.stores.store_contract import Outcome, Step, Store, WholeKey
 
 
 class CompiledStore(Store):
-    """`_near`: the near reads of the store, once there were some."""
+    """
+    _near         the near reads of the store, once there were some
+    _copy_bytes   how many bytes a script takes that writes whole keys; None: any number
+    """
+
+    _copy_bytes: int | None = None
 
     def __init__(self) -> None:
         self._compiled = CompiledCache()
@@ -52,3 +61,25 @@ class CompiledStore(Store):
         self, compiled: CompiledSteps, arguments: Sequence[bytes], steps: Callable[[], Sequence[Step]]
     ) -> Outcome:
         """Run compiled steps. `steps` makes them again, for an error and for a retry."""
+
+    async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
+        found: list[WholeKey] = []
+        left: list[bytes] = []
+        while keys:
+            some = keys[:KEYS_AT_ONCE]
+            replies = await self._run_copy_script(WholeKeys.read(some))
+            sort_replies(some, replies, found, left)
+            keys = keys[len(replies) :]
+        return found, left
+
+    async def add_whole_keys(self, keys: Sequence[WholeKey]) -> list[bool]:
+        done: list[bool] = []
+        for some in in_batches(keys, self._copy_bytes):
+            work = self._run_copy_script(WholeKeys.add(some))
+            replies = await (work if self._near is None else dropping(self._near, [key for key, *_ in some], work))
+            done += map(bool, replies)
+        return done
+
+    @abstractmethod
+    async def _run_copy_script(self, script: WholeKeys) -> list[Any]:
+        """Run a script that reads or adds whole keys."""

@@ -21,12 +21,12 @@ from keystead.errors import (
 from keystead.stores.commands import Call, Command, Reply, read
 from keystead.stores.near_reads import NearReads, dropping
 from keystead.stores.reconnecting_link import ConnectionLost
-from keystead.stores.redis import redis_full_copy
 from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.compiled_steps import CompiledScript, CompiledSteps
 from keystead.stores.redis.compiled_store import CompiledStore
 from keystead.stores.redis.foreign_commands import run_foreign
 from keystead.stores.redis.redis_connection import RedisConnection, call, pack_command
+from keystead.stores.redis.redis_full_copy import WholeKeys
 from keystead.stores.redis.redis_link import RedisLink, dial, sign_in
 from keystead.stores.redis.redis_near_reads import RedisNearReads
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
@@ -48,7 +48,6 @@ from keystead.stores.store_contract import (
     Outcome,
     Planned,
     Step,
-    WholeKey,
     without_errors,
 )
 
@@ -251,23 +250,7 @@ class RedisStore(CompiledStore):
             return await work
         return await dropping(self._near, [key for step in steps for key in step.call.keys], work)
 
-    async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
-        found: list[WholeKey] = []
-        left: list[bytes] = []
-        while keys:
-            some = keys[: redis_full_copy.KEYS_AT_ONCE]
-            replies = await self._run_copy_script(redis_full_copy.WholeKeys.read(some))
-            redis_full_copy.sort_replies(some, replies, found, left)
-            keys = keys[len(replies) :]
-        return found, left
-
-    async def add_whole_keys(self, keys: Sequence[WholeKey]) -> list[bool]:
-        done: list[bool] = []
-        for some in redis_full_copy.in_batches(keys):
-            done += map(bool, await self._run_copy_script(redis_full_copy.WholeKeys.add(some)))
-        return done
-
-    async def _run_copy_script(self, script: redis_full_copy.WholeKeys) -> list[Any]:
+    async def _run_copy_script(self, script: WholeKeys) -> list[Any]:
         if self._link is None:
             raise self._closed_error()
         return await run_on(self._link, script, self._loop.time() + self._settings.timeout)

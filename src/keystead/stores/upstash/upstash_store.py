@@ -20,14 +20,14 @@ from keystead.errors import (
 from keystead.stores.commands import TABLE, Call, Reply
 from keystead.stores.near_reads import NearReads, dropping
 from keystead.stores.reconnecting_link import FIRST_PAUSE_S, LONGEST_PAUSE_S, ConnectionLost, unknown_write
-from keystead.stores.redis import redis_full_copy
 from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.compiled_steps import CompiledScript, CompiledSteps
 from keystead.stores.redis.compiled_store import CompiledStore
+from keystead.stores.redis.redis_full_copy import WholeKeys
 from keystead.stores.redis.reply_errors import ReplyError
 from keystead.stores.redis.reply_shapes import is_transient
 from keystead.stores.redis.script_runs import PAUSE_S, Answer, Runnable, convert_reply, run_script, to_retry
-from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Step, WholeKey
+from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Step
 from keystead.stores.upstash.pipeline_queue import MAX_COMMANDS, PipelineQueue, RequestRefused, Throttled
 from keystead.stores.upstash.rest_encoding import RestEncoding, carried
 from keystead.stores.upstash.upstash_near_reads import UpstashNearReads
@@ -59,6 +59,7 @@ class UpstashStore(CompiledStore):
             step_max_bytes=largest,
         )
         self._settings = settings
+        self._copy_bytes = settings.max_request_bytes // 2 - _ROOM_BYTES
         self._queue: PipelineQueue | None = None
         self._near: UpstashNearReads | None = None  # from the first near read on
         self._encoding = RestEncoding(settings.max_request_bytes, settings.read_only)
@@ -316,23 +317,9 @@ class UpstashStore(CompiledStore):
 
     # --- whole keys, scans and messages --------------------------------------------------------------------
 
-    async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
+    async def _run_copy_script(self, script: WholeKeys) -> list[Any]:
         self._check_loop()
-        found: list[WholeKey] = []
-        left: list[bytes] = []
-        while keys:
-            some = keys[: redis_full_copy.KEYS_AT_ONCE]
-            replies = await self._run_script(redis_full_copy.WholeKeys.read(some))
-            redis_full_copy.sort_replies(some, replies, found, left)
-            keys = keys[len(replies) :]
-        return found, left
-
-    async def add_whole_keys(self, keys: Sequence[WholeKey]) -> list[bool]:
-        self._check_loop()
-        done: list[bool] = []
-        for some in redis_full_copy.in_batches(keys, self._settings.max_request_bytes // 2 - _ROOM_BYTES):
-            done += map(bool, await self._run_script(redis_full_copy.WholeKeys.add(some)))
-        return done
+        return await self._run_script(script)
 
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         cursor = b"0"
