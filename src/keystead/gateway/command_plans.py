@@ -14,14 +14,14 @@ from keystead.stores.store_contract import Step
 Finish: TypeAlias = Callable[[list[Reply]], Any]
 
 
-class Part(NamedTuple):
+class AtomicPart(NamedTuple):
     """The steps of one command in an atomic step, and what makes its reply from theirs."""
 
     steps: Sequence[Step]
     finish: Finish
 
 
-class Plan:
+class CommandPlan:
     """How to run one command.
 
     steps     what it needs of the store, unless it `is_alone`
@@ -51,9 +51,9 @@ class Plan:
     async def _run(self, store: Store) -> Any:
         raise NotImplementedError
 
-    async def attempt(self, store: Store) -> Part | None:
+    async def attempt(self, store: Store) -> AtomicPart | None:
         """Its part of an atomic step, for which it may read. None: start over. Raises CommandError."""
-        return Part(self.steps, self.finish)
+        return AtomicPart(self.steps, self.finish)
 
     @property
     def written(self) -> Sequence[str | bytes]:
@@ -61,7 +61,7 @@ class Plan:
         return ()
 
 
-class Refused(Plan):
+class RefusedPlan(CommandPlan):
     """A command that is not run, and why."""
 
     __slots__ = ("error",)
@@ -73,7 +73,7 @@ class Refused(Plan):
         return self.error
 
 
-class Plain(Plan):
+class PlainPlan(CommandPlan):
     """A command of the stores."""
 
     __slots__ = ("_call", "steps")
@@ -90,7 +90,7 @@ class Plain(Plan):
         return self._call.keys if self._call.spec.writes else ()
 
 
-class DerivedPlan(Plan):
+class DerivedPlan(CommandPlan):
     """A command that is one or more of the stores' own."""
 
     __slots__ = ("_derived", "_writes", "is_alone", "is_atomic", "steps")
@@ -114,7 +114,7 @@ class DerivedPlan(Plan):
         return self._derived.keys if self._writes else ()
 
 
-class ExchangePlan(Plan):
+class ExchangePlan(CommandPlan):
     """A command that reads before it writes."""
 
     __slots__ = ("_exchange", "is_atomic")
@@ -128,9 +128,9 @@ class ExchangePlan(Plan):
     async def _run(self, store: Store) -> Any:
         return await self._exchange.run(store)
 
-    async def attempt(self, store: Store) -> Part | None:
+    async def attempt(self, store: Store) -> AtomicPart | None:
         made = await self._exchange.attempt(store)
-        return None if made is None else Part(made.steps, lambda replies: made.reply)
+        return None if made is None else AtomicPart(made.steps, lambda replies: made.reply)
 
     @property
     def written(self) -> Sequence[str | bytes]:
@@ -141,7 +141,7 @@ class ExchangePlan(Plan):
         return self._exchange.keys
 
 
-class ForeignPlan(Plan):
+class ForeignPlan(CommandPlan):
     """A command outside the language, for the engine."""
 
     __slots__ = ("_command", "_engine")

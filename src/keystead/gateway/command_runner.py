@@ -6,7 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
 
 from keystead.errors import CommandError, Contended, StoreError, StoreUnavailable
-from keystead.gateway.command_plans import DerivedPlan, ExchangePlan, ForeignPlan, Part, Plain, Plan, Refused
+from keystead.gateway.command_plans import (
+    AtomicPart,
+    CommandPlan,
+    DerivedPlan,
+    ExchangePlan,
+    ForeignPlan,
+    PlainPlan,
+    RefusedPlan,
+)
 from keystead.gateway.permissions import Permission
 from keystead.gateway.rest_replies import RespError, error_text
 from keystead.gateway.rest_requests import RawCommand, RestError
@@ -69,7 +77,7 @@ class CommandRunner:
         """
         plans = [self._plan(command, permission) for command in commands]
         for plan in plans:
-            if isinstance(plan, Refused):
+            if isinstance(plan, RefusedPlan):
                 raise RestError(400, f"EXECABORT Transaction discarded because of: {error_text(plan.error)}")
         if self._is_for_engine(commands, plans):
             replies = await self._run_on_engine(commands, plans, atomic=True)
@@ -84,7 +92,7 @@ class CommandRunner:
 
     # --- planning --------------------------------------------------------------------------------------------
 
-    def _plan(self, command: RawCommand, permission: Permission) -> Plan:
+    def _plan(self, command: RawCommand, permission: Permission) -> CommandPlan:
         name = str(command[0]).upper()
         command[0] = name
         try:
@@ -94,31 +102,31 @@ class CommandRunner:
                 keys = [key if type(key) is bytes else str(key).encode() for key in derived.keys]
                 refused = permission.refusal(name, writes, keys)
                 if refused is not None:
-                    return Refused(refused)
+                    return RefusedPlan(refused)
                 return ExchangePlan(derived) if isinstance(derived, Exchange) else DerivedPlan(derived, writes)
             if name not in TABLE:
                 return self._plan_foreign(name, command, permission)
             call = read(command)
         except CommandError as error:
-            return Refused(error)
+            return RefusedPlan(error)
         refused = permission.refusal(name, call.spec.writes, call.args[:1] if name == "PUBLISH" else call.keys)
-        return Plain(call) if refused is None else Refused(refused)
+        return PlainPlan(call) if refused is None else RefusedPlan(refused)
 
-    def _plan_foreign(self, name: str, command: RawCommand, permission: Permission) -> Plan:
+    def _plan_foreign(self, name: str, command: RawCommand, permission: Permission) -> CommandPlan:
         if name in NEVER or (name in _BLOCKING and "BLOCK" in map(_word, command)):
-            return Refused(RespError(f"ERR Command is not available: '{name}'"))
+            return RefusedPlan(RespError(f"ERR Command is not available: '{name}'"))
         if self._engine is not None:
             is_script = name in SCRIPTS and (name != "SCRIPT" or _is_harmless_script(command))
             refused = permission.refuse_foreign(name, is_script)
             if refused is not None and is_script:
-                return Refused(refused)
+                return RefusedPlan(refused)
             if refused is None:
                 _remove_upstash_flag(name, command)
                 command[:] = [encode(word) for word in command]  # raises the error of text that cannot be sent
                 return ForeignPlan(command, self._engine)
-        return Refused(RespError(f"ERR unknown command '{name[:60]}'"))
+        return RefusedPlan(RespError(f"ERR unknown command '{name[:60]}'"))
 
-    def _is_for_engine(self, commands: Sequence[RawCommand], plans: Sequence[Plan]) -> bool:
+    def _is_for_engine(self, commands: Sequence[RawCommand], plans: Sequence[CommandPlan]) -> bool:
         """Whether a command is outside the language, or is one command there and several steps here.
 
         KEYS is a scan here, because the engine's own would hold up all other clients.
@@ -131,7 +139,7 @@ class CommandRunner:
 
     # --- running ---------------------------------------------------------------------------------------------
 
-    async def _run_plans(self, plans: Sequence[Plan]) -> list[Any]:
+    async def _run_plans(self, plans: Sequence[CommandPlan]) -> list[Any]:
         """Commands in a row that are one step each are one round trip."""
         replies: list[Any] = []
         try:
@@ -147,7 +155,7 @@ class CommandRunner:
             replies += [error] * (len(plans) - len(replies))
         return replies
 
-    async def _run_group(self, plans: Sequence[Plan]) -> list[Any]:
+    async def _run_group(self, plans: Sequence[CommandPlan]) -> list[Any]:
         steps: list[Any] = [step for plan in plans for step in plan.steps]
         try:
             replies = await self._store.run(steps) if steps else []
@@ -157,7 +165,7 @@ class CommandRunner:
             replies = error.replies
         return _replies_of(plans, replies)
 
-    async def _run_transaction(self, plans: Sequence[Plan]) -> list[Any]:
+    async def _run_transaction(self, plans: Sequence[CommandPlan]) -> list[Any]:
         """Raises CommandError, and Contended if other callers changed each time what a command had read."""
         keys = [key for plan in plans if isinstance(plan, ExchangePlan) for key in plan.keys]
         async for _ in attempts(keys):
@@ -170,14 +178,16 @@ class CommandRunner:
                 return _replies_of(made, outcome.replies)
         raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
-    async def _run_on_engine(self, commands: Sequence[RawCommand], plans: Sequence[Plan], atomic: bool) -> list[Any]:
+    async def _run_on_engine(
+        self, commands: Sequence[RawCommand], plans: Sequence[CommandPlan], atomic: bool
+    ) -> list[Any]:
         """The whole batch in the engine's own words, which include ours: one round trip."""
-        sent = [command for command, plan in zip(commands, plans, strict=True) if not isinstance(plan, Refused)]
+        sent = [command for command, plan in zip(commands, plans, strict=True) if not isinstance(plan, RefusedPlan)]
         found = iter(await self._store.run_foreign(sent, atomic=atomic))
-        return [plan.error if isinstance(plan, Refused) else next(found) for plan in plans]
+        return [plan.error if isinstance(plan, RefusedPlan) else next(found) for plan in plans]
 
 
-def _check_transaction(commands: Sequence[RawCommand], plans: Sequence[Plan]) -> None:
+def _check_transaction(commands: Sequence[RawCommand], plans: Sequence[CommandPlan]) -> None:
     """Raise RestError for a command that cannot be part of this transaction.
 
     One that reads first does so before the transaction, so none before it may write the same keys.
@@ -195,7 +205,7 @@ def _check_transaction(commands: Sequence[RawCommand], plans: Sequence[Plan]) ->
         written.update(plan.written)
 
 
-def _in_groups(plans: Sequence[Plan]) -> Iterator[Sequence[Plan]]:
+def _in_groups(plans: Sequence[CommandPlan]) -> Iterator[Sequence[CommandPlan]]:
     """The plans in order: each that needs its own step, and those between them together."""
     begin = 0
     for place, plan in enumerate(plans):
@@ -208,7 +218,7 @@ def _in_groups(plans: Sequence[Plan]) -> Iterator[Sequence[Plan]]:
         yield plans[begin:]
 
 
-def _replies_of(parts: Sequence[Plan | Part], replies: Sequence[Any]) -> list[Any]:
+def _replies_of(parts: Sequence[CommandPlan | AtomicPart], replies: Sequence[Any]) -> list[Any]:
     """The reply of each command, from those of all their steps."""
     found: list[Any] = []
     begin = 0

@@ -239,7 +239,6 @@ def _transfer(source: bytes, destination: bytes, *, moves: bool, replaces: bool,
     """Write a key with its lifetime under another name, in one step. Streams are refused: their last id is not kept."""
 
     async def attempt(store: Store) -> Attempt | None:
-        there = required(("EXISTS", source))
         kind, expires_at_ms, exists = await store.run(
             [("TYPE", source), ("PEXPIRETIME", source), ("EXISTS", destination)]
         )
@@ -248,31 +247,37 @@ def _transfer(source: bytes, destination: bytes, *, moves: bool, replaces: bool,
                 raise BadArgument("no such key")
             return Attempt([absent(source)], [], 0)
         if source == destination:
-            return Attempt([there], [], done if replaces else 0)
+            return Attempt([required(("EXISTS", source))], [], done if replaces else 0)
         if exists and not replaces:
-            return Attempt([there, required(("EXISTS", destination))], [], 0)
-        if kind not in _READERS:
-            raise BadArgument("a stream cannot be renamed or copied here")
-        name, rest = _READERS[kind]
-        whole = (name, source, *rest)
-        try:
-            [value] = await store.run([whole])
-        except StoreError:
-            return None  # it has another kind by now
-        if value is None or (not value and kind != b"string"):
-            return None  # it is gone by now
-        record = Record(
-            destination,
-            kind.decode(),
-            None if expires_at_ms < 0 else expires_at_ms,
-            parts_of(kind.decode(), value),
-        )
-        guards = [still(whole, value), still(("PEXPIRETIME", source), expires_at_ms)]
+            return Attempt([required(("EXISTS", source)), required(("EXISTS", destination))], [], 0)
+        found = await _read_record(store, source, destination, kind, expires_at_ms)
+        if found is None:
+            return None
+        guards, writes = found
         gone: list[Step] = [("DEL", source)] if moves else []
         room: Step = ("DEL", destination) if replaces else absent(destination)
-        return Attempt(guards, [room, *gone, *commands_of(record)], done)
+        return Attempt(guards, [room, *gone, *writes], done)
 
     return Exchange([source, destination], True, attempt)
+
+
+async def _read_record(
+    store: Store, source: bytes, destination: bytes, kind: bytes, expires_at_ms: int
+) -> tuple[list[Step], list[Command]] | None:
+    """The guards that the source is unchanged, and the commands that write the destination. None: it has changed."""
+    if kind not in _READERS:
+        raise BadArgument("a stream cannot be renamed or copied here")
+    name, rest = _READERS[kind]
+    whole = (name, source, *rest)
+    try:
+        [value] = await store.run([whole])
+    except StoreError:
+        return None  # it has another kind by now
+    if value is None or (not value and kind != b"string"):
+        return None  # it is gone by now
+    deadline = None if expires_at_ms < 0 else expires_at_ms
+    record = Record(destination, kind.decode(), deadline, parts_of(kind.decode(), value))
+    return [still(whole, value), still(("PEXPIRETIME", source), expires_at_ms)], list(commands_of(record))
 
 
 def keys(args: Sequence[bytes]) -> Exchange:
