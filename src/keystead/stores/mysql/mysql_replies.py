@@ -114,6 +114,13 @@ class MysqlReplies:
             rows.append(_row(packet, readers))
 
     def _packet(self) -> bytes:
+        data, begin = self._data, self._at + 4
+        if begin <= len(data):
+            length = data[begin - 4] | data[begin - 3] << 8 | data[begin - 2] << 16
+            end = begin + length
+            if end <= len(data) and length < _LONGEST_PACKET:  # as most are
+                self._at = end
+                return data[begin:end]
         header = self._take(4)
         length = header[0] | header[1] << 8 | header[2] << 16
         packet = self._take(length)

@@ -10,7 +10,7 @@ import math
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import pymysql
@@ -110,8 +110,10 @@ class MysqlSession(Session):
             raise DatabaseConnectionLost("the connection was lost before")
         results: list[Result] = []
         for text, count in self._packets(statements):
-            with self._errors():
+            try:
                 results += self._replies.ask(text, count)
+            except BaseException as error:
+                raise self._explain(error) from None
         if statements[-1].words in ("COMMIT", "ROLLBACK"):
             self._in_transaction = False
         return results
@@ -128,21 +130,10 @@ class MysqlSession(Session):
         return True
 
     def receive(self) -> Result | None:
-        with self._errors():
-            return self._replies.receive()
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
         try:
-            yield
-        except pymysql.Error as error:
-            raise self._error(error) from None
-        except (OSError, AttributeError, EOFError) as error:  # its socket was closed
-            self.close()
-            raise DatabaseConnectionLost(str(error)) from None
-        except BaseException:
-            self.close()
-            raise
+            return self._replies.receive()
+        except BaseException as error:
+            raise self._explain(error) from None
 
     def _packets(self, statements: Sequence[Statement]) -> Iterator[tuple[str, int]]:
         """All statements as one text, or as several if one would be too large for the server."""
@@ -166,6 +157,13 @@ class MysqlSession(Session):
             size += len(text) + 1
         if texts:
             yield ";".join(texts), len(texts)
+
+    def _explain(self, error: BaseException) -> BaseException:
+        if isinstance(error, pymysql.Error):
+            return self._error(error)
+        self.close()
+        # Without its socket, PyMySQL raises any of these.
+        return DatabaseConnectionLost(str(error)) if isinstance(error, OSError | AttributeError | EOFError) else error
 
     def _error(self, error: pymysql.Error) -> Exception:
         code, message = _code_and_message(error)
