@@ -92,7 +92,7 @@ def visits(redis_url: str) -> Callable[..., Awaitable[None]]:
             return
         redis = connection.opened or await connection.open()
         query = dict(parse_qsl(scope["query_string"].decode()))
-        key = f"counter:{query['id']}"
+        key = f"bare:{query['id']}"
         if query["action"] == "display":
             values = await redis.send("MGET", key, f"{key}:total", f"{key}:today", f"{key}:last")
             body = values[1] or b"0"
