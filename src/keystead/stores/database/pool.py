@@ -4,6 +4,8 @@ Batches that wait at the same moment share a transaction: writes with writes, re
 another batch of this process uses one of its keys, and never overtakes an earlier batch that shares a key with it. So
 the writes of one process to a key happen in the order of the calls, and two connections of a process never wait for
 each other.
+
+Reads that need one statement use no thread where the session allows it, see `loop_reads`.
 """
 
 from __future__ import annotations
