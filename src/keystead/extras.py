@@ -19,6 +19,7 @@ EXTRAS: Final = {
     "oauth": ("httpx2", "joserfc"),
     "asgi": ("joserfc", "starlette"),
     "django": ("django",),
+    "flask": ("flask", "werkzeug"),
     "cli": ("jinja2", "markupsafe", "pydantic_settings", "rich", "typer"),
     "testing": ("anyio", "hypothesis", "pytest"),
     "server": ("fastapi", "fastapi_swagger", "granian", "prometheus_client", "starlette"),

@@ -1,4 +1,4 @@
-"""The stores of a Django process: one for all synchronous callers, and one for each event loop.
+"""The stores of a process of a web framework: one for all synchronous callers, and one for each event loop.
 
 A store belongs to the event loop that opened it. Synchronous views share the store of `keystead.wait`. Asynchronous
 views use the store of their own loop: it is opened by its first use and closed when the loop shuts down.
