@@ -165,7 +165,9 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # Django has no types
 
     async def _cycle_key(self, sessions: DataSessions, data: dict[str, Any]) -> None:
         found = self._found or await self._read(sessions, self.session_key)
-        rotated = await sessions.rotate(found, at_once=True) if found else None
+        # Of a visitor at once: another may know the key. Of a user with the grace period, so that a sign-out in another
+        # tab, which still has the old key, ends the session.
+        rotated = await sessions.rotate(found, at_once=found.user is None) if found else None
         if rotated:
             self._adopt(rotated)
             self._session_cache = data

@@ -97,7 +97,10 @@ class KeysteadSessions(SessionInterface):
         return 0 if found is None else self._run(self._sessions().end_others(found))
 
     def regenerate(self, session: SessionMixin | None = None) -> None:
-        """Give the session a new token at the end of this request; the old one ends. A sign-in does so by itself."""
+        """Give the session a new token at the end of this request. A sign-in does so by itself.
+
+        The old one ends at once; of a signed-in session after ten seconds, for requests that are under way.
+        """
         changed: Any = _current() if session is None else session
         changed.is_regenerated = changed.modified = True
 
@@ -120,7 +123,7 @@ class KeysteadSessions(SessionInterface):
         elif saved is None:
             if before is not None:
                 self._delete_cookie(app, response)
-        elif before is None or saved.token != before.token or self.should_set_cookie(app, session):
+        elif before is None or saved.token != before.token or self._is_refreshed(app, session, saved):
             self._set_cookie(app, session, saved.token, response)
 
     async def _save(self, sessions: DataSessions, app: Flask, session: FlaskSession) -> DataSession | Gone | None:
@@ -145,7 +148,9 @@ class KeysteadSessions(SessionInterface):
         else:
             saved = await sessions.save(found, data)
             if saved and session.is_regenerated:
-                saved = await sessions.rotate(saved, at_once=True)
+                # Of a visitor at once: another may know the token. Of a user with the grace period, so that a sign-out
+                # in another tab, which still has the old token, ends the session.
+                saved = await sessions.rotate(saved, at_once=user is None)
         if saved and not has_times(saved, {"idle": idle}):
             saved = await sessions.set_lifetime(saved, idle=idle)
         return saved
@@ -161,6 +166,10 @@ class KeysteadSessions(SessionInterface):
     def get_cookie_secure(self, app: Flask) -> bool:
         """As SESSION_COOKIE_SECURE; in any case for a name that demands it."""
         return super().get_cookie_secure(app) or self.get_cookie_name(app).startswith(("__Host-", "__Secure-"))
+
+    def _is_refreshed(self, app: Flask, session: FlaskSession, saved: DataSession) -> bool:
+        # An aged token would replace the new one, which the browser got from a parallel request.
+        return self.should_set_cookie(app, session) and not saved.aged
 
     def _check_cookie(self, app: Flask) -> None:
         name, domain, path = self.get_cookie_name(app), self.get_cookie_domain(app), self.get_cookie_path(app)
