@@ -20,6 +20,8 @@ EXTRAS: Final = {
     "asgi": ("joserfc", "starlette"),
     "django": ("django",),
     "flask": ("flask", "werkzeug"),
+    "limits": ("limits",),
+    "litestar": ("litestar",),
     "cli": ("jinja2", "markupsafe", "pydantic_settings", "rich", "typer"),
     "testing": ("anyio", "hypothesis", "pytest"),
     "server": ("fastapi", "fastapi_swagger", "granian", "prometheus_client", "starlette"),

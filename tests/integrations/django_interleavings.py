@@ -43,7 +43,7 @@ from keystead.integrations.django.sessions import end_sessions, list_sessions  #
 
 
 def act(request: HttpRequest, action: str) -> JsonResponse:
-    session: Any = request.session  # type: ignore[attr-defined]
+    session: Any = request.session
     match action.split("/"):
         case ["sign-in"]:
             session[USER] = "ann"

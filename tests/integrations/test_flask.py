@@ -45,7 +45,7 @@ class Shop:
 
         @app.get("/whoami")
         def whoami() -> dict[str, Any]:
-            return {"user": session.get("_user_id"), "cart": session.get("cart"), "new": session.new}  # type: ignore[attr-defined]
+            return {"user": session.get("_user_id"), "cart": session.get("cart"), "new": session.new}
 
         @app.post("/cart/<item>")
         def put(item: str) -> str:
@@ -160,7 +160,7 @@ def test_the_sessions_of_a_user_are_listed_limited_and_ended() -> None:
     shop = Shop(sessions_per_user=3)
     clients = [shop.signed_in() for _ in range(4)]
     assert len(shop.sessions.list_sessions("ann")) == 3
-    assert [client.get("/whoami").json["user"] for client in clients] == [None, "ann", "ann", "ann"]
+    assert [client.get("/whoami").get_json()["user"] for client in clients] == [None, "ann", "ann", "ann"]
     assert clients[3].post("/others").json == {"ended": 2}
     [left] = shop.sessions.list_sessions("ann")
     assert not shop.sessions.end_session("bob", left.id)
@@ -399,7 +399,7 @@ class FlaskSite(Site):
         client = self.app.test_client()
         if cookie:
             client.set_cookie("session", cookie)
-        answer = client.get(f"/{action}").json
+        answer = client.get(f"/{action}").get_json()
         return token(client), answer if action == "names" else answer[0]
 
 

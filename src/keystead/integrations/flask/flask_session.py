@@ -25,9 +25,10 @@ class FlaskSession(SessionMixin):
     accessed = False
     modified = False
 
-    def __init__(self, token: str, load: Callable[[str], DataSession | Gone]) -> None:
+    def __init__(self, token: str, load: Callable[[str], DataSession | Gone], *, is_permanent: bool = False) -> None:
         self._token = token
         self._load = load
+        self._begins_permanent = is_permanent
         self._data: dict[str, Any] | None = None
         self.found: DataSession | None = None  # as it was read
         self.is_regenerated = False
@@ -56,6 +57,8 @@ class FlaskSession(SessionMixin):
             # Read from the stored texts: the values here are for the caller to change.
             texts = {} if self.found is None else self.found.texts
             self._data = {name: _JSON.loads(text) for name, text in texts.items()}
+            if self.found is None and self._begins_permanent:
+                self._data[PERMANENT] = True
         return self._data
 
     def tagged(self) -> dict[str, Any]:

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable
 from datetime import timedelta
-from threading import Thread
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final
 
 from flask import Flask, Request, Response, current_app, session
 from flask.sessions import SessionInterface, SessionMixin
 
-from keystead import Store, wait
+from keystead import Store
 from keystead.errors import BadDeclaration
 from keystead.integrations.flask.flask_session import FlaskSession
-from keystead.integrations.loop_stores import SharedStore, synchronous_store
+from keystead.integrations.loop_stores import SharedStore, synchronous_store, wait_blocking
 from keystead.integrations.session_changes import has_times, merge_changes
 from keystead.parts.datasessions import DataRecord, DataSession, DataSessionKeys, DataSessions, Gone, data_session_keys
 from keystead.parts.sessions import Live, Policy
 from keystead.schema.lifetime import duration_ms
-
-T = TypeVar("T")
 
 _log: Final = logging.getLogger("keystead.flask")
 _ENDED: Final = Gone("revoked")
@@ -81,20 +76,20 @@ class KeysteadSessions(SessionInterface):
 
     def list_sessions(self, user: Any) -> list[Live[DataRecord]]:
         """The live sessions of a user, latest sign-in first. `id` is not a secret."""
-        return self._run(self._sessions().list_for(str(user)))
+        return wait_blocking(self._sessions().list_for(str(user)))
 
     def end_session(self, user: Any, id: str) -> bool:
         """End one session of a user, by its id in `list_sessions`. False: this user has no such session."""
-        return self._run(self._sessions().end_id(str(user), id))
+        return wait_blocking(self._sessions().end_id(str(user), id))
 
     def end_sessions(self, user: Any) -> int:
         """End all sessions of a user; returns how many. One atomic step."""
-        return self._run(self._sessions().end_all(str(user)))
+        return wait_blocking(self._sessions().end_all(str(user)))
 
     def end_other_sessions(self) -> int:
         """End all sessions of the user of this request but its own; returns how many. 0 if nobody is signed in."""
         found = session.found if isinstance(session, FlaskSession) and not session.new else None
-        return 0 if found is None else self._run(self._sessions().end_others(found))
+        return 0 if found is None else wait_blocking(self._sessions().end_others(found))
 
     def regenerate(self, session: SessionMixin | None = None) -> None:
         """Give the session a new token at the end of this request. A sign-in does so by itself.
@@ -109,7 +104,8 @@ class KeysteadSessions(SessionInterface):
     def open_session(self, app: Flask, request: Request) -> FlaskSession:
         sessions = self._sessions(app)
         token = request.cookies.get(self.get_cookie_name(app), "")
-        return FlaskSession(token, lambda token: self._run(sessions.load(token)))
+        is_permanent = bool(app.config.get("SESSION_PERMANENT", False))  # the setting of Flask-Session
+        return FlaskSession(token, lambda token: wait_blocking(sessions.load(token)), is_permanent=is_permanent)
 
     def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
         """Write the changes. If the session has ended meanwhile, nothing is written, and one line is logged."""
@@ -117,7 +113,7 @@ class KeysteadSessions(SessionInterface):
             return  # this request did not use it
         response.vary.add("Cookie")
         before = None if session.new else session.found
-        saved = self._run(self._save(self._sessions(app), app, session))
+        saved = wait_blocking(self._save(self._sessions(app), app, session))
         if isinstance(saved, Gone):
             _log.info("a session ended during a request; its changes were not stored")
         elif saved is None:
@@ -219,26 +215,6 @@ class KeysteadSessions(SessionInterface):
 
     def _sessions_on(self, store: Store) -> DataSessions:
         return DataSessions(self.keyspace(store), *self._policies)
-
-    def _run(self, work: Awaitable[T]) -> T:
-        """Wait for it. An asynchronous view has an event loop of its own in its thread, so another thread waits."""
-        if asyncio._get_running_loop() is None:
-            return wait(work)
-        outcome: list[Any] = []
-        thread = Thread(target=_wait_into, args=(work, outcome), name="keystead-session")
-        thread.start()
-        thread.join()
-        result, error = outcome
-        if error is not None:
-            raise error
-        return cast("T", result)
-
-
-def _wait_into(work: Any, outcome: list[Any]) -> None:
-    try:
-        outcome += [wait(work), None]
-    except BaseException as error:
-        outcome += [None, error]
 
 
 def _current() -> SessionMixin:
