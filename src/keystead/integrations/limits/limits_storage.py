@@ -23,8 +23,8 @@ class KeysteadStorage(Storage, MovingWindowSupport, SlidingWindowCounterSupport,
     """For `limits`, Flask-Limiter and slowapi: `keystead+redis://localhost:6379/0`, `keystead+sqlite:///limits.db`.
 
     After `keystead+` comes the URL of a store. All strategies: fixed window, moving window, sliding window counter; no
-    limit is exceeded, however many requests arrive at once. Safe for threads and forked processes. With slowapi, as with
-    every storage, an asynchronous view blocks its event loop for the round trip.
+    limit is exceeded, however many requests arrive at once. Safe for threads and forked processes. With slowapi an
+    asynchronous view blocks its event loop for the round trip, as with every storage.
     """
 
     STORAGE_SCHEME: list[str] | None = [_SYNC + scheme for scheme in SCHEMES]  # noqa: RUF012 - as limits has it
