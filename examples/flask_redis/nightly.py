@@ -1,6 +1,6 @@
 """Step 5: a script that still writes raw commands, through the write guard: `python nightly.py observe ann bob`.
 
-It gives each user a free sample; the mode is `observe` or `enforce`. The guard reports, or refuses, what contradicts keys.py.
+It gives each user a free sample. The guard reports what contradicts keys.py; with the mode `enforce` it refuses it.
 """
 
 import os

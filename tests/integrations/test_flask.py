@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import os
+import signal
 import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from flask import Flask, Response, flash, get_flashed_messages, session
 from flask.testing import FlaskClient
@@ -18,8 +22,12 @@ from keystead import Keyspace, Store, after, connect, wait
 from keystead.errors import BadDeclaration, BadValue
 from keystead.integrations.flask import CachedPage, FlaskSession, KeysteadSessions, cached_view, rate_limit
 from keystead.parts.decorators import Cached, Limited
+from tests.gunicorn_server import gunicorn
 from tests.integrations.interleaved_requests import ENDS, WORK, Site, check_lost_updates, check_pairing
 from tests.parts.sessions.relays import Relay
+from tests.real_servers import redis_server
+
+__all__ = ["redis_server"]
 
 
 class ShopKeys(Keyspace):
@@ -403,6 +411,7 @@ class FlaskSite(Site):
         return token(client), answer if action == "names" else answer[0]
 
 
+@pytest.mark.everyday("rotate-logout")
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("work", WORK)
 def test_in_every_order_of_two_requests_an_ended_session_is_not_revived(work: str, end: str) -> None:
@@ -411,3 +420,54 @@ def test_in_every_order_of_two_requests_an_ended_session_is_not_revived(work: st
 
 def test_in_every_order_two_requests_that_change_different_keys_both_survive() -> None:
     assert check_lost_updates(FlaskSite) >= 3
+
+
+# --- gunicorn --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("kind", ["sqlite", "redis"])
+def test_sessions_survive_killed_workers_and_lose_nothing_that_was_answered(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Four preloaded workers with eight threads each; three times one is killed; four browsers use two tabs each."""
+    url = f"sqlite:///{tmp_path}/baskets.db" if kind == "sqlite" else request.getfixturevalue("redis_server").url
+    answered: dict[str, set[str]] = {}
+    workers: set[int] = set()
+    mutex, kills = threading.Lock(), [60, 140, 220]
+
+    def use(port: int, user: str, tab: int, cookie: str) -> None:
+        for number in range(40):
+            name = f"{tab}-{number}"
+            try:
+                reply = httpx2.post(f"http://127.0.0.1:{port}/put/{name}", cookies={"session": cookie}, timeout=60)
+            except httpx2.HTTPError:  # its worker was killed
+                continue
+            assert reply.status_code == 200
+            with mutex:
+                answered[user].add(name)
+                workers.add(int(reply.text))
+                is_due = bool(kills) and sum(map(len, answered.values())) >= kills[0]
+                if is_due:
+                    kills.pop(0)
+            if is_due:
+                os.kill(int(reply.text), signal.SIGKILL)
+
+    with (
+        gunicorn("tests.integrations.flask_baskets:app", tmp_path, BASKETS_STORE=url) as port,
+        ThreadPoolExecutor(8) as tabs,
+    ):
+        cookies = {}
+        for user in ("ann", "bob", "eve", "joe"):
+            reply = httpx2.post(f"http://127.0.0.1:{port}/sign-in/{user}", timeout=60)
+            cookies[user], answered[user] = reply.cookies["session"], set()
+        done = [tabs.submit(use, port, user, tab, cookies[user]) for user in cookies for tab in (1, 2)]
+        for one in done:
+            one.result()
+        for user, cookie in cookies.items():
+            basket = httpx2.get(f"http://127.0.0.1:{port}/", cookies={"session": cookie}, timeout=60).json()
+            assert basket.pop("_user_id") == user
+            assert answered[user] <= basket.keys()
+            assert set(basket.values()) == {user}, "no session got the data of another"
+    assert kills == []
+    assert len(workers) >= 4
