@@ -17,10 +17,13 @@ from typing import Any
 import httpx2
 import limits
 import pytest
+from cachelib import SimpleCache
 from fastapi import FastAPI, Request
 from flask import Flask
+from flask import session as flask_session
 from flask_limiter import Limiter as FlaskLimiter
 from flask_limiter.util import get_remote_address
+from flask_session import Session as PeerSession
 from litestar import Litestar, get, post
 from litestar.connection import Request as LitestarRequest
 from litestar.middleware.rate_limit import RateLimitConfig
@@ -34,6 +37,7 @@ from slowapi.util import get_remote_address as slow_address
 
 from keystead import Store, connect
 from keystead.errors import BadUrl, BadValue
+from keystead.integrations.flask import KeysteadSessions
 from keystead.integrations.limits import AsyncKeysteadStorage, KeysteadStorage
 from keystead.integrations.limits.limits_counts import LimitsKeys
 from keystead.integrations.litestar import KeysteadStore
@@ -251,3 +255,57 @@ async def test_litestars_sessions_response_cache_and_rate_limit_use_one_store(tm
         assert (await client.get("/cart")).json() == {"cart": ["apple"]}
         statuses = [(await client.get("/cart")).status_code for _ in range(3)]
         assert statuses[-1] == 429
+
+
+# --- Flask-Session ---------------------------------------------------------------------------------------------
+
+
+def _shop(begins_permanent: bool) -> Flask:
+    app = Flask("shop")
+    app.config.update(SESSION_PERMANENT=begins_permanent, SESSION_COOKIE_SAMESITE="Lax")
+
+    @app.get("/<path:action>")
+    def act(action: str) -> list[Any]:
+        match action.split("/"):
+            case ["set", name, value]:
+                flask_session[name] = value
+            case ["drop", name]:
+                flask_session.pop(name, None)
+            case ["permanent", wanted]:
+                flask_session.permanent = wanted == "yes"
+            case ["clear"]:
+                flask_session.clear()
+            case ["regenerate"]:
+                app.session_interface.regenerate(flask_session)  # type: ignore[attr-defined]
+        return sorted((name, value) for name, value in flask_session.items() if name != "_permanent")
+
+    return app
+
+
+def _visible(app: Flask) -> list[Any]:
+    """What a browser sees of a sequence of requests: data, and what happens to its cookie."""
+    browser, seen = app.test_client(), []
+    for action in (
+        *("see", "set/a/1", "see", "set/b/2", "drop/a", "see", "permanent/yes", "see", "permanent/no", "see"),
+        *("regenerate", "see", "drop/b", "see", "set/c/3", "clear", "see", "drop/x", "set/d/4"),
+    ):
+        before = browser.get_cookie("session")
+        response = browser.get(f"/{action}")
+        cookie, header = browser.get_cookie("session"), response.headers.get("Set-Cookie", "")
+        is_new = cookie is not None and (before is None or cookie.value != before.value)
+        marks = [mark for mark in ("HttpOnly", "SameSite=Lax", "Path=/") if mark in header and cookie is not None]
+        expires = "Expires" in header and cookie is not None
+        seen.append(
+            (action, response.json, is_new, cookie is None, bool(header), expires, marks, response.vary.as_set())
+        )
+    return seen
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("begins_permanent", [False, True])
+def test_a_browser_sees_the_same_as_with_flask_session(begins_permanent: bool) -> None:
+    ours, theirs = _shop(begins_permanent), _shop(begins_permanent)
+    KeysteadSessions(ours, connect("memory://"))
+    theirs.config.update(SESSION_TYPE="cachelib", SESSION_CACHELIB=SimpleCache())
+    PeerSession(theirs)
+    assert _visible(ours) == _visible(theirs)
