@@ -15,6 +15,7 @@ from typing import Any
 import httpx2
 import pytest
 from flask import Flask, Response, flash, get_flashed_messages, session
+from flask import request as flask_request
 from flask.testing import FlaskClient
 from markupsafe import Markup
 
@@ -22,10 +23,12 @@ from keystead import Keyspace, Store, after, connect, wait
 from keystead.errors import BadDeclaration, BadValue
 from keystead.integrations.flask import CachedPage, FlaskSession, KeysteadSessions, cached_view, rate_limit
 from keystead.parts.decorators import Cached, Limited
+from keystead.testing import TravellingClock
 from tests.gunicorn_server import gunicorn
 from tests.integrations.interleaved_requests import ENDS, WORK, Site, check_lost_updates, check_pairing
 from tests.parts.sessions.relays import Relay
 from tests.real_servers import redis_server
+from tests.serving import wait_until
 
 __all__ = ["redis_server"]
 
@@ -35,6 +38,7 @@ class ShopKeys(Keyspace):
 
     searches = Limited("shop:searches:{client}", "3/minute")
     page = Cached("shop:page:{path<=200}", CachedPage, lifetime=after("5m"), doc="pages")
+    kept = Cached("shop:kept:{path<=200}", CachedPage, lifetime=after("5m"), stale="1d", doc="pages with stale copies")
 
 
 class Shop:
@@ -363,6 +367,29 @@ def test_concurrent_misses_run_a_view_once_and_private_pages_are_not_stored() ->
     for _ in range(2):
         with pytest.raises(LookupError, match="the view fails"):
             shop.client.get("/failing")
+
+
+def test_an_expired_page_is_returned_at_once_while_the_view_runs_in_another_thread() -> None:
+    clock = TravellingClock()
+    shop, calls, is_done = Shop(clock.store()), [], threading.Event()
+
+    @shop.app.get("/news")
+    @cached_view(ShopKeys(shop.relay, now_ms=clock).kept)
+    def news() -> str:
+        calls.append(flask_request.args["topic"])  # the request is there in the other thread, too
+        if len(calls) == 2:
+            is_done.set()
+        return f"news {len(calls)}"
+
+    def read() -> str:
+        return shop.client.get("/news?topic=tea").text
+
+    assert [read(), read()] == ["news 1", "news 1"]
+    clock.travel("10m")
+    assert read() == "news 1", "the stale copy"
+    assert is_done.wait(60)
+    wait_until(lambda: read() == "news 2", "the new page is stored")
+    assert calls == ["tea", "tea"]
 
 
 # --- two requests at once --------------------------------------------------------------------------------------
