@@ -1,7 +1,8 @@
 """Run Litestar's own tests of stores against `KeysteadStore`: `python litestar_own_suite.py SOURCE URL`.
 
-SOURCE is the unpacked source distribution of Litestar 2.12, the last one that contains its tests. Prints a JSON object:
-how many tests ran, and which failed.
+SOURCE is the unpacked source distribution of Litestar 2.12, the last one that contains its tests. URL is that of a
+store; with `memory://` all tests of stores run, by a clock that travels, with another one those in which no time
+passes. Prints a JSON object: how many tests ran, and which failed.
 """
 
 from __future__ import annotations
@@ -9,24 +10,19 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 import uuid
+from collections.abc import AsyncIterator
+from datetime import timedelta
 from importlib.util import find_spec
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
 from keystead.integrations.litestar import KeysteadStore
+from keystead.testing import TravellingClock
 
 OF_OTHER_STORES = "redis or file or memory_delete_expired"
-
-
-class Waiting:
-    """The clock of a real store is not to be shifted: it passes."""
-
-    def shift(self, seconds: float) -> None:
-        time.sleep(seconds)
 
 
 class Suite:
@@ -34,6 +30,7 @@ class Suite:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self.clock = TravellingClock()
         self.outcomes: dict[str, str] = {}
         self.texts: dict[str, str] = {}
 
@@ -42,18 +39,29 @@ class Suite:
         return "asyncio"
 
     @pytest.fixture
-    def store(self) -> KeysteadStore:
-        return KeysteadStore(self.url, uuid.uuid4().hex)
+    async def store(self) -> AsyncIterator[KeysteadStore]:
+        if self.url != "memory://":
+            yield KeysteadStore(self.url, uuid.uuid4().hex)
+            return
+        async with self.clock.store() as opened:
+            yield KeysteadStore(opened)
 
-    redis_store = file_store = memory_store = store
+    redis_store = file_store = store
 
     @pytest.fixture
-    def frozen_datetime(self) -> Waiting:
-        return Waiting()
+    def memory_store(self) -> KeysteadStore:
+        return KeysteadStore(self.url)
+
+    @pytest.fixture
+    def frozen_datetime(self) -> SimpleNamespace:
+        return SimpleNamespace(shift=lambda seconds: self.clock.travel(timedelta(seconds=seconds)))
 
     def pytest_collection_modifyitems(self, items: list[Any]) -> None:
         # A fixture of Litestar's gives this test once more with another of its stores.
-        items[:] = [one for one in items if "namespaced" not in one.name or "redis_store" in one.name]
+        chosen = [one for one in items if "namespaced" not in one.name or "redis_store" in one.name]
+        if self.url != "memory://":
+            chosen = [one for one in chosen if "frozen_datetime" not in one.fixturenames]
+        items[:] = chosen
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.outcome != "passed":
