@@ -44,19 +44,21 @@ async def scan_store(
     store: Store,
     *,
     every_key: bool = False,
+    skip: Callable[[bytes], bool] | None = None,
     between: Callable[[], Awaitable[None]] | None = None,
     on_progress: Callable[[ScanProgress], None] | None = None,
 ) -> Scanned:
     """Group all keys of a store by shape. Of each shape the first keys are read, and ever fewer of the rest.
 
     `every_key` reads all of them. `between` runs before the second pass, which reads some deadlines again: one that
-    moved belongs to a sliding lifetime. Read-only.
+    moved belongs to a sliding lifetime. Keys for which `skip` is true are left out. Read-only.
     """
     found = Scanned()
     [total] = await store.run([("DBSIZE",)])
     pace = Pace(_PAGE)
     async for keys in store.scan("*", page=_PAGE):
-        for some in pace.pieces(keys):
+        wanted = keys if skip is None else [key for key in keys if not skip(key)]
+        for some in pace.pieces(wanted):
             await _read(store, _grouped(found, some, every_key), pace)
             await pace.turn()
         if on_progress is not None:

@@ -1,0 +1,208 @@
+"""Page texts of the console for findings, tasks, jobs, queues and sessions, in English, Japanese and Korean."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from keystead.kits.language import Messages
+
+# Each text in English, Japanese and Korean: the order of `LANGUAGES`.
+ACTIVITY_MESSAGES: Final[Messages] = {
+    # --- findings and tasks
+    "findings_lead": (
+        "What contradicts the key document: orphans, dead entries, wrong lifetimes, unreadable values.",
+        "キードキュメントとの矛盾: 孤立したキー、無効なエントリ、誤った有効期間、読めない値。",
+        "키 문서와의 모순: 고아 키, 죽은 항목, 잘못된 수명, 읽을 수 없는 값.",
+    ),
+    "examine": ("Examine now", "今すぐ検査", "지금 점검"),
+    "examined": ("Examined", "検査済み", "점검함"),
+    "examined_ago": ("Examined {ago} by {who}", "検査: {ago}、{who}", "점검: {ago}, {who}"),
+    "no_findings": ("{count} keys: no findings.", "キー {count} 件: 問題なし。", "키 {count}개: 문제 없음."),
+    "found_count": (
+        "{findings} findings in {count} keys.",
+        "キー {count} 件中、{findings} 件の検出結果。",
+        "키 {count}개에서 점검 결과 {findings}건.",
+    ),
+    "error": ("error", "エラー", "오류"),
+    "warning": ("warning", "警告", "경고"),
+    "since": ("since {ago}", "({ago}比)", "({ago} 대비)"),
+    "examples": ("{count} examples", "例 {count} 件", "예 {count}개"),
+    "repair": ("Repair", "修復", "복구"),
+    "repair_all": ("Repair all", "すべて修復", "모두 복구"),
+    "repair_one": ("Repair this one", "これを修復", "이것만 복구"),
+    "sure_repair": ("Repair this?", "修復しますか?", "복구할까요?"),
+    "lead_repair": (
+        "The keys are examined again, then each finding is repaired in one atomic step, only if it is still there.",
+        "もう一度検査し、まだ残っている検出結果だけを一つずつアトミックに修復します。",
+        "다시 점검한 뒤, 아직 남아 있는 결과만 하나씩 원자적으로 복구합니다.",
+    ),
+    "fix_line": ("{family}, {count}: {what}", "{family}、{count} 件: {what}", "{family}, {count}건: {what}"),
+    "fix_lead": (
+        "Content that cannot be read is set aside for 30 days; `keystead doctor --restore` brings it back.",
+        "読めない内容は30日間隔離され、keystead doctor --restore で戻せます。",
+        "읽을 수 없는 내용은 30일간 격리되며 keystead doctor --restore로 되돌릴 수 있습니다.",
+    ),
+    "fix_delete": ("delete", "削除", "삭제"),
+    "fix_remove_entry": ("remove from the index", "索引から除去", "색인에서 제거"),
+    "fix_list": (
+        "add to the index; delete if the index admits its records",
+        "索引に追加(索引が許可制なら削除)",
+        "색인에 추가(색인이 허가제이면 삭제)",
+    ),
+    "fix_score": ("write the score of the record", "レコードのスコアを書き込む", "레코드의 점수 쓰기"),
+    "fix_deadline": ("set the declared deadline", "宣言された期限を設定", "선언된 기한 설정"),
+    "fix_no_deadline": ("remove the deadline", "期限を削除", "기한 제거"),
+    "fix_set_aside": ("set aside for 30 days", "30日間隔離", "30일간 격리"),
+    "fix_trim": ("drop the oldest entries of logs", "ログの古いエントリを削除", "로그의 오래된 항목 삭제"),
+    "fix_seal": ("seal with the current key", "現在の鍵で封印", "현재 키로 봉인"),
+    "fix_version": ("write in the current version", "現在のバージョンで書き込む", "현재 버전으로 쓰기"),
+    "astray": (
+        "left alone, because every key of it lacks its owner or target: the store or pattern is probably wrong",
+        "変更しません。すべてのキーに所有元または参照先がなく、ストアかパターンが誤っている可能性があります",
+        "그대로 둡니다. 모든 키에 소유자나 대상이 없어 저장소나 패턴이 잘못되었을 수 있습니다",
+    ),
+    "excess": (
+        "More than 1 % of {family}: {count} of {total}. Typing the name confirms this, up to this number.",
+        "{family} の 1 % を超えます: {total} 件中 {count} 件。名前の入力で、この件数まで承認します。",
+        "{family}의 1%를 넘습니다: {total}개 중 {count}개. 이름을 입력하면 이 수까지 승인합니다.",
+    ),
+    "no_finding": ("There is no such finding.", "この検出結果はありません。", "이 점검 결과는 없습니다."),
+    "busy": (
+        "This is already running. Wait until it ends.",
+        "すでに実行中です。終了までお待ちください。",
+        "이미 실행 중입니다. 끝날 때까지 기다리세요.",
+    ),
+    "no_task": ("There is no such task.", "このタスクはありません。", "이 작업은 없습니다."),
+    "last_tasks": ("Last tasks", "最近のタスク", "최근 작업"),
+    "task_examine": ("Examination", "検査", "점검"),
+    "task_repair": ("Repair", "修復", "복구"),
+    "task_draft": ("Draft of families", "ファミリーの下書き", "패밀리 초안"),
+    "running": ("running", "実行中", "실행 중"),
+    "state_running": ("Running…", "実行中…", "실행 중…"),
+    "state_done": ("Done.", "完了しました。", "완료했습니다."),
+    "state_stopped": ("Stopped", "停止しました", "중지됨"),
+    "state_failed": ("Failed", "失敗しました", "실패함"),
+    "why_session": (
+        "Stopped, because the session that started it has ended. What was done until then is shown here.",
+        "開始したセッションが終了したため停止しました。ここまでの結果を表示しています。",
+        "시작한 세션이 끝나 중지했습니다. 그때까지의 결과를 표시합니다.",
+    ),
+    "why_server": (
+        "Stopped, because the server stopped. What was done until then is shown here.",
+        "サーバーが停止したため停止しました。ここまでの結果を表示しています。",
+        "서버가 중지되어 멈췄습니다. 그때까지의 결과를 표시합니다.",
+    ),
+    "why_changed": (
+        "Nothing was repaired: more would be removed now than you confirmed. Examine again, and read the new plan.",
+        "修復していません。承認より多くのキーが対象になりました。もう一度検査し、新しい計画を確認してください。",
+        "복구하지 않았습니다. 승인한 것보다 많은 키가 대상이 되었습니다. 다시 점검하고 새 계획을 확인하세요.",
+    ),
+    "repaired": ("Repaired", "修復済み", "복구함"),
+    "repair_hint": (
+        "Each repair is complete or was not started. Run it again to continue.",
+        "各修復は完了したか、開始されていません。再実行すると続きから行います。",
+        "각 복구는 완료되었거나 시작되지 않았습니다. 다시 실행하면 이어서 합니다.",
+    ),
+    # --- jobs, queues and sessions
+    "jobs_lead": (
+        "Scheduled jobs of this server and their last runs.",
+        "このサーバーの定期ジョブと最近の実行。",
+        "이 서버의 예약 작업과 최근 실행.",
+    ),
+    "no_jobs": (
+        "This server runs no scheduled jobs. `keystead serve` runs those of its kits.",
+        "このサーバーに定期ジョブはありません。keystead serve はキットのジョブを実行します。",
+        "이 서버에는 예약 작업이 없습니다. keystead serve는 키트의 작업을 실행합니다.",
+    ),
+    "no_job": ("There is no such job.", "このジョブはありません。", "이 작업은 없습니다."),
+    "no_runs": ("No run yet.", "まだ実行されていません。", "아직 실행되지 않았습니다."),
+    "next_run": ("next run {at}", "次回 {at}", "다음 실행 {at}"),
+    "failures": ("{count} failures in a row", "連続 {count} 回失敗", "연속 {count}회 실패"),
+    "outcome": ("Outcome", "結果", "결과"),
+    "took": ("Took", "所要時間", "소요 시간"),
+    "by_hand": ("by hand", "手動", "수동"),
+    "run_job": ("Run now", "今すぐ実行", "지금 실행"),
+    "sure_run_job": ("Run this job now?", "このジョブを今すぐ実行しますか?", "이 작업을 지금 실행할까요?"),
+    "lead_run_job": (
+        "It runs once, beside its schedule. What it does cannot be undone.",
+        "スケジュールとは別に一度だけ実行します。元に戻すことはできません。",
+        "일정과 별개로 한 번 실행합니다. 되돌릴 수 없습니다.",
+    ),
+    "queues_lead": (
+        "Messages of the outbox that wait for delivery, and dead letters.",
+        "配信待ちのアウトボックスメッセージとデッドレター。",
+        "배달을 기다리는 아웃박스 메시지와 배달 불가 메시지.",
+    ),
+    "no_queues": (
+        "Nothing waits, and nothing was given up.",
+        "待機中のメッセージはありません。",
+        "대기 중인 메시지가 없습니다.",
+    ),
+    "no_outbox": (
+        "None of these keyspaces has an outbox.",
+        "アウトボックスを持つキースペースはありません。",
+        "아웃박스가 있는 키스페이스가 없습니다.",
+    ),
+    "no_queue": ("This queue is empty now.", "このキューは空です。", "이 큐는 비어 있습니다."),
+    "queue_line": (
+        "{waiting} messages wait; {given_up} records of dead letters",
+        "待機中 {waiting} 件、デッドレター {given_up} 件",
+        "대기 {waiting}건, 배달 불가 {given_up}건",
+    ),
+    "waiting": ("Waiting", "待機中", "대기"),
+    "fails": ("Delivery fails", "配信失敗", "배달 실패"),
+    "next_try": ("Next attempt", "次の試行", "다음 시도"),
+    "dead_letters": ("Dead letters", "デッドレター", "배달 불가 메시지"),
+    "why": ("Why", "理由", "이유"),
+    "retry": ("Retry now", "今すぐ再試行", "지금 재시도"),
+    "sure_retry": ("Deliver this queue now?", "このキューを今すぐ配信しますか?", "이 큐를 지금 배달할까요?"),
+    "lead_retry": (
+        "Ends the back-off. A process of the server delivers it at its next poll.",
+        "待機を終了します。サーバーのプロセスが次のポーリングで配信します。",
+        "대기를 끝냅니다. 서버 프로세스가 다음 확인 때 배달합니다.",
+    ),
+    "drop_waiting": ("Drop messages", "メッセージを破棄", "메시지 버리기"),
+    "sure_drop_waiting": (
+        "Drop all messages of this queue?",
+        "このキューの全メッセージを破棄しますか?",
+        "이 큐의 모든 메시지를 버릴까요?",
+    ),
+    "lead_drop_waiting": (
+        "They are never delivered. This cannot be undone.",
+        "配信されません。元に戻すことはできません。",
+        "배달되지 않습니다. 되돌릴 수 없습니다.",
+    ),
+    "drop_dead": ("Drop dead letters", "デッドレターを破棄", "배달 불가 메시지 버리기"),
+    "sure_drop_dead": ("Drop the dead letters?", "デッドレターを破棄しますか?", "배달 불가 메시지를 버릴까요?"),
+    "lead_drop_dead": (
+        "Their records are deleted. This cannot be undone.",
+        "記録が削除されます。元に戻すことはできません。",
+        "기록이 삭제됩니다. 되돌릴 수 없습니다.",
+    ),
+    "sessions_lead": (
+        "Sessions of a user, and their end.",
+        "ユーザーのセッションの確認と終了。",
+        "사용자의 세션 확인과 종료.",
+    ),
+    "no_session_families": (
+        "None of these keyspaces has sessions.",
+        "セッションを持つキースペースはありません。",
+        "세션이 있는 키스페이스가 없습니다.",
+    ),
+    "user": ("User", "ユーザー", "사용자"),
+    "show_sessions": ("Show sessions", "セッションを表示", "세션 보기"),
+    "no_sessions": ("{user} has no sessions.", "{user} のセッションはありません。", "{user}의 세션이 없습니다."),
+    "signed_in": ("Signed in", "サインイン", "로그인"),
+    "last_seen": ("Last seen", "最終利用", "마지막 사용"),
+    "end_again": (
+        "To end them, type the user again:",
+        "終了するにはユーザーをもう一度入力:",
+        "끝내려면 사용자를 다시 입력:",
+    ),
+    "end_sessions": ("End {count} sessions", "{count} 件のセッションを終了", "세션 {count}개 종료"),
+    "sessions_ended": (
+        "{count} sessions of {user} were ended.",
+        "{user} のセッション {count} 件を終了しました。",
+        "{user}의 세션 {count}개를 종료했습니다.",
+    ),
+}
