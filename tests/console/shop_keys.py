@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -10,10 +11,12 @@ from keystead.parts.limit import FixedWindow
 from keystead.parts.outbox import GivenUp, OutboxKeys, QueueName, Trouble
 from keystead.parts.outbox.outbox_keys import StoredMessage
 from keystead.parts.sessions import Policy, SessionRecord, Sessions
-from keystead.schema import Counter, Hash, Keyspace, Log, Sealed, Set, SortedSet, Value, after, never, sliding
+from keystead.schema import Counter, Hash, KeyRing, Keyspace, Log, Sealed, Set, SortedSet, Value, after, never, sliding
 from keystead.schema import link as relation
 from keystead.stores import Store
 
+SEAL_KEYS = "shop:" + "A" * 43
+RING = KeyRing.from_text(SEAL_KEYS)
 HOSTILE = "<img src=x onerror=document.title='broken'>"
 
 
@@ -74,7 +77,7 @@ def shop_sessions(keys: ShopKeys) -> Sessions[Visitor]:
 
 async def fill(store: Store, *, carts: int = 40, orphans: int = 0) -> ShopKeys:
     """Fill a store with a little of everything; `orphans` drafts whose cart is gone."""
-    keys = ShopKeys(store, needs_seal=False)
+    keys = ShopKeys(store, seal=RING)
     for number in range(carts):
         cart = Cart(owner=f"Customer {number}", items=number % 7, products=[f"p-{number}", "p-7"])
         await keys.cart(f"{number}").set(cart)
@@ -89,9 +92,9 @@ async def fill(store: Store, *, carts: int = 40, orphans: int = 0) -> ShopKeys:
     limit, sessions = shop_limit(keys), shop_sessions(keys)
     for number in range(20):
         await limit.hit(f"10.0.0.{number}")
-        await sessions.create(Visitor(uid=f"{number % 5}", name=f"Customer {number % 5}"))
+        await sessions.create(Visitor(uid=f"{number % 5}", name=f"Customer {number % 5}", refresh_token="secret"))
     for number in range(1, 8):
-        await keys.orders(day=f"2026-11-{number:02}").append(f"order {number}")
+        await keys.orders(date(2026, 11, number)).append(f"order {number}")
     await store.run([("SET", f"legacy:{number}:user", "x") for number in range(9)])
     await store.run([("SET", f"tmp:{number:08x}{HOSTILE}", "x") for number in range(3)])
     await _fill_queue(store)
@@ -107,4 +110,4 @@ async def _fill_queue(store: Store) -> None:
         failures=3, since_ms=now_ms, next_ms=now_ms + 60_000, error="the receiver is down", id="msg_1", attempts=3
     )
     await outbox.trouble(*queue).set(trouble)
-    await outbox.given_up(*queue).append(GivenUp(at_ms=now_ms, why="refused", count=1, id="msg_0", attempts=1))
+    await outbox.given_up(*queue).append(GivenUp(at_ms=now_ms, why="undeliverable", count=1, id="msg_0", attempts=1))

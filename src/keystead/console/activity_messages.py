@@ -38,7 +38,7 @@ ACTIVITY_MESSAGES: Final[Messages] = {
     ),
     "fix_line": ("{family}, {count}: {what}", "{family}、{count} 件: {what}", "{family}, {count}건: {what}"),
     "fix_lead": (
-        "Content that cannot be read is set aside for 30 days; `keystead doctor --restore` brings it back.",
+        "Content that cannot be read is set aside for 30 days; keystead doctor --restore brings it back.",
         "読めない内容は30日間隔離され、keystead doctor --restore で戻せます。",
         "읽을 수 없는 내용은 30일간 격리되며 keystead doctor --restore로 되돌릴 수 있습니다.",
     ),
@@ -110,7 +110,7 @@ ACTIVITY_MESSAGES: Final[Messages] = {
         "이 서버의 예약 작업과 최근 실행.",
     ),
     "no_jobs": (
-        "This server runs no scheduled jobs. `keystead serve` runs those of its kits.",
+        "This server runs no scheduled jobs. keystead serve runs those of its kits.",
         "このサーバーに定期ジョブはありません。keystead serve はキットのジョブを実行します。",
         "이 서버에는 예약 작업이 없습니다. keystead serve는 키트의 작업을 실행합니다.",
     ),

@@ -79,9 +79,7 @@ async def repair(visit: ConsoleVisit) -> Response:
             return visit.problem(409, visit.say("busy"))
         return visit.redirect_to("/console/task/repair")
     counts = (
-        dict.fromkeys([f"{type(found[0].keyspace).__name__}.{found[0].family.name}"], 1)
-        if found
-        else last.counts[code]
+        dict.fromkeys([f"{type(found[0].keyspace).__name__}.{found[0].family.name}"], 1) if found else last.counts[code]
     )
     what = visit.say(REPAIRS[code])
     lines = [

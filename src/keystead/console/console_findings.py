@@ -1,4 +1,4 @@
-"""Findings of the doctor: examine on demand or by the schedule, and repair with the limits of `keystead doctor --fix`."""
+"""Findings of the doctor: examine on demand or by the schedule, and repair within the limits of `doctor --fix`."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ async def _open_console(keys: ConsoleKeys, settings: ConsoleSettings, site: Site
 
 KIT: Final = Kit(
     name="console",
-    doc="Shows the keys of every keyspace in a browser, and acts on them: edit, delete, repair; jobs, queues, sessions.",
+    doc="Shows the keys of every keyspace in a browser, and acts on them; findings, jobs, queues, sessions.",
     keyspace=ConsoleKeys,
     settings=ConsoleSettings,
     router=router,

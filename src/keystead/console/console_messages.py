@@ -38,22 +38,25 @@ MESSAGES: Final[Messages] = {
     "jobs": ("Jobs", "ジョブ", "작업"),
     "queues": ("Queues", "キュー", "큐"),
     "sessions": ("Sessions", "セッション", "세션"),
-    "ago": ("{time} ago", "{time}前", "{time} 전"),
+    "just_now": ("just now", "たった今", "방금"),
+    "ago_minutes": ("{count} min ago", "{count} 分前", "{count}분 전"),
+    "ago_hours": ("{count} h ago", "{count} 時間前", "{count}시간 전"),
+    "ago_days": ("{count} days ago", "{count} 日前", "{count}일 전"),
     # --- access
     "enter": ("Open the console", "コンソールを開く", "콘솔 열기"),
     "enter_lead": (
-        "Open the link that `keystead serve` or `keystead console` printed, or paste the part after #.",
+        "Open the link that keystead serve or keystead console printed, or paste the part after #.",
         "keystead serve または keystead console が表示したリンクを開くか、# の後の部分を貼り付けてください。",
         "keystead serve 또는 keystead console이 출력한 링크를 열거나 # 뒤의 부분을 붙여 넣으세요.",
     ),
     "enter_code": ("Code of the link", "リンクのコード", "링크의 코드"),
     "enter_failed": (
-        "This link was already used, or has expired. `keystead console link` prints a new one.",
+        "This link was already used, or has expired. keystead console link prints a new one.",
         "このリンクは使用済みか、期限切れです。keystead console link で新しいリンクを発行できます。",
         "이 링크는 이미 사용되었거나 만료되었습니다. keystead console link로 새 링크를 만들 수 있습니다.",
     ),
     "closed": (
-        "You are not signed in, or your session has ended. Run `keystead console link`, and open the link.",
+        "You are not signed in, or your session has ended. Run keystead console link, and open the link.",
         "サインインしていないか、セッションが終了しました。keystead console link のリンクを開いてください。",
         "로그인하지 않았거나 세션이 끝났습니다. 서버에서 keystead console link를 실행하고 출력된 링크를 여세요.",
     ),
@@ -155,7 +158,7 @@ MESSAGES: Final[Messages] = {
     "draft": ("Draft families", "ファミリーを下書き", "패밀리 초안 만들기"),
     "last_draft": ("The last draft", "最後の下書き", "최근 초안"),
     "draft_lead": (
-        "Families drafted from these keys, as `keystead infer` does. Read every line, then copy what fits into your keys.py.",
+        "Families drafted from these keys, as keystead infer does. Read every line, then copy it to your keys.py.",
         "keystead infer と同じ方法で作った下書きです。各行を確認し、必要な部分を keys.py にコピーしてください。",
         "keystead infer와 같은 방법으로 만든 초안입니다. 모든 줄을 확인한 뒤 필요한 부분을 keys.py에 복사하세요.",
     ),
@@ -323,7 +326,7 @@ MESSAGES: Final[Messages] = {
         "키 {keys}개, 테이블 행 {rows}개",
     ),
     "no_tables": (
-        "Relational tables are not searched here; `keystead erase` does that.",
+        "Relational tables are not searched here; keystead erase does that.",
         "ここではリレーショナルテーブルを検索しません。keystead erase を使ってください。",
         "여기에서는 관계형 테이블을 검색하지 않습니다. keystead erase를 사용하세요.",
     ),

@@ -145,6 +145,7 @@ class ConsoleVisit(Visit):
     def show_confirmation(self, act: str, name: str, **values: object) -> Response:
         """Ask to type this name before an act; `act` is its message. Again with a problem if another was typed."""
         shown = {"bound": None, "key": None, "steps": [], "lines": [], "notes": [], "cancel": "/console", **values}
+        shown.setdefault("here", shown["bound"] or "")
         problem = self.say("not_the_same") if self.has_typed else ""
         return self.show("confirm", status=422 if problem else 200, act=act, name=name, problem=problem, **shown)
 
@@ -199,7 +200,11 @@ class ConsoleVisit(Visit):
 
     def ago(self, at: datetime) -> str:
         """How long ago this was, in words."""
-        return self.say("ago", time=self.duration(max(1000, self.console.now_ms() - deadline_ms(at))))
+        minutes = (self.console.now_ms() - deadline_ms(at)) // 60_000
+        for unit, size in (("days", 2 * 1440), ("hours", 120), ("minutes", 1)):
+            if minutes >= size:
+                return self.say(f"ago_{unit}", count=minutes // {"days": 1440, "hours": 60, "minutes": 1}[unit])
+        return self.say("just_now")
 
     def problem(self, status: int, sentence: str, *, is_stale: bool = False) -> Response:
         return self.show("problem", status=status, sentence=sentence, is_stale=is_stale)

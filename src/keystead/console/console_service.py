@@ -303,7 +303,7 @@ class Console:
                 place.store,
                 name=_UNKNOWN_KEYS if not number else f"{_UNKNOWN_KEYS}{number + 1}",
                 skip=is_known,
-                on_progress=lambda now: report(Progress(now.examined, now.total, 0, 0)),
+                on_progress=lambda now: report(Progress(now.examined, None, 0, 0)),
             )
             if found.draft.families:
                 texts.append(keys_module(found.draft))
