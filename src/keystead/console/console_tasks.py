@@ -73,6 +73,10 @@ class ConsoleTasks:
         """Stop all tasks of this process. Each step of them is complete or was not started."""
         for one in self._running:
             one.cancel()
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Wait until the tasks of this process have ended."""
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def _run(self, task: ConsoleTask, session_id: str | None, work: Work) -> None:
