@@ -5,6 +5,8 @@ from typing import Any
 
 import typer
 
+_LONGEST = 500  # characters of a value
+
 
 def pluralize(count: int, one: str, many: str = "") -> str:
     """`1 key`, `1,000 keys`"""
@@ -19,3 +21,10 @@ def json_text(data: Any, indent: int | None = None) -> str:
 
 def print_json(data: Any) -> None:
     typer.echo(json_text(data, indent=2))
+
+
+def shorten(value: Any) -> str:
+    """A value on one line, without control characters."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"

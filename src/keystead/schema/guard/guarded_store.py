@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
@@ -10,6 +10,7 @@ from keystead.errors import CommandError
 from keystead.schema.guard.write_guard import CheckedSteps, WriteGuard
 from keystead.schema.slots import one_step
 from keystead.stores import Call, Message, Outcome, Reply, Store
+from keystead.stores.changed_keys import ChangedKeys
 from keystead.stores.store_contract import Planned
 
 _TOGETHER: Final = 128  # commands in one step, which others wait for
@@ -122,3 +123,11 @@ class GuardedStore(Store):
 
     def _subscribe(self, channels: tuple[str, ...]) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
         return self._store._subscribe(channels)
+
+    def changed_keys(
+        self, prefixes: Sequence[bytes] = (b"",)
+    ) -> AbstractAsyncContextManager[AsyncIterator[ChangedKeys]] | None:
+        return self._store.changed_keys(prefixes)
+
+    def version(self) -> object:
+        return self._store.version()

@@ -18,6 +18,7 @@ from keystead.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from keystead.stores.changed_keys import ChangedKeys
 from keystead.stores.commands import Call, Command, Reply, read
 from keystead.stores.near_reads import NearReads
 from keystead.stores.reconnecting_link import ConnectionLost
@@ -41,6 +42,7 @@ from keystead.stores.redis.script_runs import (
     to_retry,
 )
 from keystead.stores.redis.subscription import Listener, subscription
+from keystead.stores.redis.tracked_keys import KeyListener, tracked_keys
 from keystead.stores.store_contract import (
     Guarantees,
     Message,
@@ -66,6 +68,7 @@ class RedisStore(Store):
         self._settings = settings
         self._link: RedisLink | None = None
         self._listeners: set[Listener] = set()
+        self._key_listeners: set[KeyListener] = set()
         self._watching: asyncio.Task[None] | None = None
         self._compiled = CompiledCache()
         self._near: RedisNearReads | None = None  # from the first near read on
@@ -91,7 +94,8 @@ class RedisStore(Store):
     async def close(self) -> None:
         if self._link is not None:
             link, self._link = self._link, None
-            for listener in self._listeners:
+            stopping: list[Listener | KeyListener] = [*self._listeners, *self._key_listeners]
+            for listener in stopping:
                 listener.stop(f"{self.url} was closed")
             link.stop()
             if self._near is not None:
@@ -327,6 +331,17 @@ class RedisStore(Store):
             if self._link is None:
                 raise StoreClosed(f"{self.url} was closed")
             yield mailbox
+
+    @asynccontextmanager
+    async def changed_keys(self, prefixes: Sequence[bytes] = (b"",)) -> AsyncIterator[AsyncIterator[ChangedKeys]]:
+        self._check_loop()
+        if self._link is None:
+            raise self._closed_error()
+        address = await self._locate()
+        async with tracked_keys(
+            self._settings, [address], self._greet, prefixes, self._key_listeners, lambda: True
+        ) as reports:
+            yield reports
 
 
 # --- shared by one server and a cluster ---------------------------------------------------------------------
