@@ -103,6 +103,33 @@ ACTIVITY_MESSAGES: Final[Messages] = {
         "各修復は完了したか、開始されていません。再実行すると続きから行います。",
         "각 복구는 완료되었거나 시작되지 않았습니다. 다시 실행하면 이어서 합니다.",
     ),
+    # --- live changes
+    "live": ("Live changes", "ライブ更新", "실시간 변경"),
+    "live_lead": (
+        "Keys that are written, deleted or expire, as it happens. Values are not read.",
+        "書き込み・削除・失効したキーをその場で表示します。値は読み取りません。",
+        "쓰기·삭제·만료되는 키를 바로 표시합니다. 값은 읽지 않습니다.",
+    ),
+    "all_families": ("All families", "すべてのファミリー", "모든 패밀리"),
+    "by_family": ("Changes by family", "ファミリー別の更新数", "패밀리별 변경 수"),
+    "pause": ("Pause", "一時停止", "일시 정지"),
+    "watching": ("watching", "監視中", "보는 중"),
+    "reconnecting": ("reconnecting", "再接続中", "다시 연결 중"),
+    "written": ("written", "書き込み", "쓰기"),
+    "deleted_or_expired": ("gone", "消滅", "사라짐"),
+    "flushed": ("all keys deleted", "全キー削除", "모든 키 삭제"),
+    "missed": ("not recorded", "記録なし", "기록되지 않음"),
+    "no_changes": ("No change yet.", "まだ更新はありません。", "아직 변경이 없습니다."),
+    "too_many_streams": (
+        "Too many live pages are open. Close one, and load this page again.",
+        "開いているライブページが多すぎます。一つ閉じて再読み込みしてください。",
+        "열린 실시간 페이지가 너무 많습니다. 하나를 닫고 다시 불러오세요.",
+    ),
+    "needs_script": (
+        "This page needs JavaScript.",
+        "このページには JavaScript が必要です。",
+        "이 페이지는 JavaScript가 필요합니다.",
+    ),
     # --- jobs, queues and sessions
     "jobs_lead": (
         "Scheduled jobs of this server and their last runs.",

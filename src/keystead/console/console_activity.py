@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from fastapi.responses import Response
+from fastapi.responses import Response, StreamingResponse
 
 from keystead.console.console_findings import REPAIRS, family_names, removals_for
 from keystead.console.console_keys import TaskKind
 from keystead.console.console_requests import ConsoleRoute, ConsoleVisit, NotAllowed
 from keystead.errors import KeysteadError
+from keystead.http.refusals import NO_STORE
 from keystead.parts.audit import AuditEntry
 from keystead.parts.outbox.outbox_keys import QueueName
 from keystead.parts.schedule import Schedule
@@ -96,6 +97,34 @@ async def repair(visit: ConsoleVisit) -> Response:
     return visit.show_confirmation(
         "repair", name, lines=lines, notes=[visit.say("fix_lead"), *notes], cancel="/console/findings", here="findings"
     )
+
+
+# --- live changes ------------------------------------------------------------------------------------------
+
+
+async def live_page(visit: ConsoleVisit) -> Response:
+    """Changes of keys as they happen."""
+    family = visit.request.query_params.get("family", "")
+    source = f"/console/live/changes?{urlencode({'family': family})}"
+    return visit.show("live", family=family, source=source, here="live")
+
+
+async def live_changes(visit: ConsoleVisit) -> Response:
+    """The changes as server-sent events, as long as the session lasts."""
+    family = visit.request.query_params.get("family", "")
+    bound = family_names(visit.console.keyspaces).get(family)
+    if family and bound is None:
+        raise NotAllowed(404, "no_family")
+    if visit.console.live.is_full:
+        raise NotAllowed(429, "too_many_streams")
+    session_id = visit.live.id
+    events = visit.console.live.stream(
+        None if bound is None else {bound.family},
+        visit.references,
+        lambda: visit.console.access.is_alive(session_id),
+    )
+    headers = {**NO_STORE, "x-accel-buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
 # --- tasks -------------------------------------------------------------------------------------------------
@@ -275,6 +304,8 @@ ACTIVITY_ROUTES: Final[Sequence[ConsoleRoute]] = (
     ("POST /console/findings/examine", "operator", examine),
     ("GET /console/findings/repair", "admin", repair),
     ("POST /console/findings/repair", "admin", repair),
+    ("GET /console/live", "viewer", live_page),
+    ("GET /console/live/changes", "viewer", live_changes),
     ("GET /console/task/{kind}", "viewer", task_page),
     ("POST /console/unknown/draft", "operator", draft),
     ("GET /console/jobs", "viewer", jobs_page),

@@ -76,6 +76,7 @@ KIT: Final = Kit(
     router=router,
     service=_open_console,
     jobs=lambda console: console.jobs,
+    stop=lambda console: console.live.stop(),
     turned_on_by="console.on",
     is_configured=lambda settings: settings.on,
     is_private=True,

@@ -39,6 +39,7 @@ PLACES: Final[Sequence[tuple[str, str, str, Role]]] = (
     ("overview", "/console", "o", "viewer"),
     ("findings", "/console/findings", "d", "viewer"),
     ("unknown", "/console/unknown", "u", "viewer"),
+    ("live", "/console/live", "l", "viewer"),
     ("jobs", "/console/jobs", "j", "viewer"),
     ("queues", "/console/queues", "q", "viewer"),
     ("sessions", "/console/sessions", "s", "viewer"),

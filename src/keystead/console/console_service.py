@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from keystead.console.console_access import ConsoleAccess
 from keystead.console.console_findings import ConsoleFindings
 from keystead.console.console_keys import ConsoleKeys, Examination, Removal, Role
+from keystead.console.console_live import ConsoleLive
 from keystead.console.console_measures import ConsoleMeasures, Sizes, sizes_of
 from keystead.console.console_operations import ConsoleOperations
 from keystead.console.console_tasks import ConsoleTasks
@@ -107,6 +108,7 @@ class Console:
         self.measures = ConsoleMeasures(keys, self.known)
         self.findings = ConsoleFindings(keys, self.keyspaces, self.known, self.find_key)
         self.operations = ConsoleOperations(self.keyspaces, self.access.audit)
+        self.live = ConsoleLive(self.keyspaces)
         self.site = site
         self._examine = examine
         self._places = by_store(self.keyspaces)
