@@ -1,4 +1,4 @@
-"""The console in a real browser: opened by the printed link, used by mouse and by keyboard, on a desk and on a phone."""
+"""The console in a real browser: opened by the printed link, used by mouse and by keyboard, on desk and phone."""
 
 import re
 from collections.abc import AsyncIterator
@@ -49,7 +49,11 @@ async def serving_shop(folder: Path, orphans: int = 4) -> AsyncIterator[Shop]:
     url = f"sqlite:///{folder}/shop.db"
     async with connect(url) as store:
         keys = await fill(store, carts=60, orphans=orphans)
-        settings = {"KEYSTEAD_SEAL_KEYS": SEAL_KEYS, "KEYSTEAD_CONSOLE__KEYSPACES": "tests.console.shop_keys:ShopKeys"}
+        settings = {
+            "KEYSTEAD_SEAL_KEYS": SEAL_KEYS,
+            "KEYSTEAD_CONSOLE__KEYSPACES": "tests.console.shop_keys:ShopKeys",
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+        }
         with keystead_serving(folder, url, "--kits", "console", **settings) as running:
             yield Shop(running, keys)
 

@@ -41,7 +41,7 @@ class ConsoleLive:
         references: KeyReferences,
         is_alive: Callable[[], Awaitable[bool]],
     ) -> AsyncGenerator[bytes, None]:
-        """`watching`, then a `change` for each; `problem` if the stores cannot be watched; `bye` when the session ends."""
+        """`watching`, then a `change` for each; `problem` for stores that cannot be watched; `bye` at the end."""
         self._open += 1
         try:
             async with watch(self._keyspaces, families) as changes:
