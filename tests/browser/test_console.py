@@ -168,7 +168,7 @@ async def test_every_act_is_done_by_mouse_and_by_keyboard_alone(
         if by_keyboard:
             await press(page, "Enter")
         else:
-            await page.locator("form.actions button").click()
+            await page.locator("main form.actions button").click()
         await page.wait_for_url("**undo=*")
         assert await keys.cart("1").left_ms() > 600_000
         await choose("d", "[data-key=d]")

@@ -97,3 +97,4 @@ function copyText() {
 }
 
 enterByLink();
+addEventListener("hashchange", enterByLink); // a link that is opened on this very page
