@@ -55,9 +55,8 @@ async def scan_store(
     [total] = await store.run([("DBSIZE",)])
     pace = Pace(_PAGE)
     async for keys in store.scan("*", page=_PAGE):
-        wanted = keys if skip is None else [key for key in keys if not skip(key)]
-        for some in pace.pieces(wanted):
-            await _read(store, _grouped(found, some, every_key), pace)
+        for some in pace.pieces(keys):
+            await _read(store, _grouped(found, some, every_key, skip), pace)
             await pace.turn()
         if on_progress is not None:
             on_progress(ScanProgress(found.examined, total))
@@ -75,11 +74,13 @@ async def scan_store(
     return found
 
 
-def _grouped(found: Scanned, keys: Sequence[bytes], every_key: bool) -> list[_Sampled]:
+def _grouped(
+    found: Scanned, keys: Sequence[bytes], every_key: bool, skip: Callable[[bytes], bool] | None
+) -> list[_Sampled]:
     """Count these keys. Returns those to be read."""
     names: list[str] = []
     for raw in keys:
-        if raw.startswith(NOTES_PREFIXES):
+        if raw.startswith(NOTES_PREFIXES) or (skip is not None and skip(raw)):
             continue
         found.examined += 1
         try:
