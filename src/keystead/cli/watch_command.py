@@ -12,10 +12,10 @@ import typer
 
 from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import json_text, shorten
+from keystead.cli.formatting import json_text, one_line, shorten
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, Stores, Targets, find_family, keyspaces, open_keyspaces, run
-from keystead.errors import StoreUnavailable, printable
+from keystead.errors import StoreUnavailable
 from keystead.schema import Family, Keyspace
 from keystead.schema.survey import survey_of
 from keystead.schema.watching import Change
@@ -139,6 +139,6 @@ class _Printer:
                 typer.echo(f"{time}  {change.count:,} more changes were too many to show")
             case _:
                 self._width = max(self._width, len(name))
-                typer.echo(f"{time}  {name:<{self._width}}  {change.kind:<7}  {printable(change.key)}")
+                typer.echo(f"{time}  {name:<{self._width}}  {change.kind:<7}  {one_line(change.key)}")
         if value is not None:
             typer.echo(f"          {shorten(value)}")

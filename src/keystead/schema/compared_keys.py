@@ -10,6 +10,7 @@ from keystead.errors import StoreRefused
 from keystead.schema.doctor.key_state import ms_of
 from keystead.schema.first_contents import first_contents
 from keystead.schema.pace import Pace
+from keystead.schema.paced_scan import paced_scan
 from keystead.stores import Command, Store
 from keystead.stores.changed_keys import ChangedKeys
 
@@ -63,10 +64,8 @@ class ComparedKeys:
         found: dict[bytes, int] = {}
         deadlines: list[int] = []
         for glob in self._globs:
-            async for keys in self._store.scan(glob, page=_PAGE):
-                for some in self._pace.pieces(keys):
-                    await self._digest(some, found, deadlines)
-                    await self._pace.turn()
+            async for keys in paced_scan(self._store, glob, self._pace, page=_PAGE):
+                await self._digest(keys or (), found, deadlines)
                 if len(found) > MOST_COMPARED:
                     raise StoreRefused(
                         f"{self._store.url} does not report changes, and comparing more than {MOST_COMPARED:,} keys "

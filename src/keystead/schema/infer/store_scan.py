@@ -13,6 +13,7 @@ from keystead.schema.first_contents import first_contents
 from keystead.schema.infer.evidence import Evidence
 from keystead.schema.key_shapes import KeyShapes
 from keystead.schema.pace import Pace
+from keystead.schema.paced_scan import paced_scan
 from keystead.stores import Command, Store
 
 _PAGE: Final = 1_000
@@ -54,10 +55,8 @@ async def scan_store(
     found = Scanned()
     [total] = await store.run([("DBSIZE",)])
     pace = Pace(_PAGE)
-    async for keys in store.scan("*", page=_PAGE):
-        for some in pace.pieces(keys):
-            await _read(store, _grouped(found, some, every_key, skip), pace)
-            await pace.turn()
+    async for some in paced_scan(store, "*", pace, page=_PAGE):
+        await _read(store, _grouped(found, some or (), every_key, skip), pace)
         if on_progress is not None:
             on_progress(ScanProgress(found.examined, total))
     shapes = [shape.leaf for shape in found.shapes.shapes()]

@@ -16,14 +16,13 @@ from typing import Any
 from keystead.errors import BadArgument, CrossSlot, StoreClosed, StoreError, StoreUnavailable
 from keystead.stores.changed_keys import ChangedKeys
 from keystead.stores.commands import Call, Reply, encode
-from keystead.stores.near_reads import NearReads
+from keystead.stores.near_reads import NearReads, dropping
 from keystead.stores.reconnecting_link import ConnectionLost, unknown_write
 from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.cluster_near_reads import ClusterNearReads
 from keystead.stores.redis.cluster_nodes import SILENCE_S, ClusterNodes, slot_of
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledSteps, shape_of
 from keystead.stores.redis.redis_connection import RedisConnection, call, pack_command
-from keystead.stores.redis.redis_near_reads import dropping
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 from keystead.stores.redis.redis_store import (
     MAX_BYTES,
