@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 _MOST_POINTS: Final = 60
 
 
-class Line(NamedTuple):
+class TrendLine(NamedTuple):
     """A line through points, for `<polyline points="…">`, and the area below it for `<polygon>`."""
 
     points: str
@@ -19,7 +19,7 @@ class Line(NamedTuple):
     high: int
 
 
-def line(numbers: Sequence[int], width: int, height: int, margin: int = 2) -> Line | None:
+def line(numbers: Sequence[int], width: int, height: int, margin: int = 2) -> TrendLine | None:
     """A line through these numbers from left to right; None: fewer than two."""
     if len(numbers) < 2:
         return None
@@ -36,7 +36,7 @@ def line(numbers: Sequence[int], width: int, height: int, margin: int = 2) -> Li
         for at, number in enumerate(some)
     ]
     points = " ".join(f"{x},{y}" for x, y in places)
-    return Line(points, f"{margin},{height} {points} {width - margin},{height}", *places[-1], low, high)
+    return TrendLine(points, f"{margin},{height} {points} {width - margin},{height}", *places[-1], low, high)
 
 
 class Piece(NamedTuple):
