@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from keystead.errors import BadDeclaration, BadKey, BadValue, Unreadable
 from keystead.parts.audit import Audit
-from keystead.parts.datasessions.data_index import ENDED, TOO_MANY, DataIndex, random_secret
-from keystead.parts.datasessions.data_keys import ANONYMOUS, DataSessionKeys
+from keystead.parts.datasessions.data_index import CHANGED, ENDED, TOO_MANY, DataIndex, random_secret
+from keystead.parts.datasessions.data_keys import ANONYMOUS, CREATIONS, DataSessionKeys
 from keystead.parts.datasessions.data_record import DataRecord, DataSession, JsonData
 from keystead.parts.datasessions.data_token import new_data_token, owner_of, parse_data_token, visitor_of
-from keystead.parts.datasessions.json_texts import encode_texts, stored_texts
+from keystead.parts.datasessions.json_texts import decode_texts, encode_texts, stored_texts
 from keystead.parts.digest import digest, same
+from keystead.parts.limit import RateLimit, client_of
 from keystead.parts.sessions import Act, Gone, Live, Policy
 from keystead.parts.sessions.session_declaration import check_successors_and_ends
 from keystead.parts.sessions.session_index import epoch_ms
@@ -69,6 +70,8 @@ class DataSessions:
         check_successors_and_ends(self.policy, keys.session, None, keys.session_end)
         self._users = DataIndex(keys, self.policy, audit, fields_max, new_secret)
         self._visitors = DataIndex(keys, self.anonymous, None, fields_max, new_secret)
+        creations = getattr(keys, CREATIONS, None)
+        self._creations = None if creations is None else RateLimit(creations, when_down="raise")
         self._keys = keys
         self._now_ms = keys.now_ms
         self._fields_max, self._value_max_bytes = fields_max, value_max_bytes
@@ -92,9 +95,12 @@ class DataSessions:
         ends_at   when it ends in any case (an aware datetime, or ms since 1970), if earlier than the policy says
 
         Two round trips; more if room must be made. At the cap the oldest session is evicted, or CapReached raised, as
-        the policy says. Raises BadValue for data that is not JSON or too large.
+        the policy says. Raises BadValue for data that is not JSON or too large, and LimitReached if this client address
+        began too many anonymous sessions (`creations` of `data_session_keys`; one more round trip).
         """
         texts = self._encode(data or {})
+        if user is None and self._creations is not None:
+            await self._creations.require(client_of(client))
         owner = visitor_of(client) if user is None else _checked_owner(user)
         return await self._index_of(owner).create(owner, self._times(idle, ends_at), texts, act)
 
@@ -137,8 +143,36 @@ class DataSessions:
                 done = await index.write(record.uid, session.id, record, changed, gone)
                 if done:
                     return index.session_of(session.token, session.id, record, session.raw, texts, session.aged)
-                if done.stopped == TOO_MANY:
-                    raise BadValue(f"a session has at most {self._fields_max} keys; remove some first")
+                self._check_room(done.stopped)
+            moved = await self._find_moved(session, record)
+            if isinstance(moved, Gone):
+                return moved
+            record = moved
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
+
+    async def change(
+        self, session: DataSession, function: Callable[[JsonData], Mapping[str, Any]]
+    ) -> DataSession | Gone:
+        """Change the data by a function of what is stored now, which may be called several times.
+
+        Of two requests that change the same key, both changes are in the result. What was changed in `session.data` is
+        not written. Two round trips. Gone: the session has ended, and nothing was written.
+        """
+        record = session.record
+        async for _ in attempts("the session"):
+            index = self._index_of(record.uid)
+            seen, is_listed, stored = await index.see(record.uid, session.id)
+            if seen is not None and is_listed and self._now_ms() < index._deadline_ms(record):
+                before = stored_texts(stored, index._data(session.id).key)
+                texts = self._encode(function(decode_texts(before, index._data(session.id).key)))
+                changed = {name: text for name, text in texts.items() if before.get(name) != text}
+                gone = [name for name in before if name not in texts]
+                done = await index.write(record.uid, session.id, record, changed, gone, stored)
+                if done:
+                    return index.session_of(session.token, session.id, record, session.raw, texts, session.aged)
+                self._check_room(done.stopped)
+                if done.stopped == CHANGED:
+                    continue
             moved = await self._find_moved(session, record)
             if isinstance(moved, Gone):
                 return moved
@@ -237,8 +271,7 @@ class DataSessions:
         ]
         done = await self._move(found, seen, record, [*dead, *evicted], writes)
         if not done:
-            if done.stopped == TOO_MANY:
-                raise BadValue(f"a session has at most {self._fields_max} keys; merge returned more")
+            self._check_room(done.stopped)
             return None
         for event, ids in (("session-evicted", evicted), ("signed-in", [id])):
             for entry in users._audit_entries(event, owner, act, ids):
@@ -285,6 +318,15 @@ class DataSessions:
         if isinstance(found, Gone) or merge is None:
             return found
         return await self.save(found, merge(found.data))
+
+    async def data_signed_in(self, session: DataSession, user: str) -> JsonData:
+        """For a `sign_in` that found the session gone: its data, if another request of this browser has just signed in
+        the same user. Otherwise nothing. Two round trips. Raises Unreadable."""
+        moved = await self._find_moved(session, session.record)
+        if isinstance(moved, Gone) or moved.uid != _checked_owner(user):
+            return {}
+        key = self._users._data(session.id)
+        return decode_texts(stored_texts(await key.see(), key.key), key.key)
 
     # --- the sessions of a user ------------------------------------------------------------------------------
 
@@ -446,6 +488,10 @@ class DataSessions:
         if len(data) > self._fields_max:
             raise BadValue(f"a session has at most {self._fields_max} keys, not {len(data)}")
         return encode_texts(data, self._value_max_bytes)
+
+    def _check_room(self, stopped: str | None) -> None:
+        if stopped == TOO_MANY:
+            raise BadValue(f"a session has at most {self._fields_max} keys; remove some first")
 
     def _times(self, idle: str | timedelta | None, ends_at: datetime | int | None) -> dict[str, Any]:
         times: dict[str, Any] = {}
