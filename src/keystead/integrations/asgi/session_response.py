@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from starlette.types import Message, Send
 
@@ -75,8 +75,10 @@ class SessionResponse:
 
     # --- for the middleware --------------------------------------------------------------------------------
 
-    is_unfinished: ClassVar[bool] = False
-    """whether `finish` has something to do"""
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether `finish` has something to do."""
+        return False
 
     async def finish(self) -> None:
         """Called when the application is done with the request."""

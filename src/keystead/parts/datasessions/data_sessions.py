@@ -7,13 +7,14 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from keystead.errors import BadDeclaration, BadKey, BadValue, Unreadable
+from keystead.errors import BadDeclaration, BadKey, Unreadable
 from keystead.parts.audit import Audit
-from keystead.parts.datasessions.data_index import CHANGED, ENDED, TOO_MANY, DataIndex, random_secret
+from keystead.parts.datasessions.data_index import CHANGED, ENDED, DataIndex, random_secret
+from keystead.parts.datasessions.data_input import DataRoom, checked_owner, times_of
 from keystead.parts.datasessions.data_keys import ANONYMOUS, CREATIONS, DataSessionKeys
 from keystead.parts.datasessions.data_record import DataRecord, DataSession, JsonData
-from keystead.parts.datasessions.data_token import new_data_token, owner_of, parse_data_token, visitor_of
-from keystead.parts.datasessions.json_texts import decode_texts, encode_texts, stored_texts
+from keystead.parts.datasessions.data_token import new_data_token, parse_data_token, visitor_of
+from keystead.parts.datasessions.json_texts import decode_texts, stored_texts
 from keystead.parts.digest import digest, same
 from keystead.parts.limit import RateLimit, client_of
 from keystead.parts.sessions import Act, Gone, Live, Policy
@@ -22,8 +23,7 @@ from keystead.parts.sessions.session_index import epoch_ms
 from keystead.parts.sessions.session_record import Reason
 from keystead.schema import Steps, attempts, procedure
 from keystead.schema.kinds import Seen
-from keystead.schema.lifetime import duration_ms
-from keystead.schema.times import deadline_ms, moment
+from keystead.schema.times import moment
 from keystead.schema.unreadable import log_unreadable
 
 FIELDS_MAX: Final = 1000
@@ -74,7 +74,7 @@ class DataSessions:
         self._creations = None if creations is None else RateLimit(creations, when_down="raise")
         self._keys = keys
         self._now_ms = keys.now_ms
-        self._fields_max, self._value_max_bytes = fields_max, value_max_bytes
+        self._room = DataRoom(fields_max, value_max_bytes)
         self._new_secret = new_secret
 
     # --- one session -----------------------------------------------------------------------------------------
@@ -98,11 +98,11 @@ class DataSessions:
         the policy says. Raises BadValue for data that is not JSON or too large, and LimitReached if this client address
         began too many anonymous sessions (`creations` of `data_session_keys`; one more round trip).
         """
-        texts = self._encode(data or {})
+        texts = self._room.encode(data or {})
         if user is None and self._creations is not None:
             await self._creations.require(client_of(client))
-        owner = visitor_of(client) if user is None else _checked_owner(user)
-        return await self._index_of(owner).create(owner, self._times(idle, ends_at), texts, act)
+        owner = visitor_of(client) if user is None else checked_owner(user)
+        return await self._index_of(owner).create(owner, times_of(idle, ends_at), texts, act)
 
     async def load(self, token: str) -> DataSession | Gone:
         """The session of a token, with its data. One round trip; about once a minute a second one, which touches it.
@@ -131,7 +131,7 @@ class DataSessions:
         the last one wins. Gone: the session has ended, and nothing was written. A save that was under way during a
         sign-in reaches the signed-in session. Raises BadValue for data that is not JSON or too large.
         """
-        texts = self._encode(session.data if data is None else data)
+        texts = self._room.encode(session.data if data is None else data)
         changed = {name: text for name, text in texts.items() if session.texts.get(name) != text}
         gone = [name for name in session.texts if name not in texts]
         if not changed and not gone:
@@ -143,7 +143,7 @@ class DataSessions:
                 done = await index.write(record.uid, session.id, record, changed, gone)
                 if done:
                     return index.session_of(session.token, session.id, record, session.raw, texts, session.aged)
-                self._check_room(done.stopped)
+                self._room.check(done.stopped)
             moved = await self._find_moved(session, record)
             if isinstance(moved, Gone):
                 return moved
@@ -164,13 +164,13 @@ class DataSessions:
             seen, is_listed, stored = await index.see(record.uid, session.id)
             if seen is not None and is_listed and self._now_ms() < index._deadline_ms(record):
                 before = stored_texts(stored, index._data(session.id).key)
-                texts = self._encode(function(decode_texts(before, index._data(session.id).key)))
+                texts = self._room.encode(function(decode_texts(before, index._data(session.id).key)))
                 changed = {name: text for name, text in texts.items() if before.get(name) != text}
                 gone = [name for name in before if name not in texts]
                 done = await index.write(record.uid, session.id, record, changed, gone, stored)
                 if done:
                     return index.session_of(session.token, session.id, record, session.raw, texts, session.aged)
-                self._check_room(done.stopped)
+                self._room.check(done.stopped)
                 if done.stopped == CHANGED:
                     continue
             moved = await self._find_moved(session, record)
@@ -187,7 +187,7 @@ class DataSessions:
         ends_at: datetime | int | None = None,
     ) -> DataSession | Gone:
         """Give a session timeouts of its own, as in `create`; None: those of the policy. Also counts as use of it."""
-        return await self._change_record(session, {"idle_ms": None, "ends_at": None, **self._times(idle, ends_at)})
+        return await self._change_record(session, {"idle_ms": None, "ends_at": None, **times_of(idle, ends_at)})
 
     async def touch(self, session: DataSession) -> DataSession | Gone:
         """Count this as use of the session, now. `load` does so about once a minute."""
@@ -231,7 +231,7 @@ class DataSessions:
 
         Gone: the session has ended. Raises CapReached if the policy refuses another session.
         """
-        owner = _checked_owner(user)
+        owner = checked_owner(user)
         if session is not None and session.user is not None and session.owner != owner:
             await self.end(session, act)
             session = None
@@ -256,7 +256,7 @@ class DataSessions:
         """None: the session was changed or ended since it was read, or the list was."""
         users, id = self._users, found.id
         seen = {name.encode(): text.encode() for name, text in found.texts.items()}
-        texts = found.texts if merge is None else self._encode(merge(found.data))
+        texts = found.texts if merge is None else self._room.encode(merge(found.data))
         dead, evicted = await users._sessions_to_evict(owner)
         token, record = users.new_record(id, owner, {"ends_at": found.record.ends_at, "idle_ms": found.record.idle_ms})
         record = record.model_copy(update={"previous": found.record.token, "previous_until": self._users.grace_until()})
@@ -271,7 +271,7 @@ class DataSessions:
         ]
         done = await self._move(found, seen, record, [*dead, *evicted], writes)
         if not done:
-            self._check_room(done.stopped)
+            self._room.check(done.stopped)
             return None
         for event, ids in (("session-evicted", evicted), ("signed-in", [id])):
             for entry in users._audit_entries(event, owner, act, ids):
@@ -323,7 +323,7 @@ class DataSessions:
         """For a `sign_in` that found the session gone: its data, if another request of this browser has just signed in
         the same user. Otherwise nothing. Two round trips. Raises Unreadable."""
         moved = await self._find_moved(session, session.record)
-        if isinstance(moved, Gone) or moved.uid != _checked_owner(user):
+        if isinstance(moved, Gone) or moved.uid != checked_owner(user):
             return {}
         key = self._users._data(session.id)
         return decode_texts(stored_texts(await key.see(), key.key), key.key)
@@ -332,12 +332,12 @@ class DataSessions:
 
     async def list_for(self, user: str) -> list[Live[DataRecord]]:
         """The live sessions of a user, latest sign-in first, without their data."""
-        return await self._users.list_for(_checked_owner(user))
+        return await self._users.list_for(checked_owner(user))
 
     async def end_id(self, user: str, id: str, act: Act | None = None) -> bool:
         """End one session of a user by its id, as in `list_for`. False: that user has no such session."""
         with suppress(BadKey):
-            return await self._end_in(_checked_owner(user), id, "revoked", "session-revoked", act)
+            return await self._end_in(checked_owner(user), id, "revoked", "session-revoked", act)
         return False
 
     async def end_others(self, session: DataSession, act: Act | None = None) -> int:
@@ -354,7 +354,7 @@ class DataSessions:
 
     async def end_all(self, user: str, act: Act | None = None) -> int:
         """End all sessions of a user; returns how many. One atomic write, which does not depend on a complete list."""
-        users, owner = self._users, _checked_owner(user)
+        users, owner = self._users, checked_owner(user)
         subject = users._subject_of(owner)
         return await users._revoke_listed(
             users._index(owner), lambda: users._audit_entries("all-sessions-revoked", owner, act, [subject])
@@ -481,28 +481,3 @@ class DataSessions:
 
     async def _end_in(self, owner: str, id: str, reason: Reason | None, event: str, act: Act | None) -> bool:
         return await self._index_of(owner)._revoke_one(owner, id, reason, event, act)
-
-    # --- input -----------------------------------------------------------------------------------------------
-
-    def _encode(self, data: Mapping[str, Any]) -> dict[str, str]:
-        if len(data) > self._fields_max:
-            raise BadValue(f"a session has at most {self._fields_max} keys, not {len(data)}")
-        return encode_texts(data, self._value_max_bytes)
-
-    def _check_room(self, stopped: str | None) -> None:
-        if stopped == TOO_MANY:
-            raise BadValue(f"a session has at most {self._fields_max} keys; remove some first")
-
-    def _times(self, idle: str | timedelta | None, ends_at: datetime | int | None) -> dict[str, Any]:
-        times: dict[str, Any] = {}
-        if idle is not None:
-            times["idle_ms"] = duration_ms(idle, "idle")
-        if ends_at is not None:
-            times["ends_at"] = moment(deadline_ms(ends_at))
-        return times
-
-
-def _checked_owner(user: str) -> str:
-    if type(user) is not str or not user:  # a number from a database is a mistake that type checkers may not see
-        raise BadValue(f"the id of a user must be text that is not empty, not {type(user).__name__}")
-    return owner_of(user)
