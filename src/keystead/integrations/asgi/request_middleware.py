@@ -95,9 +95,9 @@ class RequestSessionMiddleware(SessionLayer[DataSessions]):
         token: str | None,
         found: Any,
     ) -> RequestResponse:
-        loop, unread = (asyncio.get_running_loop(), token) if self._lazy else (None, None)
+        loop = asyncio.get_running_loop() if self._lazy else None
         response = RequestResponse(self._cookies, cookies, send, is_http, scope, self._client, loop)
-        response.session = RequestSession(sessions, response, found, unread)
+        response.session = RequestSession(sessions, response, found, token)
         scope["session"] = scope[REQUEST_SESSION] = response.session
         return response
 

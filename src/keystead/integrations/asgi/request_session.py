@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from keystead.errors import BadValue
+from keystead.errors import BadValue, Contended
 from keystead.integrations.asgi.session_layer import log_gone
 from keystead.integrations.asgi.types import event_of
 from keystead.parts.datasessions import DataRecord, DataSession, DataSessions, Gone
@@ -51,16 +51,28 @@ class RequestSession(dict[str, Any]):
     `sign_in`, `rotate` and `end` write immediately, and set a cookie: call them before the response begins.
     """
 
-    __slots__ = ("_accessed", "_ends", "_found", "_lost", "_models", "_reason", "_response", "_sessions", "_token")
+    __slots__ = (
+        "_accessed",
+        "_ends",
+        "_found",
+        "_given",
+        "_lost",
+        "_models",
+        "_reason",
+        "_response",
+        "_sessions",
+        "_token",
+    )
 
     def __init__(
-        self, sessions: DataSessions, response: RequestResponse, found: DataSession | Gone | None, unread: str | None
+        self, sessions: DataSessions, response: RequestResponse, found: DataSession | Gone | None, given: str | None
     ) -> None:
-        """For the middleware. `unread` is a token to be read when the session is asked for."""
+        """For the middleware. `given` is the token of the request; without `found` it is read when it is asked for."""
         super().__init__()
         self._sessions = sessions
         self._response = response
-        self._token = unread
+        self._given = given
+        self._token = given if found is None else None  # to be read when it is asked for
         self._accessed = self._ends = self._lost = False
         self._models: dict[type[BaseModel], tuple[BaseModel, Data]] = {}
         self._found: DataSession | None = None
@@ -148,15 +160,20 @@ class RequestSession(dict[str, Any]):
             await self.end()
             found = None
         changes = self._changes()
-        signed_in = await self._response._try(
-            self._sessions.sign_in(found, user, lambda newest: merging(_merged(newest, changes)))
-        )
-        if not isinstance(signed_in, DataSession):  # the anonymous session has ended, or another tab has signed it in
-            same = await self._response._try(self._sessions.data_signed_in(found, user)) if found else {}
-            data = _merged(same, changes)
-            made = self._sessions.create(data if same else merging(data), user=user)
-            signed_in = await self._response._try(made)
-        self._adopt(signed_in)
+        if found is not None:
+            signing_in = self._sessions.sign_in(found, user, lambda newest: merging(_merged(newest, changes)))
+            signed_in = await self._response._try(signing_in)
+            if isinstance(signed_in, DataSession):
+                return self._adopt(signed_in)
+        return self._adopt(await self._response._try(self._create_for(user, changes, merging)))
+
+    async def _create_for(
+        self, user: str, changes: dict[str, Any], merging: Callable[[dict[str, Any]], Data]
+    ) -> DataSession:
+        """A session of the user, where the anonymous one has ended, or another tab has signed it in already."""
+        same = {} if self._given is None else await self._sessions.data_signed_in(self._given, user)
+        data = _merged(same, changes)
+        return await self._sessions.create(data if same else merging(data), user=user)
 
     async def rotate(self) -> bool:
         """Replace the token of the session, for example after a change of rights. False if there is no session.
@@ -262,9 +279,8 @@ class RequestSession(dict[str, Any]):
         super().update(data)
 
     async def _create(self) -> None:
-        made = self._sessions.create(self._plain(), client=self._response.client)
         try:
-            self._adopt(await self._response._try(made))
+            self._adopt(await self._response._try(self._begin()))
         except LimitReached:
             _security.warning(
                 "a client address began too many anonymous sessions; behind a proxy, let the server take the address "
@@ -272,6 +288,12 @@ class RequestSession(dict[str, Any]):
                 extra=event_of("too-many-sessions", self._response.scope),
             )
             raise
+
+    async def _begin(self) -> DataSession:
+        if self._given is not None and self._reason == "unknown" and await self._sessions.is_replaced(self._given):
+            # Another tab signs in: a cookie of a new session would replace the one that it has got.
+            raise Contended("the session was signed in by another request a moment ago; send this one again")
+        return await self._sessions.create(self._plain(), client=self._response.client)
 
     async def _end_cleared(self) -> bool:
         """End the session that `clear` has left."""

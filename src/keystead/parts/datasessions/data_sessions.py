@@ -122,6 +122,11 @@ class DataSessions:
             return found
         return await self._touch(found)
 
+    async def is_replaced(self, token: str) -> bool:
+        """Whether the session of this token got another one a moment ago, so that the browser is about to have that."""
+        record = await self._record_of(token)
+        return record is not None and self._check_token(record, token) == "previous"
+
     async def save(self, session: DataSession, data: Mapping[str, Any] | None = None) -> DataSession | Gone:
         """Write the keys that differ from what was loaded, and remove those that are missing. Returns the session.
 
@@ -319,13 +324,13 @@ class DataSessions:
             return found
         return await self.save(found, merge(found.data))
 
-    async def data_signed_in(self, session: DataSession, user: str) -> JsonData:
+    async def data_signed_in(self, token: str, user: str) -> JsonData:
         """For a `sign_in` that found the session gone: its data, if another request of this browser has just signed in
         the same user. Otherwise nothing. Two round trips. Raises Unreadable."""
-        moved = await self._find_moved(session, session.record)
-        if isinstance(moved, Gone) or moved.uid != checked_owner(user):
+        record = await self._record_of(token)
+        if record is None or record.uid != checked_owner(user) or self._check_token(record, token) is None:
             return {}
-        key = self._users._data(session.id)
+        key = self._users._data(token.partition(".")[0])
         return decode_texts(stored_texts(await key.see(), key.key), key.key)
 
     # --- the sessions of a user ------------------------------------------------------------------------------
@@ -391,6 +396,10 @@ class DataSessions:
             return "current"
         in_grace = record.previous_until is not None and self._now_ms() < epoch_ms(record.previous_until)
         return "previous" if in_grace and same(record.previous, given) else None
+
+    async def _record_of(self, token: str) -> DataRecord | None:
+        named = parse_data_token(token)
+        return None if named is None else await self._keys.session(named[0]).get().if_readable()
 
     async def _why_gone(self, id: str) -> Reason:
         end = await self._keys.session_end(id).get()
