@@ -5,12 +5,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
+import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from keystead import Store, connect
 from keystead.integrations.asgi import RequestSession, RequestSessionMiddleware, session_of
+from tests.parts.datasessions.conftest import keys_of
 
 Handler = Callable[[RequestSession, Request], Awaitable[Any]]
 ADDRESS = ("192.0.2.1", 50_000)
@@ -83,3 +86,13 @@ async def asked(client: httpx2.AsyncClient, path: str, **options: Any) -> Any:
     response = await client.get(path, **options)
     assert response.status_code == 200, response.text
     return response.json()
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[Store]:
+    async with connect("memory://") as store:
+        yield store
+
+
+async def session_keys_of(store: Store) -> set[str]:
+    return {key for key in await keys_of(store) if ":sess:" in key or ":data:" in key}

@@ -114,7 +114,7 @@ class LitestarSessions:
     def __init__(self, **options: Any) -> None:
         self._layer = RequestSessionMiddleware(_no_app, **options)
 
-    def middleware(self, app: App) -> RequestSessionMiddleware:
+    def middleware(self, app: App) -> Any:  # the ASGI types of Litestar are not those of Starlette
         layer = copy(self._layer)
         layer.app = app
         return layer
