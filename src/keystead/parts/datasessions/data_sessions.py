@@ -293,27 +293,24 @@ class DataSessions:
 
         In a cluster the three are in different slots. The record and the data change in one step, which decides: before
         it the session is anonymous and listed there, after it the user's and listed there. A list that names a session
-        of another owner neither shows nor removes it.
+        of another owner neither shows nor removes it; so the entry of a caller that loses is left, because another
+        sign-in of the same user may have won.
         """
         mine, theirs = self._users._index(record.uid), self._visitors._index(found.owner)
         id, cap = found.id, self.policy.cap
         listed, count = mine.add(id), mine.count()
-        return (
-            Steps(
-                theirs.has(id).otherwise(ENDED),
-                *([] if cap is None else [mine.at_most(cap - 1 + len(leaving)).otherwise("no room")]),
-                *(mine.remove(one).otherwise("another process took it off") for one in leaving),
-                listed,
-                count,
-                self._users._family(id).holds(Seen(found.record, found.raw)),
-                self._users._data(id).holds(seen),
-                self._users._expiring_record(id, record).replace(record),
-                *writes,
-                theirs.remove(id).otherwise(ENDED),
-            )
-            .giving(count)
-            .undone_by(mine.remove(id), of=listed)
-        )
+        return Steps(
+            theirs.has(id).otherwise(ENDED),
+            *([] if cap is None else [mine.at_most(cap - 1 + len(leaving)).otherwise("no room")]),
+            *(mine.remove(one).otherwise("another process took it off") for one in leaving),
+            listed,
+            count,
+            self._users._family(id).holds(Seen(found.record, found.raw)),
+            self._users._data(id).holds(seen),
+            self._users._expiring_record(id, record).replace(record),
+            *writes,
+            theirs.remove(id).otherwise(ENDED),
+        ).giving(count)
 
     async def _sign_in_again(
         self, session: DataSession, merge: Callable[[JsonData], Mapping[str, Any]] | None
