@@ -61,11 +61,11 @@ class RequestResponse(SessionResponse):
                 return self._save_and_send(message)
         return super().send(message)
 
-    @property
-    def is_unfinished(self) -> bool:
-        return self._is_touched and not self._has_failed and not self._replaced
+    needs_finish = True
 
     async def finish(self) -> None:
+        if self._has_failed or self._replaced or not self._is_touched:
+            return
         try:
             await self._take_over_replaced()
             await self.session.save()

@@ -91,7 +91,7 @@ class SessionLayer(ABC, Generic[P]):
             if not await response.respond_to(error):
                 raise
         else:
-            if response.is_unfinished:
+            if response.needs_finish:
                 await response.finish()
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from starlette.types import Message, Send
 
@@ -75,10 +75,7 @@ class SessionResponse:
 
     # --- for the middleware --------------------------------------------------------------------------------
 
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether `finish` has something to do."""
-        return False
+    needs_finish: ClassVar[bool] = False
 
     async def finish(self) -> None:
         """Called when the application is done with the request."""
