@@ -10,7 +10,7 @@ with from_extra("asgi", "keystead.integrations.asgi"):
     from keystead.integrations.asgi.middleware import SessionMiddleware
     from keystead.integrations.asgi.request_middleware import LitestarSessions, RequestSessionMiddleware
     from keystead.integrations.asgi.request_session import RequestSession
-    from keystead.integrations.asgi.requests import require_session, session_of
+    from keystead.integrations.asgi.requests import request_session, require_session, session_of
 
 __all__ = [
     "BearerMiddleware",
@@ -24,6 +24,7 @@ __all__ = [
     "SignedOut",
     "admitted_of",
     "flash",
+    "request_session",
     "require_session",
     "session_keys",
     "session_of",

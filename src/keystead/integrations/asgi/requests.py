@@ -47,6 +47,11 @@ def session_of(request: HasScope, model: type[R] | None = None) -> RequestSessio
     return session
 
 
+def request_session(request: HTTPConnection) -> RequestSession:
+    """For FastAPI: `session: Annotated[RequestSession, Depends(request_session)]`, which is `request.session`."""
+    return session_of(request)
+
+
 def require_session(model: type[R]) -> Callable[[HTTPConnection], BrowserSession[R]]:
     """For FastAPI: `session: Annotated[BrowserSession[Visit], Depends(require_session(Visit))]`.
 
