@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel
-from starlette.types import Send
+from starlette.types import Scope, Send
 
 from keystead.http.refusals import Refusal
 from keystead.integrations.asgi.session_response import Cookies, SessionResponse
@@ -36,29 +36,32 @@ class BrowserSession(SessionResponse, Generic[R]):
     raises StoreUnavailable during an outage, which is a 503 unless the application catches it.
     """
 
-    __slots__ = ("_data", "_live", "_reason", "_sessions", "_token")
+    _data: R | None = None  # once it was asked for
+    _reason: Reason | None = None
 
     def __init__(
         self,
+        scope: Scope,
         sessions: Sessions[R],
         cookies: Cookies,
         cookie_header: str,
         send: Send,
-        is_http: bool,
         token: str | None,
         found: Live[R] | Gone | None,
     ) -> None:
-        """For the middleware. `is_http` is false on a WebSocket; `found` is None if there was no token."""
-        super().__init__(cookies, cookie_header, send, is_http)
+        """For the middleware: puts itself into the scope. `found` is None if there was no token."""
+        self._cookies = cookies
+        self._cookie_header = cookie_header
+        self._send = send
+        self._is_http = scope["type"] == "http"
         self._sessions = sessions
         self._token = token
-        self._data: R | None = None  # once it was asked for
-        self._live: Live[R] | None
-        self._reason: Reason | None
+        self._live: Live[R] | None = None
         if isinstance(found, Gone):
-            self._live, self._reason = None, found.reason
+            self._reason = found.reason
         else:
-            self._live, self._reason = found, None
+            self._live = found
+        scope.setdefault("state", {})["session"] = self
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -210,7 +213,7 @@ class BrowserSession(SessionResponse, Generic[R]):
         dated: Any = self.held
         left_ms = deadline_ms(dated.created_at) + self._sessions.policy.absolute_ms - deadline_ms(dated.last_seen_at)
         cookie = self._cookies.session
-        self._set_cookies[cookie.name] = cookie.set(token, left_ms // 1000)
+        self._set_cookie(cookie.name, cookie.set(token, left_ms // 1000))
 
     def _set_live(self, live: Live[R] | None, reason: Reason | None = None) -> None:
         self._live, self._reason, self._data = live, reason, None
@@ -223,7 +226,7 @@ class BrowserSession(SessionResponse, Generic[R]):
         """Forget the session, and delete the cookie."""
         self._token = None
         self._set_live(None)
-        self._set_cookies[self._cookies.session.name] = self._cookies.session.clear()
+        self._set_cookie(self._cookies.session.name, self._cookies.session.clear())
 
     # --- for the middleware --------------------------------------------------------------------------------
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from starlette.types import Scope, Send
-
 from keystead.errors import BadDeclaration
 from keystead.integrations.asgi.browser_session import BrowserSession
 from keystead.integrations.asgi.csrf_guard import CSRF_BODY_MAX_BYTES
@@ -66,6 +64,8 @@ class SessionMiddleware(SessionLayer[Sessions[Any]]):
             _lifespan(store, model, policy, prefix, seal)
             if sessions is None
             else SessionsLifespan(None, lambda: sessions),
+            Sessions.start_read,
+            BrowserSession,
             cookie=cookie,
             development=development,
             skip=skip,
@@ -74,23 +74,6 @@ class SessionMiddleware(SessionLayer[Sessions[Any]]):
             trusted_origins=trusted_origins,
             csrf_body_max_bytes=csrf_body_max_bytes,
         )
-
-    def _start_read(self, sessions: Sessions[Any], token: str) -> Any:
-        return sessions.start_read(token)
-
-    def _attach(
-        self,
-        scope: Scope,
-        sessions: Sessions[Any],
-        cookies: str,
-        send: Send,
-        is_http: bool,
-        token: str | None,
-        found: Any,
-    ) -> BrowserSession[Any]:
-        session = BrowserSession(sessions, self._cookies, cookies, send, is_http, token, found)
-        scope.setdefault("state", {})["session"] = session
-        return session
 
 
 def _lifespan(

@@ -16,6 +16,7 @@ from keystead.integrations.asgi.lifespan import SessionsLifespan
 from keystead.integrations.asgi.request_response import RequestResponse
 from keystead.integrations.asgi.request_session import REQUEST_SESSION, RequestSession
 from keystead.integrations.asgi.session_layer import SessionLayer
+from keystead.integrations.asgi.session_response import Cookies
 from keystead.integrations.asgi.types import App
 from keystead.parts.datasessions import ANONYMOUS, DataSessions, Policy, data_session_keys
 from keystead.stores import Store, connect
@@ -71,6 +72,8 @@ class RequestSessionMiddleware(SessionLayer[DataSessions]):
             _lifespan(store, policy, anonymous, prefix, creations)
             if sessions is None
             else SessionsLifespan(None, lambda: sessions),
+            None if lazy else DataSessions.load,
+            self._attach,
             cookie=cookie,
             development=development,
             skip=skip,
@@ -82,21 +85,18 @@ class RequestSessionMiddleware(SessionLayer[DataSessions]):
         self._client = client
         self._lazy = lazy
 
-    def _start_read(self, sessions: DataSessions, token: str) -> Any:
-        return None if self._lazy else sessions.load(token)
-
     def _attach(
         self,
         scope: Scope,
         sessions: DataSessions,
-        cookies: str,
+        cookies: Cookies,
+        cookie_header: str,
         send: Send,
-        is_http: bool,
         token: str | None,
         found: Any,
     ) -> RequestResponse:
         loop = asyncio.get_running_loop() if self._lazy else None
-        response = RequestResponse(self._cookies, cookies, send, is_http, scope, self._client, loop)
+        response = RequestResponse(cookies, cookie_header, send, scope, self._client, loop)
         response.session = RequestSession(sessions, response, found, token)
         scope["session"] = scope[REQUEST_SESSION] = response.session
         return response

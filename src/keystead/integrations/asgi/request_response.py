@@ -27,25 +27,25 @@ _VARY: Final = b"vary"
 class RequestResponse(SessionResponse):
     """The response to a request with a `RequestSession`, which it stores when it begins."""
 
-    __slots__ = ("_client", "_has_failed", "loop", "scope", "session")
-
     session: RequestSession
+    _has_failed = False
 
     def __init__(
         self,
         cookies: Cookies,
         cookie_header: str,
         send: Send,
-        is_http: bool,
         scope: Scope,
         client: Callable[[Scope], str] | None,
         loop: asyncio.AbstractEventLoop | None,
     ) -> None:
-        super().__init__(cookies, cookie_header, send, is_http)
+        self._cookies = cookies
+        self._cookie_header = cookie_header
+        self._send = send
+        self._is_http = scope["type"] == "http"
         self.scope = scope
         self.loop = loop
         self._client = client
-        self._has_failed = False
 
     @property
     def client(self) -> str:
@@ -104,7 +104,7 @@ class RequestResponse(SessionResponse):
 
     def set_session_cookie(self, token: str | None, max_age_s: int = 0) -> None:
         cookie = self._cookies.session
-        self._set_cookies[cookie.name] = cookie.clear() if token is None else cookie.set(token, max_age_s)
+        self._set_cookie(cookie.name, cookie.clear() if token is None else cookie.set(token, max_age_s))
 
     def _headers(self, given: Any) -> list[Header]:
         headers = super()._headers(given)

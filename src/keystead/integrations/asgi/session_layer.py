@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CoroutineType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
@@ -22,18 +21,23 @@ from keystead.integrations.asgi.types import App, cookies_in, event_of, path_pre
 from keystead.parts.sessions import Gone
 
 P = TypeVar("P")
+# Puts the session into the scope, and makes the response: of the scope, the part, the cookies, the Cookie header,
+# `send`, the token, and what was read.
+Respond: TypeAlias = Callable[[Scope, P, Cookies, str, Send, str | None, Any], SessionResponse]
 
 log: Final = logging.getLogger("keystead.sessions")
 _security = logging.getLogger("keystead.security")
 
 
-class SessionLayer(ABC, Generic[P]):
+class SessionLayer(Generic[P]):
     """Reads the session of each request with the part `P`, and passes its response on with cookies."""
 
     def __init__(
         self,
         app: App,
         lifespan: SessionsLifespan[P],
+        start_read: Callable[[P, str], Any] | None,
+        respond: Respond[P],
         *,
         cookie: str,
         development: bool,
@@ -43,8 +47,11 @@ class SessionLayer(ABC, Generic[P]):
         trusted_origins: Sequence[str],
         csrf_body_max_bytes: int,
     ) -> None:
+        """`start_read` returns what a token leads to, or a coroutine that reads it; None: the session reads itself."""
         self.app = app
         self._lifespan = lifespan
+        self._start_read = start_read
+        self._respond = respond
         self._cookies = Cookies(Cookie(cookie, not development), rules.csrf_cookie(not development))
         self._read_token = self._cookies.session.read
         self._skip = path_prefixes("skip", skip)
@@ -69,24 +76,19 @@ class SessionLayer(ABC, Generic[P]):
             if await self._csrf.is_refused(scope, send, cookies, body):
                 return None
             receive = body.receive
-        token = None
-        if cookies:
-            token = self._read_token(cookies)
-            if token is None:
-                self._log_ambiguous(cookies, scope)
+        token = self._find_token(cookies, scope) if cookies else None
         try:
             sessions = self._lifespan.sessions or await self._lifespan.open()
-            found = None if token is None else self._start_read(sessions, token)
+            found = None if token is None or self._start_read is None else self._start_read(sessions, token)
             if isinstance(found, CoroutineType):
                 found = await found
         except StoreError as error:
             return await _refuse_unavailable(scope, send, error)
         if type(found) is Gone:
             log_gone(found, scope)
-        is_http = kind == "http"
-        response = self._attach(scope, sessions, cookies, send, is_http, token, found)
+        response = self._respond(scope, sessions, self._cookies, cookies, send, token, found)
         try:
-            await self.app(scope, receive, response.send if is_http else send)
+            await self.app(scope, receive, response.send if kind == "http" else send)
         except Exception as error:
             if not await response.respond_to(error):
                 raise
@@ -94,30 +96,15 @@ class SessionLayer(ABC, Generic[P]):
             if response.needs_finish:
                 await response.finish()
 
-    @abstractmethod
-    def _start_read(self, sessions: P, token: str) -> Any:
-        """What the token leads to, or a coroutine that reads it."""
-
-    @abstractmethod
-    def _attach(
-        self,
-        scope: Scope,
-        sessions: P,
-        cookies: str,
-        send: Send,
-        is_http: bool,
-        token: str | None,
-        found: Any,
-    ) -> SessionResponse:
-        """Put the session into the scope."""
-
     async def close(self) -> None:
         """Close the store, for servers without lifespan. The next request opens it again."""
         await self._lifespan.close()
 
-    def _log_ambiguous(self, cookies: str, scope: Scope) -> None:
-        if self._cookies.session.is_ambiguous(cookies):
+    def _find_token(self, cookies: str, scope: Scope) -> str | None:
+        token = self._read_token(cookies)
+        if token is None and self._cookies.session.is_ambiguous(cookies):
             _security.warning("a request had two different session cookies", extra=event_of("two-cookies", scope))
+        return token
 
 
 def log_gone(gone: Gone, scope: Scope) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, TypeVar
 
 from starlette.types import Message, Send
@@ -34,29 +35,16 @@ class Cookies:
 class SessionResponse:
     """Passes on the messages of the application, with the cookies of its session."""
 
-    __slots__ = (
-        "_begun",
-        "_cookie_header",
-        "_cookies",
-        "_csrf",
-        "_failure",
-        "_is_http",
-        "_replaced",
-        "_send",
-        "_set_cookies",
-        "_used",
-    )
+    # Defaults of the class cost a request nothing.
+    _csrf: str | None = None
+    _begun = _replaced = _used = False
+    _set_cookies: Mapping[str, str] = MappingProxyType({})
+    _failure: tuple[BaseException, Refusal] | None = None
 
-    def __init__(self, cookies: Cookies, cookie_header: str, send: Send, is_http: bool) -> None:
-        """`is_http` is false on a WebSocket."""
-        self._cookies = cookies
-        self._cookie_header = cookie_header
-        self._send = send
-        self._is_http = is_http
-        self._csrf: str | None = None
-        self._begun = self._replaced = self._used = False
-        self._set_cookies: dict[str, str] = {}
-        self._failure: tuple[BaseException, Refusal] | None = None
+    _cookies: Cookies
+    _cookie_header: str
+    _send: Send
+    _is_http: bool  # false on a WebSocket
 
     @property
     def csrf_token(self) -> str:
@@ -70,7 +58,7 @@ class SessionResponse:
             self._csrf = csrf_token(given)
             if self._csrf != given:
                 self._refuse_without_cookies("csrf_token")
-                self._set_cookies[self._cookies.csrf.name] = self._cookies.csrf.set(self._csrf)
+                self._set_cookie(self._cookies.csrf.name, self._cookies.csrf.set(self._csrf))
         return self._csrf
 
     # --- for the middleware --------------------------------------------------------------------------------
@@ -118,6 +106,9 @@ class SessionResponse:
             if code not in ("INTERNAL", "BAD_REQUEST"):  # those are bugs of the program
                 self._failure = error, refusal_with(code)
             raise
+
+    def _set_cookie(self, name: str, value: str) -> None:
+        self._set_cookies = {**self._set_cookies, name: value}
 
     def _refuse_without_cookies(self, what: str) -> None:
         if not self._is_http:
