@@ -53,8 +53,15 @@ async def test_signing_in_as_somebody_else_takes_nothing_of_the_first_user_along
         session["written by ann"] = 1
         await session.sign_in("bob", lambda data: {**data, "merged": len(data)})
 
-    async with browser_of(app_with({"switch": switch}, store=memory)) as browser:
+    async def mistake(session: RequestSession, request: Request) -> Any:
+        number: Any = 7
+        with pytest.raises(BadValue, match="must be text"):
+            await session.sign_in(number)
+        return session.user
+
+    async with browser_of(app_with({"switch": switch, "mistake": mistake}, store=memory)) as browser:
         await browser.get("/sign-in?user=ann")
+        assert await asked(browser, "/mistake") == "ann"
         await browser.get("/put?secret=of-ann")
         token_of_ann = browser.cookies["__Host-sid"]
         await browser.get("/switch")

@@ -166,6 +166,10 @@ async def test_flash_messages_are_shown_once_in_order(memory: Store) -> None:
         await asked(browser, "/say")
         assert await asked(browser, "/show") == [["saved 0", "error"], *[[f"saved {n}", "ok"] for n in range(1, 12)]]
         assert await asked(browser, "/show") == []
+        for _ in range(10):  # no page shows any of 120 messages
+            await asked(browser, "/say")
+        assert len((await asked(browser, "/read"))["data"]) == 20
+        assert (await asked(browser, "/show"))[-1] == ["saved 11", "ok"]
 
 
 # --- when it is written ------------------------------------------------------------------------------------

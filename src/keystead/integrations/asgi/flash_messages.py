@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import Final
 
+from keystead.integrations.asgi.request_session import RequestSession
 from keystead.integrations.asgi.requests import HasScope, session_of
 
+FLASHES_MAX: Final = 20
 _PREFIX: Final = "_flash:"
 
 
@@ -23,10 +25,16 @@ class Flash:
 
 
 def flash(request: HasScope, message: str, category: str = "info") -> None:
-    """Keep a message for the next page: `flash(request, "Saved")`. It begins a session, if there is none."""
+    """Keep a message for the next page: `flash(request, "Saved")`. It begins a session, if there is none.
+
+    The latest 20 are kept, for applications whose pages show none.
+    """
     session = session_of(request)
+    names = _flash_names(session)
+    for name in names[: max(0, len(names) - FLASHES_MAX + 1)]:
+        del session[name]
     # Each message is a key by itself, so that those of two requests are both kept. The number keeps their order.
-    number = 1 + max((int(name.split(":")[1]) for name in session if name.startswith(_PREFIX)), default=0)
+    number = 1 + (_number_of(names[-1]) if names else 0)
     session[f"{_PREFIX}{number}:{token_hex(4)}"] = [message, category]
 
 
@@ -36,6 +44,14 @@ def take_flashes(request: HasScope) -> list[Flash]:
     Two pages that load at the same moment may both show a message.
     """
     session = session_of(request)
+    return [Flash(*session.pop(name)) for name in _flash_names(session)]
+
+
+def _flash_names(session: RequestSession) -> list[str]:
+    """The keys of the messages, oldest first."""
     names = [name for name in session if name.startswith(_PREFIX)]
-    names.sort(key=lambda name: (int(name.split(":")[1]), name))
-    return [Flash(*session.pop(name)) for name in names]
+    return sorted(names, key=lambda name: (_number_of(name), name))
+
+
+def _number_of(name: str) -> int:
+    return int(name.split(":")[1])

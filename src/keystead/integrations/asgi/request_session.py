@@ -15,6 +15,7 @@ from keystead.errors import BadValue, Contended
 from keystead.integrations.asgi.session_layer import log_gone
 from keystead.integrations.asgi.types import event_of
 from keystead.parts.datasessions import DataRecord, DataSession, DataSessions, Gone
+from keystead.parts.datasessions.data_input import checked_owner
 from keystead.parts.limit import LimitReached
 from keystead.parts.sessions import Live
 from keystead.parts.sessions.session_record import Reason
@@ -153,6 +154,7 @@ class RequestSession(dict[str, Any]):
         Raises CapReached if the policy refuses another session.
         """
         self._response._refuse_without_cookies("sign_in")
+        checked_owner(user)  # before anything ends
         await self.load()
         await self._end_cleared()
         found, merging = self._found, merge or _unchanged
