@@ -26,17 +26,6 @@ def rows(heading: str) -> dict[str, list[str]]:
     return {cell[0].strip("`"): cell[1:] for cell in cells}
 
 
-def test_the_table_of_settings_matches_the_code() -> None:
-    found = rows("Settings")
-    fields = {name: field for name, field in Settings.model_fields.items() if name != "tables"}
-    assert list(found) == list(fields)
-    for name, field in fields.items():
-        default, meaning = found[name]
-        assert meaning == field.description, name
-        said = "" if field.default in (None, (), {}) else f"`{str(field.default).lower()}`"
-        assert default.lower() == said.lower(), name
-
-
 def test_the_table_of_codes_matches_the_code() -> None:
     assert {code: (int(cells[0]), cells[1]) for code, cells in rows("Errors").items()} == {
         code: (status, sentence) for code, (status, sentence, _) in CODES.items()

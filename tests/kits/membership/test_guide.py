@@ -6,7 +6,6 @@ import ast
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi.routing import APIRoute
@@ -41,14 +40,6 @@ def test_the_guide_names_each_route_and_no_other() -> None:
     told = {tuple(plain(route).split(" ")) for route, *_ in rows("Route")}
     there = {(method, one.path) for one in router().routes if isinstance(one, APIRoute) for method in one.methods or ()}
     assert told == there
-
-
-def test_the_guide_names_each_setting_with_its_default_and_its_description() -> None:
-    told = {plain(name): (plain(default), doc.strip("| ")) for name, default, doc in rows("Setting")}
-    assert list(told) == list(MembershipSettings.model_fields)
-    for name, setting in MembershipSettings.model_fields.items():
-        default: Any = "" if setting.default_factory is not None else setting.default
-        assert told[name] == (str(default) if default else "", setting.description)
 
 
 def test_the_guide_names_each_limit() -> None:
