@@ -20,14 +20,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 import keystead
-from keystead import Keyspace, errors
+from keystead import KeyRing, Keyspace, errors
 from keystead.cli import _add_commands, app
 from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Call, Endpoint
 from keystead.kits.widgets.routes.requests import names_of
 from keystead.parts import sessions
 from keystead.schema.finding import CODES, Code
 from keystead.schema.lifetime import in_words
-from keystead.server import Settings
+from keystead.server import Settings, create_app
 from keystead.server.kit_loading import load_kits
 from keystead.stores.commands import TABLE, Spec
 from keystead.stores.derived import DERIVED
@@ -302,6 +302,60 @@ def _help(text: str) -> list[str]:
     return lines[:-1]
 
 
+def http_api() -> str:
+    """docs/reference/http.md: the routes of the server and of each kit, as in their OpenAPI documents."""
+    lines = [
+        "# HTTP API: routes of the server and the kits",
+        "",
+        "Each route with what it takes and returns. `?`: optional. A running server shows the same at `/docs`, with types and",
+        "a form to try it. [The server](../server.md#errors) has the format of errors. This page is generated from the OpenAPI",
+        "documents by `scripts/reference.py`.",
+    ]
+    settings = Settings(store="memory://", seal_keys=f"docs:{KeyRing.new_key()}", public_url="https://example.com")
+    everywhere = create_app(settings, []).openapi()["paths"]
+    lines += ["", "## Server", "", *_route_table(create_app(settings, []).openapi(), {})]
+    for kit in load_kits(settings):
+        if kit.name != "widgets":  # its actions have a page of their own
+            routes = _route_table(create_app(settings, [kit]).openapi(), everywhere)
+            lines += ["", f"## {kit.name}", "", *routes] if len(routes) > HEADER_LINES else []
+    return "\n".join([*lines, ""])
+
+
+HEADER_LINES = 2
+OWN_HEADERS = ("authorization", "x-app-session-id")
+
+
+def _route_table(document: dict[str, Any], skipped: dict[str, Any]) -> list[str]:
+    schemas = document.get("components", {}).get("schemas", {})
+    lines = ["| route | takes | returns | |", "|---|---|---|---|"]
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items() if path not in skipped else ():
+            given = [one for one in operation.get("parameters", ()) if one["in"] != "path"]
+            takes = [one["name"] + ("" if one["required"] else "?") for one in given if one["name"] not in OWN_HEADERS]
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                takes += [one for one in _fields(content.get("schema", {}), schemas) if one not in takes]
+            answers = operation["responses"].get("200", {}).get("content", {}).get("application/json", {})
+            returns = [one.rstrip("?") for one in _fields(answers.get("schema", {}), schemas)]
+            about = ". ".join(filter(None, [operation["summary"], " ".join(operation.get("description", "").split())]))
+            cells = [
+                f"`{method.upper()} {path}`",
+                *(", ".join(f"`{one}`" for one in each) for each in (takes, returns)),
+            ]
+            lines.append(f"| {' | '.join(cells)} | {about.replace('|', chr(92) + '|')} |")
+    return lines
+
+
+def _fields(schema: dict[str, Any], schemas: dict[str, Any]) -> list[str]:
+    """The names of the fields of an object; of several alternatives, those of all."""
+    if "$ref" in schema:
+        return _fields(schemas[schema["$ref"].rpartition("/")[2]], schemas)
+    found: list[str] = []
+    for one in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
+        found += [name for name in _fields(one, schemas) if name not in found]
+    required = schema.get("required", ())
+    return found + [name + ("" if name in required else "?") for name in schema.get("properties", {})]
+
+
 def widget_actions() -> str:
     """docs/reference/widgets.md: the actions of the widgets API."""
     lines = [
@@ -343,6 +397,7 @@ PAGES = {
     "reference/commands.md": commands,
     "reference/errors.md": error_list,
     "reference/findings.md": findings,
+    "reference/http.md": http_api,
     "reference/settings.md": settings,
     "reference/widgets.md": widget_actions,
     "sessions.md": presets,

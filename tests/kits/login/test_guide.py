@@ -6,12 +6,10 @@ import re
 import tomllib
 from pathlib import Path
 
-from fastapi.routing import APIRoute
-
 from keystead.http import csrf, rate_limits
 from keystead.kits import visit
 from keystead.kits.login import KIT
-from keystead.kits.login.routes import request, router, sessions, signing_in
+from keystead.kits.login.routes import request, sessions, signing_in
 from keystead.kits.login.routes.request import STATUS
 from keystead.kits.login.service import LIMITS, refresh
 from keystead.parts.oauth import PRESETS
@@ -30,17 +28,6 @@ def rows(heading: str) -> list[list[str]]:
 
 def plain(cell: str) -> str:
     return cell.strip("` |")
-
-
-def test_the_guide_names_each_route_and_no_other() -> None:
-    told = {(plain(method), plain(path)) for method, path, _ in rows("Method")}
-    there = {
-        (method, route.path)
-        for route in router().routes
-        if isinstance(route, APIRoute)
-        for method in route.methods or ()
-    }
-    assert told == there
 
 
 def test_the_guide_names_each_limit() -> None:

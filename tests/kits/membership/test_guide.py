@@ -8,11 +8,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from fastapi.routing import APIRoute
 
 from keystead.kits.membership import KIT, MembershipKeys, MembershipSettings
 from keystead.kits.membership.commands import COMMANDS
-from keystead.kits.membership.routes import router
 from keystead.kits.membership.routes.request import CONSENT_CODES, PROMOTION_CODES, STATUS
 from keystead.kits.membership.service import EVENTS, LIMITS, members, missing
 from keystead.kits.membership.service.crash_reports import LOGS_MOST
@@ -34,12 +32,6 @@ def rows(heading: str) -> list[list[str]]:
 
 def plain(cell: str) -> str:
     return cell.strip("` |")
-
-
-def test_the_guide_names_each_route_and_no_other() -> None:
-    told = {tuple(plain(route).split(" ")) for route, *_ in rows("Route")}
-    there = {(method, one.path) for one in router().routes if isinstance(one, APIRoute) for method in one.methods or ()}
-    assert told == there
 
 
 def test_the_guide_names_each_limit() -> None:

@@ -10,12 +10,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
 
 from keystead.http import csrf, rate_limits
 from keystead.kits import visit
 from keystead.kits.sharing import KIT
-from keystead.kits.sharing.routes import issuing, owner_pages, receiving, request, router
+from keystead.kits.sharing.routes import issuing, owner_pages, receiving, request
 from keystead.kits.sharing.routes.request import STATUS
 from keystead.kits.sharing.service import LIMITS, clean_up, link_access, tickets, uploads
 from keystead.kits.sharing.service import issuing as link_issuing
@@ -64,17 +63,6 @@ def calls(module: ModuleType, name: str) -> list[ast.Call]:
 def constant(node: ast.expr) -> Any:
     assert isinstance(node, ast.Constant)
     return node.value
-
-
-def test_the_guide_names_each_route_and_no_other() -> None:
-    told = [(plain(method), plain(path)) for method, path, _ in rows("Method")]
-    there = [
-        (method, route.path)
-        for route in router().routes
-        if isinstance(route, APIRoute)
-        for method in route.methods or ()
-    ]
-    assert sorted(told) == sorted(there)
 
 
 def test_the_guide_names_each_limit() -> None:
