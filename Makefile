@@ -16,7 +16,7 @@ ARGS ?=
 WORKERS ?= 5
 
 define pytest
-	@scripts/servers.sh redis-server mariadbd memcached chromium-headless-shell:chromium
+	@scripts/servers.sh redis-server chromium-headless-shell:chromium
 	@scripts/node.sh $(DEV)/bin/python
 	@$(DEV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m '$(1)' $(ARGS)
 endef
@@ -34,7 +34,7 @@ test: $(DEV)/.ready ## Run the suite on real servers and a real browser (ARGS=py
 	$(call pytest,not matrix)
 
 test-matrix: $(DEV)/.ready ## Run what "make test" leaves out: every further store, more random runs, benchmarks
-	@scripts/servers.sh nginx systemd-analyze
+	@scripts/servers.sh mariadbd memcached nginx systemd-analyze
 	$(call pytest,matrix)
 
 check: $(DEV)/.ready ## Formatting, lint and strict types

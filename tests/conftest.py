@@ -74,6 +74,12 @@ EVERYDAY = {
     "parts": {"memory", "redis", "cluster"},
     "kits": {"redis", "cluster"},
 }
+# What only `make test-matrix` starts: servers, by the fixture of each, and the names that tests take as parameters.
+FURTHER_SERVERS = {
+    *("postgres_server", "mariadb_server", "memcached_server", "s3_server", "cloudflare_server"),
+    *("upstash_gateway", "npm_upstash_server"),
+}
+FURTHER_STORES = {"postgres", "mariadb", "memcached", "s3", "cloudflare", "cloudflare_kv", "upstash"}
 # Files that mostly wait, for pages, servers and time limits. They are spread among those that compute, so that a worker
 # which waits leaves its core to another one, and none begins such a file when all others are done.
 WAITING = (
@@ -101,6 +107,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         chosen_by_name = item.get_closest_marker("everyday")
         if chosen_by_name and given and f"-{chosen_by_name.args[0]}-" not in f"-{given.id}-":
             item.add_marker("matrix")
+        words = [value for value in given.params.values() if isinstance(value, str)] if given else []
+        if FURTHER_SERVERS.intersection(item.fixturenames) or FURTHER_STORES.intersection(
+            word for value in words for word in re.split(r"[+-]", value)
+        ):
+            item.add_marker("matrix")
         stores = [given.params[name] for name in STORE_FIXTURES if name in given.params] if given else []
         layer = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
         if stores and layer in EVERYDAY:
@@ -119,6 +130,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if store not in chosen:
                 item.add_marker("matrix")
     items[:] = _spread(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> None:
+    """A test that asks for a further server by name has to say that it belongs to the matrix."""
+    if fixturedef.argname in FURTHER_SERVERS and not request._pyfuncitem.get_closest_marker("matrix"):
+        pytest.fail(f"{fixturedef.argname} runs in `make test-matrix` alone: mark this test with pytest.mark.matrix")
 
 
 def _spread(items: list[pytest.Item]) -> list[pytest.Item]:

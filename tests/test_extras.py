@@ -48,6 +48,7 @@ def test_the_core_imports_and_runs_the_readme_without_any_extra(tmp_path: Path) 
     assert done.stdout == "{'laptop'}\nann None\n"
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("extra", "code"),
     [

@@ -96,6 +96,7 @@ def redis_port(tmp_path: Path) -> Iterator[int]:
         yield port
 
 
+@pytest.mark.matrix
 def test_every_step_of_the_tutorial_runs_as_printed(tmp_path: Path, redis_port: int) -> None:
     """With other ports, and the packages of this environment: an installation has its own test."""
     party = tmp_path / "party"

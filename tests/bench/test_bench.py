@@ -45,6 +45,7 @@ def test_a_quick_run_prints_the_table_and_saves_each_row(tmp_path: Path) -> None
         assert row["passed"] is None if target is None else isinstance(row["passed"], bool)
 
 
+@pytest.mark.matrix
 def test_the_databases_of_a_run_are_removed(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     assert bench("--quick", "--json", str(result), "--folder", str(tmp_path), "sweep").returncode == 0

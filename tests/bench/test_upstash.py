@@ -3,9 +3,12 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.bench.test_bench import bench
 
 
+@pytest.mark.matrix
 def test_concurrent_readers_share_http_calls(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
     done = bench("--quick", "--json", str(result), "--folder", str(tmp_path), "upstash")

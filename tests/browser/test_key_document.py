@@ -150,7 +150,6 @@ async def test_a_key_in_the_table_leads_to_its_section(browser: Browser, folder:
         assert await page.locator("article#session h3").evaluate("e => e.getBoundingClientRect().top < innerHeight / 2")
 
 
-@pytest.mark.main_path
 async def test_the_index_leads_to_a_document_and_to_a_key_in_it(browser: Browser, folder: Path) -> None:
     async with opened(browser, folder, PHONE, file="index.html") as (page, wrong):
         await page.get_by_role("link", name="count:{session_identifier}").click()

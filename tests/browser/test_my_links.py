@@ -58,7 +58,6 @@ async def picture(page: Page, name: str) -> None:
         await page.screenshot(path=Path(PICTURES, f"{name}.png"), full_page=True)
 
 
-@pytest.mark.main_path
 @pytest.mark.parametrize("language", LANGUAGES)
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_user_shares_copies_extends_and_ends(

@@ -130,7 +130,6 @@ async def test_from_a_refused_address_the_sign_in_is_no_dead_end(either: Keystea
         assert answer.status == 200
 
 
-@pytest.mark.main_path
 async def test_whoever_is_sent_to_sign_in_comes_back(either: Keystead, browser: Browser) -> None:
     async with visitor(browser) as page:
         await page.goto(either.url + "/account")

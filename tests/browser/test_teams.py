@@ -58,7 +58,6 @@ async def link_of(page: Page, name: str, role: str = "member") -> str:
     return await page.get_by_label("Link", exact=True).input_value()
 
 
-@pytest.mark.main_path
 async def test_somebody_new_creates_a_team_and_another_joins_it_by_a_link(server: Keystead, browser: Browser) -> None:
     async with visitor(browser) as owner:
         await owner.goto(f"{server.url}/login?returnTo=/teamwork")

@@ -131,7 +131,6 @@ async def test_a_page_with_a_strict_policy_shows_all_of_them_under_both_names(
             assert await page.locator(f"{name}-like").get_by_role("button").evaluate(dark) == "rgb(26, 26, 26)"
 
 
-@pytest.mark.main_path
 async def test_a_counter_counts_a_page_once_and_shows_what_its_attributes_say(
     browser: Browser, server: Keystead, site: OtherSite, script: str
 ) -> None:

@@ -307,6 +307,7 @@ def test_a_killed_backup_resumes_and_is_complete(
     assert contents_of(other(program)) == expected
 
 
+@pytest.mark.matrix
 @pytest.mark.everyday("valkey-9--9")
 @pytest.mark.parametrize(
     ("to", "signum", "code"),
@@ -337,32 +338,34 @@ def test_a_killed_restore_resumes_and_is_complete(
     assert contents_of(target) == expected
 
 
+@pytest.mark.matrix
 def test_a_store_outage_in_a_backup_is_a_one_line_error_and_it_resumes(program: Program, server: Server) -> None:
     expected = fill(server.url, MANY)
     with held_back(server) as proxy:
         proxy.after_replies(5 * BLOCK_BYTES)
-        again = ("backup", "keys.backup", "--store", proxy.url + IMPATIENT)
-        ended = program.keystead(*again)
+        backup = ("backup", "keys.backup", "--store")
+        ended = program.keystead(*backup, proxy.url + IMPATIENT)
         assert_one_sentence(ended, 1, "--resume continues")
         assert "did not answer" in ended.stderr or "no connection to" in ended.stderr
         proxy.resume()
-        saved = output(program.keystead(*again, "--resume", "--json"))
+        saved = output(program.keystead(*backup, proxy.url + PATIENT, "--resume", "--json"))
     assert saved["keys"] == len(expected)
     assert saved["kept"] > 0
 
 
+@pytest.mark.matrix
 def test_a_store_outage_in_a_restore_is_a_one_line_error_and_it_resumes(program: Program, server: Server) -> None:
     expected = fill(program.url, MANY)
     save(program)
     with held_back(server) as proxy:
         proxy.after_requests(3_000_000)
-        again = ("restore", "keys.backup", "--store", proxy.url + IMPATIENT, "--yes")
-        ended = program.keystead(*again)
+        restore = ("restore", "keys.backup", "--yes", "--store")
+        ended = program.keystead(*restore, proxy.url + IMPATIENT)
         assert_one_sentence(ended, 1, "--resume continues")
         assert "did not answer" in ended.stderr or "no connection to" in ended.stderr
         assert 0 < len(contents_of(server.url)) < len(expected)
         proxy.resume()
-        assert program.keystead(*again, "--resume").returncode == 0
+        assert program.keystead(*restore, proxy.url + PATIENT, "--resume").returncode == 0
     assert contents_of(server.url) == expected
 
 

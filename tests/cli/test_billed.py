@@ -88,6 +88,7 @@ def test_a_store_that_bills_nothing_is_not_mentioned(program: Program) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.matrix
 def test_a_backup_of_cloudflare_kv_states_its_reads(program: Program) -> None:
     with servers.cloudflare() as kv:
         for number in range(KEYS):

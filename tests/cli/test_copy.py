@@ -218,17 +218,22 @@ def test_a_killed_copy_resumes_with_the_same_command(
     assert copied_to(target) == expected
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("side", ["from", "to"])
 def test_a_store_outage_is_a_one_line_error_and_the_copy_resumes(program: Program, server: Server, side: str) -> None:
     with held_back(server) as proxy:
-        url = proxy.url + IMPATIENT
-        source, target = (url, other(program)) if side == "from" else (program.url, url)
+
+        def ends(patience: str) -> tuple[str, str]:
+            url = proxy.url + patience
+            return (url, other(program)) if side == "from" else (program.url, url)
+
+        source, target = ends(IMPATIENT)
         expected = fill(server.url if side == "from" else source, MANY, 100)
         (proxy.after_replies if side == "from" else proxy.after_requests)(400_000)
         ended = program.keystead("copy", source, target, "--yes")
         assert_one_sentence(ended, 1, "the copied keys stay; run the same command again to continue")
         proxy.resume()
-        assert program.keystead("copy", source, target, "--yes").returncode == 0
+        assert program.keystead("copy", *ends(PATIENT), "--yes").returncode == 0
         assert copied_to(target if side == "from" else server.url) == expected
 
 
@@ -297,6 +302,7 @@ def test_at_a_terminal_one_line_shows_that_both_are_in_step_and_sigterm_finishes
     assert copied_to(other(program)) == full
 
 
+@pytest.mark.matrix
 def test_stopped_before_it_is_in_step_it_resumes_later(program: Program, server: Server) -> None:
     expected = fill(program.url, MANY, 100)
     with held_back(server) as proxy:

@@ -183,6 +183,7 @@ def test_usage_errors_are_one_line(program: Program, arguments: tuple[str, ...],
     assert_one_sentence(program.keystead("doctor", *arguments), 2, said)
 
 
+@pytest.mark.matrix
 @pytest.mark.everyday("2")
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_stop_it_with_a_message(program: Program, signum: signal.Signals, code: int) -> None:

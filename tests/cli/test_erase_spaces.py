@@ -96,6 +96,7 @@ def test_only_the_person_of_the_named_space_is_erased(program: Program, settings
     assert held(program, settings) == {"user:42:sessions", f"dashboard:teams:{ada}"}
 
 
+@pytest.mark.matrix
 def test_a_signed_in_user_is_erased_in_teamwork_too(program: Program, settings: dict[str, str]) -> None:
     ada = fill(program, settings)
     shown = program.keystead("erase", "login:42", "--dry-run", **settings)

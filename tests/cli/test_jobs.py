@@ -127,6 +127,7 @@ def test_a_run_that_fails_is_exit_code_1_and_only_the_log_has_its_text(house: Ho
     assert "secret-of-a-message" not in json.dumps(house.json_output("history"))
 
 
+@pytest.mark.matrix
 def test_a_running_job_is_reported_and_not_started_again(house: House) -> None:
     with house.brooding() as process:
         assert_one_sentence(

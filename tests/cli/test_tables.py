@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from keystead.kits.membership.service.tables import MEMBERSHIP_TABLES
 from keystead.kits.teamwork.service.tables import TEAMWORK_TABLES
 from tests.cli.program import Program, assert_one_sentence, output
@@ -43,6 +45,7 @@ def test_in_development_such_a_store_has_a_file_in_the_working_directory(program
     assert (program.folder / "keystead.tables.db").exists()
 
 
+@pytest.mark.matrix
 def test_the_setting_names_the_database_and_a_flag_wins(program: Program) -> None:
     setting = {"KEYSTEAD_DATABASE": f"sqlite:///{program.folder}/setting.db"}
     assert program.keystead("tables", "upgrade", **setting).returncode == 0

@@ -68,6 +68,7 @@ def id(folder: Path) -> str:
     return asyncio.run(filled(folder))
 
 
+@pytest.mark.matrix
 def test_a_service_is_shown_and_deleted_by_its_name_alone(folder: Path, id: str) -> None:
     before = asyncio.run(held(folder))
     shown = keystead(folder, "show", "counter")

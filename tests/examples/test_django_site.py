@@ -34,6 +34,7 @@ def test_they_do_so_on_redis(tmp_path: Path, redis_server: servers.Server) -> No
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.matrix
 def test_the_commands_know_the_keyspaces_and_stores_of_the_project(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/shop.keystead.db"
     setting = "from django.core.cache import cache; cache.set('greeting', 'hello')"

@@ -73,6 +73,7 @@ def compiled() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.matrix
 async def test_what_typescript_writes_python_reads_and_the_other_way_round(compiled: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/shop.db"
     async with connect(url) as store:

@@ -41,6 +41,7 @@ def ask(server: CloudflareServer, user: str) -> tuple[int, Any]:
             return error.code, json.loads(error.read())
 
 
+@pytest.mark.matrix
 async def test_the_worker_reads_what_python_wrote_and_no_session_reaches_it(
     server: CloudflareServer, app_keys: Any
 ) -> None:

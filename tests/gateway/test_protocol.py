@@ -182,6 +182,7 @@ def test_an_oversized_body_is_refused_in_the_words_of_upstash(gateway: GatewaySe
     assert gateway.send("DBSIZE") == {"result": 0}
 
 
+@pytest.mark.matrix
 def test_a_store_that_is_down_is_503_and_the_gateway_recovers() -> None:
     with servers.redis() as redis, servers.gateway(f"{redis.url}?timeout=2s") as gateway:
         assert gateway.send("SET", "a", "b") == {"result": "OK"}

@@ -99,6 +99,7 @@ async def test_a_flood_of_findings_is_a_handful_of_log_lines(shop: Opens, caplog
     assert caplog.text.count("unknown-key") == 4  # the 1st, 10th, 100th and 1000th
 
 
+@pytest.mark.matrix
 def test_scripts_do_not_get_around_an_enforced_schema(redis_server: servers.Server) -> None:
     redis_server.ask("FLUSHALL")
     with servers.gateway(redis_server.url, "tests.gateway.shop_keys:ShopKeys", "enforce") as gateway:
@@ -110,6 +111,7 @@ def test_scripts_do_not_get_around_an_enforced_schema(redis_server: servers.Serv
         assert gateway.send("EVAL", "return redis.call('set', 'stray', 1)", 0) == {"result": "OK"}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["sqlite", "redis"])
 async def test_after_ten_thousand_random_writes_the_doctor_finds_nothing(
     name: str, request: pytest.FixtureRequest, tmp_path: Any

@@ -259,6 +259,7 @@ async def run_node(command: list[str], folder: Path, environment: dict[str, str]
     return json.loads(out)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("parsed", ["yes", "no"])
 async def test_what_typescript_writes_is_what_python_reads(compiled: Path, parsed: str) -> None:
     node, _ = servers.node_with("upstash_clients")

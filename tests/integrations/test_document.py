@@ -7,11 +7,13 @@ import sysconfig
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from tests.integrations.serving import ROOT
 from tests.serving import environment, free_port, keystead_command, listens, wait_until
 
 
+@pytest.mark.matrix
 def test_the_example_signs_a_user_in_and_out(tmp_path: Path) -> None:
     [code] = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/middleware.md").read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "shop.py").write_text(code)

@@ -289,6 +289,7 @@ def test_a_program_that_closes_nothing_ends_quietly_and_has_lost_nothing(urls: d
     assert run("forget_to_close", urls["default"]) == (0, "4\n", "")
 
 
+@pytest.mark.matrix
 @lasting
 def test_forks_under_load_have_connections_of_their_own_and_lose_nothing(urls: dict[str, str]) -> None:
     assert run("fork_under_load", urls["default"]) == (0, f"{1 + 200 + 5 * 100}\n", "")
@@ -321,6 +322,7 @@ def test_a_call_after_the_end_says_so() -> None:
 # --- gunicorn ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.matrix
 @on_urls("sqlite", "redis")
 def test_gunicorn_workers_that_are_killed_under_load_lose_nothing_that_was_answered(
     urls: dict[str, str], tmp_path: Path

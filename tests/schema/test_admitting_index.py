@@ -175,6 +175,7 @@ async def test_the_doctor_adds_missing_entries_to_a_listing_index(keys: Keys, st
     assert await members(keys, "phones") == {"a"}
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("store_url", ["memory", "valkey"], indirect=True)
 async def test_beside_records_that_come_and_go_the_doctor_harms_none_that_is_alive(keys: Keys) -> None:
     until = time.monotonic() + 1.0

@@ -686,6 +686,7 @@ async def test_deleting_an_orphan_cascades(memory: Store) -> None:
 # --- large keys --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.matrix
 @atomic_anywhere
 async def test_an_index_of_many_pages_is_cleaned_as_a_whole(keys: Keys, store: Store) -> None:
     await fill(keys)
@@ -1130,6 +1131,7 @@ async def keep_busy(keys: Keys, stop: asyncio.Event, seed: int, alive: set[str])
         await asyncio.sleep(0)
 
 
+@pytest.mark.matrix
 @pytest.mark.everyday("fix")
 @atomic_anywhere
 @pytest.mark.parametrize("fix", [False, True], ids=["examine", "fix"])
@@ -1189,6 +1191,7 @@ async def test_a_fix_beside_a_program_that_recreates_keys_never_deletes_live_one
     assert runs > 2
 
 
+@pytest.mark.matrix
 async def test_an_examination_can_be_stopped_at_any_moment(memory: Store) -> None:
     keys = Keys(memory, seal=RING)
     await keys.board(id="here").add(Profile(full_name="a board"))

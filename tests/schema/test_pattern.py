@@ -370,6 +370,7 @@ def test_the_longest_key_is_known(pattern: str, most: int | None) -> None:
     assert Pattern(pattern).max_bytes == most
 
 
+@pytest.mark.matrix
 @given(st.data())
 def test_no_key_is_longer_than_the_longest(data: st.DataObject) -> None:
     pattern = data.draw(patterns())

@@ -148,6 +148,7 @@ def _without_ids(values: Any) -> Any:
 _number = count()
 
 
+@pytest.mark.matrix
 @settings(max_examples=60)
 @example([[("number", "1", "at_least", (1,), "stopped here"), ("number", "1", "decrement", (1,), None)]])
 @given(st.lists(st.lists(calls(), min_size=1, max_size=6), min_size=1, max_size=4))
@@ -209,6 +210,7 @@ async def outcomes(keys: Any, run: str, every: Sequence[Sequence[Any]]) -> list[
     return said + await told(keys, run, [])
 
 
+@pytest.mark.matrix
 @settings(max_examples=80)
 @given(declared())
 def test_a_compiled_procedure_says_and_does_what_its_body_does(

@@ -442,6 +442,7 @@ async def write_at_random(store: Store, seed: int, count: int) -> Tally[str]:
     return tally
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("store_url", ["memory", "redis"], indirect=True)
 async def test_after_ten_thousand_random_writes_the_doctor_finds_nothing(store: Store) -> None:
     """In rounds, each from an empty store: else most writes would meet keys that are already right."""

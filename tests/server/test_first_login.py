@@ -29,6 +29,7 @@ def test_a_newcomer_logs_in_on_a_fresh_server(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.matrix
 def test_a_login_that_begins_on_localhost_continues_on_the_site_origin(tmp_path: Path) -> None:
     with keystead_serving(tmp_path) as server:
         moved = httpx2.get(f"http://localhost:{server.port}/login?x=1")

@@ -79,6 +79,7 @@ def environment_like_this_one(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
+@pytest.mark.matrix
 def test_a_path_with_spaces_and_a_store_with_a_password_change_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "it's a folder"
     folder.mkdir()

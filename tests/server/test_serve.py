@@ -237,6 +237,7 @@ def test_a_signal_stops_it_cleanly(own_server: Keystead, signum: signal.Signals)
     assert "Traceback" not in own_server.said
 
 
+@pytest.mark.matrix
 def test_an_unfinished_request_does_not_prevent_shutdown(own_server: Keystead) -> None:
     with socket.create_connection(("127.0.0.1", own_server.port), timeout=300) as raw:
         raw.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Half-A-He")

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from tests.server.conftest import notes_serving
 from tests.server.test_workers import ready, workers
@@ -60,6 +61,7 @@ def test_closing_the_terminal_stops_it(tmp_path: Path) -> None:
         assert server.said.endswith("Keystead has stopped.\n")
 
 
+@pytest.mark.matrix
 def test_with_nohup_closing_the_terminal_stops_nothing(tmp_path: Path) -> None:
     port, output = free_port(), tmp_path / "output.txt"
     with output.open("w") as stream:

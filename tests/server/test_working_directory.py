@@ -66,6 +66,7 @@ def test_a_command_does_not_import_local_modules_over_the_standard_library(folde
     assert (result.returncode, result.stderr) == (0, "")
 
 
+@pytest.mark.matrix
 def test_doctor_does_not_import_local_modules_over_the_standard_library(folder: Path) -> None:
     with installed_keystead_serving(folder) as server:
         assert server.stop() == 0

@@ -1,5 +1,6 @@
 """Patterns match like a real server."""
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ def keys_that_match(server: Server, pattern: bytes, keys: set[bytes]) -> set[byt
         return set(found)
 
 
+@pytest.mark.matrix
 @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 @given(pattern=PATTERNS, keys=st.sets(KEYS, min_size=1, max_size=20))
 @example(pattern=b"[", keys={b"", b"[", b"a"})

@@ -291,6 +291,7 @@ async def test_who_may_not_track_keys_reads_as_before(server: Server) -> None:
         assert near_of(keys).hits == 0
 
 
+@pytest.mark.matrix
 async def test_a_revocation_is_never_missed_under_load(server: Server) -> None:
     """Many readers, and writers in another process: no reader ever goes back to an older value."""
     async with opened(server.url) as keys, opened(server.url) as other:

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -75,6 +76,7 @@ TEXTS = st.one_of(
 LIMITS = st.one_of(WHOLE, NEAR_A_POWER.filter(lambda n: INT64_MIN <= n <= INT64_MAX), st.floats(allow_nan=False))
 
 
+@pytest.mark.matrix
 @AS_ON_THE_SERVER
 @given(st.lists(st.tuples(TEXTS, LIMITS), min_size=1, max_size=20))
 @example([("9007199254740993", 9007199254740992), ("9007199254740993", 2.0**53), ("9223372036854775807", 2.0**63)])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from keystead.kits.login import LoginKeys
 from keystead.parts.audit import AuditEntry
 from keystead.schema import KeyRing
@@ -79,6 +81,7 @@ async def test_an_eviction_is_audited_with_the_evicted_session(
         assert await events(site) == ["signed-in", "session-evicted", "signed-in"]
 
 
+@pytest.mark.matrix
 async def test_fifty_concurrent_sign_ins_and_evictions_are_audited_once_each(stored_site: Running) -> None:
     browsers = [stored_site.browser() for _ in range(50)]
     callbacks = [await log_in((await one.start())["authorizeUrl"], ACCOUNT) for one in browsers]

@@ -41,6 +41,7 @@ def test_the_help_of_each_command_says_what_it_does(tmp_path: Path) -> None:
         assert name in group.stdout
 
 
+@pytest.mark.matrix
 @SERVED
 def test_operator_commands_work_while_the_server_runs(tmp_path: Path, urls: dict[str, str]) -> None:
     with keystead_serving(tmp_path, urls["default"], "--kits", "membership") as server:

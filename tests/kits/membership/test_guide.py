@@ -95,6 +95,7 @@ COMMAND_NAMES = {one.__name__.replace("_", "-") for one in COMMANDS}
 STEPS = GUIDE.partition("## Set up a patron")[2].partition("\n## ")[0]
 
 
+@pytest.mark.matrix
 @on_urls("sqlite", "redis")
 def test_the_shell_commands_of_the_guide_work(tmp_path: Path, urls: dict[str, str]) -> None:
     """Run every command of the guide in one shell, and find every line of output that it shows."""

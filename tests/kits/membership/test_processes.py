@@ -146,6 +146,7 @@ async def test_tokens_issued_during_a_logout_are_cleaned_up(members: Members, cr
     assert await rows(store) == set()
 
 
+@pytest.mark.matrix
 @on_urls("sqlite", "redis", "cluster")
 async def test_reuse_in_one_process_revokes_access_tokens_in_the_others(members: Members, crowd: Crowd) -> None:
     first = await members.token_pairs.issue(await signed_in(members))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 from keystead import connect
 from keystead.kits.sessiondata import SessionData, SessionDataKeys
@@ -24,6 +25,7 @@ from tests.serving import Keystead, environment, keystead_serving
 READER = Path(__file__).with_name("reader.py")
 
 
+@pytest.mark.matrix
 @on_urls("sqlite", "redis", "postgres", "mariadb")
 async def test_one_of_fifty_readers_in_two_processes_gets_a_read_once_value(urls: dict[str, str]) -> None:
     async with connect(urls["default"]) as store:

@@ -187,6 +187,7 @@ async def test_the_job_runs_the_clean_up_and_reschedules_for_failed_files(
     assert run.again_ms is None
 
 
+@pytest.mark.matrix
 @everywhere
 async def test_concurrent_runs_count_each_file_once(store: Store, folder: Path, clock: Clock) -> None:
     services = [service_on(store, folder, clock) for _ in range(50)]

@@ -181,6 +181,7 @@ async def test_a_password_in_flight_leaves_nothing_of_an_ended_link(
     assert count > 5
 
 
+@pytest.mark.matrix
 @memory
 async def test_one_of_two_concurrent_ends_succeeds_and_nothing_is_left(race: Race) -> None:
     async def check(sharing: Sharing, clock: Clock, made: Any, results: dict[Actor, Any]) -> None:
@@ -199,6 +200,7 @@ async def test_one_of_two_concurrent_ends_succeeds_and_nothing_is_left(race: Rac
     assert count > 10
 
 
+@pytest.mark.matrix
 @memory
 async def test_a_concurrent_clean_up_and_end_leave_nothing(race: Race) -> None:
     async def prepare(sharing: Sharing, clock: Clock) -> Any:

@@ -186,6 +186,7 @@ async def test_over_http_a_second_download_of_one_ticket_is_refused(visitor: Vis
     assert refused(await visitor.resolve(uploaded["shortToken"])) == (410, "USED_UP")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
 async def test_a_broken_connection_resumes_with_a_range(store_url: str, tmp_path: Path) -> None:
     content = bytes(range(256)) * 4096 * 80  # 80 MiB, more than lies between a server and its receiver

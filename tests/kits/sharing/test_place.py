@@ -122,6 +122,7 @@ async def test_a_store_without_files_remembers_no_location(folder: Path, tmp_pat
             assert "receive:files" not in await site.all_keys()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
 def test_a_command_in_another_folder_reports_the_location_of_the_files(store_url: str, tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"

@@ -87,6 +87,7 @@ def join(server: Keystead, name: str, link: str) -> dict[str, Any]:
         return found
 
 
+@pytest.mark.matrix
 @pytest.mark.everyday("sqlite")
 @pytest.mark.parametrize("where", ["sqlite", "redis"])
 async def test_the_commands_of_the_guide_set_up_a_team_of_three_with_slack_and_deadlines(
@@ -155,6 +156,7 @@ def _number(members: str) -> int:
     return next(int(line.split()[0]) for line in members.splitlines() if line.split()[1] == "Mei")
 
 
+@pytest.mark.matrix
 async def test_errors_are_one_line_that_says_what_to_do(tmp_path: Path) -> None:
     def keystead(*arguments: str) -> subprocess.CompletedProcess[str]:
         return forking.run(("teamwork", *arguments), tmp_path, environment())

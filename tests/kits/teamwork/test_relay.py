@@ -216,6 +216,7 @@ async def test_a_log_far_ahead_of_the_database_starts_over(store: Store, notices
     assert await on_stream(keys, 42) == [("1-0", "n1")]
 
 
+@pytest.mark.matrix
 @here
 async def test_a_relay_slower_than_the_trimmed_log_repeats_nothing(store: Store, notices: Notices) -> None:
     relay, keys, _ = relay_on(store, notices)

@@ -110,6 +110,7 @@ async def test_an_invalid_deadline_blocks_no_other(office: Office) -> None:
     assert (await office.get("/api/dashboard/summary"))["activeDefects"] == 2
 
 
+@pytest.mark.matrix
 async def test_jobs_on_two_machines_notify_each_of_many_deadlines_once(office: Office) -> None:
     deadlines = office.teamwork.deadlines
     for number in range(520):

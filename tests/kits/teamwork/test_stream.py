@@ -114,6 +114,7 @@ async def test_notices_of_another_process_arrive_immediately_and_missed_ones_are
         assert await numbers(again, 1) == [5]
 
 
+@pytest.mark.matrix
 async def test_many_streams_get_a_burst_in_order_and_a_slow_reader_blocks_no_other(office: Office) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, _most_files()), _most_files()))
     users = range(1, STREAMS + 1)

@@ -143,6 +143,7 @@ async def test_two_services_on_two_connections_share_their_counts(store_url: str
             assert own == sorted(own, reverse=True)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("store_url", ["redis"], indirect=True)
 async def test_two_concurrent_processes_share_their_counts(store_url: str, store: Store, widgets: Widgets) -> None:
     counter = (await widgets.counters.create(URL, TOKEN, visitor=ME)).id

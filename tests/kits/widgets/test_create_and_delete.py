@@ -161,6 +161,7 @@ async def test_interleaved_creates_with_one_token_return_the_same_widget(any_sto
     assert await Orders(any_store, False, created(TOKEN), created(TOKEN)).each() == {("", "", True)}
 
 
+@pytest.mark.matrix
 async def test_interleaved_creates_under_two_ids_leave_one_widget(any_store: Store) -> None:
     outcomes = await Orders(any_store, False, created(TOKEN, "one"), created(OTHER_TOKEN, "two")).each()
     assert outcomes == {("", "UNAUTHORIZED", True), ("UNAUTHORIZED", "", True)}

@@ -72,6 +72,7 @@ async def test_a_widget_unused_for_a_year_is_deleted_with_all_its_keys(store: St
     assert await kept.ask("ZCARD", "yokosos:index") == 2
 
 
+@pytest.mark.matrix
 @both
 async def test_the_idle_job_reports_how_many_it_deleted(store: Store, clock: Clock, kept: Kept) -> None:
     widgets = service_on(store, clock)

@@ -68,6 +68,7 @@ async def test_a_process_that_is_killed_leaves_nothing_visible_and_delete_remove
     assert on_disk(folder) == set()
 
 
+@pytest.mark.matrix
 async def test_leftovers_of_a_killed_put_do_not_block_the_next(folder: Path) -> None:
     blobs = open_blobs(folder)
     interrupt_a_put(folder, "a")
@@ -224,6 +225,7 @@ async def test_a_put_that_is_cancelled_leaves_no_file(folder: Path) -> None:
     assert on_disk(folder) == set()
 
 
+@pytest.mark.matrix
 def test_a_full_disk_is_reported_and_leaves_nothing(folder: Path) -> None:
     # A file size limit simulates a full disk: both stop a write in the middle.
     program = (

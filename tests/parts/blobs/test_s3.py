@@ -64,6 +64,7 @@ async def test_a_failed_large_put_removes_its_parts(own_server: S3Server, end: s
     assert own_server.names() == set()
 
 
+@pytest.mark.matrix
 async def test_a_process_that_is_killed_leaves_nothing_visible(own_server: S3Server) -> None:
     blobs = on_server(own_server)
     put_and_be_killed(own_server.url, "a", lambda: own_server.unfinished() == 1, own_server.environment)
@@ -90,6 +91,7 @@ async def test_denied_access_is_reported_and_not_a_missing_blob(
         assert "\n" not in str(refused.value)
 
 
+@pytest.mark.matrix
 async def test_a_server_outage_fails_fast_and_recovers(own_server: S3Server) -> None:
     blobs = on_server(own_server)
     await put(blobs, "a", b"1")
@@ -111,6 +113,7 @@ async def test_a_server_outage_fails_fast_and_recovers(own_server: S3Server) -> 
     assert await whole(blobs, "a") == b"1"
 
 
+@pytest.mark.matrix
 async def test_a_server_that_is_silent_is_not_waited_for(own_server: S3Server) -> None:
     blobs = on_server(own_server, options="&timeout=500ms")
     await put(on_server(own_server), "a", b"1")

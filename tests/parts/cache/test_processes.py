@@ -75,6 +75,7 @@ async def test_a_thousand_requests_in_two_processes_load_once(workers: Workers) 
     assert [line[:3] for line in said(workers.lines, "ended")] == [["500", "1", asker]] * 2
 
 
+@pytest.mark.matrix
 @in_processes
 async def test_after_a_kill_another_process_loads_when_the_marker_expires(workers: Workers) -> None:
     killed = workers.start(10, "3s")

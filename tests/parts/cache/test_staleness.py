@@ -44,6 +44,7 @@ STEP = st.tuples(
 )
 
 
+@pytest.mark.matrix
 @settings(max_examples=150, deadline=None)
 @given(st.lists(STEP, min_size=1, max_size=25))
 def test_no_answer_is_ever_older_than_is_declared(steps: list[tuple[int, bool, int, str]]) -> None:

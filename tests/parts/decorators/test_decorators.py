@@ -483,6 +483,7 @@ async def main() -> None:
 """
 
 
+@pytest.mark.matrix
 def test_type_checkers_see_the_signature(tmp_path: Path) -> None:
     (tmp_path / "typed.py").write_text(TYPED)
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "typed.py"]

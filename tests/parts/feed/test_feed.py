@@ -252,6 +252,7 @@ async def test_a_reader_survives_an_outage_and_misses_nothing() -> None:
                 await following.aclose()  # type: ignore[attr-defined]
 
 
+@pytest.mark.matrix
 @on("sqlite", "redis")
 async def test_1000_readers_have_one_subscription_and_each_gets_all_in_order(
     feed: Feed[str], keys: FeedKeys, stores: dict[str, Store], request: pytest.FixtureRequest

@@ -26,6 +26,7 @@ async def worker(url: str, ahead_ms: int) -> Process:
     return started
 
 
+@pytest.mark.matrix
 @on("redis", "postgres", "sqlite")
 async def test_ten_of_200_hits_pass_in_two_processes_with_clocks_two_seconds_apart(
     store: Store, request: pytest.FixtureRequest, tmp_path: Path

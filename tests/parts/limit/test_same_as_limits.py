@@ -50,6 +50,7 @@ def test_a_fixed_window_equals_that_of_limits(limit: int, pauses: list[int]) -> 
     _at(clock, lambda: anyio.run(play, FixedWindowRateLimiter(storage())))
 
 
+@pytest.mark.matrix
 @settings(max_examples=150, deadline=None)
 @given(
     limit=st.integers(1, 6),

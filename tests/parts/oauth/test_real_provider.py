@@ -42,6 +42,7 @@ async def test_a_user_may_have_no_picture(client: Client) -> None:
     assert await client.identity(await login.tokens("grace"), login.nonce) == Identity("grace", "grace", None)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("algorithm", ["PS256", "ES256", "EdDSA"])
 @pytest.mark.parametrize("client_auth", ["post"])
 async def test_other_signatures_and_another_place_for_the_secret_work_as_well(
@@ -266,6 +267,7 @@ async def test_a_callback_without_issuer_is_refused_where_the_provider_promised_
 # --- outages of providers -------------------------------------------------------------------------------------
 
 
+@pytest.mark.matrix
 async def test_a_key_rotation_of_the_provider_is_followed(http: httpx2.AsyncClient, clock: Clock) -> None:
     with oidc_provider([REDIRECT_URI]) as provider:
         client = Client(registered(provider), http, clock, development=True)

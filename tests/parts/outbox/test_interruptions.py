@@ -455,6 +455,7 @@ async def test_a_cancelled_round_releases_its_leases(store: Store, time: Time, r
 # --- real processes -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("store_url", ["sqlite", "redis"], indirect=True)
 async def test_another_process_takes_over_within_ten_seconds_after_a_kill_and_loses_nothing(
     store: Store, store_url: str, tmp_path: Path

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, ClassVar, TypeVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -121,6 +122,7 @@ class Clients(RuleBasedStateMachine):
         assert len(set(self.minted)) == len(self.minted)
 
 
+@pytest.mark.matrix
 def test_clients_and_attackers_match_the_model() -> None:
     with asyncio.Runner() as Clients.runner:
         Clients.store = connect("memory://")

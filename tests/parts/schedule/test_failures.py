@@ -79,6 +79,7 @@ async def test_a_success_ends_the_back_off(store: Store, time: Time) -> None:
         assert (found.failures, found.next_ms) == (0, ms("2026-01-02T15:00Z"))
 
 
+@pytest.mark.matrix
 @here
 @pytest.mark.parametrize("missed", ["once", "each", "skip"])
 async def test_it_is_never_tried_later_than_the_next_moment(store: Store, time: Time, missed: Missed) -> None:

@@ -126,6 +126,7 @@ NEW_YORK_FORWARD = ["2026-03-07T07:30Z", "2026-03-08T07:00Z", "2026-03-09T06:30Z
 NEW_YORK_BACK = ["2026-10-31T05:30Z", "2026-11-01T05:30Z", "2026-11-02T06:30Z"]
 
 
+@pytest.mark.matrix
 @here
 @pytest.mark.parametrize(
     ("zone", "cron", "start", "due"),

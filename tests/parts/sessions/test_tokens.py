@@ -95,6 +95,7 @@ async def test_a_token_has_256_bits_from_the_generator_for_secrets(
     assert len(secret_part(made.token)) == 32
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("store_url", ["memory"], indirect=True)
 async def test_of_a_million_secrets_none_repeats(sessions: Sessions[AppSession]) -> None:
     new_secret: Any = sessions._new_secret

@@ -222,6 +222,7 @@ def test_random_bytes_are_records_or_refused(data: bytes) -> None:
     assert b"".join(map(encode, found)) == data
 
 
+@pytest.mark.matrix
 def test_a_decompression_bomb_takes_no_more_memory_than_a_block(tmp_path: Path) -> None:
     """A decompression bomb, as a block and as a long key, read by a process with little memory."""
     path = tmp_path / "bomb"

@@ -330,6 +330,7 @@ async def test_resume_without_an_interruption_is_a_restore(store: Store, target:
         await restored(target, path, resume=True)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ["memory", "valkey"])
 async def test_wherever_a_backup_is_interrupted_resume_saves_each_key_once(
     name: str, url_of: UrlOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

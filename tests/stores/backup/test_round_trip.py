@@ -43,6 +43,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 async def test_every_kind_is_copied_between_all_stores_with_its_exact_deadline(
     source: str, target: str, url_of: UrlOf, tmp_path: Path
@@ -124,6 +125,7 @@ def test_every_kind_of_key_round_trips(
         asyncio.run(play(Path(folder)))
 
 
+@pytest.mark.matrix
 @pytest.mark.everyday("cluster")
 @pytest.mark.parametrize("name", ["sqlite", "valkey", "cluster"])
 async def test_collections_that_are_read_and_written_in_pieces_are_whole(
@@ -213,6 +215,7 @@ class Interfering:
         return outcome
 
 
+@pytest.mark.matrix
 @pytest.mark.everyday("2")
 @pytest.mark.parametrize("changes", [1, 2, 100])
 @pytest.mark.parametrize(
@@ -249,6 +252,7 @@ async def test_a_collection_that_changes_while_it_is_read_is_saved_as_it_was_at_
             assert {b"key": (kind, at_ms, value)} in moments
 
 
+@pytest.mark.matrix
 @pytest.mark.everyday("1")
 @pytest.mark.parametrize("quiet", range(6))
 @pytest.mark.parametrize("changes", [1, 100])

@@ -155,6 +155,7 @@ async def test_a_kill_while_deletions_propagate_leaves_none_undone(
     assert await own(target) == await contents(source)
 
 
+@pytest.mark.matrix
 async def test_a_second_copy_keeps_few_notes_in_memory_and_notes_nothing_twice(
     source: Store, target: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

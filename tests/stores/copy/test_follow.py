@@ -71,6 +71,7 @@ async def following(source: Store, target: Store, **options: Any) -> AsyncIterat
         await asyncio.gather(one.task, return_exceptions=True)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     ("one", "other"), [("memory", "sqlite"), ("valkey", "memory"), ("sqlite", "valkey"), ("upstash", "sqlite")]
 )

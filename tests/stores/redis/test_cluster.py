@@ -206,5 +206,6 @@ async def test_many_keys_of_a_slot_in_the_middle_of_its_move_are_waited_for(clus
     assert await reading in ([[name.encode() for name in names]], [[None] * 4])
 
 
+@pytest.mark.matrix
 async def test_a_master_that_is_killed_under_load_costs_nothing_but_time(cluster: Cluster) -> None:
     await serves_again_as_soon_as_the_cluster(cluster, "killed", "")

@@ -22,6 +22,7 @@ def cluster() -> Iterator[Cluster]:
         yield running
 
 
+@pytest.mark.matrix
 @pytest.mark.everyday("short timeouts")
 @pytest.mark.parametrize("options", ["", FAST], ids=["default timeouts", "short timeouts"])
 @pytest.mark.parametrize("end", ["killed", "hung"])

@@ -104,6 +104,7 @@ async def test_a_key_that_comes_after_its_slot_has_moved_is_seen(cluster: Cluste
         assert await keys.name("missing").get() == "come"
 
 
+@pytest.mark.matrix
 @pytest.mark.timeout(180)
 async def test_a_fail_over_ends_the_copies_of_the_old_master(watched: Sentinels) -> None:
     async with keystead.connect(watched.url + FAST) as store:

@@ -125,6 +125,7 @@ async def test_atomic_steps_alone_notice_that_their_master_became_a_replica(watc
             await works_again(lambda: store.atomically([("SET", "k", "v")]), 30)
 
 
+@pytest.mark.matrix
 async def test_a_master_that_is_killed_under_load_costs_nothing_but_time() -> None:
     with servers.sentinel() as watched:
         await killed_under_load(watched)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -128,6 +129,7 @@ def _plain(reply: Any) -> Any:
     return (type(reply), reply.command, reply.key, reply.sentence) if isinstance(reply, CommandError) else reply
 
 
+@pytest.mark.matrix
 @settings(max_examples=400)
 @given(before, st.lists(st.one_of(st.lists(steps, min_size=1, max_size=6), commands), min_size=1, max_size=5))
 def test_buffered_and_compiled_steps_do_what_unbuffered_ones_do(first: list[Any], rounds: list[Any]) -> None:

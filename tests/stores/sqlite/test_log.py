@@ -17,6 +17,7 @@ def _log(path: str) -> int:
     return Path(path + "-wal").stat().st_size
 
 
+@pytest.mark.matrix
 async def test_the_log_stays_bounded_under_continuous_small_writes(path: str) -> None:
     async with SqliteStore(path) as store:
         largest = 0

@@ -76,6 +76,7 @@ async def test_reads_of_one_turn_share_a_transaction_that_ends_with_the_turn(
         assert not store._reader.in_transaction
 
 
+@pytest.mark.matrix
 async def test_the_log_restarts_despite_permanent_readers(path: str) -> None:
     async with SqliteStore(path) as store:
 
