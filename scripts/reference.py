@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 import keystead
 from keystead import KeyRing, Keyspace, errors
 from keystead.cli import _add_commands, app
+from keystead.http import refusals
 from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Call, Endpoint
 from keystead.kits.widgets.routes.requests import names_of
 from keystead.parts import sessions
@@ -29,6 +30,7 @@ from keystead.schema.finding import CODES, Code
 from keystead.schema.lifetime import in_words
 from keystead.server import Settings, create_app
 from keystead.server.kit_loading import load_kits
+from keystead.server.metrics import METRICS
 from keystead.stores.commands import TABLE, Spec
 from keystead.stores.derived import DERIVED
 
@@ -307,13 +309,19 @@ def http_api() -> str:
     lines = [
         "# HTTP API: routes of the server and the kits",
         "",
-        "Each route with what it takes and returns. `?`: optional. A running server shows the same at `/docs`, with types and",
-        "a form to try it. [The server](../server.md#errors) has the format of errors. This page is generated from the OpenAPI",
-        "documents by `scripts/reference.py`.",
+        "Each route with what it takes and returns. `?`: optional. A running server shows the same at `/docs`, with",
+        "types and a form to try it. [The server](../server.md#errors) has the format of errors. This page is generated",
+        "from the OpenAPI documents by `scripts/reference.py`.",
     ]
     settings = Settings(store="memory://", seal_keys=f"docs:{KeyRing.new_key()}", public_url="https://example.com")
     everywhere = create_app(settings, []).openapi()["paths"]
     lines += ["", "## Server", "", *_route_table(create_app(settings, []).openapi(), {})]
+    lines += ["", "## Errors", "", "Of all routes. The kits add codes of their own.", ""]
+    lines += ["| code | status | sentence |", "|---|---|---|"]
+    lines += [f"| `{code}` | {status} | {sentence} |" for code, (status, sentence, _) in refusals.CODES.items()]
+    lines += ["", "## Metrics", "", "At `/metrics`.", "", "| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    for name, (kind, labels, meaning) in METRICS.items():
+        lines.append(f"| `{name}` | {kind} | {', '.join(f'`{label}`' for label in labels)} | {meaning} |")
     for kit in load_kits(settings):
         if kit.name != "widgets":  # its actions have a page of their own
             routes = _route_table(create_app(settings, [kit]).openapi(), everywhere)
@@ -336,12 +344,15 @@ def _route_table(document: dict[str, Any], skipped: dict[str, Any]) -> list[str]
                 takes += [one for one in _fields(content.get("schema", {}), schemas) if one not in takes]
             answers = operation["responses"].get("200", {}).get("content", {}).get("application/json", {})
             returns = [one.rstrip("?") for one in _fields(answers.get("schema", {}), schemas)]
-            about = ". ".join(filter(None, [operation["summary"], " ".join(operation.get("description", "").split())]))
+            summary = operation["summary"]
+            about = (
+                f"{summary}{'' if summary.endswith('?') else '.'} {' '.join(operation.get('description', '').split())}"
+            )
             cells = [
                 f"`{method.upper()} {path}`",
                 *(", ".join(f"`{one}`" for one in each) for each in (takes, returns)),
             ]
-            lines.append(f"| {' | '.join(cells)} | {about.replace('|', chr(92) + '|')} |")
+            lines.append(f"| {' | '.join(cells)} | {about.strip().replace('|', chr(92) + '|')} |")
     return lines
 
 
@@ -361,9 +372,9 @@ def widget_actions() -> str:
     lines = [
         "# Actions of the widgets API",
         "",
-        "The parameters of each action. `?`: optional. `a/b`: two names of one parameter. `url or id`: the URL of the page",
-        "or the public id, but not both. [Widgets](../widgets.md#http-api) has the rules. This page is generated from the",
-        "code by `scripts/reference.py`.",
+        "The parameters of each action. `?`: optional. `a/b`: two names of one parameter. `url or id`: the URL of the",
+        "page or the public id, but not both. [Widgets](../widgets.md#http-api) has the rules. This page is generated",
+        "from the code by `scripts/reference.py`.",
         "",
     ]
     for endpoint in (*ENDPOINTS, ADMIN):

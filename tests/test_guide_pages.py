@@ -5,7 +5,7 @@ import json
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,12 +20,12 @@ BY_HAND = sorted(DOCS.glob("*.md"))
 GENERATED = sorted([*DOCS.glob("reference/*.md"), *DOCS.glob("keys/*.md")])
 FRONT = [ROOT / name for name in ("README.md", "README.ja.md", "README.ko.md", "SECURITY.md", "CONTRIBUTING.md")]
 PAGES = [*FRONT, *BY_HAND, *GENERATED, *sorted(ROOT.glob("examples/*/README.md"))]
-MOST_WORDS = 51_000  # of the pages written by hand
+MOST_WORDS = 51_000  # of the pages written by hand, with their code, without the bars of tables
 MOST_WORDS_OF_A_SENTENCE = 30
 
 BLOCK = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-LANGUAGES = {"python", "py", "sh", "bash", "toml", "json", "yaml", "text", "js", "ts", "html", "sql", "mermaid", "nginx"}
+LANGUAGES = {"python", "py", "sh", "bash", "console", "toml", "json", "yaml", "text", "js", "ts", "html", "mermaid"}
 
 
 def prose(page: Path) -> str:
@@ -33,8 +33,12 @@ def prose(page: Path) -> str:
     return BLOCK.sub("\n\n", page.read_text())
 
 
-def blocks(*languages: str) -> Iterator[tuple[str, str]]:
-    for page in PAGES:
+def links(page: Path) -> list[str]:
+    return LINK.findall(re.sub(r"`[^`\n]*`", "code", prose(page)))
+
+
+def blocks(*languages: str, pages: Sequence[Path] = PAGES) -> Iterator[tuple[str, str]]:
+    for page in pages:
         for found in BLOCK.finditer(page.read_text()):
             if found[2] in languages:
                 yield f"{page.relative_to(ROOT)}: {found[3][:40]!r}", found[3]
@@ -53,7 +57,7 @@ def anchors(page: Path) -> set[str]:
 def test_every_link_leads_to_a_file_and_a_heading() -> None:
     missing = []
     for page in PAGES:
-        for link in LINK.findall(prose(page)):
+        for link in links(page):
             name, _, part = link.partition("#")
             target = (page.parent / name).resolve() if name else page
             if re.match(r"[a-z+]+:", link):
@@ -67,7 +71,7 @@ def test_every_picture_is_shown() -> None:
     shown = {
         (page.parent / link).resolve()
         for page in PAGES
-        for link in LINK.findall(prose(page))
+        for link in links(page)
         if link.endswith((".svg", ".png"))
     }
     assert {one for one in (DOCS / "pictures").iterdir() if one.is_file()} - shown == set()
@@ -87,7 +91,7 @@ def test_a_page_begins_with_a_heading_and_a_paragraph() -> None:
 def test_every_code_block_names_its_language() -> None:
     assert [place for place, _ in blocks("")] == []
     used = {found[2] for page in PAGES for found in BLOCK.finditer(page.read_text())}
-    assert used - LANGUAGES == set()
+    assert used == LANGUAGES
 
 
 def test_code_that_does_not_run_alone_is_at_least_valid() -> None:
@@ -99,12 +103,10 @@ def test_code_that_does_not_run_alone_is_at_least_valid() -> None:
         ("json", json.loads),
         ("yaml", yaml.safe_load),
     ):
-        for place, code in blocks(language):
+        for place, code in blocks(language, pages=BY_HAND):
             try:
                 parse(code)
-            except ValueError as error:
-                wrong.append(f"{place}: {error}")
-            except SyntaxError as error:
+            except (ValueError, SyntaxError, yaml.YAMLError) as error:
                 wrong.append(f"{place}: {error}")
     assert wrong == []
 
@@ -123,11 +125,14 @@ def unknown_words(arguments: list[str]) -> list[str]:
     context = typer.Context(command)
     unknown = []
     for word in arguments:
+        is_group, is_root = hasattr(command, "list_commands"), command is command_tree()
+        if is_group and not is_root and command.get_command(context, word) is None:
+            return unknown  # `keystead gateway` and `keystead console` do something themselves, too
         if word.startswith("-"):
             flag = word.partition("=")[0]
             known = {one for parameter in command.params for one in (*parameter.opts, *parameter.secondary_opts)}
             unknown += [] if flag in known | {"--help"} else [flag]
-        elif hasattr(command, "list_commands"):
+        elif is_group:
             if command.get_command(context, word) is None:
                 return [word]
             command = command.get_command(context, word)
@@ -162,4 +167,5 @@ def test_a_sentence_has_at_most_thirty_words(page: Path) -> None:
 
 
 def test_the_guide_stays_short() -> None:
-    assert sum(len(page.read_text().split()) for page in BY_HAND) < MOST_WORDS
+    words = [word for page in BY_HAND for word in page.read_text().split() if re.search(r"\w", word)]
+    assert len(words) < MOST_WORDS

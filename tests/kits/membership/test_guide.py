@@ -126,7 +126,3 @@ def test_the_shell_commands_of_the_guide_work(tmp_path: Path, urls: dict[str, st
             assert line in said, (line, said)
     used = set(re.findall(r"keystead membership ([a-z-]+)", "".join(steps)))
     assert COMMAND_NAMES - used == {"crash-report", "revoke-key"}  # they take an id that is not known in advance
-
-
-def test_the_guide_names_each_command() -> None:
-    assert {plain(name).split(" ")[2] for name, _ in rows("Command")} == COMMAND_NAMES
