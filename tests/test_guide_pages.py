@@ -69,10 +69,7 @@ def test_every_link_leads_to_a_file_and_a_heading() -> None:
 
 def test_every_picture_is_shown() -> None:
     shown = {
-        (page.parent / link).resolve()
-        for page in PAGES
-        for link in links(page)
-        if link.endswith((".svg", ".png"))
+        (page.parent / link).resolve() for page in PAGES for link in links(page) if link.endswith((".svg", ".png"))
     }
     assert {one for one in (DOCS / "pictures").iterdir() if one.is_file()} - shown == set()
 
@@ -123,7 +120,7 @@ def unknown_words(arguments: list[str]) -> list[str]:
     """The flags and subcommands of a `keystead` command line that do not exist."""
     command = command_tree()
     context = typer.Context(command)
-    unknown = []
+    unknown: list[str] = []
     for word in arguments:
         is_group, is_root = hasattr(command, "list_commands"), command is command_tree()
         if is_group and not is_root and command.get_command(context, word) is None:
