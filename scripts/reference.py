@@ -310,7 +310,7 @@ def http_api() -> str:
         "# HTTP API: routes of the server and the kits",
         "",
         "Each route with what it takes and returns. `?`: optional. A running server shows the same at `/docs`, with",
-        "types and a form to try it. [The server](../server.md#errors) has the format of errors. This page is generated",
+        "types and a form. [The server](../server.md#errors) has the format of errors. This page is generated",
         "from the OpenAPI documents by `scripts/reference.py`.",
     ]
     settings = Settings(store="memory://", seal_keys=f"docs:{KeyRing.new_key()}", public_url="https://example.com")

@@ -128,3 +128,28 @@ def test_the_distributions_install_and_run_in_a_clean_environment(tmp_path: Path
         for arguments in (["first.py"], ["-m", "keystead", "doctor", "first", "--store", "sqlite:///first.db"])
     ]
     assert said == ["{'laptop'}\nann None\n", "2 keys: no findings\n"]
+
+
+@pytest.mark.matrix
+def test_the_readme_leads_to_a_first_result_in_a_clean_home_with_three_commands(tmp_path: Path) -> None:
+    """As printed, with nothing but Python: a copy of the sources, an empty home, and a new virtual environment."""
+    for name in ("src", "pyproject.toml", "README.md", "LICENSE"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    blocks = _FENCE.findall(READMES[0].read_text())
+    [example] = [code for language, code in blocks if language == "python"]
+    (tmp_path / "first.py").write_text(example)
+    start, look = [code for language, code in blocks if language == "sh" and "make" not in code]
+    assert len(start.splitlines()) <= 5
+    home = tmp_path / "home"
+    home.mkdir()
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
+    environment = {**kept, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"}
+    script = start.replace("python3 ", f"{sys._base_executable} ")  # type: ignore[attr-defined]
+    ran = subprocess.run(
+        ["bash", "-e"], input=script + look, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    said = ran.stdout.splitlines()
+    assert "{'laptop'}" in said
+    assert "ann None" in said
+    assert said[-1] == "2 keys: no findings"
