@@ -85,6 +85,7 @@ def test_a_worker_that_hands_over_closes_its_connections_and_accepts_none(tmp_pa
         }
 
 
+@pytest.mark.matrix
 def test_a_version_that_cannot_start_leaves_the_present_workers(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     module = tmp_path / "own" / "own_notes.py"
