@@ -92,7 +92,9 @@ def _start_and_supervise(settings: Settings, address: str, listening: str, folde
 def _shared_listener(settings: Settings, address: str) -> int:
     """A listening socket that all workers share: connections that wait in it survive the workers."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.create_server((address, settings.port), family=family, backlog=LISTEN_QUEUE)
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # `::` is all addresses of IPv4, too
+    listener = socket.create_server((address, settings.port), family=family, backlog=LISTEN_QUEUE, dualstack_ipv6=both)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections inherit it
     listener.set_inheritable(True)
     return listener.detach()
 
