@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from bench.bare_asgi import SessionByHand
 from keystead.integrations.asgi import SessionMiddleware, session_of
 from keystead.parts.sessions import Policy, SessionRecord
 
@@ -42,6 +43,12 @@ def _starlette() -> Any:
         return JSONResponse({"name": NAME})
 
     return Starlette(routes=[Route("/login", login, methods=["POST"]), Route("/me", me)])
+
+
+def _starlette_by_hand() -> Any:
+    app = _starlette()
+    app.add_middleware(SessionByHand)
+    return app
 
 
 def _starlette_keystead(store: str = "BENCH_REDIS", near: str | None = None) -> Any:
@@ -176,6 +183,7 @@ def _litestar_sessions() -> Any:
 
 APPS: dict[str, Callable[[], Any]] = {
     "starlette": _starlette,
+    "starlette-by-hand": _starlette_by_hand,
     "starlette-keystead": _starlette_keystead,
     "starlette-keystead-near": lambda: _starlette_keystead(near="1s"),
     "starlette-keystead-sqlite": lambda: _starlette_keystead("BENCH_SQLITE"),

@@ -24,6 +24,7 @@ COMMANDS: Final = (
     "guide",
     "export",
     "show",
+    "watch",
     "delete",
     "erase",
     "sessions",

@@ -90,8 +90,11 @@ class PreparedRun(Generic[R]):
         self._operations = steps.operations
         self._parts = [list(part) for part in parts]
         self._remake = remake
-        self._name = name
-        self._run = store.prepared(fill, arguments, numbers)
+        named = PROCEDURE.set(name)  # a store that counts its calls keeps the name
+        try:
+            self._run = store.prepared(fill, arguments, numbers)
+        finally:
+            PROCEDURE.reset(named)
         given = steps.given
         self._gives_each = isinstance(given, tuple)
         wanted = given if isinstance(given, tuple) else () if given is None else (given,)
@@ -105,11 +108,7 @@ class PreparedRun(Generic[R]):
 
         `source` is what `remake` makes the operations of this call from.
         """
-        named = PROCEDURE.set(self._name)
-        try:
-            outcome = await self._run(*given)
-        finally:
-            PROCEDURE.reset(named)
+        outcome = await self._run(*given)
         try:
             if outcome.stopped_at is None:
                 replies = outcome.replies
