@@ -41,6 +41,7 @@ class Subject(StrEnum):
     notices = "notices"
     procedures = "procedures"
     synchronous = "synchronous"
+    django = "django"
     install = "install"
     web = "web"
     upstash = "upstash"
@@ -68,6 +69,7 @@ MODULES = {
     Subject.notices: "on_notices",
     Subject.procedures: "on_procedures",
     Subject.synchronous: "on_synchronous",
+    Subject.django: "on_django",
     Subject.install: "on_install",
     Subject.web: "on_web",
     Subject.upstash: "on_upstash",
@@ -112,6 +114,7 @@ def main(
     sessiondata: session data in PostgreSQL, MariaDB and SQLite, beside Django's sessions and a plain upsert.
     notices: latency and throughput of notifications, and delivery through kills.
     procedures: two commands and a guard, beside a redis-py script and a hand-written transaction.
+    django: sessions of Django on Redis beside django-redis, and on SQLite beside Django's own.
     install: packages, size and import time of the core, of the extra asgi and of the server.
 
     Contenders take turns; each round gives one ratio, and the table shows the median ratio. See docs/benchmarks.md.

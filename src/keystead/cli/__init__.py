@@ -23,6 +23,7 @@ COMMANDS: Final = (
     "docs",
     "export",
     "show",
+    "watch",
     "delete",
     "erase",
     "sessions",

@@ -17,7 +17,7 @@ from keystead.cli.billing import announce_examination
 from keystead.cli.confirmation import confirm
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize, print_json
+from keystead.cli.formatting import one_line, pluralize, print_json
 from keystead.cli.interrupts import PauseSignals, stop_on_signals
 from keystead.cli.keyspace_arguments import (
     Json,
@@ -261,7 +261,7 @@ async def _restore(key: str, stores: Sequence[str] | None, as_json: bool) -> int
     if as_json:
         print_json({"restored": copy.key, "kind": copy.kind, "store": one.url})
     else:
-        typer.echo(f"restored {copy.key} in {one.url}, unchanged. The doctor may find it again.")
+        typer.echo(f"restored {one_line(copy.key)} in {one.url}, unchanged. The doctor may find it again.")
     return 0
 
 

@@ -22,6 +22,7 @@ from keystead.schema.family import Bound, Family
 from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store, total_keys
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace, replies_of
+from keystead.schema.paced_scan import paced_scan
 from keystead.schema.quarantine import set_aside, with_quarantine
 from keystead.stores import Store
 from keystead.stores.backup.restoring import CHECKPOINT_PREFIX
@@ -137,13 +138,12 @@ class _Walk:
         if all(glob == "*" for glob in globs):
             self._follow_up.total = await total_keys(places)
         for place, glob in zip(places, globs, strict=True):
-            async for keys in place.store.scan(glob, page=self._page):
-                for some in self._pace.pieces(keys):
-                    await self._examine_keys(place, some, narrowed)
-                    if counts:
-                        self.report.examined += len(some)
-                    self._follow_up.report_progress()
-                    await self._pace.turn()
+            async for some in paced_scan(place.store, glob, self._pace, page=self._page):
+                keys = some or ()  # there is no time limit
+                await self._examine_keys(place, keys, narrowed)
+                if counts:
+                    self.report.examined += len(keys)
+                self._follow_up.report_progress()
         if counts:
             self._add_totals()
 

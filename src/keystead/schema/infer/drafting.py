@@ -37,7 +37,8 @@ class Inferred:
     draft: DraftKeyspace
     examined: int
     examples: dict[str, list[str]] = field(default_factory=dict)
-    """Some keys of each family, to compare it with others. They may contain secrets: never print them."""
+    """Some keys of each family, to compare it with others. They may contain secrets: never print them. A family that
+    was drafted from a document has none."""
     has_slots: bool = False
     """Whether the store is a cluster, whose families need hash tags."""
 
