@@ -134,7 +134,7 @@ class Message:
     data: bytes
 
 
-# The name of the procedure that is being called, or prepared (`Store.prepared`), for metrics and slow logs.
+# The name of the procedure that is being called, for metrics and slow logs.
 PROCEDURE: ContextVar[str] = ContextVar("keystead procedure", default="")
 
 
