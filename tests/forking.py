@@ -32,7 +32,7 @@ _LIFELINE = 0  # standard input of the process that is forked from: it ends when
 # All that commands and workers import, but for prometheus_client, which looks at the environment when it is imported.
 _IMPORTED = (
     *("serve", "check", "doctor", "docs", "export", "show", "delete", "erase", "sessions", "jobs", "audit", "secrets"),
-    *("backup", "restore", "copy", "infer"),
+    *("backup", "restore", "copy", "infer", "watch"),
 )
 _ALSO_IMPORTED = (
     "keystead.server.processes",

@@ -21,7 +21,7 @@ from keystead.schema.family import Family
 from keystead.schema.family_lookup import Belonging
 from keystead.schema.infer import infer, keys_module
 from keystead.schema.lifetime import Never, Sliding
-from tests.cli.program import Program
+from tests.cli.program import Program, assert_one_sentence
 from tests.cli.used_server import used_server
 
 
@@ -213,3 +213,89 @@ def test_hostile_keys_and_values_put_no_code_into_the_draft(program: Program) ->
     keyspace = imported(drafted(program), program.folder)
     assert check([keyspace]) == []
     assert program.keystead("doctor", "drafted_keys").returncode in (0, 1)
+
+
+DOCUMENT = """# Keys
+
+| Key | Type | TTL | Notes |
+|---|---|---|---|
+| `login:{login_id}` | string | 30m | JSON `{ account: number }` |
+| `account:{id}` | string | none | the account |
+| `basket:<id>` | whatever | soon | the basket |
+"""
+
+
+def test_a_document_is_drafted_compared_and_what_is_not_understood_is_reported_by_line(program: Program) -> None:
+    document, path = program.folder / "keys.md", program.folder / "drafted.py"
+    document.write_text(DOCUMENT)
+    written = program.keystead("infer", "--document", str(document), "--output", str(path))
+    assert written.returncode == 0
+    assert f"wrote {path}: 3 families from {document}" in written.stdout
+    assert written.stderr.splitlines() == [
+        f"{document}:7: the kind of basket:<id> is not stated; a Value was assumed",
+        f"{document}:7: the lifetime of basket:<id> is not understood: soon",
+        f"{document}:7: unknown kind: whatever",
+    ]
+    assert "# sure: line 5: `login:{login_id}`" in path.read_text()
+    assert program.keystead("check", "drafted").returncode == 0
+    same = program.keystead("infer", "--document", str(document), "--diff", str(path))
+    assert (same.returncode, same.stdout) == (0, "")
+    document.write_text(DOCUMENT.replace("30m", "none") + "| `order:{id}` | hash | 1d | an order |\n")
+    changed = program.keystead("infer", "--document", str(document), "--diff", str(path))
+    assert changed.returncode == 1
+    assert [line.split(":")[0] for line in changed.stdout.splitlines()] == ["~ AppKeys.login", "+ order"]
+
+
+def test_the_draft_of_a_document_can_be_compared_with_the_live_store(program: Program) -> None:
+    program.write(*shop(30))
+    document, path = program.folder / "keys.md", program.folder / "drafted.py"
+    document.write_text(DOCUMENT)
+    assert program.keystead("infer", "--document", str(document), "--output", str(path)).returncode == 0
+    compared = program.keystead("infer", program.url, "--wait", "0s", "--diff", str(path))
+    assert [line.split(":")[0] for line in compared.stdout.splitlines()] == [
+        "+ latest",
+        "+ order",
+        "+ orders",
+        "+ visits",
+    ]
+
+
+def test_usage_errors_of_infer_are_one_line(program: Program) -> None:
+    document = program.folder / "keys.md"
+    assert_one_sentence(program.keystead("infer"), 2, "name a store or a document")
+    assert_one_sentence(program.keystead("infer", program.url, "--document", str(document)), 2, "name a store or a")
+    assert_one_sentence(program.keystead("infer", "--document", str(document)), 2, "cannot be read", "No such file")
+    document.write_bytes(b"\xff\xfe")
+    assert_one_sentence(program.keystead("infer", "--document", str(document)), 2, "not UTF-8")
+    document.write_text("# Nothing here")
+    assert_one_sentence(program.keystead("infer", "--document", str(document)), 1, "describes no keys")
+
+
+HOSTILE = ("\x1b[31mred\x1b[0m", "line\nbreak", "\u202egnp.exe", "bell\x07", "\x9b31m", "back\x08\x08", "\r", "tab\t")
+
+
+def test_control_characters_of_keys_reach_neither_a_terminal_nor_a_file(program: Program) -> None:
+    """Neither from a store nor from a document, in any command that names foreign keys."""
+    program.write(
+        *[("SET", f"{text}:{number}", "x") for text in HOSTILE for number in range(30)],
+        *[("SET", f"lock:{text}", text, "PX", 3_600_000) for text in HOSTILE],
+        *[("HSET", f"h{text}:{number}", text, text) for text in HOSTILE for number in range(3)],
+    )
+    path = program.folder / "keys.md"
+    path.write_text("| Key | Type | TTL |\n|--|--|--|\n" + "".join(f"| `{t}:{{id}}` | {t} | {t} |\n" for t in HOSTILE))
+    empty = program.folder / "other.py"
+    empty.write_text(
+        "from keystead import Keyspace, Value, after\n"
+        "class OtherKeys(Keyspace):\n    x = Value('x', str, lifetime=after('1s'), doc='x')\n"
+    )
+    for command in (
+        ("infer", program.url, "--wait", "0s"),
+        ("infer", program.url, "--wait", "0s", "--diff", str(empty)),
+        ("infer", "--document", str(path)),
+        ("doctor", "myapp.keys"),
+        ("show", "--keys", "myapp.keys"),
+    ):
+        shown = program.keystead(*command)
+        strange = {one for one in shown.stdout + shown.stderr if not one.isprintable()} - {"\n"}
+        assert strange == set(), (command, strange)
+        assert "gnp.exe" not in shown.stdout or "\\u202egnp.exe" in shown.stdout, command

@@ -8,7 +8,7 @@ import pytest
 
 from keystead import connect
 from keystead.errors import BadValue, StoreUnavailable
-from keystead.gateway import GatewayApp, GatewayKeys, GatewayTokens, gateway_tokens
+from keystead.gateway import GatewayApp, GatewayKeys, GatewayTokens, event_stream, gateway_tokens
 from keystead.gateway.gateway_keys import RESERVED
 from tests import servers
 from tests.gateway.conftest import EVERY, Client, on
@@ -143,6 +143,7 @@ async def test_no_client_reaches_the_tokens(client: Client) -> None:
     assert await client.send("SET", key, "{}") == NO_KEY
     assert await client.send("DEL", "a", key) == NO_KEY
     assert await client.send("RENAME", "a", key) == NO_KEY
+    assert (await client.request("POST", f"/subscribe/{key}")).status_code == 400
     assert await client.send("KEYS", "*") == []
     assert (await client.send("SCAN", 0))[1] == []
     assert await client.send("PING") == "PONG"
@@ -159,6 +160,23 @@ async def test_a_revoked_token_is_refused_within_the_stated_second(
     assert await client.tokens.revoke_token(token_id) is False
     now += 1.0
     assert await client.send("PING") == "WRONGPASS invalid or missing auth token"
+
+
+async def test_a_stream_ends_soon_after_its_token_was_revoked(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(gateway_tokens, "monotonic", lambda: now)
+    monkeypatch.setattr(event_stream, "CHECK_TOKEN_EVERY_S", 0.01)
+    token_id, publisher = await client.login("read"), (await client.tokens.create("other", "write")).token
+    reader, client.token = client.token, publisher
+    headers = {"authorization": f"Bearer {reader}"}
+    streaming = asyncio.create_task(client.request("POST", "/subscribe/news", headers))
+    while await client.send("PUBLISH", "news", "x") != 1:
+        pass
+    await client.tokens.revoke_token(token_id)
+    now += 1.0
+    answer = await asyncio.wait_for(streaming, 30)
+    assert answer.text.startswith("data: subscribe,news,1\n\n")
+    assert (await client.request("POST", "/subscribe/news", headers)).status_code == 401
 
 
 async def test_tokens_are_stored_as_digests_and_their_history_is_audited(client: Client) -> None:

@@ -83,6 +83,40 @@ def test_a_transaction_takes_effect_as_a_whole_or_not_at_all(gateway: GatewaySer
     assert gateway.send("GET", "a") == {"result": "2"}
 
 
+@on(*EVERY)
+def test_commands_that_read_first_are_part_of_a_transaction(gateway: GatewayServer) -> None:
+    gateway.send("SADD", "s", "a", "b")
+    gateway.send("SET", "old", "x", "EX", 100)
+    commands = [
+        *(["APPEND", "text", "ab"], ["STRLEN", "text"], ["INCRBYFLOAT", "f", "1.5"], ["RENAME", "old", "new"]),
+        *(["TTL", "new"], ["SPOP", "s", 2], ["SPOP", "none"], ["COPY", "missing", "c"]),
+    ]
+    done = [one.get("result") for one in post(gateway, "/multi-exec", commands).json()]
+    assert sorted(done.pop(5)) == ["a", "b"]
+    assert done == [2, 2, "1.5", "OK", 100, None, 0]
+    assert gateway.send("EXISTS", "old", "s", "new", "text", "f") == {"result": 3}
+
+
+async def test_of_concurrent_transactions_that_read_first_none_is_lost(client: Client) -> None:
+    async def add(number: int) -> Any:
+        return await client.batch("/multi-exec", ["APPEND", "text", "x"], ["INCR", "count"])
+
+    done = await asyncio.gather(*map(add, range(20)))
+    assert sorted(length["result"] for length, _ in done) == list(range(1, 21))
+    assert [length["result"] for length, _ in done] == [count["result"] for _, count in done]
+
+
+async def test_a_command_that_depends_on_an_earlier_write_of_its_transaction_is_refused(client: Client) -> None:
+    refused = await client.batch("/multi-exec", ["SET", "a", "x"], ["APPEND", "a", "y"])
+    assert refused["error"].startswith("EXECABORT APPEND depends on a key that the transaction wrote before")
+    assert await client.send("EXISTS", "a") == 0
+
+
+async def test_a_name_that_is_not_unicode_leaves_the_replies_of_the_others(client: Client) -> None:
+    answer = await client.request("POST", "/pipeline", content=b'[["SET","a","1"],["\\ud800"],["GET","a"]]')
+    assert answer.json() == [{"result": "OK"}, {"error": "ERR unknown command '?'"}, {"result": "1"}]
+
+
 def test_numbers_and_booleans_are_stored_as_they_were_written(gateway: GatewayServer) -> None:
     body = b'["RPUSH","l",1.50,12345678901234567890,1e3,-0,true,false,"\\u3042"]'
     assert post(gateway, "/", body).json() == {"result": 7}
@@ -140,12 +174,18 @@ def test_without_a_valid_token_nothing_runs(gateway: GatewayServer) -> None:
         ("/", b'["SET","a","\xff"]', 400),
         ("/", b'["SET","a","\\ud800"]', 400),
         ("/", b'["SET",5]', 400),
+        ("/", b'["\\ud800GET","a"]', 400),
+        ("/", b'["SETRANGE","a","536870900","x"]', 400),
+        ("/", b'["SRANDMEMBER","a","-9000000000000000000"]', 400),
+        ("/", b'["SCAN","abc"]', 400),
         ("/", b'[["SET","a","b"]]', 400),
         ("/pipeline", b'["SET","a","b"]', 400),
         ("/pipeline", b"[]", 400),
         ("/pipeline", b"[[]]", 400),
         ("/pipeline", b'[["SET","a","b"],["SET","a",null]]', 400),
         ("/multi-exec", b'[["SET","a","b"],"x"]', 400),
+        ("/multi-exec", b'[["SET","a","b"],["\\ud800"]]', 400),
+        ("/multi-exec", b'[["SET","a","b"],["KEYS","*"]]', 400),
         ("/pipeline/more", b'[["GET","a"]]', 404),
         ("/monitor", b"", 400),
         ("/psubscribe/a*", b"", 400),

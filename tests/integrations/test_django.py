@@ -7,8 +7,6 @@ import math
 import os
 import subprocess
 import sys
-import tarfile
-import tempfile
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -24,6 +22,7 @@ from hypothesis import strategies as st
 from keystead.errors import BadValue, Unreadable
 from keystead.integrations.django.value_codec import CachedValueCodec
 from tests import servers
+from tests.integrations.source_distributions import unpacked_source
 from tests.real_servers import postgres_server, redis_server
 
 __all__ = ["postgres_server", "redis_server"]
@@ -149,33 +148,18 @@ def test_bytes_that_the_cache_did_not_write_are_unreadable_and_run_nothing(raw: 
 # --- Django's own tests --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="session")
-def django_source() -> Path:
-    """The source distribution of the installed Django, which contains its tests. Downloaded once for a machine."""
-    folder = Path(tempfile.gettempdir()) / f"keystead-django-{django.__version__}"
-    unpacked = folder / f"django-{django.__version__}"
-    if not (unpacked / "tests").is_dir():
-        folder.mkdir(exist_ok=True)
-        options = ["--no-binary", ":all:", "--no-deps", "--dest", str(folder)]
-        subprocess.run(
-            [sys.executable, "-m", "pip", "download", "--quiet", *options, f"django=={django.__version__}"], check=True
-        )
-        with tarfile.open(folder / f"django-{django.__version__}.tar.gz") as archive:
-            archive.extractall(folder, filter="data")
-    return unpacked
-
-
 @pytest.mark.matrix
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
 def test_djangos_own_tests_pass_but_for_the_stated_deviations(
-    kind: str, django_source: Path, tmp_path: Path, request: pytest.FixtureRequest
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     if kind == "sqlite":
         url = f"sqlite:///{tmp_path}/suite.db"
     else:
         server: servers.Server = request.getfixturevalue(f"{kind}_server")
         url = server.url
-    command = [sys.executable, str(SUITE), str(django_source), url]
+    source = unpacked_source("django", django.__version__)
+    command = [sys.executable, str(SUITE), str(source), url]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
@@ -184,3 +168,16 @@ def test_djangos_own_tests_pass_but_for_the_stated_deviations(
     assert set(report["failed"]) == set(DEVIATIONS), "a deviation is none any more: remove it from the list"
     assert set(report["skipped"]) == SKIPPED
     assert report["ran"] > 120
+
+
+# --- two requests at once ------------------------------------------------------------------------------------
+
+
+@pytest.mark.matrix
+def test_in_every_order_of_two_requests_no_ended_session_is_revived_and_no_update_is_lost() -> None:
+    command = [sys.executable, "-W", "error::ResourceWarning", "-m", "tests.integrations.django_interleavings"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    orders = json.loads(done.stdout)
+    assert len(orders) == 16
+    assert min(orders.values()) >= 3

@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,10 @@ from keystead.parts.lock import Holder, LockHeld, LockLost
 from keystead.stores.synchronous import enter, iterate
 from tests import servers
 from tests.every_store import EVERY, mariadb_server, on_urls, postgres_server, redis_server, urls, valkey_cluster
+from tests.gunicorn_server import gunicorn
 from tests.listening import listening, port_of
 from tests.parts.synchronous_programs import Counts as WsgiCounts
-from tests.serving import free_port, listens, wait_until
+from tests.serving import wait_until
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120.0
@@ -328,7 +329,7 @@ def test_gunicorn_workers_that_are_killed_under_load_lose_nothing_that_was_answe
     urls: dict[str, str], tmp_path: Path
 ) -> None:
     """Four preloaded workers with eight threads each; three times one is killed while 16 clients count."""
-    with gunicorn(urls["default"], tmp_path) as port:
+    with gunicorn("tests.parts.wsgi_counter:app", tmp_path, COUNTER_STORE=urls["default"]) as port:
         answered: set[int] = set()
         workers: set[int] = set()
         kills = iter((100, 250, 400))
@@ -361,23 +362,3 @@ def test_gunicorn_workers_that_are_killed_under_load_lose_nothing_that_was_answe
     assert len(workers) >= 4
     assert len(answered) + failed == 600
     assert max(answered) <= counted <= len(answered) + failed
-
-
-@contextmanager
-def gunicorn(store: str, folder: Path) -> Iterator[int]:
-    port = free_port()
-    command = [
-        *(sys.executable, "-m", "gunicorn", "tests.parts.wsgi_counter:app", "--preload", "--workers", "4"),
-        *("--worker-class", "gthread", "--threads", "8", "--bind", f"127.0.0.1:{port}", "--timeout", "120"),
-    ]
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "COUNTER_STORE": store}
-    with (folder / "gunicorn.log").open("w+") as log:
-        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=log, stderr=log)
-        try:
-            wait_until(lambda: listens(port), "gunicorn listens")
-            yield port
-        finally:
-            process.terminate()
-            process.wait(PATIENCE_S)
-            log.seek(0)
-            assert "Traceback" not in log.read()

@@ -1,7 +1,9 @@
 """The write guard: raw commands of any client, checked against the declared families."""
 
+import gc
 import random
 import time
+import tracemalloc
 from collections import Counter as Tally
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +24,7 @@ from keystead import (
     Store,
     Value,
     after,
+    connect,
     end_of_day,
     link,
     never,
@@ -214,6 +217,30 @@ async def test_a_refused_write_leaves_the_others_of_its_pipeline(store: Store) -
     codes = [getattr(reply, "finding", "") or getattr(reply, "code", "") or reply for reply in replies]
     assert codes == [1, "no-deadline", "wrong-kind", "unexpected-deadline", 2]
     assert await run_derived(guard, [pipeline[0], pipeline[4], ("HLEN", "member:1")]) == [0, 2, 2]
+
+
+@everywhere
+@pytest.mark.parametrize("removal", [("DEL", "tags:1"), ("SREM", "tags:1", 1, 2), ("PEXPIREAT", "tags:1", 1)])
+async def test_what_a_pipeline_has_removed_is_not_created_again_without_its_lifetime(
+    store: Store, removal: tuple[Any, ...]
+) -> None:
+    guard = guarded(store)
+    await guard.atomically([("SADD", "tags:1", 1), ("EXPIRE", "tags:1", 60)])
+    replies = await run_derived(guard, [("SADD", "tags:1", 2), ("SADD", "tags:1", 2), removal, ("SADD", "tags:1", 3)])
+    assert [getattr(reply, "finding", bool(reply)) for reply in replies] == [True, False, True, "no-deadline"]
+    assert await store.run([("EXISTS", "tags:1")]) == [0]
+
+
+async def test_long_keys_of_a_client_take_no_memory() -> None:
+    async with connect("memory://") as store:
+        guard = guarded(store)
+        tracemalloc.start()
+        for number in range(100):
+            assert await refusal(guard, "SET", f"{number}" + "x" * 200_000, "1") == "unknown-key"
+        gc.collect()
+        held, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert held < 2_000_000
 
 
 @everywhere

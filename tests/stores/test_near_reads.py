@@ -17,9 +17,12 @@ from keystead.errors import BadDeclaration, StoreUnavailable, WrongEventLoop
 from keystead.stores.commands import read
 from keystead.stores.near_reads import COPY_MAX_BYTES, MAX_BYTES, Copies, Copy, NearRead, NearReads
 from tests import servers
-from tests.servers import Cluster, Server
+from tests.real_servers import upstash_gateway
+from tests.servers import Cluster, GatewayServer, Server
 from tests.stores.redis.proxy import Proxy
 from tests.stores.redis.waits import until
+
+__all__ = ["upstash_gateway"]
 
 BOUND_S = 0.3
 
@@ -92,7 +95,7 @@ async def opened(url: str) -> AsyncIterator[Keys]:
         yield Keys(store)
 
 
-@pytest.fixture(params=["sqlite", "memory", "redis", "cluster"])
+@pytest.fixture(params=["sqlite", "memory", "redis", "cluster", pytest.param("upstash", marks=pytest.mark.matrix)])
 async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Keys, Keys]]:
     """The same keys, opened twice: as by two processes, where the store can be shared."""
     if request.param == "memory":
@@ -104,6 +107,10 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
             server: Server = request.getfixturevalue("shared_valkey")
             server.ask("FLUSHALL")
             url = server.url
+        elif request.param == "upstash":
+            gateway: GatewayServer = request.getfixturevalue("upstash_gateway")
+            gateway.empty()
+            url = gateway.upstash_url
         elif request.param == "cluster":
             cluster: Cluster = request.getfixturevalue("shared_cluster")
             cluster.flush()

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from keystead.cli.flags import Command, CommandGroup
-from keystead.cli.formatting import print_json
+from keystead.cli.formatting import print_issued, print_json
 from keystead.cli.keyspace_arguments import Json, Stores, check_roles, open_keyspaces, open_stores, run
 from keystead.kits.sessiondata import SessionDataKeys
 from keystead.parts.apikeys import ApiKeys, id_of
@@ -45,11 +45,7 @@ def issue_key(
             others: dict[str, Any] = {role: one for role, one in stores.items() if role != "default"}
             issued = await _part(SessionDataKeys(stores["default"], **others)).issue(user, name)
         _security.info("API key issued by an operator", extra={"event": "apikey-issued", "id": issued.id})
-        if as_json:
-            print_json(issued._asdict())
-        else:
-            typer.echo(issued.token)
-            typer.echo(f"It is shown only once. To revoke it: keystead apikeys revoke {issued.id}", err=True)
+        print_issued(issued, as_json, "keystead apikeys revoke")
         return 0
 
     run(work)

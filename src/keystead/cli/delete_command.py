@@ -10,7 +10,7 @@ import typer
 from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize, print_json
+from keystead.cli.formatting import one_line, pluralize, print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, Keys, Stores, find_family, keyspaces, open_keyspaces, run
 from keystead.errors import BadKey
@@ -76,9 +76,9 @@ def delete(
         if as_json:
             print_json(_as_json(key.key, plan, existed, deleted))
         elif not existed:
-            typer.echo(f"there is no {key.key}", err=True)
+            typer.echo(f"there is no {one_line(key.key)}", err=True)
         elif deleted:
-            typer.echo(f"deleted {key.key}")
+            typer.echo(f"deleted {one_line(key.key)}")
         return 0 if existed else FAILED
 
     run(work)

@@ -17,7 +17,7 @@ from keystead.cli.billing import announce_examination
 from keystead.cli.confirmation import confirm
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize, print_json
+from keystead.cli.formatting import one_line, pluralize, print_json
 from keystead.cli.interrupts import PauseSignals, stop_on_signals
 from keystead.cli.keyspace_arguments import (
     Json,
@@ -79,7 +79,7 @@ def doctor(
 
     If no key of a family has its owner, the owners are probably in another store, and none of the family is deleted.
     KEYSTEAD_SEAL_KEYS opens sealed values; if none of a family opens, the keys are wrong, and nothing is repaired.
-    docs/findings.md explains the code of each finding.
+    docs/reference/findings.md explains the code of each finding.
 
     The exit code is 0 if there are no findings or all were repaired, 1 if findings remain, and 2 for a usage error or
     wrong seal keys.
@@ -261,7 +261,7 @@ async def _restore(key: str, stores: Sequence[str] | None, as_json: bool) -> int
     if as_json:
         print_json({"restored": copy.key, "kind": copy.kind, "store": one.url})
     else:
-        typer.echo(f"restored {copy.key} in {one.url}, unchanged. The doctor may find it again.")
+        typer.echo(f"restored {one_line(copy.key)} in {one.url}, unchanged. The doctor may find it again.")
     return 0
 
 

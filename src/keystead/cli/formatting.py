@@ -1,9 +1,16 @@
 """Text formatting shared by commands."""
 
+from __future__ import annotations
+
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from keystead.parts.apikeys import IssuedApiKey
+
+_LONGEST = 500  # characters of a value
 
 
 def pluralize(count: int, one: str, many: str = "") -> str:
@@ -19,3 +26,24 @@ def json_text(data: Any, indent: int | None = None) -> str:
 
 def print_json(data: Any) -> None:
     typer.echo(json_text(data, indent=2))
+
+
+def one_line(text: str) -> str:
+    """Text with control characters escaped: keys and values of others, or a line of a file."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def shorten(value: Any) -> str:
+    """A value on one line, without control characters."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = one_line(text)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
+
+
+def print_issued(issued: IssuedApiKey, as_json: bool, revoke: str) -> None:
+    """A new secret, and the command that revokes it."""
+    if as_json:
+        print_json(issued._asdict())
+        return
+    typer.echo(issued.token)
+    typer.echo(f"It is shown only once. To revoke it: {revoke} {issued.id}", err=True)

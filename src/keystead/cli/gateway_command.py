@@ -12,7 +12,7 @@ import typer
 
 from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import Command, CommandGroup, DefaultCommandGroup
-from keystead.cli.formatting import print_json
+from keystead.cli.formatting import print_issued, print_json
 from keystead.cli.keyspace_arguments import (
     Json,
     Stores,
@@ -162,11 +162,7 @@ def create_token(
                 name, granted, families=family or (), values=values, keys=keys or (), by=operator().who
             )
         _security.info("gateway token created by an operator", extra={"event": "gateway-token-created"})
-        if as_json:
-            print_json(issued._asdict())
-        else:
-            typer.echo(issued.token)
-            typer.echo(f"It is shown only once. To revoke it: keystead gateway token revoke {issued.id}", err=True)
+        print_issued(issued, as_json, "keystead gateway token revoke")
         return 0
 
     run(work)

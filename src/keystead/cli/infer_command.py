@@ -1,4 +1,4 @@
-"""`keystead infer`: draft a keyspace from a live store."""
+"""`keystead infer`: draft a keyspace from a live store, or from a hand-written key document."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from keystead.cli import written_files
 from keystead.cli.billing import announce_reading
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import pluralize
+from keystead.cli.formatting import one_line, pluralize
 from keystead.cli.keyspace_arguments import open_stores, require_database, run
 from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
 from keystead.errors import BadDeclaration
 from keystead.schema import Keyspace
+from keystead.schema.infer import Inferred, keys_module
 from keystead.schema.infer import infer as draft_from
-from keystead.schema.infer import keys_module
 from keystead.schema.infer.difference import difference
+from keystead.schema.infer.document import draft_document
 from keystead.schema.lifetime import duration_ms
 
 _URL_HELP = "The store to read, such as redis://localhost:6379/0. Nothing in it is changed."
+_DOCUMENT_HELP = "Read a hand-written key document instead: Markdown or plain text, in English, Japanese or Korean."
 _OUTPUT_HELP = "Write the draft to this file, which must not exist yet. [dim]\\[default: print it][/dim]"
 _ALL_HELP = "Read every key. By default every key is counted, and a sample of each shape is read."
 _WAIT_HELP = """How long to wait before deadlines are read again, such as 1m. The longer, the more sliding lifetimes are
@@ -33,7 +35,10 @@ recognized, because keys are used in between."""
 _NAME_HELP = "The name of the keyspace."
 _DIFF_HELP = "Compare with this file instead: print only what it does not declare, or declares differently."
 
-Url = Annotated[str, typer.Argument(metavar="URL", help=_URL_HELP, show_default=False)]
+_LONGEST = 5_000_000  # bytes of a document
+
+Url = Annotated[str | None, typer.Argument(metavar="URL", help=_URL_HELP, show_default=False)]
+Document = Annotated[Path | None, typer.Option("--document", metavar="FILE", help=_DOCUMENT_HELP, show_default=False)]
 Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help=_OUTPUT_HELP, show_default=False)]
 All = Annotated[bool, typer.Option("--all", metavar=NO_VALUE, help=_ALL_HELP)]
 Wait = Annotated[str, typer.Option("--wait", metavar="DURATION", help=_WAIT_HELP)]
@@ -42,15 +47,25 @@ Diff = Annotated[Path | None, typer.Option("--diff", metavar="FILE", help=_DIFF_
 
 
 def infer(
-    url: Url, output: Output = None, all_keys: All = False, wait: Wait = "2s", name: Name = "AppKeys", diff: Diff = None
+    url: Url = None,
+    document: Document = None,
+    output: Output = None,
+    all_keys: All = False,
+    wait: Wait = "2s",
+    name: Name = "AppKeys",
+    diff: Diff = None,
 ) -> None:
-    """Draft a keys.py from a live store: patterns, kinds, value models, lifetimes, relations.
+    """Draft a keys.py from a live store or a key document: patterns, kinds, value models, lifetimes, relations.
 
-    It scans while the application runs, without blocking it. Each family has a comment: how many keys it comes from,
-    an example with masked ids, and how sure it is. No value is printed, but words that keys and enumerations consist of
-    are. Read the draft, then follow docs/adopt.md.
+    A store is scanned while the application runs, without blocking it. Each family has a comment: how many keys it
+    comes from, an example with masked ids, and how sure it is. No value is printed, but words that keys and
+    enumerations consist of are.
 
-    With --diff the exit code is 1 if the store holds something that the file does not declare.
+    Of a document it reads tables, lists of keys, JSON examples and commands. Comments name the lines that a family
+    comes from. What it does not understand is reported by line, not guessed.
+
+    Read the draft, then follow docs/adopt.md. With --diff the exit code is 1 if the store or the document holds
+    something that the file does not declare.
 
     [bold]Examples[/bold]
 
@@ -59,14 +74,41 @@ def infer(
       keystead infer redis://localhost:6379/0 --wait 5m --all
 
       keystead infer redis://localhost:6379/0 --diff keys.py
+
+      keystead infer --document docs/redis-keys.md --output keys.py
     """
+    if (url is None) is (document is None):
+        fail("name a store or a document: keystead infer URL, or keystead infer --document FILE", USAGE_ERROR)
     if not name.isidentifier() or not name.isascii():
         fail(f"{name!r} is not a class name; write one such as AppKeys", USAGE_ERROR)
     if output is not None and output.exists():
         fail(f"{output} exists already; compare with --diff {output}, or name another file", USAGE_ERROR)
-    require_database(url, "name another store")
     declared = None if diff is None else _keyspaces_in(diff)
-    run(lambda: _infer(url, output, declared, {"every_key": all_keys, "name": name}, _wait_s(wait)))
+    if document is not None:
+        _read_document(document, output, declared, name)
+    elif url is not None:
+        require_database(url, "name another store")
+        options = {"every_key": all_keys, "name": name}
+        wait_s = _wait_s(wait)
+        run(lambda: _infer(url, output, declared, options, wait_s))
+
+
+def _read_document(path: Path, output: Path | None, declared: Sequence[type[Keyspace]] | None, name: str) -> None:
+    try:
+        if path.stat().st_size > _LONGEST:
+            fail(f"{path} is longer than {_LONGEST // 1_000_000} MB; name the key document alone", USAGE_ERROR)
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        fail(f"{path} cannot be read: {reason}", USAGE_ERROR)
+    found = draft_document(text, name=name, title=path.name)
+    for line, problem in found.problems:
+        typer.echo(one_line(f"{path}:{line}: {problem}" if line else problem), err=True)
+    if not found.draft.families:
+        fail(f"{path} describes no keys that could be read; see docs/adopt.md for what is understood", FAILED)
+    inferred = Inferred(found.draft, len(found.draft.families))
+    if code := _finish(inferred, output, declared, str(path)):
+        raise typer.Exit(code)
 
 
 def _wait_s(text: str) -> float:
@@ -92,10 +134,15 @@ async def _infer(
                 on_progress=lambda now: show(now.examined, now.total),
                 **options,
             )
+    return _finish(found, output, declared, pluralize(found.examined, "key"))
+
+
+def _finish(found: Inferred, output: Path | None, declared: Sequence[type[Keyspace]] | None, source: str) -> int:
+    """Print or write the draft, or its differences from what is declared. Returns the exit code."""
     if declared is not None:
         lines = difference(found, declared, tagged=found.has_slots)
         for line in lines:
-            typer.echo(line)
+            typer.echo(one_line(line))
         return FAILED if lines else 0
     text = keys_module(found.draft)
     if output is None:
@@ -103,9 +150,7 @@ async def _infer(
     else:
         written_files.write({output: text})
         families = pluralize(len(found.draft.families), "family", "families")
-        typer.echo(
-            f"wrote {output}: {families} from {pluralize(found.examined, 'key')}. Read it, then follow docs/adopt.md"
-        )
+        typer.echo(f"wrote {output}: {families} from {source}. Read it, then follow docs/adopt.md")
     return 0
 
 

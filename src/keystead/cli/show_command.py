@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ from rich.text import Text
 
 from keystead.cli.delete_command import key_of, values_of
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
-from keystead.cli.formatting import pluralize, print_json
+from keystead.cli.formatting import one_line, pluralize, print_json, shorten
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import (
     Json,
@@ -44,7 +43,6 @@ _SAMPLES_HELP = "The number of sample keys of each family, with values; sealed f
 
 _UNBROKEN = 200
 _SHAPES = 10  # of unknown keys
-_LONGEST = 500  # characters of a value
 
 FamilyName = Annotated[str | None, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False)]
 Values = Annotated[list[str] | None, typer.Argument(metavar="VALUE", help=_VALUES_HELP, show_default=False)]
@@ -129,7 +127,7 @@ def _show_one(
         else:
             _print_one(found, plan)
         if not exists:
-            typer.echo(f"there is no {key.key}", err=True)
+            typer.echo(f"there is no {one_line(key.key)}", err=True)
         return 0 if exists else FAILED
 
     run(work)
@@ -141,9 +139,9 @@ def _print_one(found: Survey, plan: Plan) -> None:
         console.print(Text(name_of(one.family), "bold"))
         _print_samples(console, one)
     for step in _listings(plan):
-        console.print(_indent(Text(f"{step.member} is named in {step.key}", "dim"), 2), soft_wrap=True)
+        console.print(_indent(Text(one_line(f"{step.member} is named in {step.key}"), "dim"), 2), soft_wrap=True)
     for note in plan.notes:
-        console.print(Text(note), soft_wrap=True)
+        console.print(Text(one_line(note)), soft_wrap=True)
 
 
 def _listings(plan: Plan) -> list[PlannedStep]:
@@ -222,18 +220,12 @@ def _print_family(console: Console, one: FamilySurvey) -> None:
 def _print_samples(console: Console, one: FamilySurvey) -> None:
     for sample in one.samples:
         left = "no deadline" if sample.left_ms is None else f"{roughly(sample.left_ms)} left"
-        console.print(_indent(Text.assemble(sample.key, "  ", (left, "dim")), 2))
-        console.print(_indent(Text(_shorten(sample.value), "dim"), 4))
+        console.print(_indent(Text.assemble(one_line(sample.key), "  ", (left, "dim")), 2))
+        console.print(_indent(Text(shorten(sample.value), "dim"), 4))
 
 
 def _indent(what: Text | Table, by: int) -> Padding:
     return Padding(what, (0, 0, 0, by), expand=False)
-
-
-def _shorten(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)"
 
 
 def _bytes(one: FamilySurvey) -> str:

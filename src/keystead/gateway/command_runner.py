@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal
 
-from keystead.errors import CommandError, KeysteadError, StoreError, StoreUnavailable
+from keystead.errors import CommandError, Contended, StoreError, StoreUnavailable
+from keystead.gateway.command_plans import (
+    AtomicPart,
+    CommandPlan,
+    DerivedPlan,
+    ExchangePlan,
+    ForeignPlan,
+    PlainPlan,
+    RefusedPlan,
+)
 from keystead.gateway.permissions import Permission
 from keystead.gateway.rest_replies import RespError, error_text
 from keystead.gateway.rest_requests import RawCommand, RestError
-from keystead.stores import TABLE, Call, Store
-from keystead.stores.commands import read
-from keystead.stores.derived import DERIVED, Derived, Exchange, derive
-from keystead.stores.store_contract import Step
+from keystead.stores import TABLE, Store
+from keystead.stores.commands import encode, read
+from keystead.stores.derived import DERIVED, Exchange, attempts, derive
 
 SCRIPTS: Final = frozenset({"EVAL", "EVALSHA", "EVAL_RO", "EVALSHA_RO", "SCRIPT"})
 # They need a connection of their own, block the one that all clients share, or change its state.
@@ -31,14 +39,6 @@ _UPSTASH_FLAG: Final = "#!lua flags=allow-key-locking"
 _BLOCKING: Final = frozenset({"XREAD", "XREADGROUP"})
 
 
-class _Foreign(NamedTuple):
-    """A command outside the language, for the engine."""
-
-    command: RawCommand
-
-
-_Plan: TypeAlias = Call | Derived | Exchange | _Foreign | Exception
-_ALONE: Final = (Exchange, _Foreign)
 _LISTING: Final = ("SCAN", "KEYS")
 
 
@@ -77,67 +77,75 @@ class CommandRunner:
         """
         plans = [self._plan(command, permission) for command in commands]
         for plan in plans:
-            if isinstance(plan, Exception):
-                raise RestError(400, f"EXECABORT Transaction discarded because of: {error_text(plan)}")
+            if isinstance(plan, RefusedPlan):
+                raise RestError(400, f"EXECABORT Transaction discarded because of: {error_text(plan.error)}")
         if self._is_for_engine(commands, plans):
             replies = await self._run_on_engine(commands, plans, atomic=True)
         else:
-            replies = await self._run_steps(commands, plans)
+            _check_transaction(commands, plans)
+            try:
+                replies = await self._run_transaction(plans)
+            except (CommandError, Contended) as error:
+                raise RestError(400, error_text(error)) from None
         _hide_keys(commands, replies, permission)
         return replies
 
     # --- planning --------------------------------------------------------------------------------------------
 
-    def _plan(self, command: RawCommand, permission: Permission) -> _Plan:
-        """How to run a command; an exception: why it is refused."""
+    def _plan(self, command: RawCommand, permission: Permission) -> CommandPlan:
         name = str(command[0]).upper()
         command[0] = name
         try:
             derived = derive(command)
             if derived is not None:
-                spec = TABLE.get(name) or DERIVED[name]
+                writes = (TABLE.get(name) or DERIVED[name]).writes
                 keys = [key if type(key) is bytes else str(key).encode() for key in derived.keys]
-                return permission.refusal(name, spec.writes, keys) or derived
+                refused = permission.refusal(name, writes, keys)
+                if refused is not None:
+                    return RefusedPlan(refused)
+                return ExchangePlan(derived) if isinstance(derived, Exchange) else DerivedPlan(derived, writes)
             if name not in TABLE:
                 return self._plan_foreign(name, command, permission)
             call = read(command)
         except CommandError as error:
-            return error
-        keys = call.args[:1] if name == "PUBLISH" else call.keys  # type: ignore[assignment]
-        return permission.refusal(name, call.spec.writes, keys) or call
+            return RefusedPlan(error)
+        refused = permission.refusal(name, call.spec.writes, call.args[:1] if name == "PUBLISH" else call.keys)
+        return PlainPlan(call) if refused is None else RefusedPlan(refused)
 
-    def _plan_foreign(self, name: str, command: RawCommand, permission: Permission) -> _Plan:
+    def _plan_foreign(self, name: str, command: RawCommand, permission: Permission) -> CommandPlan:
         if name in NEVER or (name in _BLOCKING and "BLOCK" in map(_word, command)):
-            return RespError(f"ERR Command is not available: '{name}'")
+            return RefusedPlan(RespError(f"ERR Command is not available: '{name}'"))
         if self._engine is not None:
             is_script = name in SCRIPTS and (name != "SCRIPT" or _is_harmless_script(command))
             refused = permission.refuse_foreign(name, is_script)
-            if refused is None or is_script:
+            if refused is not None and is_script:
+                return RefusedPlan(refused)
+            if refused is None:
                 _remove_upstash_flag(name, command)
-                return refused or _Foreign(command)
-        return RespError(f"ERR unknown command '{name[:60]}'")
+                command[:] = [encode(word) for word in command]  # raises the error of text that cannot be sent
+                return ForeignPlan(command, self._engine)
+        return RefusedPlan(RespError(f"ERR unknown command '{name[:60]}'"))
 
-    def _is_for_engine(self, commands: Sequence[RawCommand], plans: Sequence[_Plan]) -> bool:
+    def _is_for_engine(self, commands: Sequence[RawCommand], plans: Sequence[CommandPlan]) -> bool:
         """Whether a command is outside the language, or is one command there and several steps here.
 
         KEYS is a scan here, because the engine's own would hold up all other clients.
         """
         return (
             self._is_engine
-            and any(type(plan) in _ALONE or (type(plan) is Derived and len(plan.steps) > 1) for plan in plans)
+            and any(plan.is_alone for plan in plans)
             and all(command[0] != "KEYS" for command in commands)
         )
 
     # --- running ---------------------------------------------------------------------------------------------
 
-    async def _run_plans(self, plans: Sequence[_Plan]) -> list[Any]:
+    async def _run_plans(self, plans: Sequence[CommandPlan]) -> list[Any]:
         """Commands in a row that are one step each are one round trip."""
         replies: list[Any] = []
         try:
             for group in _in_groups(plans):
-                alone = group[0]
-                if _needs_own_step(alone):
-                    replies.append(await self._run_alone(alone))  # type: ignore[arg-type]
+                if group[0].is_alone:
+                    replies.append(await group[0].run(self._store))
                 else:
                     replies += await self._run_group(group)
         except StoreUnavailable as error:
@@ -147,67 +155,78 @@ class CommandRunner:
             replies += [error] * (len(plans) - len(replies))
         return replies
 
-    async def _run_group(self, plans: Sequence[_Plan]) -> list[Any]:
-        calls: list[Any] = [
-            plan if type(plan) is Call else plan.steps[0]  # type: ignore[union-attr]
-            for plan in plans
-            if type(plan) is Call or (type(plan) is Derived and plan.steps)
-        ]
+    async def _run_group(self, plans: Sequence[CommandPlan]) -> list[Any]:
+        steps: list[Any] = [step for plan in plans for step in plan.steps]
         try:
-            found = iter(await self._store.run(calls) if calls else ())
+            replies = await self._store.run(steps) if steps else []
         except StoreError as error:
             if error.replies is None:
                 raise
-            found = iter(error.replies)
-        return [_reply_of(plan, found) for plan in plans]
+            replies = error.replies
+        return _replies_of(plans, replies)
 
-    async def _run_alone(self, plan: Derived | Exchange | _Foreign) -> Any:
-        try:
-            if isinstance(plan, _Foreign):
-                return (await self._engine.run_foreign([plan.command]))[0]  # type: ignore[union-attr]
-            if isinstance(plan, Exchange):
-                return await plan.run(self._store)
-            return plan.reply(await self._store.atomically(plan.steps))
-        except StoreUnavailable:
-            raise
-        except KeysteadError as error:  # of this command: Contended, CommandError
-            return error
+    async def _run_transaction(self, plans: Sequence[CommandPlan]) -> list[Any]:
+        """Raises CommandError, and Contended if other callers changed each time what a command had read."""
+        keys = [key for plan in plans if isinstance(plan, ExchangePlan) for key in plan.keys]
+        async for _ in attempts(keys):
+            parts = [await plan.attempt(self._store) for plan in plans]
+            made = [part for part in parts if part is not None]
+            if len(made) < len(plans):
+                continue
+            outcome = await self._store.atomically([step for part in made for step in part.steps])
+            if outcome:
+                return _replies_of(made, outcome.replies)
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
 
-    async def _run_steps(self, commands: Sequence[RawCommand], plans: Sequence[_Plan]) -> list[Any]:
-        steps: list[Step] = []
-        for command, plan in zip(commands, plans, strict=True):
-            if type(plan) in _ALONE or (isinstance(plan, Derived) and plan.is_guarded):
-                raise RestError(400, f"EXECABORT {command[0]!s} is not available in a transaction on this store")
-            steps += plan.steps if isinstance(plan, Derived) else [(plan.spec.name, *plan.args)]  # type: ignore[union-attr]
-        try:
-            outcome = await self._store.atomically(steps)
-        except CommandError as error:
-            raise RestError(400, error_text(error)) from None
-        found = iter(outcome.replies)
-        return [_reply_of(plan, found) for plan in plans]
-
-    async def _run_on_engine(self, commands: Sequence[RawCommand], plans: Sequence[_Plan], atomic: bool) -> list[Any]:
+    async def _run_on_engine(
+        self, commands: Sequence[RawCommand], plans: Sequence[CommandPlan], atomic: bool
+    ) -> list[Any]:
         """The whole batch in the engine's own words, which include ours: one round trip."""
-        sent = [command for command, plan in zip(commands, plans, strict=True) if not isinstance(plan, Exception)]
+        sent = [command for command, plan in zip(commands, plans, strict=True) if not isinstance(plan, RefusedPlan)]
         found = iter(await self._store.run_foreign(sent, atomic=atomic))
-        return [plan if isinstance(plan, Exception) else next(found) for plan in plans]
+        return [plan.error if isinstance(plan, RefusedPlan) else next(found) for plan in plans]
 
 
-def _needs_own_step(plan: _Plan) -> bool:
-    return type(plan) in _ALONE or (type(plan) is Derived and (len(plan.steps) > 1 or plan.is_guarded))
+def _check_transaction(commands: Sequence[RawCommand], plans: Sequence[CommandPlan]) -> None:
+    """Raise RestError for a command that cannot be part of this transaction.
+
+    One that reads first does so before the transaction, so none before it may write the same keys.
+    """
+    written: set[str | bytes] = set()
+    for command, plan in zip(commands, plans, strict=True):
+        if not plan.is_atomic:
+            raise RestError(400, f"EXECABORT {command[0]!s} is not available in a transaction on this store")
+        if plan.reads_first and not written.isdisjoint(plan.written):
+            raise RestError(
+                400,
+                f"EXECABORT {command[0]!s} depends on a key that the transaction wrote before, which is not available "
+                "on this store",
+            )
+        written.update(plan.written)
 
 
-def _in_groups(plans: Sequence[_Plan]) -> Iterator[Sequence[_Plan]]:
+def _in_groups(plans: Sequence[CommandPlan]) -> Iterator[Sequence[CommandPlan]]:
     """The plans in order: each that needs its own step, and those between them together."""
     begin = 0
     for place, plan in enumerate(plans):
-        if _needs_own_step(plan):
+        if plan.is_alone:
             if begin < place:
                 yield plans[begin:place]
             yield plans[place : place + 1]
             begin = place + 1
     if begin < len(plans):
         yield plans[begin:]
+
+
+def _replies_of(parts: Sequence[CommandPlan | AtomicPart], replies: Sequence[Any]) -> list[Any]:
+    """The reply of each command, from those of all their steps."""
+    found: list[Any] = []
+    begin = 0
+    for part in parts:
+        end = begin + len(part.steps)
+        found.append(part.finish(list(replies[begin:end])))
+        begin = end
+    return found
 
 
 def _remove_upstash_flag(name: str, command: RawCommand) -> None:
@@ -225,17 +244,6 @@ def _is_harmless_script(command: RawCommand) -> bool:
 
 def _word(given: str | bytes) -> str:
     return (given.decode("latin-1") if isinstance(given, bytes) else given).upper()
-
-
-def _reply_of(plan: _Plan, replies: Iterator[Any]) -> Any:
-    kind = type(plan)
-    if kind is Call:
-        return next(replies)
-    if kind is Derived:
-        given = [next(replies) for _ in plan.steps]  # type: ignore[union-attr]
-        failed = next((reply for reply in given if isinstance(reply, Exception)), None)
-        return failed or plan.finish(given)  # type: ignore[union-attr]
-    return plan
 
 
 def _hide_keys(commands: Sequence[RawCommand], replies: list[Any], permission: Permission) -> None:

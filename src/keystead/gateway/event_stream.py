@@ -16,6 +16,8 @@ from keystead.http.server_sent_events import HEARTBEAT
 from keystead.stores import Message, Store
 
 HEARTBEAT_EVERY_S: Final = 15.0
+# A stream ends at most this long after its token was revoked.
+CHECK_TOKEN_EVERY_S: Final = 5.0
 _HEADERS: Final = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
 
 
@@ -23,15 +25,20 @@ async def stream_messages(
     store: Store,
     segments: Sequence[bytes],
     permission: Permission,
+    is_allowed: Callable[[], Awaitable[bool]],
     stopping: asyncio.Event,
     receive: Callable[[], Awaitable[MutableMapping[str, Any]]],
     send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
 ) -> None:
-    """Send `subscribe,CHANNEL,COUNT`, then `message,CHANNEL,DATA` for each message, until either side ends it."""
+    """Send `subscribe,CHANNEL,COUNT`, then `message,CHANNEL,DATA` for each message, until either side ends it.
+
+    is_allowed   whether the token still has this permission; asked while the stream lasts
+    """
     channels = [unquote_to_bytes(segment) for segment in segments]
     for channel in channels:
-        if permission.is_limited and not permission.may_use(channel):
-            raise RestError(400, "NOPERM No permissions to access a channel")
+        refused = permission.refuse_channel(channel)
+        if refused is not None:
+            raise RestError(400, error_text(refused))
     try:
         names = [channel.decode() for channel in channels]
     except UnicodeDecodeError:
@@ -41,7 +48,7 @@ async def stream_messages(
         begun = b"".join(_event(b"subscribe", name, b"%d" % count) for count, name in enumerate(channels, 1))
         await send({"type": "http.response.body", "body": begun, "more_body": True})
         sending = asyncio.create_task(_send_messages(messages, send))
-        ends = [asyncio.create_task(stopping.wait()), asyncio.create_task(_disconnect(receive))]
+        ends = [asyncio.create_task(one) for one in (stopping.wait(), _disconnect(receive), _revocation(is_allowed))]
         try:
             await asyncio.wait({sending, *ends}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -76,6 +83,14 @@ async def _send_messages(
             upcoming = asyncio.ensure_future(anext(messages))
     finally:
         upcoming.cancel()
+
+
+async def _revocation(is_allowed: Callable[[], Awaitable[bool]]) -> None:
+    while True:
+        await asyncio.sleep(CHECK_TOKEN_EVERY_S)
+        with suppress(StoreError):  # of the store of the tokens: the stream goes on, as it began
+            if not await is_allowed():
+                return
 
 
 async def _disconnect(receive: Callable[[], Awaitable[MutableMapping[str, Any]]]) -> None:

@@ -108,7 +108,12 @@ class GatewayApp:
         segments = _segments(scope)
         first = segments[0].decode("latin-1").lower() if segments else ""
         if first in _STREAMS and len(segments) > 1:
-            await stream_messages(self._store, segments[1:], permission, self._stopping, receive, send)
+            token = _token_of(scope, headers)
+
+            async def is_allowed() -> bool:
+                return await self._tokens.permission(token) is not None
+
+            await stream_messages(self._store, segments[1:], permission, is_allowed, self._stopping, receive, send)
             return
         if first in _UNAVAILABLE:
             raise RestError(400, f"ERR Command is not available: '{first.upper()}'")
@@ -139,9 +144,7 @@ class GatewayApp:
         await self._send_json(send, 200, [json_result(reply, form.base64) for reply in replies])
 
     async def _authenticate(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Permission:
-        given = headers.get(b"authorization", b"").decode("latin-1").strip()
-        scheme, _, token = given.partition(" ")
-        found = token.strip() if scheme.lower() == "bearer" else token_in(scope.get("query_string", b""))
+        found = _token_of(scope, headers)
         if not found:
             raise RestError(401, "WRONGPASS invalid or missing auth token")
         permission = await self._tokens.permission(found)
@@ -187,6 +190,12 @@ class GatewayApp:
         ]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
+
+
+def _token_of(scope: Scope, headers: Mapping[bytes, bytes]) -> str:
+    given = headers.get(b"authorization", b"").decode("latin-1").strip()
+    scheme, _, token = given.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else token_in(scope.get("query_string", b"")) or ""
 
 
 def _segments(scope: Scope) -> list[bytes]:

@@ -43,6 +43,12 @@ class Permission:
             return refuse_command(name)
         return None
 
+    def refuse_channel(self, channel: bytes) -> RespError | None:
+        """Why a subscription is refused; None: it is allowed."""
+        if channel.startswith(RESERVED) or (self.is_limited and not self.may_use(channel)):
+            return RespError("NOPERM No permissions to access a channel")
+        return None
+
     def refuse_foreign(self, name: str, is_script: bool) -> RespError | None:
         """Why a command outside the language is refused; None: it may run."""
         allowed = self.may_run_scripts if is_script else self.is_admin

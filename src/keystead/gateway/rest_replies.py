@@ -141,9 +141,9 @@ def _write_resp2(flat: Any, parts: list[bytes]) -> None:
 
 
 def error_text(error: Exception) -> str:
-    """The error as Redis words it, so that clients which match on its text work. One line."""
+    """The error as Redis words it, so that clients which match on its text work. One line of valid Unicode."""
     text = str(error) if isinstance(error, RespError) else _text_of(error)
-    return " ".join(text.split())
+    return " ".join(text.split()).encode("utf-8", "replace").decode()
 
 
 def _text_of(error: Exception) -> str:

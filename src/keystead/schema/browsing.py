@@ -17,8 +17,9 @@ from keystead.schema.deletion import unsealed_fields
 from keystead.schema.family import Bound, Family
 from keystead.schema.family_lookup import Belonging, Member
 from keystead.schema.pace import replies_of
+from keystead.schema.paced_scan import pages_within
 from keystead.schema.relation import Relation
-from keystead.schema.survey import pages_within, shown_entry, some_entries
+from keystead.schema.survey import shown_entry, some_entries
 
 _SPARSE: Final = 1_000  # keys per request while few of them belong to the family
 _ENTRIES_SHOWN: Final = 100

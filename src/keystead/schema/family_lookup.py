@@ -33,7 +33,7 @@ class Belonging:
         anywhere: list[Bound[Any]] = []
         by_segment: dict[str, list[Bound[Any]]] = {}
         for bound in self.bounds:
-            segment, colon, _ = _literal(bound.family).partition(":")
+            segment, colon, _ = literal_prefix(bound.family).partition(":")
             if colon:
                 by_segment.setdefault(segment, []).append(bound)
             else:
@@ -153,6 +153,6 @@ def name_of(family: Family[Any]) -> str:
     return f"{family.keyspace.__name__}.{family.name}" if family.keyspace else family.name
 
 
-def _literal(family: Family[Any]) -> str:
-    """The literal prefix of all keys of a family."""
+def literal_prefix(family: Family[Any]) -> str:
+    """What all keys of a family begin with."""
     return family.pattern.text.partition("{")[0].partition("[")[0]

@@ -32,6 +32,10 @@ _LONGEST_WORD: Final = 40
 _SEPARATORS: Final = re.compile(r"([-_./#|@+=~]+)")
 _MOST_PIECES: Final = 8
 _CACHED: Final = 20_000
+_JUST_SEEN: Final = 256  # most texts are asked for twice in a row
+# Types that have one length.
+_BY_LENGTH: Final = {36: ("uuid", _UUID), 10: ("date", _DATE), 7: ("month", _MONTH)}
+_NONE: Final = ("", re.compile(r"(?!)"))
 _FALLBACKS: Final = {name: Pattern(f"{{x:{name}}}") for name in ("uri", "text")}
 
 
@@ -65,9 +69,9 @@ def is_id(text: str) -> bool:
     """Whether a text is an id as a whole: a number, a UUID, a date, a digest, a random token, an address."""
     if _TOKEN.fullmatch(text) is None:
         return _IP.fullmatch(text) is not None or "%" in text or _EMAIL.fullmatch(text) is not None
-    if text.isdigit() or _INT.fullmatch(text) or _UUID.fullmatch(text) or _DATE.fullmatch(text):
+    if text.isdigit() or _is_digest(text) or _INT.fullmatch(text):
         return True
-    if _MONTH.fullmatch(text) or _is_digest(text):
+    if (shape := _BY_LENGTH.get(len(text))) is not None and shape[1].fullmatch(text):
         return True
     has_digit = any(map(str.isdigit, text))
     is_mixed = has_digit and text.upper() != text and text.lower() != text
@@ -97,31 +101,29 @@ def _mixed(segment: str) -> Form:
     return Form(text, ids)
 
 
+@lru_cache(_JUST_SEEN)
 def types_of(text: str) -> int:
     """The placeholder types whose keys may contain this text, as bits; 0: none, so no pattern has this key."""
     if _TOKEN.fullmatch(text) is None:
         bits = _BIT["ip"] if _IP.fullmatch(text) else 0
         return bits | sum(_BIT[name] for name, one in _FALLBACKS.items() if one.parse(text) is not None)
-    bits = _BIT["token"] | _BIT["uri"] | _BIT["text"]
-    for name, expression in _EXPRESSIONS:
+    bits = _TOKEN_BITS
+    for bit, expression in _EXPRESSIONS:
         if expression.fullmatch(text):
-            bits |= _BIT[name]
-    return bits | (_BIT["date"] if _is_date(text) else 0)
+            bits |= bit
+    name, expression = _BY_LENGTH.get(len(text), _NONE)
+    if expression.fullmatch(text) and (name != "date" or _is_date(text)):
+        bits |= _BIT[name]
+    return bits
 
 
-_EXPRESSIONS: Final = (
-    ("int", _INT),
-    ("uuid", _UUID),
-    ("month", _MONTH),
-    ("hex", _HEX),
-    ("alnum", _ALNUM),
-    ("slug", _SLUG),
+_TOKEN_BITS: Final = _BIT["token"] | _BIT["uri"] | _BIT["text"]
+_EXPRESSIONS: Final = tuple(
+    (_BIT[name], one) for name, one in (("int", _INT), ("hex", _HEX), ("alnum", _ALNUM), ("slug", _SLUG))
 )
 
 
 def _is_date(text: str) -> bool:
-    if not _DATE.fullmatch(text):
-        return False
     try:
         date.fromisoformat(text)
     except ValueError:

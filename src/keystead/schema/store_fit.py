@@ -16,13 +16,14 @@ if TYPE_CHECKING:
 
 CACHE = "cache"
 DURABLE = "durable"
+_PACKED = {"Hash": "dict[str, ...] or a model", "Set": "set[...]", "SortedSet": "dict[str, float]", "List": "list[...]"}
 SHORT_KEYS = 65_536  # no realistic key reaches a limit beyond this
 
 
 def misfits(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
     """Why a store with these guarantees cannot hold this family: a sentence for each reason."""
     if family.kind not in guarantees.kinds:
-        yield f"the store does not support {family.kind_name}"
+        yield f"the store does not support {family.kind_name}{_packed_form(family, guarantees)}"
     if family.role != CACHE and family.kind != "channel":
         if guarantees.evicts:
             yield "the store may evict keys, which only the role cache allows"
@@ -41,6 +42,14 @@ def misfits(family: Family[Any], guarantees: Guarantees) -> Iterator[str]:
             f"{in_words(guarantees.shortest_lifetime_ms)}"
         )
     yield from family.further_misfits(guarantees)
+
+
+def _packed_form(family: Family[Any], guarantees: Guarantees) -> str:
+    """How a cache of this kind is declared for a store that has only strings: there it is written as a whole."""
+    packed = _PACKED.get(family.kind_name)
+    if packed is None or family.role != CACHE or "string" not in guarantees.kinds:
+        return ""
+    return f'; written as a whole it fits, as Value("{family.pattern.text}", {packed}, ...)'
 
 
 def require_atomic_steps(store: Store, what: str, why: str) -> None:

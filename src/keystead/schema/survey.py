@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from keystead.errors import WrongKind, printable
@@ -16,6 +14,7 @@ from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store
 from keystead.schema.key_shapes import ShapeCounts
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace
+from keystead.schema.paced_scan import paced_scan
 from keystead.schema.quarantine import QuarantineKeys, with_quarantine
 from keystead.stores import Command
 
@@ -135,35 +134,19 @@ async def survey(
     pace, found.total = Pace(_PAGE), total
     report = on_progress or _report_nothing
     for place, glob in zip(places, globs, strict=True):
-        async for keys in pages_within(place.store.scan(glob, page=_PAGE), limit_s):
-            if keys is None:
+        async for some in paced_scan(place.store, glob, pace, page=_PAGE, limit_s=limit_s):
+            if some is None:
                 found.is_cut = True
                 continue  # it was the last one
-            for some in pace.pieces(keys):
-                await _count(place, some, by_family, strangers, samples, pace)
-                found.examined += len(some)
-                report(SurveyProgress(found.examined, total))
-                await pace.turn()
+            await _count(place, some, by_family, strangers, samples, pace)
+            found.examined += len(some)
+            report(SurveyProgress(found.examined, total))
     found.families = [one for one in found.families if one.count or one.family is not _QUARANTINE]
     return found
 
 
 def _report_nothing(progress: SurveyProgress) -> None:
     pass
-
-
-async def pages_within(
-    pages: AsyncIterator[list[bytes]], limit_s: float | None
-) -> AsyncGenerator[list[bytes] | None, None]:
-    """The pages of a scan; after `limit_s`, None and no more. The scan is closed."""
-    ends_at = None if limit_s is None else monotonic() + limit_s
-    scan: Any = pages  # every store returns a generator
-    async with aclosing(scan):
-        async for keys in scan:
-            yield keys
-            if ends_at is not None and monotonic() > ends_at:
-                yield None
-                return
 
 
 async def survey_of(keyspaces: Sequence[Keyspace], keys: Collection[str]) -> Survey:

@@ -13,6 +13,7 @@ from keystead.schema.family import Bound
 from keystead.schema.family_lookup import Belonging, name_of
 from keystead.server.logs import log_slow_call
 from keystead.stores import Call, Command, Message, Outcome, Reply, Store
+from keystead.stores.changed_keys import ChangedKeys
 from keystead.stores.near_reads import NearReads
 from keystead.stores.store_contract import PROCEDURE, Planned, Step, keys_of
 
@@ -100,6 +101,14 @@ class MeteredStore(Store):
     def near(self) -> NearReads | None:
         self._near = self._store.near
         return self._near
+
+    def changed_keys(
+        self, prefixes: Sequence[bytes] = (b"",)
+    ) -> AbstractAsyncContextManager[AsyncIterator[ChangedKeys]] | None:
+        return self._store.changed_keys(prefixes)
+
+    def version(self) -> object:
+        return self._store.version()
 
     @property
     def takes_foreign(self) -> bool:

@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -100,14 +100,17 @@ class RequestLayer:
         self._refused = 0  # since it was logged
         self._refused_logged_at = -_LOG_REFUSED_EVERY_S
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
+            return self.app(scope, receive, send)
         if 0 < self.limits.at_once <= self.under_way and self._is_refused(scope):
-            await self._refuse(scope, send)
-            return
-        await _Exchange(self, scope, receive, send).run()
+            return self._refuse(scope, send)
+        return _Exchange(self, scope, receive, send).run()
+
+    def close_connections(self) -> None:
+        """Close each connection with its next response, because this process is about to stop."""
+        self.headers.add("connection", "close")
+        self.cors.add_header("connection", "close")
 
     def _is_refused(self, scope: Scope) -> bool:
         # Event streams are exempt: their clients wait anyway, and many reconnect at once after a restart.

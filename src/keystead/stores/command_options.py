@@ -325,8 +325,18 @@ def parse_xtrim(args: Sequence[bytes]) -> int:
     return length
 
 
+def _parse_cursor(text: bytes) -> int:
+    if _is_uint64(text):
+        return int(text)
+    raise BadArgument(f"invalid cursor {_quote(text)}: begin with 0, and go on with what SCAN replied")
+
+
+def _is_uint64(text: bytes) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= UINT64_MAX
+
+
 def _parse_id_part(text: bytes) -> int:
-    if text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= UINT64_MAX:
+    if _is_uint64(text):
         return int(text)
     raise BadArgument(f"{_quote(text)} is not an entry id: write 1526919030474-55, 1526919030474 or *")
 
@@ -381,7 +391,7 @@ def parse_scan(args: Sequence[bytes]) -> ScanOptions:
                 raise BadOption(f"COUNT must be one or more, not {count}")
         else:
             raise _bad_option(raw, "SCAN")
-    return ScanOptions(_parse_id_part(args[0]), match, kind, count)
+    return ScanOptions(_parse_cursor(args[0]), match, kind, count)
 
 
 def _next(words: Any, after: bytes) -> bytes:

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, TypeAlias
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from keystead.stores.commands import TABLE, Call, Reply
+
+T = TypeVar("T")
 
 MAX_BYTES: Final = 32 * 1024 * 1024  # of all copies of a store; those not used lately are dropped first
 COPY_MAX_BYTES: Final = MAX_BYTES // 64
@@ -62,13 +64,21 @@ class NearRead:
 class Copy:
     """The replies of a read, and until when they hold, by the clock of the store.
 
+    began     when the read began, for copies that hold for a stated time
     copies    where it is kept; None once it was dropped, and then it has no replies
     is_used   whether it was used since others were last dropped to make room
     """
 
-    __slots__ = ("copies", "expires_at", "identity", "is_used", "keys", "replies", "size", "version")
+    __slots__ = ("began", "copies", "expires_at", "identity", "is_used", "keys", "replies", "size", "version")
 
-    def __init__(self, read: NearRead, replies: list[Reply], expires_at: float, version: object = None) -> None:
+    def __init__(
+        self,
+        read: NearRead,
+        replies: list[Reply],
+        expires_at: float,
+        version: object = None,
+        began: float = 0.0,
+    ) -> None:
         self.copies: Copies | None = None
         self.is_used = False
         self.identity = read.identity
@@ -76,6 +86,7 @@ class Copy:
         self.replies = replies
         self.expires_at = expires_at
         self.version = version
+        self.began = began
         self.size = _OVERHEAD_BYTES + 2 * sum(map(len, read.identity)) + sum(map(_size_of, replies))
 
 
@@ -179,6 +190,21 @@ class NearReads(ABC):
 
         The caller must not change them. A read that fails raises as `run` does.
         """
+
+
+class Dropping(Protocol):
+    """Near reads whose copies are dropped by key."""
+
+    def drop(self, keys: Iterable[bytes]) -> None: ...
+
+
+async def dropping(near: Dropping, keys: Collection[bytes], work: Coroutine[Any, Any, T]) -> T:
+    """A write of this process: once it is acknowledged, no near read here is from before it."""
+    near.drop(keys)
+    try:
+        return await work
+    finally:
+        near.drop(keys)
 
 
 ReadNow: TypeAlias = Callable[[list[Any]], Awaitable[list[Reply]]]  # Any: a Call stands for a command it is made of

@@ -43,6 +43,7 @@ from keystead.stores.atomic_steps import (
     still,
     store_ms,
 )
+from keystead.stores.changed_keys import ChangedKeys
 from keystead.stores.commands import KINDS, Call, Command, Reply, check_scan, encode, read
 from keystead.stores.near_reads import NearReads
 from keystead.stores.open_stores import record_close, record_open
@@ -308,6 +309,21 @@ class Store(ABC):
         """Reads from copies in this process; None: the store cannot tell when a key changes, or is not open."""
         return None
 
+    def changed_keys(
+        self, prefixes: Sequence[bytes] = (b"",)
+    ) -> AbstractAsyncContextManager[AsyncIterator[ChangedKeys]] | None:
+        """Reports of the keys with one of these prefixes that are written or deleted, or expire, by whomever.
+
+        They begin when the block is entered. A key that changes several times in a moment may be reported once. The
+        iterator raises StoreUnavailable if changes may have been missed. None: this store does not report changes.
+        """
+        return None
+
+    def version(self) -> object:
+        """What is different after each commit of any process; it costs microseconds. None: this store has no such
+        number, or is not open."""
+        return None
+
     async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]] | None:
         """Read these keys, each atomically with its deadline, but not all in one step. A fast path for copies.
 
@@ -337,7 +353,7 @@ class Store(ABC):
         state, such as BLPOP, SUBSCRIBE, MULTI or SELECT: all callers share it. Raises UnknownCommand on a store
         without commands of its own.
         """
-        raise UnknownCommand("this store has only the commands of docs/commands.md", "run_foreign")
+        raise UnknownCommand("this store has only the commands of docs/reference/commands.md", "run_foreign")
 
     async def _await_replies(self, calls: list[Call]) -> list[Reply]:
         """`_replies`, awaited if necessary."""

@@ -1,9 +1,11 @@
 """What Cloudflare KV stores, what a reader sees, and what it refuses."""
 
 import asyncio
+import json
 import time
 
 import pytest
+from pydantic import BaseModel
 
 from keystead import connect
 from keystead.errors import BadArgument, BadUrl, DoesNotFit, StoreReadOnly, StoreRefused, UnknownCommand
@@ -139,7 +141,8 @@ class RefusedKeys(Keyspace):
 WHY = {
     "RefusedKeys.session": "a read may miss an acknowledged write, which only the role cache allows",
     "RefusedKeys.visits": "the store cannot add to a number",
-    "RefusedKeys.profile": "the store does not support Hash",
+    "RefusedKeys.profile": "the store does not support Hash; written as a whole it fits, as "
+    'Value("profile:{id}", dict[str, ...] or a model, ...)',
     "RefusedKeys.draft": "its lifetime is sliding",
 }
 
@@ -165,6 +168,34 @@ async def test_families_beyond_the_guarantees_are_refused_on_bind_and_by_check(s
         found = check([RefusedKeys], {"default": (store.url, store.guarantees)})
         unfit = {finding.family for finding in found if finding.code == "role-unfit"}
         assert unfit == set(WHY)
+
+
+class Team(BaseModel):
+    name: str
+    size: int = 1
+
+
+class PackedKeys(Keyspace):
+    tags = Value("tags:{id<=100}", set[str], lifetime=after("1d"), role="cache", doc="what a Worker reads")
+    scores = Value("scores:{id<=100}", dict[str, float], lifetime=after("1d"), role="cache", doc="what a Worker reads")
+    news = Value("news:{id<=100}", list[Team], lifetime=after("1d"), role="cache", doc="what a Worker reads")
+
+
+async def test_other_kinds_are_packed_into_a_value(server: CloudflareServer) -> None:
+    assert not check([PackedKeys], {"default": ("cloudflare-kv://account/keys", GUARANTEES)})
+    async with connect(server.url) as edge, connect("memory://") as store:
+        for keys in (PackedKeys(edge), PackedKeys(store)):
+            await keys.tags("a").set({"x", "y"})
+            await keys.scores("a").set({"ann": 1.5})
+            await keys.news("a").set([Team(name="red"), Team(name="blue", size=2)])
+            assert await keys.tags("a").get() == {"x", "y"}
+            assert await keys.scores("a").get() == {"ann": 1.5}
+            assert await keys.news("a").get() == [Team(name="red"), Team(name="blue", size=2)]
+        # A Worker reads plain JSON. Where the store can compare, entries are changed without losing those of others.
+        assert json.loads((await edge.run([("GET", "scores:a")]))[0]) == {"ann": 1.5}
+        add = [keys.tags("a").change(lambda old, tag=tag: {*(old or ()), tag}) for tag in "123"]  # type: ignore[misc]
+        await asyncio.gather(*add)
+        assert await keys.tags("a").get() == {"x", "y", "1", "2", "3"}
 
 
 class SwitchKeys(CachedKeys):

@@ -4,15 +4,18 @@ import asyncio
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from keystead import Store, connect
-from keystead.errors import StoreFull, StoreUnavailable
+from keystead.errors import StoreFull, StoreUnavailable, WrongKind
 from keystead.stores import holds
 from keystead.stores.database.database_session import Statement
 from keystead.stores.postgres.postgres_dialect import PostgresDialect
+from keystead.stores.worker_thread import Done, WorkerJob, WorkerThread
 from tests.servers import DatabaseServer, MariadbServer, PostgresServer
 from tests.stores.database.others import connections, deadlocks, fresh, in_a_thread, other, until_one_waits
 from tests.stores.sqlite.processes import until
@@ -222,3 +225,31 @@ async def test_no_increment_of_two_processes_is_lost_though_they_make_the_tables
             [("GET", "total"), ("HGET", "totals", "all"), *(("GET", f"shared:{n}") for n in range(3))]
         )
     assert replies == [b"180", b"180", b"156", b"144", b"60"]
+
+
+async def test_reads_of_mariadb_need_no_thread(mariadb_server: MariadbServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    mariadb_server.empty()
+    large = bytes(range(256)) * 4_000  # arrives in many pieces
+    jobs: list[Callable[[], Any]] = []
+
+    def submit(worker: WorkerThread, job: Callable[[], Any], done: Done, *, is_held: bool = False) -> WorkerJob:
+        jobs.append(job)
+        return submit_job(worker, job, done, is_held=is_held)
+
+    async with connect(mariadb_server.url) as store:
+        await store.run([("SET", "large", large), ("SET", "a", 1), ("HSET", "hash", "field", "value")])
+        submit_job = WorkerThread.submit
+        monkeypatch.setattr(WorkerThread, "submit", submit)
+        assert await store.run([("GET", "large")]) == [large]
+        assert await store.run([("MGET", "a", "large", "none"), ("HGET", "hash", "field")]) == [
+            [b"1", large, None],
+            b"value",
+        ]
+        with pytest.raises(WrongKind):
+            await store.run([("GET", "hash")])
+        together = await asyncio.gather(*(store.run([("GET", "a")]) for _ in range(40)))
+        assert together == [[b"1"]] * 40
+        assert jobs == []
+        await store.run([("SET", "a", 2)])
+        assert jobs != []
+        assert await store.run([("GET", "a")]) == [b"2"]

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from keystead import connect
+from keystead import Keyspace, Value, connect, never
 from keystead.errors import BadArgument, StoreReadOnly, StoreRefused
-from keystead.parts.sessions import Live, Sessions
+from keystead.parts.sessions import Live, Policy, Sessions
 from keystead.stores import Command, holds, required
 from keystead.stores.upstash import UpstashStore
 from keystead.stores.upstash.upstash_subscription import events
@@ -72,6 +72,32 @@ async def test_a_session_read_is_one_call_of_two_commands(store: UpstashStore, b
     assert store.requests - before[0] == 1
     more = {name: count - before[1].get(name, 0) for name, count in after.items() if count != before[1].get(name)}
     assert more == {"get": 1, "sismember": 1}
+
+
+async def test_a_session_that_may_be_read_near_takes_no_command_within_the_bound(
+    store: UpstashStore, url: str, behind: servers.Server
+) -> None:
+    keys = AppKeys(store, seal=RING)
+    sessions = Sessions(keys.session, Policy(idle="1h", absolute="1d", near="1h"))
+    token = (await sessions.create(AppSession(uid="ann"))).token
+    assert isinstance(await sessions.read(token), Live)
+    before = store.requests, calls_of(behind)
+    for _ in range(100):
+        assert isinstance(await sessions.read(token), Live)
+    assert (store.requests, calls_of(behind)) == before
+    await sessions.revoke(token)  # a process reads its own writes
+    assert not await sessions.read(token)
+
+
+async def test_a_read_that_began_before_a_write_of_this_process_is_not_kept(store: UpstashStore) -> None:
+    class Keys(Keyspace):
+        name = Value("name:{id}", str, lifetime=never("test"), near="1h")
+
+    name = Keys(store).name("ann")
+    await name.set("0")
+    for number in range(1, 20):
+        await asyncio.gather(name.get(), name.get(), name.set(str(number)), name.get())
+        assert await name.get() == str(number)
 
 
 async def test_opening_a_store_takes_one_request() -> None:

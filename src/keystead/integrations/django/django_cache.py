@@ -17,7 +17,7 @@ from django.core.cache.backends.base import (
 from keystead import wait
 from keystead.integrations.django.cache_entries import MISSING, CacheEntries, Entry
 from keystead.integrations.django.cache_keys import NEVER_MS
-from keystead.integrations.django.loop_stores import store_of_loop, synchronous_store
+from keystead.integrations.loop_stores import store_of_loop, synchronous_store
 
 _OPTIONS: Final = frozenset({"MAX_ENTRIES", "CULL_FREQUENCY"})
 

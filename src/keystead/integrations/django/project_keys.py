@@ -10,7 +10,7 @@ from django.conf import settings
 
 from keystead import Keyspace
 from keystead.integrations.django.app_settings import setting, store_url
-from keystead.integrations.django.loop_stores import store_of_loop, synchronous_store
+from keystead.integrations.loop_stores import store_of_loop, synchronous_store
 
 K = TypeVar("K", bound=Keyspace)
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from keystead.integrations.django.app_settings import setting, store_url
-from keystead.integrations.django.loop_stores import store_of_loop, synchronous_store
+from keystead.integrations.loop_stores import store_of_loop, synchronous_store
 from keystead.parts.datasessions import DataSessionKeys, DataSessions, data_session_keys
 from keystead.parts.sessions import Policy
 from keystead.stores import Store

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping
 from datetime import timedelta
@@ -15,7 +14,8 @@ from django.utils.dateparse import parse_datetime
 from keystead import wait
 from keystead.errors import BadValue
 from keystead.integrations.django.session_parts import data_sessions, data_sessions_of_loop
-from keystead.parts.datasessions import DataSession, DataSessions, Gone
+from keystead.integrations.session_changes import has_times, merge_changes
+from keystead.parts.datasessions import DataSession, DataSessions
 
 _USER: Final = "_auth_user_id"  # django.contrib.auth.SESSION_KEY, whose module needs the user model
 _EXPIRY: Final = "_session_expiry"
@@ -120,26 +120,14 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # Django has no types
             return
         texts = _texts(data)
         if user is not None and found.user != str(user):
-            saved = await self._sign_in(sessions, found, str(user), texts)
+            saved = await sessions.sign_in(found, str(user), merge_changes(found, texts))
         else:
             saved = await sessions.save(found, texts)
-        if saved and _differ(saved, times):
+        if saved and not has_times(saved, times):
             saved = await sessions.set_lifetime(saved, **times)
         if not saved:
             raise UpdateError
         self._adopt(saved)
-
-    async def _sign_in(
-        self, sessions: DataSessions, found: DataSession, user: str, data: Mapping[str, Any]
-    ) -> DataSession | Gone:
-        """Make it the session of this user. What other requests saved meanwhile stays."""
-        before = {name: json.loads(text) for name, text in found.texts.items()}  # the caller may have changed `data`
-
-        def merge(newest: dict[str, Any]) -> dict[str, Any]:
-            kept = {name: value for name, value in newest.items() if name in data or name not in before}
-            return kept | {name: value for name, value in data.items() if name not in before or before[name] != value}
-
-        return await sessions.sign_in(found, user, merge)
 
     def delete(self, session_key: str | None = None) -> None:
         wait(self._delete(data_sessions(), session_key))
@@ -177,7 +165,9 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # Django has no types
 
     async def _cycle_key(self, sessions: DataSessions, data: dict[str, Any]) -> None:
         found = self._found or await self._read(sessions, self.session_key)
-        rotated = await sessions.rotate(found, at_once=True) if found else None
+        # Of a visitor at once: another may know the key. Of a user with the grace period, so that a sign-out in another
+        # tab, which still has the old key, ends the session.
+        rotated = await sessions.rotate(found, at_once=found.user is None) if found else None
         if rotated:
             self._adopt(rotated)
             self._session_cache = data
@@ -208,16 +198,6 @@ def _is_over(times: Mapping[str, Any]) -> bool:
     if "ends_at" in times:
         return bool(times["ends_at"] <= timezone.now())
     return bool(times["idle"] <= timedelta(0))
-
-
-def _differ(session: DataSession, times: Mapping[str, Any]) -> bool:
-    """Whether the session has other timeouts than these."""
-    record = session.record
-    if "ends_at" in times:
-        return record.ends_at is None or int(record.ends_at.timestamp() * 1000) != int(
-            times["ends_at"].timestamp() * 1000
-        )
-    return record.ends_at is not None or record.idle_ms != times["idle"] // timedelta(milliseconds=1)
 
 
 def _texts(data: Mapping[Any, Any]) -> dict[str, Any]:

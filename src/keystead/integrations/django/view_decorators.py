@@ -17,8 +17,8 @@ from keystead import Cache, RateLimit, Store, wait
 from keystead.errors import BadDeclaration, StoreError
 from keystead.integrations.django.app_settings import store_url
 from keystead.integrations.django.cache_keys import CachedValue
-from keystead.integrations.django.loop_stores import SharedStore, store_of_loop, synchronous_store
 from keystead.integrations.django.value_codec import CACHED_NONE
+from keystead.integrations.loop_stores import SharedStore, store_of_loop, synchronous_store
 from keystead.parts.cache import LoadFailed
 from keystead.parts.limit import Verdict, network_of
 from keystead.schema import Bound, Family

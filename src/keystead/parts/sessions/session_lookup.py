@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from hashlib import sha256
+from hashlib import blake2s
 from typing import Generic, TypeAlias, TypeVar
 
 from keystead.errors import BadKey
@@ -33,7 +33,7 @@ class SessionQueries(Generic[Q]):
         if len(token) > TOKEN_MAX_LENGTH:
             return None
         try:
-            digest = sha256(token.encode()).digest()
+            digest = blake2s(token.encode()).digest()  # half the time of SHA-256
         except UnicodeEncodeError:
             return None
         return self._cached.get(digest) or self._build_and_cache(token, digest)

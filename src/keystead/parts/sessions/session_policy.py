@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from keystead.errors import BadDeclaration
@@ -45,24 +46,24 @@ class Policy:
             raise BadDeclaration(f"at_cap must be evict or refuse, not {self.at_cap!r}")
         _ = self.grace_ms, self.near_ms
 
-    @property
+    @cached_property
     def idle_ms(self) -> int:
         return duration_ms(self.idle, "idle")
 
-    @property
+    @cached_property
     def absolute_ms(self) -> int:
         return duration_ms(self.absolute, "absolute")
 
-    @property
+    @cached_property
     def grace_ms(self) -> int:
         return duration_ms(self.grace, "grace")
 
-    @property
+    @cached_property
     def near_ms(self) -> int:
         """0: there are no near reads."""
         return 0 if self.near is None else duration_ms(self.near, "near")
 
-    @property
+    @cached_property
     def touch_every_ms(self) -> int:
         """How often a session in use is touched: each minute, or each 1/20 of `idle` if that is shorter."""
         return min(_MAX_TOUCH_INTERVAL_MS, self.idle_ms // _TOUCHES_PER_IDLE_TIMEOUT)

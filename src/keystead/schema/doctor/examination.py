@@ -22,6 +22,7 @@ from keystead.schema.family import Bound, Family
 from keystead.schema.family_lookup import Belonging, KnownKeys, Member, by_store, total_keys
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.pace import Pace, replies_of
+from keystead.schema.paced_scan import paced_scan
 from keystead.schema.quarantine import set_aside, with_quarantine
 from keystead.stores import Store
 from keystead.stores.backup.restoring import CHECKPOINT_PREFIX
@@ -66,6 +67,8 @@ async def repair(
     plan: Report | None = None,
     set_aside: SetAside = "few",
     unknown: Unknown = "report",
+    codes: Collection[str] | None = None,
+    keys: Collection[str] | None = None,
     families: Collection[Family[Any]] | None = None,
     known: Collection[type[Keyspace]] = (),
     page: int = _PAGE,
@@ -78,13 +81,14 @@ async def repair(
     repairs nothing, if not one sealed value of a family opens: then the key is wrong. Quarantining or deleting more
     than 1 % of a family is refused, unless `set_aside` is "all" (see `QuarantineKeys`). If every key of a family would
     be deleted because its owner or target is gone (`Report.astray`), none is, whatever `set_aside` says. Keys of no
-    family are only reported, unless `unknown` is "set-aside"; the same limit applies, as a share of all keys.
+    family are only reported, unless `unknown` is "set-aside"; the same limit applies, as a share of all keys. `codes`
+    and `keys` limit the repair to findings of these codes and keys; others are only reported.
     """
     if plan is None:
         plan = await examine(keyspaces, families=families, known=known, page=page, examples=examples)
     if plan.locked:
         raise WrongSealKey(plan.locked)
-    limits = RemovalLimits(plan, unknown == "set-aside", set_aside == "all")
+    limits = RemovalLimits(plan, unknown == "set-aside", set_aside == "all", codes, keys)
     walk = _Walk(Report(examples), limits, keyspaces, page=page, on_progress=on_progress)
     await walk.examine_all(keyspaces, families, known)
     return walk.report
@@ -137,13 +141,12 @@ class _Walk:
         if all(glob == "*" for glob in globs):
             self._follow_up.total = await total_keys(places)
         for place, glob in zip(places, globs, strict=True):
-            async for keys in place.store.scan(glob, page=self._page):
-                for some in self._pace.pieces(keys):
-                    await self._examine_keys(place, some, narrowed)
-                    if counts:
-                        self.report.examined += len(some)
-                    self._follow_up.report_progress()
-                    await self._pace.turn()
+            async for some in paced_scan(place.store, glob, self._pace, page=self._page):
+                keys = some or ()  # there is no time limit
+                await self._examine_keys(place, keys, narrowed)
+                if counts:
+                    self.report.examined += len(keys)
+                self._follow_up.report_progress()
         if counts:
             self._add_totals()
 

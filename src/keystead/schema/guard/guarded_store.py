@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Final, cast
 
 from keystead.errors import CommandError
 from keystead.schema.guard.write_guard import CheckedSteps, WriteGuard
 from keystead.schema.slots import one_step
 from keystead.stores import Call, Message, Outcome, Reply, Store
-from keystead.stores.store_contract import Planned
+from keystead.stores.changed_keys import ChangedKeys
+from keystead.stores.store_contract import Planned, Step
 
 _TOGETHER: Final = 128  # commands in one step, which others wait for
 _NOT_ATOMIC: Final = frozenset(("SCAN", "DBSIZE"))
@@ -67,10 +68,18 @@ class GuardedStore(Store):
         if not one_step(self._store, *(key.decode("utf-8", "replace") for key in keys)):
             return None
         batch = CheckedSteps()
+        existing: set[bytes] = set()  # keys that are known to exist at this point of the batch
         for call, one in valid:
-            batch.extend(CheckedSteps([Planned(call)], [0]) if one is None else one)
+            if one is None or one.grows in existing:
+                batch.extend(CheckedSteps([cast("Step", call)], [0]))
+            else:
+                batch.extend(one)
+            if one is not None and one.grows is not None:
+                existing.add(one.grows)
+            elif call.spec.writes:
+                existing.difference_update(call.keys)
         try:
-            outcome = await self._store._atomically(batch.steps)
+            outcome = await batch.run_on(self._store)
         except CommandError:
             return None
         if not outcome:
@@ -107,7 +116,7 @@ class GuardedStore(Store):
 
     async def _finish(self, checked: CheckedSteps) -> Outcome:
         """Run checked steps; the outcome is that of the steps that were given. Raises WriteRefused."""
-        outcome = await self._store._atomically(checked.steps)
+        outcome = await checked.run_on(self._store)
         if outcome.stopped_at is not None:
             refused = self.guard.refusal(checked, outcome.stopped_at)
             if refused is not None:
@@ -122,3 +131,11 @@ class GuardedStore(Store):
 
     def _subscribe(self, channels: tuple[str, ...]) -> AbstractAsyncContextManager[AsyncIterator[Message]]:
         return self._store._subscribe(channels)
+
+    def changed_keys(
+        self, prefixes: Sequence[bytes] = (b"",)
+    ) -> AbstractAsyncContextManager[AsyncIterator[ChangedKeys]] | None:
+        return self._store.changed_keys(prefixes)
+
+    def version(self) -> object:
+        return self._store.version()

@@ -29,7 +29,7 @@ class LifetimeRules:
         self._facts = facts
         self._family = facts.bound.family
         self._lifetime = facts.bound.family.lifetime
-        self._no_deadline = f"it would have no deadline, but the family states: {self._lifetime.describe()}"
+        self.no_deadline = f"it would have no deadline, but the family states: {self._lifetime.describe()}"
         # The deadline of a Value with `until` follows from its content.
         self._is_in_value = (
             isinstance(self._family, Value) and isinstance(self._lifetime, Until) and not self._family.takes_deadline
@@ -134,7 +134,7 @@ class LifetimeRules:
     ) -> WriteProblem:
         return WriteProblem(
             "no-deadline",
-            self._no_deadline,
+            self.no_deadline,
             exists(write.key) if needs_key else None,
             fixes,
             instead,

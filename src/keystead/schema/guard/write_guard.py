@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from keystead.errors import NotANumber, Unreadable, WriteRefused, printable
-from keystead.schema.chunked_reading import UNKNOWN
+from keystead.schema.chunked_reading import UNKNOWN, read_entry
 from keystead.schema.doctor.family_facts import Facts
+from keystead.schema.doctor.key_state import is_model
 from keystead.schema.family import Bound, Family
 from keystead.schema.family_lookup import Belonging, Member, name_of
 from keystead.schema.finding import Finding
@@ -19,15 +20,20 @@ from keystead.schema.guard.value_rules import ValueRules
 from keystead.schema.guard.write_problem import Write, WriteProblem
 from keystead.schema.keyspace import Keyspace
 from keystead.schema.slots import one_step
-from keystead.stores import Call, Command, Reply, Step, Store
-from keystead.stores.commands import integer
-from keystead.stores.store_contract import Planned, keys_of, plan
+from keystead.stores import Call, Command, Outcome, Reply, Step, Store
+from keystead.stores.commands import TABLE, integer
+from keystead.stores.store_contract import Planned, Required, keys_of, plan
 
 Mode: TypeAlias = Literal["observe", "fix", "enforce"]
 Report: TypeAlias = Callable[[Finding], None]
 
 _REMEMBERED: Final = 4_096  # keys whose families are cached
+_REMEMBERED_BYTES: Final = 512  # longer keys are not cached
+_FEW: Final = 12  # steps of a batch whose shape may occur again
 _REMEDY: Final = "Write it as the key document of the keyspace states."
+_EXISTS: Final = TABLE["EXISTS"]
+# Commands whose usual form is checked without the list of its problems.
+_GROWING_PLAINLY: Final = frozenset(("HSET", "SADD"))
 _KIND_NAMES: Final = {"zset": "sorted set", "stream": "log"}
 # Removing a key of no family harms nothing.
 _ON_ANY_KEY: Final = frozenset(("DEL", "GETDEL"))
@@ -57,21 +63,29 @@ class BadWrite(NamedTuple):
 
 @dataclass(slots=True)
 class CheckedSteps:
-    """A batch with the steps that the guard added. Run it with `atomically`.
+    """A batch with the steps that the guard added. Run it with `run_on`.
 
     places     where the given steps are now
     refusals   what a stop at an added guard means, by its place
     watches    reads that were added, and the finding if the reply is wrong
+    grows      the key that this one command adds to, and which must exist; None: it is something else
     """
 
-    steps: list[Planned] = field(default_factory=list)
+    steps: list[Step | Planned] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
     refusals: dict[int, BadWrite] = field(default_factory=dict)
     watches: list[tuple[int, Callable[[Reply], bool], BadWrite]] = field(default_factory=list)
+    grows: bytes | None = None
 
     def add(self, step: Step | Planned) -> int:
-        self.steps.append(step if isinstance(step, Planned) else plan([step])[0])
+        self.steps.append(step)
         return len(self.steps) - 1
+
+    async def run_on(self, store: Store) -> Outcome:
+        """Run it as one atomic step. If they are few, steps without a plan are faster: a store compiles their shape."""
+        if len(self.steps) <= _FEW and not any(type(step) is Planned for step in self.steps):
+            return await store.atomically(cast("list[Step]", self.steps))
+        return await store._atomically([_planned(step) for step in self.steps])
 
     def extend(self, other: CheckedSteps) -> None:
         """Add the steps of another batch after these."""
@@ -115,11 +129,18 @@ class WriteGuard:
 
     def check_call(self, call: Call) -> CheckedSteps | None:
         """`check` for one command that is not part of a batch; faster if it is right."""
-        if call.spec.name == "SET":
+        name = call.spec.name
+        if name == "SET" or name in _GROWING_PLAINLY:
             raw = call.args[0]
             member = self._member(raw)
-            if member is not None and self._rules[member.bound.family].is_plainly_right(call, member.key):
-                return None
+            rules = None if member is None else self._rules[member.bound.family]
+            if name == "SET":
+                if rules is not None and member is not None and rules.is_plainly_right(call, member.key):
+                    return None
+            elif rules is not None and member is not None and rules.grows_plainly(call, member.key):
+                there = Required(cast("Command", Call(_EXISTS, [raw], None)))
+                found = BadWrite(0, call, rules.no_deadline, member)
+                return CheckedSteps([there, cast("Step", call)], [1], {0: found}, grows=raw)
         return self.check([Planned(call)])
 
     def check(self, steps: Sequence[Planned]) -> CheckedSteps | None:
@@ -174,13 +195,16 @@ class WriteGuard:
             pass
         if len(self._members) >= _REMEMBERED:
             self._members.clear()
-        member = self._members[raw] = self._families.of(raw)
+        member = self._families.of(raw)
+        if len(raw) <= _REMEMBERED_BYTES:
+            self._members[raw] = member
         return member
 
     def _settle(self, steps: Sequence[Planned], found: Sequence[BadWrite]) -> CheckedSteps | None:
         """Refuse, correct or report the problems of a batch."""
         checked, after = CheckedSteps(), []
-        for place, step in enumerate(steps):
+        given = [_plain(step) for step in steps]
+        for place, step in enumerate(given):
             written, follow = step, []
             for one in found:
                 if one.place != place:
@@ -197,7 +221,7 @@ class WriteGuard:
                 checked.add(command)
         for one in after:
             self._add_condition(checked, one)
-        return None if checked.steps == list(steps) else checked
+        return None if checked.steps == given else checked
 
     def _is_corrected(self, one: BadWrite) -> bool:
         """Whether this problem is corrected. A certain one that is not is reported, and refused in `enforce`."""
@@ -232,7 +256,10 @@ class WriteGuard:
 
 
 class _FamilyRules:
-    """All rules of one family."""
+    """All rules of one family.
+
+    no_deadline   what is wrong with a command that creates a key of it, without a lifetime
+    """
 
     def __init__(self, bound: Bound[Any], mode: Mode) -> None:
         facts = Facts(bound)
@@ -247,6 +274,14 @@ class _FamilyRules:
             facts.decode is not None
             and not (facts.may_be_old or self._relations.is_needed)
             and (facts.never_ends or facts.latest_ms is not None)
+        )
+        self.no_deadline = WriteProblem("no-deadline", self._lifetimes.no_deadline)
+        # Nothing but its entries and its existence decides whether an HSET or a SADD is right.
+        self._grows_plainly = (
+            mode == "enforce"
+            and self._kind in ("hash", "set")
+            and bound.family.lifetime.ends
+            and not (is_model(bound) or facts.may_be_old or self._relations.is_needed)
         )
 
     def is_plainly_right(self, call: Call, key: str) -> bool:
@@ -267,6 +302,14 @@ class _FamilyRules:
             return False
         return True
 
+    def grows_plainly(self, call: Call, key: str) -> bool:
+        """Whether this HSET or SADD is right if the key exists, for the usual ones. False: `check` finds out."""
+        if not self._grows_plainly or call.spec.kind != self._kind:
+            return False
+        args, bound = call.args, self._facts.bound
+        entries: Iterator[Any] = zip(args[1::2], args[2::2], strict=True) if self._kind == "hash" else iter(args[1:])
+        return all(read_entry(bound, key, entry)[1] is None for entry in entries)
+
     def check(self, write: Write) -> Iterator[WriteProblem]:
         spec = write.call.spec
         kind = "string" if spec.name == "SET" else spec.kind
@@ -284,8 +327,23 @@ class _FamilyRules:
                 yield from self._relations.check(write)
 
 
-def _corrected(step: Planned, problem: WriteProblem) -> Planned:
-    return step if problem.instead is None else Planned(plan([problem.instead])[0].call, required=step.required)
+def _planned(step: Step | Planned) -> Planned:
+    if isinstance(step, Planned):
+        return step
+    return Planned(step) if isinstance(step, Call) else plan([step])[0]
+
+
+def _plain(step: Planned) -> Step | Planned:
+    """A step that is only a command, as it is without a plan."""
+    is_plain = not (step.required or step.guard or step.times)
+    return cast("Step", step.call) if is_plain else step
+
+
+def _corrected(step: Step | Planned, problem: WriteProblem) -> Step | Planned:
+    if problem.instead is None:
+        return step
+    is_required = isinstance(step, Planned) and step.required
+    return Planned(plan([problem.instead])[0].call, required=True) if is_required else problem.instead
 
 
 def _is_cured(problem: WriteProblem, steps: Sequence[Planned], place: int) -> bool:

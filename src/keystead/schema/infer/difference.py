@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from keystead.schema.family import Family
 from keystead.schema.family_lookup import name_of
-from keystead.schema.infer.draft import DraftFamily
+from keystead.schema.infer.draft import DraftFamily, shape_of
 from keystead.schema.infer.drafting import Inferred
 from keystead.schema.keyspace import Keyspace
 
@@ -19,7 +19,8 @@ def difference(found: Inferred, declared: Sequence[type[Keyspace]], *, tagged: b
     families = [family for one in declared for family in one.families.values() if family.kind != "channel"]
     lines = []
     for drafted in found.draft.families:
-        known = _declared_for(found.examples[drafted.name], families, tagged)
+        examples = found.examples.get(drafted.name)
+        known = _of_shape(drafted.pattern, families) if examples is None else _declared_for(examples, families, tagged)
         what = f"{drafted.kind} {drafted.pattern}"
         evidence = f"  ({drafted.confidence}: {drafted.evidence[0]})" if drafted.evidence else ""
         if known is None:
@@ -27,6 +28,11 @@ def difference(found: Inferred, declared: Sequence[type[Keyspace]], *, tagged: b
         elif changes := list(_changes(drafted, known)):
             lines.append(f"~ {name_of(known)}: {'; '.join(changes)}{evidence}")
     return lines
+
+
+def _of_shape(pattern: str, families: Sequence[Family[Any]]) -> Family[Any] | None:
+    """The family whose pattern differs from this one in the names and types of its placeholders at most."""
+    return next((family for family in families if shape_of(family.pattern.text) == shape_of(pattern)), None)
 
 
 def _declared_for(examples: Sequence[str], families: Sequence[Family[Any]], tagged: bool) -> Family[Any] | None:

@@ -118,3 +118,8 @@ def class_name(text: str, taken: Collection[str] = ()) -> str:
     while free in taken:
         free, number = f"{name}{number}", number + 1
     return free
+
+
+def shape_of(pattern: str) -> str:
+    """A pattern without the names and types of its placeholders: the same for `user:{uid}` and `user:{id:int}`."""
+    return re.sub(r"\{[^{}]*\}", "{}", pattern)

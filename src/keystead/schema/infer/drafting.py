@@ -37,7 +37,8 @@ class Inferred:
     draft: DraftKeyspace
     examined: int
     examples: dict[str, list[str]] = field(default_factory=dict)
-    """Some keys of each family, to compare it with others. They may contain secrets: never print them."""
+    """Some keys of each family, to compare it with others. They may contain secrets: never print them. A family that
+    was drafted from a document has none."""
     has_slots: bool = False
     """Whether the store is a cluster, whose families need hash tags."""
 
@@ -47,11 +48,12 @@ async def infer(
     *,
     name: str = "AppKeys",
     every_key: bool = False,
+    skip: Callable[[bytes], bool] | None = None,
     between: Callable[[], Awaitable[None]] | None = None,
     on_progress: Callable[[ScanProgress], None] | None = None,
 ) -> Inferred:
     """Draft a keyspace from the keys of a store, without blocking it or changing anything; see `scan_store`."""
-    scanned = await scan_store(store, every_key=every_key, between=between, on_progress=on_progress)
+    scanned = await scan_store(store, every_key=every_key, skip=skip, between=between, on_progress=on_progress)
     join_siblings(scanned.shapes.root)
     has_slots = store.guarantees.atomic == "one slot"
     drafter = _Drafter(name, has_slots=has_slots)

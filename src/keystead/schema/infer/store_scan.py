@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from keystead.errors import WrongKind
-from keystead.schema.chunked_reading import SIZES, entries_of, whole
+from keystead.schema.chunked_reading import SIZES
 from keystead.schema.doctor.examination import NOTES_PREFIXES
 from keystead.schema.doctor.key_state import ms_of
+from keystead.schema.first_contents import first_contents
 from keystead.schema.infer.evidence import Evidence
 from keystead.schema.key_shapes import KeyShapes
 from keystead.schema.pace import Pace
+from keystead.schema.paced_scan import paced_scan
 from keystead.stores import Command, Store
 
 _PAGE: Final = 1_000
-_ENTRIES: Final = 100  # read of each key that has entries
-_LARGE: Final = 500  # entries of a set or a hash, which cannot be read in part
 
 
 class ScanProgress(NamedTuple):
@@ -44,21 +43,20 @@ async def scan_store(
     store: Store,
     *,
     every_key: bool = False,
+    skip: Callable[[bytes], bool] | None = None,
     between: Callable[[], Awaitable[None]] | None = None,
     on_progress: Callable[[ScanProgress], None] | None = None,
 ) -> Scanned:
     """Group all keys of a store by shape. Of each shape the first keys are read, and ever fewer of the rest.
 
     `every_key` reads all of them. `between` runs before the second pass, which reads some deadlines again: one that
-    moved belongs to a sliding lifetime. Read-only.
+    moved belongs to a sliding lifetime. Keys for which `skip` is true are left out. Read-only.
     """
     found = Scanned()
     [total] = await store.run([("DBSIZE",)])
     pace = Pace(_PAGE)
-    async for keys in store.scan("*", page=_PAGE):
-        for some in pace.pieces(keys):
-            await _read(store, _grouped(found, some, every_key), pace)
-            await pace.turn()
+    async for some in paced_scan(store, "*", pace, page=_PAGE):
+        await _read(store, _grouped(found, some or (), every_key, skip), pace)
         if on_progress is not None:
             on_progress(ScanProgress(found.examined, total))
     shapes = [shape.leaf for shape in found.shapes.shapes()]
@@ -75,11 +73,13 @@ async def scan_store(
     return found
 
 
-def _grouped(found: Scanned, keys: Sequence[bytes], every_key: bool) -> list[_Sampled]:
+def _grouped(
+    found: Scanned, keys: Sequence[bytes], every_key: bool, skip: Callable[[bytes], bool] | None
+) -> list[_Sampled]:
     """Count these keys. Returns those to be read."""
     names: list[str] = []
     for raw in keys:
-        if raw.startswith(NOTES_PREFIXES):
+        if raw.startswith(NOTES_PREFIXES) or (skip is not None and skip(raw)):
             continue
         found.examined += 1
         try:
@@ -111,38 +111,6 @@ async def _read(store: Store, sampled: list[_Sampled], pace: Pace) -> None:
         for one, kind, left_ms in zip(sampled, replies[::2], replies[1::2], strict=True)
         if kind.decode() in SIZES
     ]
-    sizes = await pace.run(store, [(SIZES[kind], one.key) for one, kind, _ in there], len(there))
-    contents = await _contents(store, there, sizes, pace)
-    for (one, kind, left_ms), content in zip(there, contents, strict=True):
+    contents = await first_contents(store, [(one.key, kind) for one, kind, _ in there], pace)
+    for (one, kind, left_ms), (_, content) in zip(there, contents, strict=True):
         one.evidence.add(one.key, kind, left_ms, at_ms, content)
-
-
-async def _contents(
-    store: Store, there: Sequence[tuple[_Sampled, str, int]], sizes: Sequence[Any], pace: Pace
-) -> list[Any]:
-    """The value of each string, the fields of each hash, the first entries of others; None: not read."""
-    contents: list[Any] = [None] * len(there)
-    to_read: list[tuple[int, str, Command]] = []
-    for number, ((one, kind, _), size) in enumerate(zip(there, sizes, strict=True)):
-        if size is None or isinstance(size, WrongKind):
-            continue  # it was replaced meanwhile
-        if kind == "string":
-            contents[number] = size
-        elif kind not in ("set", "hash") or size <= _LARGE:
-            to_read.append((number, kind, _command(kind, one.key)))
-    replies = await pace.run(store, [command for _, _, command in to_read], len(to_read))
-    for (number, kind, _), reply in zip(to_read, replies, strict=True):
-        contents[number] = None if isinstance(reply, WrongKind) else entries_of(kind, reply)
-    return contents
-
-
-def _command(kind: str, key: str) -> Command:
-    match kind:
-        case "zset":
-            return ("ZRANGE", key, 0, _ENTRIES - 1, "WITHSCORES")
-        case "list":
-            return ("LRANGE", key, 0, _ENTRIES - 1)
-        case "stream":
-            return ("XRANGE", key, "-", "+", "COUNT", _ENTRIES)
-        case _:
-            return whole(kind, key)

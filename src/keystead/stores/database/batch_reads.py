@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from keystead.stores.commands import TABLE, Call
@@ -58,6 +59,13 @@ class BatchReads:
         self.publishes = self.publishes or name == "PUBLISH"
         self.writes += call.spec.writes
         self.one_read_is_enough = self.one_read_is_enough and name in LOADED
+
+    @property
+    def rows_max(self) -> float:
+        """How many rows are found at most."""
+        if self.wholes:
+            return math.inf
+        return len(self.with_value) + len(self._others) + len(self.fields) + len(self.members)
 
     def without_value(self) -> list[bytes]:
         return [key for key in self._others if key not in self.with_value]

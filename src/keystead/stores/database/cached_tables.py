@@ -71,7 +71,11 @@ class CachedTables(KeyTables):
         elif more or not needs.one_read_is_enough:
             before = dialect.begin_reading
         wanted = needs.wanted(timeless=timeless)
-        found = dialect.parse_found(self._session.ask([*before, dialect.look(wanted)])[-1], wanted)
+        self.know(needs, wanted, self._session.ask([*before, dialect.look(wanted)])[-1])
+
+    def know(self, needs: BatchReads, wanted: Wanted, result: Result) -> None:
+        """Keep what was read."""
+        found = self._dialect.parse_found(result, wanted)
         self._know_rows([*needs.with_value, *needs.without_value()], found)
         self._know_entries(self._fields, needs.fields, {(owner, name): (value,) for owner, name, value in found.fields})
         self._know_entries(self._scores, needs.members, {(owner, name): score for owner, name, score in found.members})

@@ -17,7 +17,7 @@ from keystead.errors import KeysteadError, StoreError, StoreUnavailable
 from keystead.stores.database.cached_tables import CachedTables
 from keystead.stores.database.database_sweep import MESSAGES_KEPT_MS
 from keystead.stores.database.hashed_names import name_of
-from keystead.stores.database.pool import Job
+from keystead.stores.database.pooled_connection import Job
 from keystead.stores.mailbox import Mailbox
 from keystead.stores.sql import Interpreter
 from keystead.stores.store_contract import Message

@@ -59,10 +59,19 @@ class Session(ABC):
     """Used by one thread at a time; only `sever` may come from another. Raises the errors above."""
 
     ids: list[int]  # reserved for new keys of this session
+    descriptor: int = -1  # of its socket, if the event loop may `begin` and `receive`
 
     @abstractmethod
     def ask(self, statements: Sequence[Statement]) -> list[Result]:
         """The result of each, in order, in one round trip. After an error the remaining ones were not run."""
+
+    def begin(self, statement: Statement) -> bool:
+        """In the event loop: send one statement, without waiting. False: it cannot be sent like this."""
+        return False
+
+    def receive(self) -> Result | None:
+        """In the event loop, when something has arrived: the result of this statement; None: it is not complete."""
+        raise NotImplementedError
 
     @abstractmethod
     def roll_back(self) -> None:

@@ -24,7 +24,8 @@ from keystead.stores.database.database_session import (
 from keystead.stores.database.database_settings import DatabaseSettings
 from keystead.stores.database.dialect import Dialect
 from keystead.stores.database.hashed_names import KEPT, text_of
-from keystead.stores.database.pool import ConnectionPool, Job
+from keystead.stores.database.pool import ConnectionPool
+from keystead.stores.database.pooled_connection import Job
 from keystead.stores.globs import compile_glob, key_after_prefix, literal_prefix
 from keystead.stores.sql import Interpreter
 from keystead.stores.sql.key_tables import KIND_NUMBERS

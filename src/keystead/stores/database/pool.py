@@ -4,20 +4,21 @@ Batches that wait at the same moment share a transaction: writes with writes, re
 another batch of this process uses one of its keys, and never overtakes an earlier batch that shares a key with it. So
 the writes of one process to a key happen in the order of the calls, and two connections of a process never wait for
 each other.
+
+Reads that need one statement use no thread where the session allows it, see `loop_reads`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from keystead.errors import CommandError, KeysteadError, StoreClosed, StoreError, StoreUnavailable
+from keystead.errors import KeysteadError, StoreClosed, StoreError, StoreUnavailable
 from keystead.stores.commands import Call
 from keystead.stores.database.cached_tables import CachedTables
 from keystead.stores.database.database_session import (
@@ -28,90 +29,14 @@ from keystead.stores.database.database_session import (
     StatementFailed,
 )
 from keystead.stores.database.dialect import Dialect
+from keystead.stores.database.loop_reads import LoopRead
+from keystead.stores.database.pooled_connection import Abandoned, BatchGroup, Job, PooledBatch, PooledConnection
 from keystead.stores.sql import Interpreter
 from keystead.stores.worker_thread import WorkerThread, ignore_result
 
 GROUP_COMMANDS = 1_000  # a group holds no more than this, unless one batch alone does
 TRIES = 8  # of one transaction after conflicts
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 0.4  # between two attempts to connect
-
-Job = Callable[[Interpreter[CachedTables]], Any]
-
-
-class PooledBatch:
-    """Work that takes effect as a whole, and the future of its caller."""
-
-    __slots__ = ("alone", "calls", "deadline", "future", "job", "keys", "snapshot", "timeless", "writes")
-
-    def __init__(
-        self,
-        calls: Sequence[Call],
-        job: Job,
-        keys: Iterable[bytes],
-        future: asyncio.Future[Any],
-        deadline: float,
-        *,
-        writes: bool,
-    ) -> None:
-        self.calls = calls
-        self.job = job
-        self.keys = frozenset(keys)
-        self.writes = writes
-        self.future = future
-        self.deadline = deadline
-        self.alone = False  # whether it runs in a separate transaction
-        self.snapshot = False  # whether its job sends several queries that must see one state
-        self.timeless = False  # whether it needs the time only for a key that exists
-
-
-class BatchGroup:
-    """Batches that share a transaction. Two threads change its stage, under a lock, so reported outcomes are true."""
-
-    def __init__(self, batches: list[PooledBatch]) -> None:
-        self.batches = batches
-        self.writes = batches[0].writes
-        self.stage: Literal["running", "committing", "given up"] = "running"
-        self._lock = threading.Lock()
-
-    def start_commit(self) -> bool:
-        """In the thread of its connection: whether it may commit. From here on its outcome is unknown."""
-        with self._lock:
-            if self.stage == "running":
-                self.stage = "committing"
-            return self.stage == "committing"
-
-    def give_up(self) -> bool:
-        """In the event loop: whether it is certain not to take effect."""
-        with self._lock:
-            if self.stage == "running":
-                self.stage = "given up"
-            return self.stage == "given up"
-
-    def restart(self) -> None:
-        with self._lock:
-            if self.stage == "committing":
-                self.stage = "running"
-
-
-class _Abandoned(Exception):
-    """The group was cancelled or timed out."""
-
-
-class PooledConnection:
-    """A thread, and its connection, if it has one."""
-
-    __slots__ = ("group", "session", "worker")
-
-    def __init__(self, worker: WorkerThread) -> None:
-        self.worker = worker
-        self.session: Session | None = None
-        self.group: BatchGroup | None = None  # that runs there now
-
-    def drop(self) -> None:
-        """In its thread: close the connection."""
-        session, self.session = self.session, None
-        if session is not None:
-            session.close()
 
 
 class ConnectionPool:
@@ -148,7 +73,7 @@ class ConnectionPool:
 
     def adopt(self, session: Session, worker: WorkerThread) -> None:
         """Add an open connection."""
-        connection = PooledConnection(worker)
+        connection = PooledConnection(worker, self._loop)
         connection.session = session
         self._connections.append(connection)
         self._idle.append(connection)
@@ -219,16 +144,16 @@ class ConnectionPool:
                 all_gone.set_result(None)
 
         for connection in self._connections:
-            connection.worker.submit(connection.drop, on_dropped)
-            connection.worker.stop()
+            connection.submit(connection.drop, on_dropped)
+            connection.stop()
         if left:
             await asyncio.wait({all_gone}, timeout=1.0)
 
     def abandon(self) -> None:
         """Close the connections without an event loop."""
         for connection in self._connections:
-            connection.worker.submit(connection.drop, ignore_result)
-            connection.worker.stop()
+            connection.submit(connection.drop, ignore_result)
+            connection.stop()
 
     # --- which batches run together ------------------------------------------------------------------------
 
@@ -249,13 +174,18 @@ class ConnectionPool:
                 self._idle.append(connection)
                 return
             group = connection.group = BatchGroup(batches)
-            connection.worker.submit(partial(self._work, connection, group), partial(self._finish, connection, group))
+            group.read = LoopRead.begin(connection, group, self._dialect, self._ahead_ms, self._on_data)
+            if group.read is None:
+                self._work_in_thread(connection, group)
+
+    def _work_in_thread(self, connection: PooledConnection, group: BatchGroup) -> None:
+        connection.submit(partial(self._work, connection, group), partial(self._finish, connection, group))
 
     def _free_connection(self) -> PooledConnection | None:
         if self._idle:
             return self._idle.pop()
         if len(self._connections) < self._size:
-            connection = PooledConnection(WorkerThread(f"keystead-{len(self._connections)}", self._loop))
+            connection = PooledConnection(WorkerThread(f"keystead-{len(self._connections)}", self._loop), self._loop)
             self._connections.append(connection)
             return connection
         return None
@@ -292,7 +222,7 @@ class ConnectionPool:
         """The result of each batch of the group. Raises StatementFailed if the outcome is unknown."""
         for attempt in range(TRIES):
             if group.stage == "given up":
-                raise _Abandoned
+                raise Abandoned
             if connection.session is None:
                 connection.session = self._connect()
             session = connection.session
@@ -331,17 +261,37 @@ class ConnectionPool:
         more = any(batch.snapshot for batch in group.batches)
         timeless = len(group.batches) == 1 and group.batches[0].timeless
         tables.load(calls, keys, writes=group.writes, more=more, timeless=timeless)
-        results = [_result(batch, interpreter) for batch in group.batches]
+        results = [batch.result(interpreter) for batch in group.batches]
         if not group.writes:
             session.roll_back()  # of a snapshot that is still open
         elif not group.start_commit():
             session.roll_back()
-            raise _Abandoned
+            raise Abandoned
         else:
             tables.commit()
         return results
 
     # --- back in the event loop ----------------------------------------------------------------------------
+
+    def _on_data(self, connection: PooledConnection) -> None:
+        """The server has answered a read that the event loop has sent, or closed a connection."""
+        group, session = connection.group, connection.session
+        if group is None or group.read is None or session is None:
+            connection.stop_listening()
+            return
+        try:
+            result = session.receive()
+        except (Conflict, DatabaseConnectionLost, NoSuchTable, StatementFailed):
+            self._work_in_thread(connection, group)  # which tries again, and says what is wrong
+            return
+        if result is None:
+            return
+        try:
+            results = group.read.results_of(result)
+        except Exception as error:
+            self._finish(connection, group, None, error)
+        else:
+            self._finish(connection, group, results, None)
 
     def _finish(
         self, connection: PooledConnection, group: BatchGroup, results: list[Any] | None, error: BaseException | None
@@ -354,7 +304,7 @@ class ConnectionPool:
                     _fail(batch.future, result)
                 elif not batch.future.done():
                     batch.future.set_result(result)
-        elif isinstance(error, _Abandoned):
+        elif isinstance(error, Abandoned):
             self._requeue(group)
         elif isinstance(error, StoreError) and connection.session is None:
             self._mark_down(error)
@@ -422,7 +372,7 @@ class ConnectionPool:
             connection.drop()
             connection.session = self._connect()
 
-        connection.worker.submit(attempt, after_attempt)
+        connection.submit(attempt, after_attempt)
 
     def _mark_up(self) -> None:
         if self._down_since is not None:
@@ -477,15 +427,6 @@ class ConnectionPool:
 
     def _timeout_message(self) -> str:
         return f"{self._url} did not answer within {self._timeout:g} s; it is slow, or others hold its locks"
-
-
-def _result(batch: PooledBatch, interpreter: Interpreter[CachedTables]) -> Any:
-    if batch.future.done():
-        return None
-    try:
-        return batch.job(interpreter)
-    except CommandError as error:
-        return error
 
 
 def _is_unknown(error: BaseException | None) -> bool:

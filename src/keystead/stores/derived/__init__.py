@@ -4,7 +4,7 @@ The stores know a small command language (`keystead.stores.commands`). Commands 
 made of it here, once for all stores, with the semantics of Redis 7. The gateway uses this; the schema does not.
 """
 
-from keystead.stores.derived.derived_command import Derived, Exchange
+from keystead.stores.derived.derived_command import Attempt, Derived, Exchange, attempts
 from keystead.stores.derived.derived_table import DERIVED, derive, run_derived
 
-__all__ = ["DERIVED", "Derived", "Exchange", "derive", "run_derived"]
+__all__ = ["DERIVED", "Attempt", "Derived", "Exchange", "attempts", "derive", "run_derived"]

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from keystead.errors import BadArgument, BadOption, Contended, NotANumber, StoredNotANumber, StoreError
+from keystead.errors import BadArgument, BadOption, NotANumber, StoredNotANumber, StoreError
 from keystead.stores.command_options import integer, parse_optional_count
 from keystead.stores.commands import Command, Reply
-from keystead.stores.derived.derived_command import Exchange
+from keystead.stores.derived.derived_command import Attempt, Exchange
 from keystead.stores.derived.float_sums import add_floats
 from keystead.stores.store_contract import Step, Store, absent, field_holds, holds, required, still
 from keystead.stores.transfer.records import Record, commands_of, parts_of
 
-_ATTEMPTS: Final = 64
-_LONGEST_S: Final = 0.05
 _LONGEST_STRING: Final = 512 << 20
-_AGAIN: Final = object()
+# Of zeros that SETRANGE adds: a short command must not occupy the process for seconds.
+_MOST_PADDING: Final = 16 << 20
+_MOST_RANDOM: Final = 1_000_000  # members of one reply, which may repeat
 
 # How a whole key of each kind is read.
 _READERS: Final[dict[bytes, tuple[str, tuple[str | int, ...]]]] = {
@@ -29,27 +28,21 @@ _READERS: Final[dict[bytes, tuple[str, tuple[str | int, ...]]]] = {
     b"list": ("LRANGE", (0, -1)),
 }
 
-# One attempt: from the replies of the reads, the steps to write and the reply; without steps nothing is written.
-Attempt = Callable[[list[Any]], tuple[Sequence[Step], Reply]]
+# From the replies of the reads: the steps to write, of which some may be guards, and the reply.
+# Without steps nothing is written.
+Decide = Callable[[list[Any]], tuple[Sequence[Step], Reply]]
 
 
-def _exchange(keys: Sequence[bytes], reads: Sequence[Command], attempt: Attempt) -> Exchange:
-    """Read, and write what `attempt` makes of it, until no other caller was faster."""
+def _exchange(keys: Sequence[bytes], reads: Sequence[Command], decide: Decide) -> Exchange:
+    """Read, and write what `decide` makes of it, until no other caller was faster."""
 
-    async def run(store: Store) -> Reply:
-        for number in range(_ATTEMPTS):
-            if number:
-                await asyncio.sleep(random.random() * min(0.0005 * 2**number, _LONGEST_S))  # noqa: S311 - spreads callers
-            steps, reply = attempt(await store.run(reads))
-            if not steps or await store.atomically(steps):
-                return reply
-        raise _contended(keys[0])
+    async def attempt(store: Store) -> Attempt:
+        replies = await store.run(reads)
+        steps, reply = decide(replies)
+        guards = [] if steps else [still(read, held) for read, held in zip(reads, replies, strict=True)]
+        return Attempt(guards, steps, reply)
 
-    return Exchange(keys, True, run)
-
-
-def _contended(key: bytes) -> Contended:
-    return Contended(f"{key[:60]!r} was changed by other callers {_ATTEMPTS} times in a row; try again")
+    return Exchange(keys, True, attempt)
 
 
 def _replace_string(key: bytes, held: bytes | None, value: bytes) -> list[Step]:
@@ -62,12 +55,12 @@ def _replace_string(key: bytes, held: bytes | None, value: bytes) -> list[Step]:
 def append(args: Sequence[bytes]) -> Exchange:
     key, more = args
 
-    def attempt(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
+    def decide(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
         [held] = replies
         value = (held or b"") + more
         return _replace_string(key, held, value), len(value)
 
-    return _exchange([key], [("GET", key)], attempt)
+    return _exchange([key], [("GET", key)], decide)
 
 
 def setrange(args: Sequence[bytes]) -> Exchange:
@@ -75,14 +68,16 @@ def setrange(args: Sequence[bytes]) -> Exchange:
     if not 0 <= offset <= _LONGEST_STRING - len(part):
         raise BadArgument("the offset is out of range")
 
-    def attempt(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
+    def decide(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
         held = replies[0] or b""
         if not part:
             return [], len(held)
+        if offset - len(held) > _MOST_PADDING:
+            raise BadArgument(f"the offset is more than {_MOST_PADDING:,} bytes beyond the end of the value")
         value = held[:offset].ljust(offset, b"\x00") + part + held[offset + len(part) :]
         return _replace_string(key, replies[0], value), len(value)
 
-    return _exchange([key], [("GET", key)], attempt)
+    return _exchange([key], [("GET", key)], decide)
 
 
 def _add(held: bytes | None, amount: bytes) -> bytes:
@@ -96,22 +91,22 @@ def _add(held: bytes | None, amount: bytes) -> bytes:
 def incrbyfloat(args: Sequence[bytes]) -> Exchange:
     key, amount = args
 
-    def attempt(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
+    def decide(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
         total = _add(replies[0], amount)
         return _replace_string(key, replies[0], total), total
 
-    return _exchange([key], [("GET", key)], attempt)
+    return _exchange([key], [("GET", key)], decide)
 
 
 def hincrbyfloat(args: Sequence[bytes]) -> Exchange:
     key, field, amount = args
     add_floats(None, amount)  # as in Redis, this error comes before that of the wrong kind
 
-    def attempt(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
+    def decide(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
         total = _add(replies[0], amount)
         return [field_holds(key, field, replies[0]), ("HSET", key, field, total)], total
 
-    return _exchange([key], [("HGET", key, field)], attempt)
+    return _exchange([key], [("HGET", key, field)], decide)
 
 
 # --- sets and sorted sets ------------------------------------------------------------------------------------
@@ -120,7 +115,7 @@ def hincrbyfloat(args: Sequence[bytes]) -> Exchange:
 def spop(args: Sequence[bytes]) -> Exchange:
     key, count = args[0], parse_optional_count(args)
 
-    def attempt(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
+    def decide(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
         members = list(replies[0])
         chosen = random.sample(members, min(1 if count is None else count, len(members)))
         if not chosen:
@@ -129,37 +124,43 @@ def spop(args: Sequence[bytes]) -> Exchange:
             return [required(("SREM", key, chosen[0]))], chosen[0]
         return [still(("SMEMBERS", key), replies[0]), ("SREM", key, *chosen)], set(chosen)
 
-    return _exchange([key], [("SMEMBERS", key)], attempt)
+    return _exchange([key], [("SMEMBERS", key)], decide)
 
 
 def srandmember(args: Sequence[bytes]) -> Exchange:
     """A read, but with another reply each time, so it is not a function of the replies of its steps."""
     key, count = args[0], integer(args[1]) if len(args) > 1 else None
 
-    async def run(store: Store) -> Reply:
-        [found] = await store.run([("SMEMBERS", key)])
-        members = list(found)
+    whole = ("SMEMBERS", key)
+    if count is not None and count < -_MOST_RANDOM:
+        raise BadArgument(f"a reply has at most {_MOST_RANDOM:,} members")
+
+    def choose(members: list[bytes]) -> Reply:
         if count is None:
             return random.choice(members) if members else None  # noqa: S311 - not a secret
         if count < 0:
             return random.choices(members, k=-count) if members else []  # noqa: S311
         return random.sample(members, min(count, len(members)))
 
-    return Exchange([key], False, run)
+    async def attempt(store: Store) -> Attempt:
+        [found] = await store.run([whole])
+        return Attempt([still(whole, found)], [], choose(list(found)))
+
+    return Exchange([key], False, attempt)
 
 
 def zpopmax(args: Sequence[bytes]) -> Exchange:
     key, count = args[0], parse_optional_count(args)
     highest = ("ZRANGE", key, 0, (1 if count is None else count) - 1, "REV", "WITHSCORES")
 
-    def attempt(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
+    def decide(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
         [found] = replies
         if not found or count == 0:
             return [], []
         steps: list[Step] = [still(highest, found), ("ZREM", key, *(member for member, _ in found))]
         return steps, found[0] if count is None else found
 
-    return _exchange([key], [highest], attempt)
+    return _exchange([key], [highest], decide)
 
 
 # --- lists ---------------------------------------------------------------------------------------------------
@@ -174,14 +175,14 @@ def lmove(args: Sequence[bytes]) -> Exchange:
     end = ("LRANGE", source, place, place)
     push, pop = ("LPUSH" if into == b"LEFT" else "RPUSH"), ("LPOP" if out == b"LEFT" else "RPOP")
 
-    def attempt(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
+    def decide(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
         [found] = replies
         if not found:
             return [], None
         # Pushed first: a list that is moved within itself is never empty, so it keeps its lifetime.
         return [still(end, found), (push, destination, found[0]), (pop, source)], found[0]
 
-    return _exchange([source, destination], [end], attempt)
+    return _exchange([source, destination], [end], decide)
 
 
 def rpoplpush(args: Sequence[bytes]) -> Exchange:
@@ -194,7 +195,7 @@ def linsert(args: Sequence[bytes]) -> Exchange:
         raise BadOption("write: LINSERT key BEFORE | AFTER pivot item")
     whole = ("LRANGE", key, 0, -1)
 
-    def attempt(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
+    def decide(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
         items: list[bytes] = replies[0]
         if pivot not in items:
             return [], -1 if items else 0
@@ -204,7 +205,7 @@ def linsert(args: Sequence[bytes]) -> Exchange:
             write = [("LTRIM", key, 0, at - 1), *_in_pieces("RPUSH", key, [item, *items[at:]])]
         return [still(whole, items), *write], len(items) + 1
 
-    return _exchange([key], [whole], attempt)
+    return _exchange([key], [whole], decide)
 
 
 def _in_pieces(name: str, key: bytes, items: list[bytes]) -> list[Step]:
@@ -237,27 +238,33 @@ def copy_key(args: Sequence[bytes]) -> Exchange:
 def _transfer(source: bytes, destination: bytes, *, moves: bool, replaces: bool, done: Reply) -> Exchange:
     """Write a key with its lifetime under another name, in one step. Streams are refused: their last id is not kept."""
 
-    async def run(store: Store) -> Reply:
-        for _ in range(_ATTEMPTS):
-            reply = await _transfer_once(store, source, destination, moves, replaces)
-            if reply is not _AGAIN:
-                return done if reply is None else reply
-        raise _contended(source)
+    async def attempt(store: Store) -> Attempt | None:
+        kind, expires_at_ms, exists = await store.run(
+            [("TYPE", source), ("PEXPIRETIME", source), ("EXISTS", destination)]
+        )
+        if kind == b"none":
+            if moves:
+                raise BadArgument("no such key")
+            return Attempt([absent(source)], [], 0)
+        if source == destination:
+            return Attempt([required(("EXISTS", source))], [], done if replaces else 0)
+        if exists and not replaces:
+            return Attempt([required(("EXISTS", source)), required(("EXISTS", destination))], [], 0)
+        found = await _read_record(store, source, destination, kind, expires_at_ms)
+        if found is None:
+            return None
+        guards, writes = found
+        gone: list[Step] = [("DEL", source)] if moves else []
+        room: Step = ("DEL", destination) if replaces else absent(destination)
+        return Attempt(guards, [room, *gone, *writes], done)
 
-    return Exchange([source, destination], True, run)
+    return Exchange([source, destination], True, attempt)
 
 
-async def _transfer_once(store: Store, source: bytes, destination: bytes, moves: bool, replaces: bool) -> Any:
-    """None if it is done, the reply if there is nothing to do, or _AGAIN."""
-    kind, expires_at_ms, exists = await store.run([("TYPE", source), ("PEXPIRETIME", source), ("EXISTS", destination)])
-    if kind == b"none":
-        if moves:
-            raise BadArgument("no such key")
-        return 0
-    if source == destination:
-        return None if replaces else 0
-    if exists and not replaces:
-        return 0
+async def _read_record(
+    store: Store, source: bytes, destination: bytes, kind: bytes, expires_at_ms: int
+) -> tuple[list[Step], list[Command]] | None:
+    """The guards that the source is unchanged, and the commands that write the destination. None: it has changed."""
     if kind not in _READERS:
         raise BadArgument("a stream cannot be renamed or copied here")
     name, rest = _READERS[kind]
@@ -265,27 +272,18 @@ async def _transfer_once(store: Store, source: bytes, destination: bytes, moves:
     try:
         [value] = await store.run([whole])
     except StoreError:
-        return _AGAIN  # it has another kind by now
+        return None  # it has another kind by now
     if value is None or (not value and kind != b"string"):
-        return _AGAIN  # it is gone by now
-    record = Record(
-        destination,
-        kind.decode(),
-        None if expires_at_ms < 0 else expires_at_ms,
-        parts_of(kind.decode(), value),
-    )
-    steps: list[Step] = [still(whole, value), still(("PEXPIRETIME", source), expires_at_ms)]
-    steps.append(("DEL", destination) if replaces else absent(destination))
-    if moves:
-        steps.append(("DEL", source))
-    outcome = await store.atomically([*steps, *commands_of(record)])
-    return None if outcome else _AGAIN
+        return None  # it is gone by now
+    deadline = None if expires_at_ms < 0 else expires_at_ms
+    record = Record(destination, kind.decode(), deadline, parts_of(kind.decode(), value))
+    return [still(whole, value), still(("PEXPIRETIME", source), expires_at_ms)], list(commands_of(record))
 
 
 def keys(args: Sequence[bytes]) -> Exchange:
     [pattern] = args
 
-    async def run(store: Store) -> Reply:
-        return list({key: None async for page in store.scan(pattern) for key in page})
+    async def attempt(store: Store) -> Attempt:
+        return Attempt([], [], list({key: None async for page in store.scan(pattern) for key in page}))
 
-    return Exchange([], False, run)
+    return Exchange([], False, attempt)

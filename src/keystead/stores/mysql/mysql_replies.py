@@ -20,6 +20,7 @@ _PIECE: Final = 1 << 16
 _LONGEST_PACKET: Final = 0xFF_FFFF  # the rest of a longer one follows in the next
 _BINARY: Final = 63  # the character set of bytes
 _MORE_RESULTS: Final = 8
+_QUERY: Final = b"\0\x03"  # the number of the packet, and COM_QUERY
 _ERROR, _END, _NULL = 0xFF, 0xFE, 0xFB
 
 _NUMBERS: Final[dict[int, Callable[[bytes], Any]]] = {
@@ -32,6 +33,10 @@ _NUMBERS: Final[dict[int, Callable[[bytes], Any]]] = {
 }
 
 
+class _Incomplete(Exception):
+    """More of the reply has to arrive."""
+
+
 class MysqlReplies:
     """The replies on one connection of PyMySQL, which still connects, sends and closes."""
 
@@ -39,13 +44,15 @@ class MysqlReplies:
         self._connection = connection
         self._data = b""
         self._at = 0
+        self._is_waiting = True  # for what is missing; False: `receive` is called again
+        self._needed = 0  # bytes, before it is worth parsing them
 
     def ask(self, text: str, count: int) -> list[Result]:
         """Send a text of `count` statements. Raises `pymysql.Error` and OSError."""
         connection = self._connection
         connection._execute_command(COMMAND.COM_QUERY, text)
         connection._sock.settimeout(connection._read_timeout)
-        self._data, self._at = b"", 0
+        self._data, self._at, self._is_waiting = b"", 0, True
         results: list[Result] = []
         while True:
             result, has_more = self._result()
@@ -55,6 +62,33 @@ class MysqlReplies:
         if len(results) != count:
             raise pymysql.OperationalError(2014, "the server returned fewer results than statements")
         return results
+
+    def begin(self, text: str) -> None:
+        """Send one short statement, without waiting. Raises OSError."""
+        sock, packet = self._connection._sock, text.encode()
+        packet = (len(packet) + 1).to_bytes(3, "little") + _QUERY + packet
+        sock.setblocking(False)
+        if sock.send(packet) < len(packet):
+            raise OSError("the socket takes no more data")
+        self._data, self._at, self._needed, self._is_waiting = b"", 0, 1, False
+
+    def receive(self) -> Result | None:
+        """The result of this statement; None: it is not complete yet. Raises `pymysql.Error` and OSError."""
+        try:
+            piece = self._connection._sock.recv(max(_PIECE, min(self._needed - len(self._data), 1 << 20)))
+        except BlockingIOError:
+            return None
+        if not piece:
+            raise pymysql.OperationalError(2013, "the server closed the connection")
+        self._data += piece
+        if len(self._data) < self._needed:
+            return None
+        self._at = 0
+        try:
+            result, _ = self._result()
+        except _Incomplete:
+            return None
+        return result
 
     def _result(self) -> tuple[Result, bool]:
         """The next result, and whether another one follows."""
@@ -80,6 +114,13 @@ class MysqlReplies:
             rows.append(_row(packet, readers))
 
     def _packet(self) -> bytes:
+        data, begin = self._data, self._at + 4
+        if begin <= len(data):
+            length = data[begin - 4] | data[begin - 3] << 8 | data[begin - 2] << 16
+            end = begin + length
+            if end <= len(data) and length < _LONGEST_PACKET:  # as most are
+                self._at = end
+                return data[begin:end]
         header = self._take(4)
         length = header[0] | header[1] << 8 | header[2] << 16
         packet = self._take(length)
@@ -100,6 +141,9 @@ class MysqlReplies:
 
     def _receive(self, count: int) -> None:
         """Receive until `count` bytes are there."""
+        if not self._is_waiting:
+            self._needed = self._at + count
+            raise _Incomplete
         pieces = [self._data[self._at :]]
         missing = count - len(pieces[0])
         while missing > 0:

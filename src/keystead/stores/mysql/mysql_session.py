@@ -34,6 +34,7 @@ _TRY_AGAIN = {1020, 1205, 1213, 1969, 3024, 3572}
 _READ_ONLY = {1290, 1792, 1836}
 _REFUSED = {1044, 1045, 1095, 1142, 1143, 1227, 1370, 1410, 1698}
 _FULL = {1021, 1041, 1114, 1118, 1153, 1301, 1406}
+_SENT_AT_ONCE = 1 << 14  # bytes that the buffer of an idle socket has room for
 _MODE = "NO_AUTO_VALUE_ON_ZERO,STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION"
 
 
@@ -101,6 +102,8 @@ class MysqlSession(Session):
         self._settings = settings
         self._in_transaction = False
         self._lost = False
+        if type(connection._sock) is socket.socket:  # without TLS
+            self.descriptor = connection._sock.fileno()
 
     def ask(self, statements: Sequence[Statement]) -> list[Result]:
         if self._lost:
@@ -109,17 +112,28 @@ class MysqlSession(Session):
         for text, count in self._packets(statements):
             try:
                 results += self._replies.ask(text, count)
-            except pymysql.Error as error:
-                raise self._error(error) from None
-            except (OSError, AttributeError, EOFError) as error:  # its socket was closed
-                self.close()
-                raise DatabaseConnectionLost(str(error)) from None
-            except BaseException:
-                self.close()
-                raise
+            except BaseException as error:
+                raise self._explain(error) from None
         if statements[-1].words in ("COMMIT", "ROLLBACK"):
             self._in_transaction = False
         return results
+
+    def begin(self, statement: Statement) -> bool:
+        text = _render(statement)
+        if self._lost or len(text) > _SENT_AT_ONCE:
+            return False
+        try:
+            self._replies.begin(text)
+        except (OSError, AttributeError):
+            self.close()
+            return False
+        return True
+
+    def receive(self) -> Result | None:
+        try:
+            return self._replies.receive()
+        except BaseException as error:
+            raise self._explain(error) from None
 
     def _packets(self, statements: Sequence[Statement]) -> Iterator[tuple[str, int]]:
         """All statements as one text, or as several if one would be too large for the server."""
@@ -143,6 +157,13 @@ class MysqlSession(Session):
             size += len(text) + 1
         if texts:
             yield ";".join(texts), len(texts)
+
+    def _explain(self, error: BaseException) -> BaseException:
+        if isinstance(error, pymysql.Error):
+            return self._error(error)
+        self.close()
+        # Without its socket, PyMySQL raises any of these.
+        return DatabaseConnectionLost(str(error)) if isinstance(error, OSError | AttributeError | EOFError) else error
 
     def _error(self, error: pymysql.Error) -> Exception:
         code, message = _code_and_message(error)

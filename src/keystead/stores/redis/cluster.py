@@ -14,15 +14,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from keystead.errors import BadArgument, CrossSlot, StoreClosed, StoreError, StoreUnavailable
+from keystead.stores.changed_keys import ChangedKeys
 from keystead.stores.commands import Call, Reply, encode
-from keystead.stores.near_reads import NearReads
+from keystead.stores.near_reads import NearReads, dropping
 from keystead.stores.reconnecting_link import ConnectionLost, unknown_write
 from keystead.stores.redis.atomic_script import Script
 from keystead.stores.redis.cluster_near_reads import ClusterNearReads
 from keystead.stores.redis.cluster_nodes import SILENCE_S, ClusterNodes, slot_of
 from keystead.stores.redis.compiled_steps import CompiledCache, CompiledSteps, shape_of
 from keystead.stores.redis.redis_connection import RedisConnection, call, pack_command
-from keystead.stores.redis.redis_near_reads import dropping
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 from keystead.stores.redis.redis_store import (
     MAX_BYTES,
@@ -37,6 +37,7 @@ from keystead.stores.redis.reply_errors import ReplyError, refusal
 from keystead.stores.redis.reply_shapes import is_transient
 from keystead.stores.redis.script_runs import PAUSE_S, convert_reply
 from keystead.stores.redis.subscription import Listener, subscription
+from keystead.stores.redis.tracked_keys import KeyListener, tracked_keys
 from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Step, Store, keys_of
 
 _ASKING = pack_command((b"ASKING",))
@@ -63,6 +64,7 @@ class ClusterStore(Store):
         self._settings = settings
         self._nodes = ClusterNodes(settings)
         self._listeners: set[Listener] = set()
+        self._key_listeners: set[KeyListener] = set()
         self._compiled = CompiledCache()
         self._near: ClusterNearReads | None = None  # from the first near read on
 
@@ -89,7 +91,8 @@ class ClusterStore(Store):
 
     async def close(self) -> None:
         self._nodes.is_open = False
-        for listener in self._listeners:
+        stopping: list[Listener | KeyListener] = [*self._listeners, *self._key_listeners]
+        for listener in stopping:
             listener.stop(f"{self.url} was closed")
         if self._near is not None:
             near, self._near = self._near, None
@@ -374,6 +377,23 @@ class ClusterStore(Store):
                 await entered.__aexit__(None, None, None)
             return
         raise problem or StoreUnavailable(f"no node of {self.url} responds")
+
+    @asynccontextmanager
+    async def changed_keys(self, prefixes: Sequence[bytes] = (b"",)) -> AsyncIterator[AsyncIterator[ChangedKeys]]:
+        """From all masters, each of which reports its own keys."""
+        self._check_loop()
+        if not self._nodes.is_open:
+            raise self._closed_error()
+        owners = list(self._nodes.owners)
+        async with tracked_keys(
+            self._settings,
+            self._nodes.masters(),
+            self._nodes.greet,
+            prefixes,
+            self._key_listeners,
+            lambda: owners == self._nodes.owners,
+        ) as reports:
+            yield reports
 
 
 def _unsent(group: list[SlotCommand], lost: ConnectionLost) -> list[SlotCommand]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Collection, Coroutine, Iterable
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Awaitable, Iterable
+from typing import Any, Final
 
 from keystead.errors import StoreError, StoreRefused
 from keystead.stores.commands import Reply
@@ -23,25 +23,10 @@ from keystead.stores.redis.redis_link import Greet, Locate, dial
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 from keystead.stores.redis.reply_errors import ReplyError, refusal
 
-T = TypeVar("T")
-
 _CACHE_NEXT: Final = pack_command((b"CLIENT", b"CACHING", b"YES"))
 _EARLY: Final = 0.5  # of the bound: then the server is asked again, before a read has to wait for it
 _PAUSE_S: Final = 0.1  # before connecting again
 _REFUSED_PAUSE_S: Final = 30.0  # the server does not let this user track keys
-
-
-class _Dropping(Protocol):
-    def drop(self, keys: Iterable[bytes]) -> None: ...
-
-
-async def dropping(near: _Dropping, keys: Collection[bytes], work: Coroutine[Any, Any, T]) -> T:
-    """A write of this process: once it is acknowledged, no near read here is from before it."""
-    near.drop(keys)
-    try:
-        return await work
-    finally:
-        near.drop(keys)
 
 
 class RedisNearReads(NearReads):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from _thread import get_ident
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
@@ -18,16 +18,18 @@ from keystead.errors import (
     StoreRefused,
     StoreUnavailable,
 )
+from keystead.stores.changed_keys import ChangedKeys
 from keystead.stores.commands import Call, Command, Reply, read
-from keystead.stores.near_reads import NearReads
+from keystead.stores.near_reads import NearReads, dropping
 from keystead.stores.reconnecting_link import ConnectionLost
-from keystead.stores.redis import redis_full_copy
 from keystead.stores.redis.atomic_script import Script
-from keystead.stores.redis.compiled_steps import CompiledCache, CompiledScript, CompiledSteps, compile_steps, shape_of
+from keystead.stores.redis.compiled_steps import CompiledScript, CompiledSteps
+from keystead.stores.redis.compiled_store import CompiledStore
 from keystead.stores.redis.foreign_commands import run_foreign
 from keystead.stores.redis.redis_connection import RedisConnection, call, pack_command
+from keystead.stores.redis.redis_full_copy import WholeKeys
 from keystead.stores.redis.redis_link import RedisLink, dial, sign_in
-from keystead.stores.redis.redis_near_reads import RedisNearReads, dropping
+from keystead.stores.redis.redis_near_reads import RedisNearReads
 from keystead.stores.redis.redis_settings import RedisAddress, RedisSettings
 from keystead.stores.redis.reply_errors import ReplyError, refusal
 from keystead.stores.redis.reply_shapes import SHAPES, is_transient
@@ -41,14 +43,13 @@ from keystead.stores.redis.script_runs import (
     to_retry,
 )
 from keystead.stores.redis.subscription import Listener, subscription
+from keystead.stores.redis.tracked_keys import KeyListener, tracked_keys
 from keystead.stores.store_contract import (
     Guarantees,
     Message,
     Outcome,
     Planned,
     Step,
-    Store,
-    WholeKey,
     without_errors,
 )
 
@@ -59,15 +60,16 @@ MASTER_CHECK_S = 0.5  # how often to ask the sentinels for the master
 MAX_BYTES = 512 * 1024 * 1024  # proto-max-bulk-len
 
 
-class RedisStore(Store):
+class RedisStore(CompiledStore):
     def __init__(self, settings: RedisSettings) -> None:
+        super().__init__()
         self.url = settings.url
         self.guarantees = Guarantees(durability="memory", key_max_bytes=MAX_BYTES, value_max_bytes=MAX_BYTES)
         self._settings = settings
         self._link: RedisLink | None = None
         self._listeners: set[Listener] = set()
+        self._key_listeners: set[KeyListener] = set()
         self._watching: asyncio.Task[None] | None = None
-        self._compiled = CompiledCache()
         self._near: RedisNearReads | None = None  # from the first near read on
 
     # --- opening and closing -------------------------------------------------------------------------------
@@ -91,7 +93,8 @@ class RedisStore(Store):
     async def close(self) -> None:
         if self._link is not None:
             link, self._link = self._link, None
-            for listener in self._listeners:
+            stopping: list[Listener | KeyListener] = [*self._listeners, *self._key_listeners]
+            for listener in stopping:
                 listener.stop(f"{self.url} was closed")
             link.stop()
             if self._near is not None:
@@ -166,17 +169,6 @@ class RedisStore(Store):
             raise self._closed_error()
         return await self._exchange_until(self._loop.time() + self._settings.timeout, self._link, calls, pack(calls))
 
-    async def atomically(self, steps: Sequence[Step]) -> Outcome:
-        found = shape_of(steps)
-        compiled = None if found is None else self._compiled.get(found[0])
-        if found is None or compiled is None:
-            return await super().atomically(steps)
-        self._check_loop()
-        if self._opened_in is None:
-            await self._open_on_use()
-        work = self._run_compiled(compiled, found[1], lambda: steps)
-        return await (work if self._near is None else dropping(self._near, found[1], work))
-
     @property
     def near(self) -> NearReads | None:
         if get_ident() != self._opened_thread or not self._loop_runs():
@@ -184,24 +176,6 @@ class RedisStore(Store):
         if self._near is None and self._link is not None:
             self._near = RedisNearReads(self._settings, self._locate, self._greet, self.run)
         return self._near
-
-    def prepared(
-        self, make: Callable[..., Sequence[Step]], arguments: int, numbers: Collection[int] = ()
-    ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
-        compiled = compile_steps(make, arguments, numbers)
-        if compiled is None:
-            return super().prepared(make, arguments, numbers)
-
-        async def run_steps(*given: bytes) -> Outcome:
-            self._check_loop()
-            if self._opened_in is None:
-                await self._open_on_use()
-            if not compiled.fits(given):
-                return await self.atomically(make(*given))
-            work = self._run_compiled(compiled, given, lambda: make(*given))
-            return await (work if self._near is None else dropping(self._near, given, work))
-
-        return run_steps
 
     async def _run_compiled(
         self, compiled: CompiledSteps, arguments: Sequence[bytes], steps: Callable[[], Sequence[Step]]
@@ -280,23 +254,7 @@ class RedisStore(Store):
             return await work
         return await dropping(self._near, [key for step in steps for key in step.call.keys], work)
 
-    async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
-        found: list[WholeKey] = []
-        left: list[bytes] = []
-        while keys:
-            some = keys[: redis_full_copy.KEYS_AT_ONCE]
-            replies = await self._run_copy_script(redis_full_copy.WholeKeys.read(some))
-            redis_full_copy.sort_replies(some, replies, found, left)
-            keys = keys[len(replies) :]
-        return found, left
-
-    async def add_whole_keys(self, keys: Sequence[WholeKey]) -> list[bool]:
-        done: list[bool] = []
-        for some in redis_full_copy.in_batches(keys):
-            done += map(bool, await self._run_copy_script(redis_full_copy.WholeKeys.add(some)))
-        return done
-
-    async def _run_copy_script(self, script: redis_full_copy.WholeKeys) -> list[Any]:
+    async def _run_copy_script(self, script: WholeKeys) -> list[Any]:
         if self._link is None:
             raise self._closed_error()
         return await run_on(self._link, script, self._loop.time() + self._settings.timeout)
@@ -327,6 +285,17 @@ class RedisStore(Store):
             if self._link is None:
                 raise StoreClosed(f"{self.url} was closed")
             yield mailbox
+
+    @asynccontextmanager
+    async def changed_keys(self, prefixes: Sequence[bytes] = (b"",)) -> AsyncIterator[AsyncIterator[ChangedKeys]]:
+        self._check_loop()
+        if self._link is None:
+            raise self._closed_error()
+        address = await self._locate()
+        async with tracked_keys(
+            self._settings, [address], self._greet, prefixes, self._key_listeners, lambda: True
+        ) as reports:
+            yield reports
 
 
 # --- shared by one server and a cluster ---------------------------------------------------------------------

@@ -119,7 +119,7 @@ class SqliteStore(Store):
         self._feed = SqliteFeed(
             self._loop, self._reading.tables, self._writing.tables, self._change, shared=not self._memory
         )
-        self._near = SqliteNearReads(self.run, self._version, self._clock)
+        self._near = SqliteNearReads(self.run, self.version, self._clock)
         self._own_commits = 0
         self._data_version = self._data_version_of = 0  # of the database, in the snapshot of this number
         self._sweep_limit = 64
@@ -233,7 +233,7 @@ class SqliteStore(Store):
         self._check_loop()
         return self._near if self._open else None
 
-    def _version(self) -> tuple[int, int] | None:
+    def version(self) -> tuple[int, int] | None:
         """The version of the database that reads see in this turn: commits of others, and of this process."""
         if not self._open:
             return None

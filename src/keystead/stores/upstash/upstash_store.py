@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self, TypeVar
 
@@ -18,16 +18,19 @@ from keystead.errors import (
     StoreUnavailable,
 )
 from keystead.stores.commands import TABLE, Call, Reply
+from keystead.stores.near_reads import NearReads, dropping
 from keystead.stores.reconnecting_link import FIRST_PAUSE_S, LONGEST_PAUSE_S, ConnectionLost, unknown_write
-from keystead.stores.redis import redis_full_copy
 from keystead.stores.redis.atomic_script import Script
-from keystead.stores.redis.compiled_steps import CompiledCache, CompiledScript, compile_steps, shape_of
+from keystead.stores.redis.compiled_steps import CompiledScript, CompiledSteps
+from keystead.stores.redis.compiled_store import CompiledStore
+from keystead.stores.redis.redis_full_copy import WholeKeys
 from keystead.stores.redis.reply_errors import ReplyError
 from keystead.stores.redis.reply_shapes import is_transient
 from keystead.stores.redis.script_runs import PAUSE_S, Answer, Runnable, convert_reply, run_script, to_retry
-from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Step, Store, WholeKey
+from keystead.stores.store_contract import Guarantees, Message, Outcome, Planned, Step
 from keystead.stores.upstash.pipeline_queue import MAX_COMMANDS, PipelineQueue, RequestRefused, Throttled
 from keystead.stores.upstash.rest_encoding import RestEncoding, carried
+from keystead.stores.upstash.upstash_near_reads import UpstashNearReads
 from keystead.stores.upstash.upstash_settings import UpstashSettings
 from keystead.stores.upstash.upstash_subscription import Subscription
 
@@ -38,10 +41,11 @@ _KEY_MAX_BYTES: Final = 64 << 10
 _ROOM_BYTES: Final = 2 * _KEY_MAX_BYTES + (32 << 10)  # of a request, for everything but the value
 
 
-class UpstashStore(Store):
+class UpstashStore(CompiledStore):
     """`requests` and `commands` count the HTTP calls and the commands in them, since commands are billed."""
 
     def __init__(self, settings: UpstashSettings) -> None:
+        super().__init__()
         self.url = settings.url
         # Bytes that are not printable take two each.
         largest = (settings.max_request_bytes - _ROOM_BYTES) // 2
@@ -49,15 +53,17 @@ class UpstashStore(Store):
             durability=settings.durability,
             evicts=settings.evicts,
             billed=True,
+            near="bounded",
             key_max_bytes=_KEY_MAX_BYTES,
             value_max_bytes=largest,
             step_max_bytes=largest,
         )
         self._settings = settings
+        self._copy_bytes = settings.max_request_bytes // 2 - _ROOM_BYTES
         self._queue: PipelineQueue | None = None
+        self._near: UpstashNearReads | None = None  # from the first near read on
         self._encoding = RestEncoding(settings.max_request_bytes, settings.read_only)
         self._known_scripts: set[str] = set()  # digests of the scripts that the server has
-        self._compiled = CompiledCache()
         self._subscriptions: set[Subscription] = set()
         self._unreachable_since: float | None = None
 
@@ -112,7 +118,7 @@ class UpstashStore(Store):
 
     async def close(self) -> None:
         if self._queue is not None:
-            queue, self._queue = self._queue, None
+            queue, self._queue, self._near = self._queue, None, None
             for subscription in list(self._subscriptions):
                 subscription.fail(f"{self.url} was closed")
             await queue.close()
@@ -124,6 +130,11 @@ class UpstashStore(Store):
     # --- the four verbs ------------------------------------------------------------------------------------
 
     async def _replies(self, calls: list[Call]) -> list[Reply]:
+        if self._near is not None and (written := [key for one in calls if one.spec.writes for key in one.keys]):
+            return await dropping(self._near, written, self._replies_now(calls))
+        return await self._replies_now(calls)
+
+    async def _replies_now(self, calls: list[Call]) -> list[Reply]:
         queue = self._open_queue()
         deadline = self._loop.time() + self._settings.timeout
         payloads = [self._payload(call) for call in calls]
@@ -253,37 +264,25 @@ class UpstashStore(Store):
             self._unreachable_since = self._loop.time()
         return min(deadline, self._unreachable_since + self._settings.connect_timeout)
 
+    @property
+    def near(self) -> NearReads | None:
+        self._check_loop()
+        if self._near is None and self._queue is not None:
+            self._near = UpstashNearReads(self.run)
+        return self._near
+
     # --- atomic steps --------------------------------------------------------------------------------------
 
-    async def atomically(self, steps: Sequence[Step]) -> Outcome:
-        found = shape_of(steps)
-        compiled = None if found is None else self._compiled.get(found[0])
-        if found is None or compiled is None:
-            return await super().atomically(steps)
-        self._check_loop()
-        if self._opened_in is None:
-            await self._open_on_use()
-        return await self._run_script(CompiledScript(compiled, steps, found[1]))
-
-    def prepared(
-        self, make: Callable[..., Sequence[Step]], arguments: int, numbers: Collection[int] = ()
-    ) -> Callable[..., Coroutine[Any, Any, Outcome]]:
-        compiled = compile_steps(make, arguments, numbers)
-        if compiled is None:
-            return super().prepared(make, arguments, numbers)
-
-        async def run_steps(*given: bytes) -> Outcome:
-            self._check_loop()
-            if self._opened_in is None:
-                await self._open_on_use()
-            if not compiled.fits(given):
-                return await self.atomically(make(*given))
-            return await self._run_script(CompiledScript(compiled, make(*given), given))
-
-        return run_steps
+    async def _run_compiled(
+        self, compiled: CompiledSteps, arguments: Sequence[bytes], steps: Callable[[], Sequence[Step]]
+    ) -> Outcome:
+        return await self._run_script(CompiledScript(compiled, steps(), arguments))
 
     async def _atomically(self, steps: list[Planned]) -> Outcome:
-        return await self._run_script(Script(steps))
+        work = self._run_script(Script(steps))
+        if self._near is None:
+            return await work
+        return await dropping(self._near, [key for step in steps for key in step.call.keys], work)
 
     async def _run_script(self, script: Runnable[T]) -> T:
         queue = self._open_queue()
@@ -318,23 +317,9 @@ class UpstashStore(Store):
 
     # --- whole keys, scans and messages --------------------------------------------------------------------
 
-    async def whole_keys(self, keys: Sequence[bytes]) -> tuple[list[WholeKey], list[bytes]]:
+    async def _run_copy_script(self, script: WholeKeys) -> list[Any]:
         self._check_loop()
-        found: list[WholeKey] = []
-        left: list[bytes] = []
-        while keys:
-            some = keys[: redis_full_copy.KEYS_AT_ONCE]
-            replies = await self._run_script(redis_full_copy.WholeKeys.read(some))
-            redis_full_copy.sort_replies(some, replies, found, left)
-            keys = keys[len(replies) :]
-        return found, left
-
-    async def add_whole_keys(self, keys: Sequence[WholeKey]) -> list[bool]:
-        self._check_loop()
-        done: list[bool] = []
-        for some in redis_full_copy.in_batches(keys, self._settings.max_request_bytes // 2 - _ROOM_BYTES):
-            done += map(bool, await self._run_script(redis_full_copy.WholeKeys.add(some)))
-        return done
+        return await self._run_script(script)
 
     async def _scan(self, pattern: bytes, kind: str | None, page: int) -> AsyncIterator[list[bytes]]:
         cursor = b"0"

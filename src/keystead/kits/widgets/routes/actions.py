@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -54,9 +54,10 @@ class Call:
         owner = ("token", "url", "id") if self.is_by_owner else ()
         return (*owner, *self.passed, *self.unused.split())
 
-    async def run(self, service: Any, given: Any, visitor: Visitor) -> Any:
-        """Call the service and return its result."""
-        return await getattr(service, self.method)(**self.arguments(given), visitor=visitor)
+    def run(self, service: Any, given: Any, visitor: Visitor) -> Awaitable[Any]:
+        """Call the service."""
+        result: Awaitable[Any] = getattr(service, self.method)(**self.arguments(given), visitor=visitor)
+        return result
 
     def arguments(self, given: Any) -> dict[str, Any]:
         """The given parameters as arguments of the method."""

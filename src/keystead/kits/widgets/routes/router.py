@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -15,7 +15,7 @@ from keystead.http.refusals import NO_STORE, Refusal
 from keystead.kits.kit import Example, Kit
 from keystead.kits.visit import Visit
 from keystead.kits.widgets.keys import WidgetKeys
-from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Call, Endpoint
+from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Endpoint
 from keystead.kits.widgets.routes.components import serve_script
 from keystead.kits.widgets.routes.openapi import describe_answers, describe_body, describe_query
 from keystead.kits.widgets.routes.request_parsing import (
@@ -73,24 +73,22 @@ def _make_handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]
                 call, given = parse_parameters(endpoint, action, raw, request, widgets.settings.tokens_in_urls)
             if action.writes and request.scope.get("keystead.head"):
                 return Response(status_code=200, headers=NO_STORE)  # HEAD writes nothing
-            result = await _run(call, action, format, getattr(widgets, endpoint.name), given, _visitor_of(request))
+            result = await call.run(getattr(widgets, endpoint.name), given, _visitor_of(request))
         except Refusal as refusal:
             return respond_with_error(refusal, format)
         except (WidgetRefused, Unreadable, LimitReached) as error:
-            return respond_with_error(translate_error(error), format)
+            if not _shows_zero(error, action, format):
+                return respond_with_error(translate_error(error), format)
+            result = None
         return respond(action, format, result, given)
 
     return handle
 
 
-async def _run(call: Call, action: Action, format: Format, service: Any, given: Any, visitor: Visitor) -> Any:
-    try:
-        return await call.run(service, given, visitor)
-    except WidgetRefused as refused:
-        shows_zero = format != "json" and action.view is not None and action.view.missing_is_0 and not action.writes
-        if not shows_zero or refused.reason != "NOT_FOUND":
-            raise
-        return None
+def _shows_zero(error: Exception, action: Action, format: Format) -> bool:
+    if not isinstance(error, WidgetRefused) or error.reason != "NOT_FOUND":
+        return False
+    return format != "json" and action.view is not None and action.view.missing_is_0 and not action.writes
 
 
 def _visitor_of(request: Request) -> Visitor:

@@ -62,7 +62,8 @@ class Counters(TotalsService[CounterRecord]):
 
         A counter with a webhook takes two, because the event contains the total before and after.
         """
-        if (await self._load_for_visitor(id, "write", visitor)).value.webhook is None:
+        seen = self._cached(id) or await self._load_for_visitor(id, "write", visitor)
+        if seen.value.webhook is None:
             return await self._increment(id, visitor)
         async with self._lock(id):
             return await self._increment(id, visitor)
@@ -70,7 +71,7 @@ class Counters(TotalsService[CounterRecord]):
     async def _increment(self, id: str, visitor: Visitor) -> CounterData:
         limit: str | None = "write"
         async for _ in tries(self.word):
-            seen = await self._load_for_visitor(id, limit, visitor)
+            seen = self._cached(id) or await self._load_for_visitor(id, limit, visitor)
             before = None if seen.value.webhook is None else await self.keys.counter_total(id).get()
             now_ms = self.site.now_ms()
             day = self._calendar.day(now_ms)

@@ -119,13 +119,19 @@ class Records(Generic[R]):
 
     async def _load_cached(self, id: Any) -> Seen[R]:
         """The record, from the cache if possible. It may be stale: a guard detects that. Raises WidgetRefused."""
-        cached = self._cache.get(check_id(id))
+        cached = self._cached(id)
         if cached is not None:
-            self._cache.move_to_end(id)
             return cached
         seen = await self._require(id)
         self._cache_record(seen)
         return seen
+
+    def _cached(self, id: Any) -> Seen[R] | None:
+        """The record in the cache. Raises WidgetRefused for an invalid id."""
+        cached = self._cache.get(check_id(id))
+        if cached is not None:
+            self._cache.move_to_end(id)
+        return cached
 
     async def _load_for_visitor(self, id: Any, limit: str | None, visitor: Visitor) -> Seen[R]:
         """The same, but requests for missing widgets count against the rate limit."""

@@ -1,4 +1,4 @@
-"""The stores of a Django process: one for all synchronous callers, and one for each event loop.
+"""The stores of a process of a web framework: one for all synchronous callers, and one for each event loop.
 
 A store belongs to the event loop that opened it. Synchronous views share the store of `keystead.wait`. Asynchronous
 views use the store of their own loop: it is opened by its first use and closed when the loop shuts down.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
-from keystead import Store, connect
+from keystead import Store, connect, wait
 
 T = TypeVar("T")
 
@@ -70,6 +70,30 @@ async def store_of_loop(url: str) -> SharedStore:
     if task.done():
         return task.result().shared
     return (await asyncio.shield(task)).shared  # a cancelled caller does not stop the opening that others wait for
+
+
+def wait_blocking(work: Awaitable[T]) -> T:
+    """As `wait`, also within a running event loop, which it blocks for the round trip.
+
+    For libraries that call synchronous code from asynchronous views. Another thread waits.
+    """
+    if asyncio._get_running_loop() is None:
+        return wait(work)
+    outcome: list[Any] = []
+    thread = threading.Thread(target=_wait_into, args=(work, outcome), name="keystead-wait")
+    thread.start()
+    thread.join()
+    result, error = outcome
+    if error is not None:
+        raise error
+    return cast("T", result)
+
+
+def _wait_into(work: Awaitable[Any], outcome: list[Any]) -> None:
+    try:
+        outcome += [wait(work), None]
+    except BaseException as error:
+        outcome += [None, error]
 
 
 def _openings_of(loop: asyncio.AbstractEventLoop) -> dict[str, asyncio.Task[_Held]]:

@@ -1,0 +1,93 @@
+"""Two requests to Django in every order of their steps: `python -m tests.integrations.django_interleavings`.
+
+Prints the number of orders of each pairing, as JSON. It runs in a process of its own, because Django has one
+configuration for a process.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, JsonResponse
+
+from keystead.integrations import loop_stores
+from tests.integrations.interleaved_requests import ENDS, WORK, Site, check_lost_updates, check_pairing
+
+URL = "memory://interleavings"
+USER = "_auth_user_id"
+
+settings.configure(
+    ALLOWED_HOSTS=["testserver"],
+    DEFAULT_CHARSET="utf-8",
+    KEYSTEAD={"STORE": URL},
+    MIDDLEWARE=["django.contrib.sessions.middleware.SessionMiddleware"],
+    ROOT_URLCONF=__name__,
+    SECRET_KEY="of the tests",
+    SESSION_COOKIE_AGE=30 * 86_400,
+    SESSION_ENGINE="keystead.integrations.django.sessions",
+    USE_TZ=True,
+)
+
+import django  # noqa: E402
+from django.urls import path  # noqa: E402
+
+django.setup()
+
+from django.test import Client  # noqa: E402
+
+from keystead.integrations.django import session_parts  # noqa: E402
+from keystead.integrations.django.sessions import end_sessions, list_sessions  # noqa: E402
+
+
+def act(request: HttpRequest, action: str) -> JsonResponse:
+    session: Any = request.session
+    match action.split("/"):
+        case ["sign-in"]:
+            session[USER] = "ann"
+        case ["save"]:
+            session["theme"] = "dark"
+        case ["set", name]:
+            session[name] = 1
+        case ["rotate"]:
+            session.cycle_key()
+        case ["refresh"]:
+            session["seen"] = session.get("seen", 0) + 1
+            session.cycle_key()
+        case ["read"]:
+            session.get("theme")
+            list_sessions("ann")
+        case ["logout"]:
+            session.flush()
+        case ["revoke-all"]:
+            end_sessions("ann")
+        case ["names"]:
+            return JsonResponse(sorted(name for name in session.keys() if name != USER), safe=False)  # noqa: SIM118
+        case ["count"]:
+            return JsonResponse(len(list_sessions("ann")), safe=False)
+    return JsonResponse(session.get(USER), safe=False)
+
+
+urlpatterns = [path("<path:action>", act)]
+
+
+class DjangoSite(Site):
+    def __init__(self) -> None:
+        super().__init__()
+        loop_stores._synchronous[URL] = loop_stores.SharedStore(self.store)
+        keyspace = session_parts._keyspace("django", *session_parts._policies())
+        session_parts.session_keyspace = lambda: functools.partial(keyspace, now_ms=self.clock)  # type: ignore[assignment,return-value]
+
+    def send(self, action: str, cookie: str = "") -> tuple[str, Any]:
+        client = Client()
+        client.cookies["sessionid"] = cookie
+        response = client.get(f"/{action}")
+        assert response.status_code in (200, 400), "400: the session ended during the request"
+        return client.cookies["sessionid"].value, response.json() if response.status_code == 200 else None
+
+
+if __name__ == "__main__":
+    report = {f"{work} x {end}": check_pairing(DjangoSite, work, end) for work in WORK for end in ENDS}
+    print(json.dumps({**report, "lost updates": check_lost_updates(DjangoSite)}))
