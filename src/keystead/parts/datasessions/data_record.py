@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from pydantic import ConfigDict
+
 from keystead.parts.datasessions.data_token import user_of
 from keystead.parts.datasessions.json_texts import decode_texts
 from keystead.parts.sessions import SessionRecord
@@ -15,10 +17,13 @@ JsonData: TypeAlias = dict[str, Any]  # values of JSON: None, bool, int, float, 
 
 
 class DataRecord(SessionRecord):
-    """Who a session belongs to, its token and its times. Its data is in a hash beside it.
+    """Who a session belongs to, its token and its times. Its data is in a hash beside it. It cannot be changed: those
+    who read it share it.
 
     `uid` is the id of the user; for an anonymous session `@` and a digest of the client's address.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     token: str
     """the digest of the token"""

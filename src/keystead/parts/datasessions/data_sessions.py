@@ -12,6 +12,7 @@ from keystead.parts.audit import Audit
 from keystead.parts.datasessions.data_index import CHANGED, ENDED, DataIndex, random_secret
 from keystead.parts.datasessions.data_input import DataRoom, checked_owner, times_of
 from keystead.parts.datasessions.data_keys import ANONYMOUS, CREATIONS, DataSessionKeys
+from keystead.parts.datasessions.data_lookup import DataQuery, KnownRecord, data_queries, remember
 from keystead.parts.datasessions.data_record import DataRecord, DataSession, JsonData
 from keystead.parts.datasessions.data_token import new_data_token, parse_data_token, visitor_of
 from keystead.parts.datasessions.json_texts import decode_texts, stored_texts
@@ -74,6 +75,7 @@ class DataSessions:
         self._creations = None if creations is None else RateLimit(creations, when_down="raise")
         self._keys = keys
         self._now_ms = keys.now_ms
+        self._queries = data_queries(self._index_of)
         self._room = DataRoom(fields_max, value_max_bytes)
         self._new_secret = new_secret
 
@@ -110,17 +112,26 @@ class DataSessions:
         A malformed token costs none. A token that was rotated is accepted for `policy.grace`; one from before a
         sign-in is not.
         """
-        named = parse_data_token(token)
-        if named is None:
+        query = self._queries.for_token(token)
+        if query is None:
             return Gone("unknown")
-        id, owner = named
+        owner, id, ask = query
         try:
-            found = await self._find(token, id, owner)
-        except BadKey:  # no key can name this owner
-            return Gone("unknown")
-        if isinstance(found, Gone) or self._now_ms() < self._index_of(owner).touch_due_ms(found.record):
+            replies = await ask.replies()
+            known: KnownRecord | None = ask.remembered
+            if known is not None and known.raw == replies[0] and replies[1] and self._now_ms() < known.until_ms:
+                return known.session(token, id, replies[2])
+        except Unreadable as error:
+            return self._unreadable(error)
+        found = await self._look_up(token, query, replies)
+        if isinstance(found, Gone):
             return found
-        return await self._touch(found)
+        index = self._index_of(owner)
+        if self._now_ms() >= index.touch_due_ms(found.record):
+            return await self._touch(found)
+        if not found.aged:
+            remember(ask, index, found)
+        return found
 
     async def is_replaced(self, token: str) -> bool:
         """Whether the session of this token got another one a moment ago, so that the browser is about to have that."""
@@ -369,9 +380,14 @@ class DataSessions:
 
     async def _find(self, token: str, id: str, owner: str) -> DataSession | Gone:
         """Raises BadKey if no key can name the owner."""
+        return await self._look_up(token, self._queries.for_id(owner, id))
+
+    async def _look_up(self, token: str, query: DataQuery, replies: list[Any] | None = None) -> DataSession | Gone:
+        """The session as it is stored, or why it is gone. `replies`: of the store, if it was asked already."""
+        owner, id, ask = query
         index = self._index_of(owner)
         try:
-            seen, is_listed, data = await index.see(owner, id)
+            seen, is_listed, data = await ask() if replies is None else ask.finish(replies)
             if seen is None or not is_listed:
                 return Gone(await self._why_gone(id))
             record = seen.value
@@ -384,8 +400,11 @@ class DataSessions:
             texts = stored_texts(data, index._data(id).key)
             return index.session_of(token, id, record, seen.stored, texts, aged=state == "previous")
         except Unreadable as error:
-            log_unreadable(index._family.store, error)
-            return Gone("unreadable")
+            return self._unreadable(error)
+
+    def _unreadable(self, error: Unreadable) -> Gone:
+        log_unreadable(self._keys.session.store, error)
+        return Gone("unreadable")
 
     def _check_token(self, record: DataRecord, token: str) -> str | None:
         given = digest(token)
