@@ -135,6 +135,8 @@ class KeysteadSessions(SessionInterface):
         if not data or idle <= timedelta(0):
             return None
         if found is None:
+            if user is None and session.new and await sessions.is_replaced(session.given):
+                return _ENDED  # another tab has just signed in: a new session would replace the cookie that it has got
             # Visitors share no list, so each gets an owner of its own.
             client, named = secrets.token_hex(16), None if user is None else str(user)
             return await sessions.create(data, user=named, client=client, idle=idle)
