@@ -14,7 +14,14 @@ from django.conf import settings
 from django.http import HttpRequest, JsonResponse
 
 from keystead.integrations import loop_stores
-from tests.integrations.interleaved_requests import ENDS, WORK, Site, check_lost_updates, check_pairing, check_tabs_at_sign_in
+from tests.integrations.interleaved_requests import (
+    ENDS,
+    WORK,
+    Site,
+    check_lost_updates,
+    check_pairing,
+    check_tabs_at_sign_in,
+)
 
 URL = "memory://interleavings"
 USER = "_auth_user_id"

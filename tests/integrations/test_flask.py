@@ -25,7 +25,14 @@ from keystead.integrations.flask import CachedPage, FlaskSession, KeysteadSessio
 from keystead.parts.decorators import Cached, Limited
 from keystead.testing import TravellingClock
 from tests.gunicorn_server import gunicorn
-from tests.integrations.interleaved_requests import ENDS, WORK, Site, check_lost_updates, check_pairing, check_tabs_at_sign_in
+from tests.integrations.interleaved_requests import (
+    ENDS,
+    WORK,
+    Site,
+    check_lost_updates,
+    check_pairing,
+    check_tabs_at_sign_in,
+)
 from tests.parts.sessions.relays import Relay
 from tests.real_servers import redis_server
 from tests.serving import wait_until

@@ -52,4 +52,3 @@ def remember(ask: Repeated, index: DataIndex, session: DataSession) -> None:
     record = session.record
     until_ms = min(index.touch_due_ms(record), session.ends_at_ms)
     ask.remembered = KnownRecord(session.raw, record, session.ends_at_ms, until_ms, index._data(session.id).key)
-

@@ -9,6 +9,7 @@ from pydantic import ConfigDict
 
 from keystead.parts.datasessions.data_token import user_of
 from keystead.parts.datasessions.json_texts import decode_texts
+from keystead.parts.digest import digest, same
 from keystead.parts.sessions import SessionRecord
 from keystead.schema import EpochMs
 from keystead.schema.times import deadline_ms
@@ -35,6 +36,14 @@ class DataRecord(SessionRecord):
     """its own idle timeout, if that is shorter than the one of the policy"""
     ends_at: EpochMs | None = None
     """when it ends in any case, if that is earlier than the policy says"""
+
+    def state_of(self, token: str, now_ms: int) -> Literal["current", "previous"] | None:
+        """Whether this is its token, or that before it, which still works for a moment. None: neither."""
+        given = digest(token)
+        if same(self.token, given):
+            return "current"
+        in_grace = self.previous_until is not None and now_ms < deadline_ms(self.previous_until)
+        return "previous" if in_grace and same(self.previous, given) else None
 
 
 @dataclass(slots=True)

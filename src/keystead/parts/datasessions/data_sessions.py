@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -16,11 +17,10 @@ from keystead.parts.datasessions.data_lookup import DataQuery, KnownRecord, data
 from keystead.parts.datasessions.data_record import DataRecord, DataSession, JsonData
 from keystead.parts.datasessions.data_token import new_data_token, parse_data_token, visitor_of
 from keystead.parts.datasessions.json_texts import decode_texts, stored_texts
-from keystead.parts.digest import digest, same
+from keystead.parts.digest import digest
 from keystead.parts.limit import RateLimit, client_of
 from keystead.parts.sessions import Act, Gone, Live, Policy
 from keystead.parts.sessions.session_declaration import check_successors_and_ends
-from keystead.parts.sessions.session_index import epoch_ms
 from keystead.parts.sessions.session_record import Reason
 from keystead.schema import Steps, attempts, procedure
 from keystead.schema.kinds import Seen
@@ -136,7 +136,7 @@ class DataSessions:
     async def is_replaced(self, token: str) -> bool:
         """Whether the session of this token got another one a moment ago, so that the browser is about to have that."""
         record = await self._record_of(token)
-        return record is not None and self._check_token(record, token) == "previous"
+        return record is not None and record.state_of(token, self._now_ms()) == "previous"
 
     async def save(self, session: DataSession, data: Mapping[str, Any] | None = None) -> DataSession | Gone:
         """Write the keys that differ from what was loaded, and remove those that are missing. Returns the session.
@@ -336,7 +336,7 @@ class DataSessions:
         """For a `sign_in` that found the session gone: its data, if another request of this browser has just signed in
         the same user. Otherwise nothing. Two round trips. Raises Unreadable."""
         record = await self._record_of(token)
-        if record is None or record.uid != checked_owner(user) or self._check_token(record, token) is None:
+        if record is None or record.uid != checked_owner(user) or record.state_of(token, self._now_ms()) is None:
             return {}
         key = self._users._data(token.partition(".")[0])
         return decode_texts(stored_texts(await key.see(), key.key), key.key)
@@ -391,7 +391,7 @@ class DataSessions:
             if seen is None or not is_listed:
                 return Gone(await self._why_gone(id))
             record = seen.value
-            state = self._check_token(record, token)
+            state = record.state_of(token, self._now_ms())
             if record.uid != owner or state is None:
                 return Gone("unknown")
             if self._now_ms() >= index._deadline_ms(record):
@@ -405,13 +405,6 @@ class DataSessions:
     def _unreadable(self, error: Unreadable) -> Gone:
         log_unreadable(self._keys.session.store, error)
         return Gone("unreadable")
-
-    def _check_token(self, record: DataRecord, token: str) -> str | None:
-        given = digest(token)
-        if same(record.token, given):
-            return "current"
-        in_grace = record.previous_until is not None and self._now_ms() < epoch_ms(record.previous_until)
-        return "previous" if in_grace and same(record.previous, given) else None
 
     async def _record_of(self, token: str) -> DataRecord | None:
         named = parse_data_token(token)
@@ -427,7 +420,7 @@ class DataSessions:
         if seen is None:
             return Gone(await self._why_gone(session.id))
         newest, index = seen.value, self._index_of(seen.value.uid)
-        if self._check_token(newest, session.token) is None:
+        if newest.state_of(session.token, self._now_ms()) is None:
             return Gone("unknown")
         if self._now_ms() >= index._deadline_ms(newest):
             return Gone("expired")
@@ -493,16 +486,7 @@ class DataSessions:
     def _with_record(self, session: DataSession, record: DataRecord) -> DataSession:
         index = self._index_of(record.uid)
         raw = index._family.family.codec.encode(record, index._family(session.id).key, None)
-        return DataSession(
-            session.token,
-            session.id,
-            session.data,
-            index._deadline_ms(record),
-            record,
-            raw,
-            session.texts,
-            session.aged,
-        )
+        return replace(session, ends_at_ms=index._deadline_ms(record), record=record, raw=raw, evicted=())
 
     async def _end_in(self, owner: str, id: str, reason: Reason | None, event: str, act: Act | None) -> bool:
         return await self._index_of(owner)._revoke_one(owner, id, reason, event, act)
