@@ -234,13 +234,14 @@ class _CallerRunLoop:
         if call.task is None:
             self._start(call)
         task = cast("asyncio.Task[None]", call.task)
-        task.add_done_callback(lambda _: call.is_done or self._finish_unstarted(call))
+        task.add_done_callback(lambda _: self._finish_unstarted(call))
         task.cancel()
 
     def _finish_unstarted(self, call: _Call[Any]) -> None:
         """A task that is cancelled before its first step does not run at all."""
-        _close_unused(call.work)
-        self._finish(call, asyncio.CancelledError())
+        if not call.is_done:
+            _close_unused(call.work)
+            self._finish(call, asyncio.CancelledError())
 
     # --- in the background thread ----------------------------------------------------------------------------
 

@@ -117,7 +117,8 @@ class DataSessions:
             return Gone("unknown")
         owner, id, ask = query
         try:
-            replies = await ask.replies()
+            answer = ask.replies()
+            replies = answer if isinstance(answer, list) else await answer
             known: KnownRecord | None = ask.remembered
             if known is not None and known.raw == replies[0] and replies[1] and self._now_ms() < known.until_ms:
                 return known.session(token, id, replies[2])
