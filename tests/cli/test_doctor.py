@@ -136,7 +136,7 @@ def test_unknown_keys_are_left_alone_unless_requested(program: Program) -> None:
 def test_a_key_that_was_set_aside_is_restored(program: Program) -> None:
     program.write(("SET", "account:u1", "x"))
     assert program.keystead("doctor", "myapp.keys", "--fix", "--yes").returncode == 0
-    assert "account:u1" in program.keystead("show", "quarantine", "--keys", "myapp.keys").stdout
+    assert "account:u1" in program.keystead("show", "quarantine", "--keyspace", "myapp.keys").stdout
     result = program.keystead("doctor", "--restore", "account:u1")
     assert (result.returncode, result.stderr) == (0, "")
     assert "restored account:u1 in " in result.stdout

@@ -18,7 +18,7 @@ from keystead.cli.formatting import one_line, pluralize, print_json, shorten
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import (
     Json,
-    Keys,
+    Keyspaces,
     Stores,
     find_family,
     keyspaces,
@@ -52,7 +52,7 @@ Samples = Annotated[int, typer.Option("--samples", metavar="NUMBER", min=0, help
 def show(
     family: FamilyName = None,
     values: Values = None,
-    keys: Keys = None,
+    keyspace: Keyspaces = None,
     store: Stores = None,
     samples: Samples = 3,
     as_json: Json = False,
@@ -65,15 +65,15 @@ def show(
 
     [bold]Examples[/bold]
 
-      keystead show --keys myapp.keys:AppKeys
+      keystead show --keyspace myapp.keys:AppKeys
 
-      keystead show session --keys myapp.keys --samples 10
+      keystead show session --keyspace myapp.keys --samples 10
 
       keystead show counter example-a1b2c3d4
 
       keystead show quarantine --json
     """
-    classes = keyspaces(keys)
+    classes = keyspaces(keyspace)
     chosen = None if family is None else find_family(family, [*classes, QuarantineKeys])
     if chosen is not None and values:
         _show_one(chosen, values, classes, store, as_json)
