@@ -30,6 +30,7 @@ class Subject(StrEnum):
     schema = "schema"
     doctor = "doctor"
     infer = "infer"
+    console = "console"
     sessions = "sessions"
     backup = "backup"
     copy = "copy"
@@ -58,6 +59,7 @@ MODULES = {
     Subject.schema: "on_schema",
     Subject.doctor: "on_doctor",
     Subject.infer: "on_infer",
+    Subject.console: "on_console",
     Subject.sessions: "on_web_sessions",
     Subject.backup: "on_backup",
     Subject.copy: "on_copy",
@@ -103,6 +105,7 @@ def main(
     sweep: the longest call while 1,000,000 expired keys are removed.
     schema: the overhead of typed keys over raw commands, on Redis and on SQLite.
     doctor: memory and speed of `keystead doctor` on 1,000,000 keys, and its effect on concurrent reads.
+    console: the first page of a family of 1,000,000 keys, and its effect on concurrent reads.
     sessions: a web application with and without sessions, and its peers; 1,000,000 sessions.
     backup: 1,000,000 keys of all kinds from Redis into a file and into SQLite, all compared.
     copy: 1,000,000 keys of all kinds from Redis to PostgreSQL, SQLite and Redis, each copy killed and resumed.

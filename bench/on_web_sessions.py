@@ -51,6 +51,7 @@ OURS: dict[str, tuple[str, str, Target | None]] = {
     "starlette-keystead-sqlite-near": (
         "starlette", "Starlette, keystead on SQLite, near reads", Target("at least", 0.9),
     ),
+    "starlette-request-session": ("starlette", "Starlette, request.session on Redis", None),
     "fastapi-keystead": ("fastapi", "FastAPI, keystead on Redis", None),
     "fastapi-keystead-near": ("fastapi", "FastAPI, keystead on Redis, near reads", None),
     "litestar-keystead": ("litestar", "Litestar, keystead on Redis", None),

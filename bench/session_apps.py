@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bench.bare_asgi import SessionByHand
-from keystead.integrations.asgi import SessionMiddleware, session_of
+from keystead.integrations.asgi import RequestSessionMiddleware, SessionMiddleware, session_of
 from keystead.parts.sessions import Policy, SessionRecord
 
 NAME = "Ann Example"
@@ -77,6 +77,20 @@ def _session_options(store: str = "BENCH_REDIS", near: str | None = None) -> dic
         "development": True,
         "csrf_exempt": ["/login"],
     }
+
+
+def _starlette_request_session() -> Any:
+    async def login(request: Request) -> Response:
+        request.session.update(name=NAME, theme="light", cart=[])
+        await session_of(request).sign_in(_new_user())
+        return Response(status_code=204)
+
+    async def me(request: Request) -> Response:
+        return JSONResponse({"name": request.session["name"]})
+
+    app = Starlette(routes=[Route("/login", login, methods=["POST"]), Route("/me", me)])
+    app.add_middleware(RequestSessionMiddleware, store=os.environ["BENCH_REDIS"], prefix="dict", development=True)
+    return app
 
 
 def _starlette_starsessions() -> Any:
@@ -188,6 +202,7 @@ APPS: dict[str, Callable[[], Any]] = {
     "starlette-keystead-near": lambda: _starlette_keystead(near="1s"),
     "starlette-keystead-sqlite": lambda: _starlette_keystead("BENCH_SQLITE"),
     "starlette-keystead-sqlite-near": lambda: _starlette_keystead("BENCH_SQLITE", near="1s"),
+    "starlette-request-session": _starlette_request_session,
     "starlette-starsessions": _starlette_starsessions,
     "fastapi": _fastapi,
     "fastapi-keystead": _fastapi_keystead,

@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,12 +28,13 @@ __all__ = [
 EVERY = ("memory", "sqlite", "redis", "postgres", "mariadb")
 
 
-def on(*names: str) -> pytest.MarkDecorator:
-    """Run a test on each of these: `memory`, or `redis+postgres` for the roles `default` and `durable`."""
+def on(*names: Any) -> pytest.MarkDecorator:
+    """Run a test on each of these: `memory`, or `redis+postgres` for the roles `default` and `durable`; or a
+    `pytest.param` of it."""
     return pytest.mark.parametrize("stores", names, indirect=True)
 
 
-def on_urls(*names: str) -> pytest.MarkDecorator:
+def on_urls(*names: Any) -> pytest.MarkDecorator:
     """The same for what opens its stores by itself."""
     return pytest.mark.parametrize("urls", names, indirect=True)
 

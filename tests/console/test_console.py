@@ -2,75 +2,33 @@
 
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from keystead import connect
-from keystead.console.console_access import ConsoleAccess
-from keystead.console.console_keys import ConsoleKeys, Role
 from keystead.schema import KeyRing
 from keystead.schema.browsing import scan_page
 from keystead.schema.key_shapes import ShapeCounts
-from keystead.server import Settings, create_app
+from keystead.server import Settings
 from keystead.server.kit_loading import load_kits, split_kits
 from tests.console.app_keys import AppKeys, Cart, Login
+from tests.console.console_browser import HttpBrowser, opened
 
-ORIGIN = "http://127.0.0.1:8700"
 HOSTILE = "<script>alert(1)</script>"
 SID = "abcdefghijklmnopqrstuvwxyz012345"
 
 
-class Browser:
-    """Requests of one person, with the cookies and the form token of a browser."""
-
-    def __init__(self, app: Any, access: ConsoleAccess, keys: AppKeys) -> None:
-        self.access, self.keys = access, keys
-        self._http = httpx2.AsyncClient(
-            transport=httpx2.ASGITransport(app=app), base_url=ORIGIN, headers={"accept": "text/html"}
-        )
-
-    async def enter(self, role: Role, who: str = "operator:ann") -> None:
-        secret = await self.access.create_link(who, role)
-        await self._http.get("/console/enter")
-        assert (await self.post("/console/enter", secret=secret)).status_code == 303
-
-    async def get(self, path: str) -> Any:
-        return await self._http.get(path)
-
-    async def post(self, path: str, **fields: str) -> Any:
-        data = {"csrf": self._http.cookies["csrf"], **fields}
-        return await self._http.post(path, data=data, headers={"origin": ORIGIN})
-
-    async def post_from_elsewhere(self, path: str) -> Any:
-        return await self._http.post(path, headers={"origin": "https://evil.example"})
-
-
-@asynccontextmanager
-async def opened(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Any, ConsoleAccess, AppKeys]]:
-    monkeypatch.chdir(folder)
-    settings = Settings(
-        store="sqlite:///app.db",
-        kits=["console"],
-        console={"keyspaces": ["tests.console.app_keys:AppKeys"]},
-    )
-    app = create_app(settings)
-    async with app.router.lifespan_context(app):
-        store = app.state.stores["default"]
-        yield app, ConsoleAccess(ConsoleKeys(store)), AppKeys(store, seal=KeyRing({"test": bytes(32)}))
-
-
 @pytest.fixture
-async def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Browser]:
-    async with opened(tmp_path, monkeypatch) as (app, access, keys):
+async def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[HttpBrowser]:
+    async with opened(tmp_path, monkeypatch) as (app, access):
+        keys = AppKeys(app.state.stores["default"], seal=KeyRing({"test": bytes(32)}))
         await keys.cart("42").set(Cart(owner="ann", items=2, note=HOSTILE, api_key="a-credential"))
         await keys.draft("42").set(HOSTILE)
         await keys.cart(HOSTILE).set(Cart(owner="eve"))
         await keys.login(SID).set(Login(uid="42", token="a-sealed-credential"))
-        yield Browser(app, access, keys)
+        yield HttpBrowser(app, access, keys)
 
 
 def version_in(page: str) -> str:
@@ -79,7 +37,7 @@ def version_in(page: str) -> str:
     return found[1]
 
 
-async def test_a_link_opens_the_console_once(browser: Browser) -> None:
+async def test_a_link_opens_the_console_once(browser: HttpBrowser) -> None:
     assert (await browser.get("/console")).status_code == 401
     secret = await browser.access.create_link("operator:ann", "viewer")
     await browser.get("/console/enter")
@@ -90,7 +48,7 @@ async def test_a_link_opens_the_console_once(browser: Browser) -> None:
     assert (await browser.get("/console")).status_code == 401
 
 
-async def test_no_key_and_no_value_is_markup_and_no_credential_is_shown(browser: Browser) -> None:
+async def test_no_key_and_no_value_is_markup_and_no_credential_is_shown(browser: HttpBrowser) -> None:
     await browser.enter("admin")
     family = "/console/family/AppKeys/"
     pages = ["/console", "/console/unknown", "/console/audit", f"{family}cart", f"{family}carts", f"{family}login"]
@@ -114,7 +72,7 @@ async def test_no_key_and_no_value_is_markup_and_no_credential_is_shown(browser:
     assert SID not in links[0]
 
 
-async def test_a_viewer_cannot_act(browser: Browser) -> None:
+async def test_a_viewer_cannot_act(browser: HttpBrowser) -> None:
     await browser.enter("viewer")
     for path in ("delete", "edit", "renew"):
         assert (await browser.get(f"/console/key/AppKeys/cart/{path}?key=cart:42")).status_code == 403
@@ -124,20 +82,22 @@ async def test_a_viewer_cannot_act(browser: Browser) -> None:
     assert await browser.keys.cart("42").exists()
 
 
-async def test_a_delete_shows_its_cascade_first_and_is_audited(browser: Browser) -> None:
+async def test_a_delete_shows_its_cascade_first_and_is_audited(browser: HttpBrowser) -> None:
     await browser.enter("operator")
     path = "/console/key/AppKeys/cart/delete?key=cart:42"
     plan = await browser.get(path)
     assert "draft:42" in plan.text
     assert (await browser.post_from_elsewhere(path)).status_code == 403
     assert await browser.keys.cart("42").exists()
-    assert (await browser.post(path)).status_code == 200
+    assert (await browser.post(path, again="cart:4")).status_code == 422
+    assert await browser.keys.cart("42").exists()
+    assert (await browser.post(path, again="cart:42")).status_code == 200
     assert not await browser.keys.draft("42").exists()
     [entry] = await browser.access.audit.latest(1)
     assert (entry.event, entry.who, entry.what) == ("console-deleted", "operator:ann", "AppKeys.cart cart:42")
 
 
-async def test_of_two_people_who_edit_a_value_the_second_gets_a_conflict(browser: Browser) -> None:
+async def test_of_two_people_who_edit_a_value_the_second_gets_a_conflict(browser: HttpBrowser) -> None:
     await browser.enter("operator")
     path = "/console/key/AppKeys/cart/edit?key=cart:42"
     version = version_in((await browser.get(path)).text)
@@ -148,7 +108,7 @@ async def test_of_two_people_who_edit_a_value_the_second_gets_a_conflict(browser
     assert cart == Cart(owner="ann", items=3, note=HOSTILE, api_key="a-credential")
 
 
-async def test_an_admin_renews_a_key_and_erases_a_person(browser: Browser) -> None:
+async def test_an_admin_renews_a_key_and_erases_a_person(browser: HttpBrowser) -> None:
     await browser.enter("admin")
     await browser.keys.draft("42").shorten(60_000)
     assert (await browser.post("/console/key/AppKeys/draft/renew?key=draft:42")).status_code == 303

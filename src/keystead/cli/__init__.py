@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "infer": "Draft a keys.py from a live store or a key document: patterns, kinds, value models, lifetimes, "
     "relations.",
     "docs": "Print the key document of a keyspace: every key with its value, lifetime, relations and verbs.",
+    "guide": "Open the documentation of this version in a browser, without a network. Prints the address.",
     "export": "Export keyspaces as JSON Schema or TypeScript, for programs in other languages.",
     "show": "Show the keys of a store by family: count, size, time to live and samples.",
     "watch": "Show the changes of keys by family, as they happen, whoever makes them. Ctrl-C ends it.",

@@ -63,7 +63,7 @@ def run_console(
     if config is not None:
         os.environ[CONFIG_VARIABLE] = config
     names = [f"{one.__module__}:{one.__name__}" for one in keyspaces(targets, more)]
-    table: dict[str, Any] = {"keyspaces": names, "on": True}
+    table: dict[str, Any] = {"keyspaces": names, "on": True, "examine": ""}
     run_server({**stores_by_role(store), "host": host, "port": port, "kits": "console", "console": table})
 
 

@@ -16,10 +16,11 @@ from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.formatting import pluralize, print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, Keyspaces, Stores, keyspaces, open_keyspaces, run
-from keystead.cli.operator import audit_of, operator
+from keystead.cli.operator import operator
 from keystead.cli.progress_bar import progress
 from keystead.cli.tables_command import Database, open_tables_of
 from keystead.errors import BadArgument
+from keystead.parts.audit import audit_of
 from keystead.schema import Keyspace
 from keystead.schema.erasure import Erased, ErasurePlan, ErasureProgress, plan_erase, subject_kinds
 from keystead.schema.erasure import erase as erase_all

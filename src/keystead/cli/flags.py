@@ -71,7 +71,6 @@ class DefaultCommandGroup(CommandGroup):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
-
     def _refuse_near_miss(self, ctx: Any, args: list[str]) -> None:
         """`keystead gateway tokn` is a typo, unless a keyspace of this name is here."""
         first = next(iter(args), "")

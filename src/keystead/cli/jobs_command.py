@@ -139,17 +139,17 @@ async def _open_schedule(stores: Sequence[str] | None, kits: str | None) -> Asyn
     """The schedule of the kits that have jobs, opened as the server opens them, and the names of the jobs."""
     # Imported here: the help needs no web framework.
     from keystead.server.app import site_of
-    from keystead.server.kit_loading import load_kits, open_kit_tables, open_kits, open_stores, split_kits
+    from keystead.server.kit_loading import keyspaces_of, load_kits, open_kit_tables, open_kits, open_stores, split_kits
     from keystead.server.scheduled_jobs import jobs_of, kits_with_jobs, schedule_keys
 
     settings = settings_for(stores, kits=kits)
     running, _ = split_kits(settings, load_kits(settings))
     check_stores(stores, [ScheduleKeys, *(kit.keyspace for kit in running)])
-    site, running = site_of(settings), kits_with_jobs(running)
+    site, known, running = site_of(settings), keyspaces_of(running), kits_with_jobs(running)
     async with (
         open_stores(settings) as by_role,
         open_kit_tables(running, settings) as tables,
-        open_kits(running, by_role, settings, replace(site, tables=tables)) as services,
+        open_kits(running, by_role, settings, replace(site, tables=tables, keyspaces=known)) as services,
     ):
         found = jobs_of(running, services)
         yield Schedule(schedule_keys(by_role, site.now_ms), found), [job.name for job in found]

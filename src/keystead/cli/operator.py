@@ -1,13 +1,11 @@
-"""The operator who runs a command, and the audit log that records it."""
+"""The operator who runs a command, for the audit log."""
 
 from __future__ import annotations
 
 import getpass
 import socket
 
-from keystead.parts.audit import Audit, AuditEntry
 from keystead.parts.sessions import Act
-from keystead.schema import Keyspace, Log
 
 
 def operator() -> Act:
@@ -17,11 +15,3 @@ def operator() -> Act:
     except (OSError, KeyError):  # containers may run accounts without a name
         name = "unknown"
     return Act(who=f"operator:{name}", where=socket.gethostname())
-
-
-def audit_of(keys: Keyspace) -> Audit | None:
-    """The audit log of a keyspace; None if it has none."""
-    for one in keys.bounds():
-        if isinstance(one.family, Log) and one.family.item.type is AuditEntry and not one.family.pattern.names:
-            return Audit(one())
-    return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
@@ -17,14 +16,14 @@ from keystead.cli.flags import Command, CommandGroup
 from keystead.cli.formatting import pluralize, print_json
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import Json, Stores, named_keyspaces, open_keyspaces, run
-from keystead.cli.operator import audit_of, operator
+from keystead.cli.operator import operator
 from keystead.cli.progress_bar import progress
-from keystead.parts.sessions import Ended, Live, Policy, Sessions
-from keystead.schema import Value
+from keystead.parts.audit import audit_of
+from keystead.parts.sessions import Live, Sessions
+from keystead.parts.sessions.session_families import sessions_of
 from keystead.schema.family import Bound
 from keystead.schema.times import deadline_ms
 
-_LONGEST = timedelta(days=3650)
 _security = logging.getLogger("keystead.security")
 
 _FAMILY_HELP = """The family of the sessions, such as myapp.keys:AppKeys.session.
@@ -179,24 +178,8 @@ async def _open_sessions(family: str, store: Sequence[str] | None) -> AsyncItera
         fail(f"{target} has no family {name!r}; the families are: {', '.join(keyspace.families)}", USAGE_ERROR)
     async with open_keyspaces([keyspace], store) as [keys]:
         found: Bound[Any] = getattr(keys, name)
-        ends = next(
-            (one for one in keys.bounds() if isinstance(one.family, Value) and one.family.codec.type is Ended), None
-        )
-        part: Sessions[Any] = Sessions(
-            found,
-            _policy_of(found),
-            ends=ends,
-            audit=audit_of(keys),
-            farewell=getattr(keys, "farewell", None),
-        )
+        part = sessions_of(found, audit_of(keys))
         yield part, found.related(found.family.listed_in[0].target)
-
-
-def _policy_of(found: Bound[Any]) -> Policy:
-    """The longest policy that the family allows: reading as an operator must not end a session."""
-    lifetime = found.family.lifetime
-    idle = timedelta(milliseconds=lifetime.longest_ms or _LONGEST.total_seconds() * 1000)
-    return Policy(idle=idle, absolute=max(idle, _LONGEST), cap=None)
 
 
 def _as_json(live: Live[Any]) -> dict[str, Any]:

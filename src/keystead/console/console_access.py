@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, get_args
 
 from keystead.console.console_keys import ConsoleKeys, ConsoleLink, ConsoleSession, Role
-from keystead.parts.audit import Audit
+from keystead.parts.audit import Audit, AuditEntry
 from keystead.parts.digest import digest
 from keystead.parts.sanitize import visible
 from keystead.parts.sessions import Act, Gone, Live, New, Policy, Sessions
+from keystead.schema.kinds.log import LogEntry
 from keystead.schema.times import moment
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)  # each may do what those before it may
@@ -52,14 +53,31 @@ class ConsoleAccess:
         link = await self._keys.link(digest(secret)).consume()
         if link is None:
             return None
-        return await self._sessions.create(ConsoleSession(uid=link.who, role=link.role), Act(where=where))
+        session = ConsoleSession(uid=link.who, role=link.role, proven_at=moment(self._keys.now_ms()))
+        return await self._sessions.create(session, Act(where=where))
+
+    async def enter_signed_in(
+        self, subject: str, role: Role, since: datetime | None, where: str
+    ) -> New[ConsoleSession]:
+        """A session for a signed-in user. `since`: when they signed in."""
+        session = ConsoleSession(uid=subject, role=role, subject=subject, proven_at=since)
+        return await self._sessions.create(session, Act(where=where))
 
     async def read(self, token: str | None) -> Live[ConsoleSession] | Gone:
         return Gone("unknown") if token is None else await self._sessions.read(token)
+
+    async def entries(self, limit: int, before: str | None) -> list[LogEntry[AuditEntry | None]]:
+        """Entries of the audit log, newest first, or those before an id. Raises BadArgument for a wrong id."""
+        return await self._keys.audit().see_latest(limit, before=before)
 
     async def leave(self, token: str, where: str) -> None:
         await self._sessions.revoke(token, Act(where=where))
 
     def is_fresh(self, live: Live[ConsoleSession]) -> bool:
-        """Whether they came in a moment ago: acts on many keys need a new link otherwise (re-authentication)."""
-        return moment(self._keys.now_ms()) - live.session.created_at <= _FRESH
+        """Whether they proved who they are a moment ago: acts on many keys need that again (re-authentication)."""
+        proven_at = live.session.proven_at
+        return proven_at is not None and moment(self._keys.now_ms()) - proven_at <= _FRESH
+
+    async def is_alive(self, session_id: str) -> bool:
+        """Whether a session has not ended. It is not touched: work in the background keeps nobody signed in."""
+        return bool(await self._keys.session(session_id).exists())

@@ -8,7 +8,7 @@ from typing import Final
 
 from pydantic import BaseModel, Field
 
-from keystead.console.console_keys import ConsoleKeys
+from keystead.console.console_keys import ConsoleKeys, Role
 from keystead.console.console_routes import router
 from keystead.console.console_service import Console
 from keystead.gateway.gateway_kit import load_keyspaces
@@ -29,6 +29,24 @@ class ConsoleSettings(BaseModel):
         (),
         description="The key documents to show, such as `shop.keys:ShopKeys`. Default: those of the running kits.",
     )
+    admins: Words = Field(
+        (), description="The users who may do everything in the console once they are signed in, such as `login:42`."
+    )
+    operators: Words = Field((), description="The users who may change single keys, queues and jobs.")
+    viewers: Words = Field((), description="The users who may read.")
+    examine: str = Field(
+        "40 3 * * *",
+        description="When to search for defects, as a cron expression; empty: only on demand, and no hourly measures.",
+    )
+
+    @property
+    def roles(self) -> dict[str, Role]:
+        """The roles of users. Who is listed twice has the larger one."""
+        return {
+            **dict.fromkeys(self.viewers, "viewer"),
+            **dict.fromkeys(self.operators, "operator"),
+            **dict.fromkeys(self.admins, "admin"),
+        }
 
 
 @asynccontextmanager
@@ -36,16 +54,29 @@ async def _open_console(keys: ConsoleKeys, settings: ConsoleSettings, site: Site
     if settings.keyspaces:
         find_modules_here()
     named = load_keyspaces(settings.keyspaces, "console.keyspaces")
-    yield Console(keys, named or site.keyspaces, site, known=site.keyspaces)
+    console = Console(
+        keys,
+        named or site.keyspaces,
+        site,
+        known=site.keyspaces,
+        examine=settings.examine,
+        roles=settings.roles,
+    )
+    try:
+        yield console
+    finally:
+        await console.tasks.close()
 
 
 KIT: Final = Kit(
     name="console",
-    doc="Shows the keys of every keyspace in a browser: values, lifetimes and relations; deletes, renews and edits.",
+    doc="Shows the keys of every keyspace in a browser, and acts on them; findings, jobs, queues, sessions.",
     keyspace=ConsoleKeys,
     settings=ConsoleSettings,
     router=router,
     service=_open_console,
+    jobs=lambda console: console.jobs,
+    stop=lambda console: console.live.stop(),
     turned_on_by="console.on",
     is_configured=lambda settings: settings.on,
     is_private=True,

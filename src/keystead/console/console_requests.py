@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Final, TypeAlias
 from urllib.parse import parse_qs
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
 
+from keystead.console import console_charts
 from keystead.console.console_access import allows
 from keystead.console.console_keys import ConsoleSession, Role
 from keystead.console.console_messages import MESSAGES
@@ -19,15 +21,31 @@ from keystead.errors import BadArgument, BadKey, StoreError
 from keystead.http.cookies import Cookie
 from keystead.http.csrf import FIELD, SAFE_METHODS
 from keystead.http.refusals import Refusal
+from keystead.kits.identity import SignedInUser, identify, sign_in_of
 from keystead.kits.kit import service_of
 from keystead.kits.visit import Visit
 from keystead.parts.sessions import Live
 from keystead.schema.family import Bound
 from keystead.schema.family_lookup import name_of
 from keystead.schema.lifetime import in_words
+from keystead.schema.times import deadline_ms
 
 SESSION_COOKIE: Final = "console"
 _FORM_FIELDS_MAX: Final = 500
+
+
+# The pages of the console: a message, the path, the key after `g`, and the role it needs.
+PLACES: Final[Sequence[tuple[str, str, str, Role]]] = (
+    ("overview", "/console", "o", "viewer"),
+    ("findings", "/console/findings", "d", "viewer"),
+    ("unknown", "/console/unknown", "u", "viewer"),
+    ("live", "/console/live", "l", "viewer"),
+    ("jobs", "/console/jobs", "j", "viewer"),
+    ("queues", "/console/queues", "q", "viewer"),
+    ("sessions", "/console/sessions", "s", "viewer"),
+    ("audit", "/console/audit", "a", "operator"),
+    ("erase", "/console/erase", "e", "admin"),
+)
 
 
 class NotAllowed(Exception):
@@ -44,6 +62,7 @@ class ConsoleVisit(Visit):
 
     messages = MESSAGES
     live: Live[ConsoleSession]
+    role: Role
 
     def __init__(self, request: Request, console: Console) -> None:
         super().__init__(request, console.site)
@@ -60,9 +79,30 @@ class ConsoleVisit(Visit):
         live = await self.console.access.read(self.token)
         if not live:
             raise NotAllowed(401, "closed")
-        self.live, self.is_signed_in = live, True
-        if not allows(live.session.role, needed):
+        self.live, self.role = live, live.session.role
+        if live.session.subject is not None:
+            await self._require_user(live.session.subject)
+        self.is_signed_in = True
+        if not allows(self.role, needed):
             raise NotAllowed(403, "forbidden")
+
+    async def user(self) -> tuple[SignedInUser, Role] | None:
+        """The signed-in user, and the role that the settings give them; None if there is none.
+
+        Raises Refusal for a bad token.
+        """
+        found = await identify(self.request)
+        role = None if found is None or found.credential != "cookie" else self.console.roles.get(found.subject)
+        return None if found is None or role is None else (found, role)
+
+    async def _require_user(self, subject: str) -> None:
+        """A session of a signed-in user is one as long as they are signed in, and with the role they have now."""
+        found = await self.user()
+        if found is None or found[0].subject != subject:
+            raise NotAllowed(401, "closed")
+        self.role = found[1]
+        if found[0].since is not None:  # they may have signed in again
+            self.live.session.proven_at = found[0].since
 
     async def read_form(self) -> None:
         """The fields of a form post. Raises Refusal unless a page of this site sent it."""
@@ -84,7 +124,31 @@ class ConsoleVisit(Visit):
         return Actor(self.live.session.uid, self.address)
 
     def may(self, role: Role) -> bool:
-        return self.is_signed_in and allows(self.live.session.role, role)
+        return self.is_signed_in and allows(self.role, role)
+
+    places = PLACES
+
+    @property
+    def sign_in_url(self) -> str:
+        """Where to sign in, for the roles of users; "" if no user has one."""
+        found = sign_in_of(self.request.scope) if self.console.roles else None
+        return "" if found is None else f"{found.page}?returnTo=/console/enter"
+
+    @property
+    def has_typed(self) -> bool:
+        """Whether a name was typed to confirm an act."""
+        return "again" in self.form
+
+    def confirms(self, name: str) -> bool:
+        """Whether they typed this name."""
+        return self.form.get("again", "").strip() == name
+
+    def show_confirmation(self, act: str, name: str, **values: object) -> Response:
+        """Ask to type this name before an act; `act` is its message. Again with a problem if another was typed."""
+        shown = {"bound": None, "key": None, "steps": [], "lines": [], "notes": [], "cancel": "/console", **values}
+        shown.setdefault("here", shown["bound"] or "")
+        problem = self.say("not_the_same") if self.has_typed else ""
+        return self.show("confirm", status=422 if problem else 200, act=act, name=name, problem=problem, **shown)
 
     @property
     def references(self) -> KeyReferences:
@@ -108,7 +172,7 @@ class ConsoleVisit(Visit):
 
     def show(self, template: str, *, status: int = 200, **values: object) -> Response:
         csrf = self.csrf_token()
-        shown = {"families": {}, "find": "", **values}
+        shown = {"families": {}, "find": "", "here": "", **values}
         if self.is_signed_in:
             shown["families"] = self.console.families
         return self.page(
@@ -123,6 +187,9 @@ class ConsoleVisit(Visit):
             key_url=self.references.url,
             shown_key=shown_key,
             duration=self.duration,
+            ago=self.ago,
+            keyspace_of=lambda bound: type(bound.keyspace).__name__,
+            charts=console_charts,
             **shown,
         )
 
@@ -132,15 +199,35 @@ class ConsoleVisit(Visit):
             return self.say("forever")
         return " ".join(in_words(ms).split()[:4]) or in_words(1000)
 
-    def problem(self, status: int, sentence: str) -> Response:
-        return self.show("problem", status=status, sentence=sentence)
+    def ago(self, at: datetime) -> str:
+        """How long ago this was, in words."""
+        minutes = (self.console.now_ms() - deadline_ms(at)) // 60_000
+        for unit, size in (("days", 2 * 1440), ("hours", 120), ("minutes", 1)):
+            if minutes >= size:
+                return self.say(f"ago_{unit}", count=minutes // {"days": 1440, "hours": 60, "minutes": 1}[unit])
+        return self.say("just_now")
+
+    def problem(self, status: int, sentence: str, *, is_stale: bool = False) -> Response:
+        return self.show("problem", status=status, sentence=sentence, is_stale=is_stale)
 
 
 async def _visit(request: Request, console: Annotated[Console, Depends(service_of("console"))]) -> ConsoleVisit:
     return ConsoleVisit(request, console)
 
 
+async def show_entrance(visit: ConsoleVisit, *, status: int = 200, problem: str = "") -> Response:
+    """The page that lets people in: by the code of a link, or as a signed-in user who has a role."""
+    found = await visit.user()
+    return visit.show(
+        "enter", status=status, problem=visit.say(problem) if problem else "", user=None if found is None else found[0]
+    )
+
+
 Visiting = Annotated[ConsoleVisit, Depends(_visit)]
+
+
+# A route, the role it needs, and what responds.
+ConsoleRoute: TypeAlias = tuple[str, Role, Callable[[ConsoleVisit], Awaitable[Response]]]
 
 
 def for_role(role: Role, respond: Callable[[ConsoleVisit], Awaitable[Response]]) -> Callable[..., Any]:
@@ -153,7 +240,9 @@ def for_role(role: Role, respond: Callable[[ConsoleVisit], Awaitable[Response]])
             await visit.admit(role)
             return await respond(visit)
         except NotAllowed as refused:
-            return visit.problem(refused.status, visit.say(refused.code))
+            if refused.status == 401:
+                return await show_entrance(visit, status=401, problem=refused.code)
+            return visit.problem(refused.status, visit.say(refused.code), is_stale=refused.code == "stale")
         except (BadKey, BadArgument) as error:
             return visit.problem(400, str(error))
         except StoreError as error:

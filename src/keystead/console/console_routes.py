@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from keystead.console.console_keys import Role
-from keystead.console.console_requests import ConsoleVisit, NotAllowed, Visiting, for_role
+from keystead.console.console_activity import ACTIVITY_ROUTES
+from keystead.console.console_requests import (
+    ConsoleRoute,
+    ConsoleVisit,
+    NotAllowed,
+    Visiting,
+    for_role,
+    show_entrance,
+)
+from keystead.console.console_undo import Before
 from keystead.console.key_references import family_path
 from keystead.console.key_visibility import hides_keys, secret_placeholders, shown_key, shown_values
 from keystead.console.value_editor import EditConflict, NotEditable, can_edit, make_form
@@ -20,9 +29,13 @@ from keystead.http.refusals import Refusal
 from keystead.http.routing import KitRouter
 from keystead.schema.browsing import read_raw
 from keystead.schema.family_lookup import name_of
+from keystead.schema.survey import TTLS
+from keystead.server.metered_store import NO_FAMILY
 
 _FILTER: Final = "v."
-_AUDIT_SHOWN: Final = 100
+_CALLS_SHOWN: Final = 10
+_TYPED_CHARS: Final = 40
+_UNDO: Final = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _VALUE_SHOWN_CHARS: Final = 20_000
 
 
@@ -30,7 +43,7 @@ async def enter_page(visit: Visiting) -> Response:
     """Where a link leads. Its secret is in the fragment, which no browser sends and no log has."""
     if visit.home is not None:
         return visit.redirect_to(visit.home)
-    return visit.show("enter", failed=False)
+    return await show_entrance(visit)
 
 
 async def enter(visit: Visiting) -> Response:
@@ -38,7 +51,18 @@ async def enter(visit: Visiting) -> Response:
     await visit.read_form()
     made = await visit.console.access.enter(visit.form.get("secret", "").strip(), visit.address)
     if made is None:
-        return visit.show("enter", status=403, failed=True)
+        return await show_entrance(visit, status=403, problem="enter_failed")
+    return visit.redirect_to("/console", visit.cookie.set(made.token))
+
+
+async def enter_signed_in(visit: Visiting) -> Response:
+    """A session for the signed-in user, if the settings give them a role."""
+    await visit.read_form()
+    found = await visit.user()
+    if found is None:
+        return await show_entrance(visit, status=403, problem="no_role")
+    user, role = found
+    made = await visit.console.access.enter_signed_in(user.subject, role, user.since, visit.address)
     return visit.redirect_to("/console", visit.cookie.set(made.token))
 
 
@@ -48,20 +72,34 @@ async def leave(visit: ConsoleVisit) -> Response:
 
 
 async def overview_page(visit: ConsoleVisit) -> Response:
-    found = await visit.console.overview()
-    sizes = [one for some in found.sizes.values() for one in some]
+    return await _show_overview(visit)
+
+
+async def measure(visit: ConsoleVisit) -> Response:
+    """Measure now, instead of a few minutes ago."""
+    await visit.console.overview(measure=True)
+    return visit.redirect_to("/console")
+
+
+async def _show_overview(visit: ConsoleVisit) -> Response:
+    metrics = visit.request.app.state.metrics
+    calls = [] if metrics is None else [one for one in metrics.store_calls() if one.family != NO_FAMILY]
     return visit.show(
         "overview",
-        overview=found,
-        most_keys=max([1, *(one.count for one in sizes)]),
-        most_bytes=max([1, *(one.bytes for one in sizes)]),
+        overview=await visit.console.overview(),
+        calls=calls[:_CALLS_SHOWN],
+        here="overview",
+        left_steps=TTLS,
     )
 
 
 async def unknown_page(visit: ConsoleVisit) -> Response:
-    found = await visit.console.overview()
+    found = (await visit.console.overview()).sizes.measure
     shapes = sorted(found.shapes.items(), key=lambda one: -one[1])
-    return visit.show("unknown", shapes=shapes, count=found.unknown, is_sample=found.is_sample)
+    draft = await visit.console.tasks.read("draft")
+    return visit.show(
+        "unknown", shapes=shapes, count=found.unknown, is_sample=found.is_sample, draft=draft, here="unknown"
+    )
 
 
 async def family_page(visit: ConsoleVisit) -> Response:
@@ -128,6 +166,9 @@ async def key_page(visit: ConsoleVisit) -> Response:
         shows_bytes=visit.console.shows_bytes(bound),
         can_edit=can_edit(bound),
         can_renew=visit.console.can_renew(bound),
+        is_limit=visit.console.operations.is_limit(bound),
+        undo=visit.request.query_params.get("undo", ""),
+        undone=visit.request.query_params.get("undone", ""),
         filter_url=_filter_url,
     )
 
@@ -149,26 +190,41 @@ async def find(visit: ConsoleVisit) -> Response:
     return visit.show("found", some=some, find=text if some else "")
 
 
-async def audit_page(visit: ConsoleVisit) -> Response:
-    entries = await visit.console.access.audit.latest(_AUDIT_SHOWN)
-    return visit.show("audit", entries=entries)
-
-
 # --- acts --------------------------------------------------------------------------------------------------
 
 
-async def delete_page(visit: ConsoleVisit) -> Response:
+async def delete(visit: ConsoleVisit) -> Response:
+    """The plan; and with the name typed, the deletion."""
     bound, key = visit.key()
+    name = confirmed_name(bound, key)
+    if visit.confirms(name):
+        done = await visit.console.delete(bound, key, visit.actor)
+        text = visit.say("deleted" if done else "gone")
+        return visit.show("done", status=200 if done else 404, bound=bound, text=text)
     plan = await visit.console.plan_delete(bound, key)
+    if not plan.steps:
+        return visit.problem(404, visit.say("gone"))
     steps = [(step, visit.console.find_key(step.key)) for step in plan.steps]
     notes = [note.replace(key, shown_key(bound, key)) for note in plan.notes]
-    return visit.show("delete", bound=bound, key=key, steps=steps, notes=notes)
+    cancel = visit.references.url(bound, key)
+    return visit.show_confirmation("delete", name, bound=bound, key=key, steps=steps, notes=notes, cancel=cancel)
 
 
-async def delete(visit: ConsoleVisit) -> Response:
+async def reset_limit(visit: ConsoleVisit) -> Response:
+    """Forget what a client has used of a rate limit, with the name typed."""
     bound, key = visit.key()
-    done = await visit.console.delete(bound, key, visit.actor)
-    return visit.show("done", status=200 if done else 404, bound=bound, text=visit.say("deleted" if done else "gone"))
+    if not visit.console.operations.is_limit(bound):
+        raise NotAllowed(400, "no_limit")
+    name = confirmed_name(bound, key)
+    if visit.confirms(name):
+        done = await visit.console.reset_limit(bound, key, visit.actor)
+        return visit.show("done", bound=bound, text=visit.say("limit_reset" if done else "gone"))
+    return visit.show_confirmation("reset", name, bound=bound, key=key, cancel=visit.references.url(bound, key))
+
+
+def confirmed_name(bound: Any, key: str) -> str:
+    """What to type to confirm an act on a key: the key, or its family if the key is long or a credential."""
+    return bound.family.name if hides_keys(bound.family) or len(key) > _TYPED_CHARS else key
 
 
 async def renew_page(visit: ConsoleVisit) -> Response:
@@ -178,10 +234,28 @@ async def renew_page(visit: ConsoleVisit) -> Response:
 
 async def renew(visit: ConsoleVisit) -> Response:
     bound, key = _renewable(visit)
-    done = await visit.console.renew(bound, key, visit.actor)
-    if done:
-        return visit.redirect_to(visit.references.url(bound, key))
-    return visit.show("done", status=404, bound=bound, text=visit.say("gone"))
+    before = await visit.console.renew(bound, key, visit.actor)
+    if before is None:
+        return visit.show("done", status=404, bound=bound, text=visit.say("gone"))
+    return await _show_undo(visit, bound, key, before)
+
+
+async def _show_undo(visit: ConsoleVisit, bound: Any, key: str, before: Before) -> Response:
+    """The page of a key after an act, with a button that undoes it."""
+    can_undo = before.ends_at_ms or before.after
+    undo = await visit.console.undos.remember(visit.references, before) if can_undo else ""
+    return visit.redirect_to(f"{visit.references.url(bound, key)}{f'&undo={undo}' if undo else ''}")
+
+
+async def undo(visit: ConsoleVisit) -> Response:
+    """Undo an edit or a renewal of this session."""
+    given = visit.form.get("undo", "")
+    before = await visit.console.undos.take(visit.references, given) if _UNDO.fullmatch(given) else None
+    bound = None if before is None else visit.console.family(before.keyspace, before.family)
+    if before is None or bound is None:
+        return visit.problem(409, visit.say("not_undone"))
+    done = await visit.console.undo(before, visit.actor)
+    return visit.redirect_to(f"{visit.references.url(bound, before.key)}&undone={'yes' if done else 'no'}")
 
 
 def _renewable(visit: ConsoleVisit) -> tuple[Any, str]:
@@ -201,14 +275,14 @@ async def edit(visit: ConsoleVisit) -> Response:
     if not can_edit(bound):
         raise NotAllowed(400, "not_editable")
     try:
-        await visit.console.edit(bound, key, visit.form.get("version", ""), visit.form, visit.actor)
+        before = await visit.console.edit(bound, key, visit.form.get("version", ""), visit.form, visit.actor)
     except EditConflict:
         return await _show_form(visit, bound, key, visit.say("conflict"), 409)
     except NotEditable as error:
         return visit.problem(409, str(error))
     except BadValue as error:
         return await _show_form(visit, bound, key, str(error), 422)
-    return visit.redirect_to(visit.references.url(bound, key))
+    return await _show_undo(visit, bound, key, before)
 
 
 async def _show_form(visit: ConsoleVisit, bound: Any, key: str, problem: str = "", status: int = 200) -> Response:
@@ -227,7 +301,7 @@ async def _show_form(visit: ConsoleVisit, bound: Any, key: str, problem: str = "
 
 async def erase_page(visit: ConsoleVisit) -> Response:
     visit.require_fresh()
-    return visit.show("erase", kinds=visit.console.subject_kinds, plan=None, subject="", problem="")
+    return visit.show("erase", kinds=visit.console.subject_kinds, plan=None, subject="", problem="", here="erase")
 
 
 async def erase(visit: ConsoleVisit) -> Response:
@@ -244,6 +318,7 @@ async def erase(visit: ConsoleVisit) -> Response:
     steps = [(step, visit.console.find_key(step.key)) for step in plan.steps]
     return visit.show(
         "erase",
+        here="erase",
         kinds=visit.console.subject_kinds,
         plan=plan,
         steps=steps,
@@ -258,20 +333,23 @@ async def erase(visit: ConsoleVisit) -> Response:
 # --- the table ---------------------------------------------------------------------------------------------
 
 _KEY: Final = "/console/key/{keyspace}/{family}"
-_ROUTES: Final[tuple[tuple[str, Role, Callable[[ConsoleVisit], Awaitable[Response]]], ...]] = (
+_ROUTES: Final[Sequence[ConsoleRoute]] = (
     ("GET /console", "viewer", overview_page),
     ("POST /console/leave", "viewer", leave),
+    ("POST /console/measure", "viewer", measure),
     ("POST /console/find", "viewer", find),
     ("GET /console/unknown", "viewer", unknown_page),
     ("GET /console/family/{keyspace}/{family}", "viewer", family_page),
     (f"GET {_KEY}", "viewer", key_page),
-    (f"GET {_KEY}/delete", "operator", delete_page),
+    (f"GET {_KEY}/delete", "operator", delete),
     (f"POST {_KEY}/delete", "operator", delete),
     (f"GET {_KEY}/renew", "operator", renew_page),
     (f"POST {_KEY}/renew", "operator", renew),
     (f"GET {_KEY}/edit", "operator", edit_page),
     (f"POST {_KEY}/edit", "operator", edit),
-    ("GET /console/audit", "operator", audit_page),
+    (f"GET {_KEY}/reset", "operator", reset_limit),
+    (f"POST {_KEY}/reset", "operator", reset_limit),
+    ("POST /console/undo", "operator", undo),
     ("GET /console/erase", "admin", erase_page),
     ("POST /console/erase", "admin", erase),
 )
@@ -281,7 +359,8 @@ def router() -> APIRouter:
     routes = KitRouter("console", _no_refusal)
     routes.add("GET /console/enter", enter_page)
     routes.add("POST /console/enter", enter)
-    for route, role, respond in _ROUTES:
+    routes.add("POST /console/enter/signed-in", enter_signed_in)
+    for route, role, respond in (*_ROUTES, *ACTIVITY_ROUTES):
         routes.add(route, for_role(role, respond))
     return routes
 

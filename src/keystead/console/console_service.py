@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from keystead.console.console_access import ConsoleAccess
-from keystead.console.console_keys import ConsoleKeys
+from keystead.console.console_findings import ConsoleFindings
+from keystead.console.console_keys import ConsoleKeys, Examination, Removal, Role
+from keystead.console.console_live import ConsoleLive
+from keystead.console.console_measures import ConsoleMeasures, Sizes, sizes_of
+from keystead.console.console_operations import ConsoleOperations
+from keystead.console.console_tasks import ConsoleTasks
+from keystead.console.console_undo import Before, ConsoleUndos, put_back
 from keystead.console.key_visibility import hides_values, shown_key, shown_value
 from keystead.console.value_editor import save_form
 from keystead.errors import KeysteadError
 from keystead.kits.kit import Site
+from keystead.parts.schedule import Job, Run
 from keystead.schema import Keyspace
 from keystead.schema.browsing import KeyContent, KeyPage, RelatedKey, read_content, related_keys, scan_page
 from keystead.schema.clock import store_clock_ms
 from keystead.schema.deletion import Plan
+from keystead.schema.doctor import Progress
 from keystead.schema.erasure import ErasurePlan, erase, plan_erase, subject_kinds, value_of
 from keystead.schema.family import Bound, Family
-from keystead.schema.family_lookup import by_store, name_of
+from keystead.schema.family_lookup import Belonging, KnownKeys, by_store, name_of
+from keystead.schema.infer import infer, keys_module
 from keystead.schema.keyspace import with_parts
 from keystead.schema.lifetime import After, Sliding, Spread
-from keystead.schema.survey import Survey, survey
+from keystead.schema.quarantine import with_quarantine
 from keystead.stores import Store
 
-SAMPLE_S: Final = 1.0
+Report = Callable[[Progress], None]
+
 HEALTH_S: Final = 3.0
-_EVENTS: Final = {"delete": "console-deleted", "renew": "console-renewed", "edit": "console-edited"}
+PAGE_S: Final = 0.2  # for one page of keys: a sparse family takes several pages, and none of them is waited for long
+_MEASURE: Final = "7 * * * *"
+_UNKNOWN_KEYS: Final = "UnknownKeys"
 
 
 class Actor(NamedTuple):
@@ -47,22 +59,10 @@ class StoreState:
 
 
 @dataclass(frozen=True, slots=True)
-class FamilySize:
-    """A family with its estimated number of keys and bytes. `is_estimate`: extrapolated from a sample."""
-
-    bound: Bound[Any]
-    count: int
-    bytes: int
-    is_estimate: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Overview:
     stores: Sequence[StoreState]
-    sizes: Mapping[str, Sequence[FamilySize]]  # by keyspace
-    unknown: int
-    shapes: Mapping[str, int]
-    is_sample: bool
+    sizes: Sizes
+    last: Examination | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,10 @@ class ShownKey:
 class Console:
     """The console of some keyspaces. They are bound to the stores of the console's own keyspace.
 
-    known   keyspaces whose keys are not unknown, although they are not shown
+    known    keyspaces whose keys are not unknown, although they are not shown
+    examine  when the schedule searches for defects, as a cron expression; "": only on demand, and without hourly
+             measures
+    roles    the roles of signed-in users, by their subject, such as `login:42`
     """
 
     def __init__(
@@ -86,7 +89,10 @@ class Console:
         keys: ConsoleKeys,
         classes: Sequence[type[Keyspace]],
         site: Site,
+        *,
         known: Sequence[type[Keyspace]] = (),
+        examine: str = "",
+        roles: Mapping[str, Role] | None = None,
     ) -> None:
         others: dict[str, Any] = {role: store for role, store in keys.roles.items() if role != "default"}
         shown = [one for one in with_parts(classes) if one is not ConsoleKeys]
@@ -94,8 +100,18 @@ class Console:
             one(keys.roles["default"], seal=keys.ring, needs_seal=False, now_ms=keys.now_ms, **others) for one in shown
         ]
         self.known: list[type[Keyspace]] = [ConsoleKeys, *known]
+        self.now_ms = keys.now_ms
+        self.roles: Mapping[str, Role] = roles or {}
         self.access = ConsoleAccess(keys)
+        self.tasks = ConsoleTasks(keys, self.access)
+        self.undos = ConsoleUndos(keys)
+        self.measures = ConsoleMeasures(keys, self.known)
+        self.findings = ConsoleFindings(keys, self.keyspaces, self.known, self.find_key)
+        self.operations = ConsoleOperations(self.keyspaces, self.access.audit)
+        self.live = ConsoleLive(self.keyspaces)
         self.site = site
+        self._examine = examine
+        self._places = by_store(self.keyspaces)
         self._stores = keys.roles
         self._by_name = {
             (type(one).__name__, bound.family.name): bound
@@ -103,6 +119,23 @@ class Console:
             for bound in one.bounds()
             if bound.family.kind != "channel"
         }
+
+    @property
+    def jobs(self) -> list[Job]:
+        """What the schedule does for the console."""
+        if not self._examine:
+            return []
+        measure = Job("console.measure", _MEASURE, self._measure, doc="Measures the sizes of families, for trends.")
+        examine = Job("console.examine", self._examine, self._examine_all, doc="Searches for defects. Repairs nothing.")
+        return [measure, examine]
+
+    async def _measure(self, run: Run) -> dict[str, int | str]:
+        made = await self.measures.measure(self.keyspaces)
+        return {"keys": sum(one.count for one in made.families.values()), "unknown": made.unknown}
+
+    async def _examine_all(self, run: Run) -> dict[str, int | str]:
+        found = await self.findings.examine("schedule", lambda progress: None)
+        return {"examined": found.examined, "findings": found.findings}
 
     @property
     def families(self) -> dict[str, list[Bound[Any]]]:
@@ -117,7 +150,7 @@ class Console:
 
     def find_key(self, text: str) -> tuple[Bound[Any], str] | None:
         """The family of this key, by its name alone."""
-        for place in by_store(self.keyspaces):
+        for place in self._places:
             member = place.of(text.encode("utf-8", "surrogatepass"))
             if member is not None:
                 return member.bound, member.key
@@ -125,28 +158,17 @@ class Console:
 
     # --- reading -------------------------------------------------------------------------------------------
 
-    async def overview(self) -> Overview:
-        """The stores, and a sample of their keys. Takes a few seconds at most, however many keys there are."""
+    async def overview(self, *, measure: bool = False) -> Overview:
+        """The stores and the sizes of families, measured lately or now. That takes about a second for each store."""
         stores = await self._store_states()
-        readable = [one for one in self.keyspaces if not self._is_down(one, stores)]
-        found = await self._survey(readable) if readable else Survey([])
-        is_sample = found.is_cut and found.total is not None and found.examined > 0
-        scale = max(1.0, (found.total or 0) / found.examined) if is_sample else 1.0
-        sizes: dict[str, list[FamilySize]] = {}
-        by_family = {one.family: one for one in found.families}
-        for keyspace, bounds in self.families.items():
-            for bound in bounds:
-                one = by_family.get(bound.family)
-                if one is not None:
-                    size = FamilySize(bound, round(one.count * scale), round(one.bytes * scale), is_sample or one.about)
-                    sizes.setdefault(keyspace, []).append(size)
-        return Overview(stores, sizes, round(found.unknown * scale), _count_shapes(found), is_sample)
-
-    async def _survey(self, keyspaces: Sequence[Keyspace]) -> Survey:
-        listing = [one for one in keyspaces if all(store.guarantees.scans for store in one.stores)]
-        if not listing:
-            return Survey([])
-        return await survey(listing, None, 0, known=self.known, limit_s=SAMPLE_S)
+        measures = await self.measures.latest()
+        if measure or not self.measures.is_recent(measures):
+            down = {id(one.store) for one in stores if one.problem is not None}
+            readable = [one for one in self.keyspaces if not any(id(store) in down for store in one.stores)]
+            made = await self.measures.measure(readable, keep=len(readable) == len(self.keyspaces))
+            measures = [made, *measures]
+        last, _ = await self.findings.latest()
+        return Overview(stores, sizes_of(measures, list(self._by_name.values())), last)
 
     async def _store_states(self) -> list[StoreState]:
         roles: dict[int, list[str]] = {}
@@ -159,10 +181,6 @@ class Console:
             for (place, store), problem in zip(stores.items(), problems, strict=True)
         ]
 
-    def _is_down(self, keyspace: Keyspace, states: Sequence[StoreState]) -> bool:
-        down = {id(one.store) for one in states if one.problem is not None}
-        return any(id(store) in down for store in keyspace.stores)
-
     async def page(self, bound: Bound[Any], filters: Mapping[str, str], cursor: str) -> KeyPage:
         """One page of a family. Raises BadKey for a filter that is not a value of its placeholder."""
         pattern = bound.family.pattern
@@ -171,7 +189,7 @@ class Console:
             key = bound(**values)
             there = await key.exists()
             return KeyPage([key.key] if there else [], "", 1)
-        return await scan_page(bound, values, cursor)
+        return await scan_page(bound, values, cursor, limit_s=PAGE_S)
 
     async def lifetimes(self, bound: Bound[Any], keys: Sequence[str]) -> list[int | None]:
         """How long each of these keys will live, in ms; None: forever. One round trip."""
@@ -198,29 +216,105 @@ class Console:
 
     async def delete(self, bound: Bound[Any], key: str, actor: Actor) -> bool:
         """Delete a key with its cascade. False: there was no such key."""
-        await self._note("delete", bound, key, actor)
+        await self._note_key("console-deleted", bound, key, actor)
+        return bool(await bound.key(key).delete())
+
+    async def reset_limit(self, bound: Bound[Any], key: str, actor: Actor) -> bool:
+        """Forget what a client has used of a rate limit. False: there was no such key."""
+        await self._note_key("console-limit-reset", bound, key, actor)
         return bool(await bound.key(key).delete())
 
     def can_renew(self, bound: Bound[Any]) -> bool:
         return isinstance(bound.family.lifetime, Sliding | After | Spread)
 
-    async def renew(self, bound: Bound[Any], key: str, actor: Actor) -> bool:
-        """Start its declared lifetime again. False: there is no such key."""
-        await self._note("renew", bound, key, actor)
+    async def renew(self, bound: Bound[Any], key: str, actor: Actor) -> Before | None:
+        """Start its declared lifetime again. Returns what was before; None: there is no such key."""
+        await self._note_key("console-renewed", bound, key, actor)
         lifetime = bound.family.lifetime
         record = bound.key(key)
+        left_ms = await record.left_ms()
         if not isinstance(lifetime, Sliding):
             record = record.lasting(lifetime.longest_ms)
-        return bool(await record.touch())
+        if not await record.touch():
+            return None
+        return Before(*_names(bound), key, ends_at_ms=self.now_ms() + left_ms if left_ms > 0 else 0)
 
-    async def edit(self, bound: Bound[Any], key: str, version: str, given: Mapping[str, str], actor: Actor) -> None:
-        """As `save_form`."""
-        await save_form(bound, key, version, given, lambda: self._note("edit", bound, key, actor))
+    async def edit(self, bound: Bound[Any], key: str, version: str, given: Mapping[str, str], actor: Actor) -> Before:
+        """As `save_form`. Returns what was before."""
 
-    async def _note(self, act: str, bound: Bound[Any], key: str, actor: Actor) -> None:
+        async def note() -> None:
+            await self._note_key("console-edited", bound, key, actor)
+
+        stored, after = await save_form(bound, key, version, given, note)
+        return Before(*_names(bound), key, stored.decode("latin-1"), after)
+
+    async def undo(self, before: Before, actor: Actor) -> bool:
+        """Undo an edit or a renewal. False: the key was changed since, and nothing was done."""
+        bound = self.family(before.keyspace, before.family)
+        if bound is None:
+            return False
+        await self._note_key("console-undone", bound, before.key, actor)
+        return await put_back(bound, before, self.now_ms())
+
+    async def _note_key(self, event: str, bound: Bound[Any], key: str, actor: Actor) -> None:
+        await self.note(event, actor, f"{name_of(bound.family)} {shown_key(bound, key)}")
+
+    async def note(self, event: str, actor: Actor, what: str) -> None:
         """The audit entry comes before the act: if it cannot be written, nothing is done."""
-        what = f"{name_of(bound.family)} {shown_key(bound, key)}"
-        await self.access.audit.note(_EVENTS[act], who=actor.who, what=what, where=actor.where)
+        await self.access.audit.note(event, who=actor.who, what=what, where=actor.where)
+
+    # --- work on many keys ---------------------------------------------------------------------------------
+
+    async def start_examination(self, actor: Actor, session_id: str) -> bool:
+        """Examine all keys in the background. False: an examination is running."""
+
+        async def work(report: Report) -> str:
+            await self.findings.examine(actor.who, report)
+            return ""
+
+        await self.note("console-examined", actor, "all keys")
+        return await self.tasks.start("examine", "", actor.who, session_id, work)
+
+    async def start_repair(
+        self, code: str, key: str | None, confirmed: Sequence[Removal], actor: Actor, session_id: str
+    ) -> bool:
+        """Repair a code, or the finding of one key, in the background. False: a repair is running."""
+
+        async def work(report: Report) -> str:
+            await self.findings.repair(code, key, confirmed, actor.who, report)
+            return ""
+
+        what = code if key is None else f"{code} {self.shown_name(key)}"
+        await self.note("console-repaired", actor, what)
+        return await self.tasks.start("repair", what, actor.who, session_id, work)
+
+    async def start_draft(self, actor: Actor, session_id: str) -> bool:
+        """Draft families for the keys of no family, in the background. False: a draft is being made."""
+        await self.note("console-drafted", actor, "unknown keys")
+        return await self.tasks.start("draft", "", actor.who, session_id, self._draft)
+
+    async def _draft(self, report: Report) -> str:
+        known = KnownKeys(self.known)
+        texts = []
+        for number, place in enumerate(with_quarantine(self._places)):
+
+            def is_known(raw: bytes, place: Belonging = place) -> bool:
+                return place.of(raw) is not None or known.keyspace_of(raw) is not None
+
+            found = await infer(
+                place.store,
+                name=_UNKNOWN_KEYS if not number else f"{_UNKNOWN_KEYS}{number + 1}",
+                skip=is_known,
+                on_progress=lambda now: report(Progress(now.examined, None, 0, 0)),
+            )
+            if found.draft.families:
+                texts.append(keys_module(found.draft))
+        return "\n\n".join(texts)
+
+    def shown_name(self, key: str) -> str:
+        """A key of any family, with credentials masked."""
+        found = self.find_key(key)
+        return key if found is None else shown_key(*found)
 
     # --- erasing a person ----------------------------------------------------------------------------------
 
@@ -246,7 +340,7 @@ class Console:
         """Erase a person. Returns how many keys and rows were deleted, and how many keys are left."""
         tables = self.site.tables
         subjects = [subject, *([] if tables is None else await tables.known_as(subject))]
-        await self.access.audit.note("console-erased", who=actor.who, what=subject, where=actor.where)
+        await self.note("console-erased", actor, subject)
         # Keys before rows, and the keys again: a request in between may have cached a row.
         erased, *others = [await erase(self.keyspaces, one) for one in subjects]
         rows = 0
@@ -269,5 +363,5 @@ async def _problem_of(store: Store) -> str | None:
     return None
 
 
-def _count_shapes(found: Survey) -> dict[str, int]:
-    return {str(one["shape"]): int(one["count"]) for one in found.unknown_shapes.as_json()}
+def _names(bound: Bound[Any]) -> tuple[str, str]:
+    return type(bound.keyspace).__name__, bound.family.name

@@ -26,6 +26,14 @@ class KeyReferences:
             return {"key": key}
         return {"ref": self._ring.seal(key.encode(), _about(bound))}
 
+    def seal(self, data: bytes, about: str) -> str:
+        """Data that only this session can open."""
+        return self._ring.seal(data, about.encode())
+
+    def open(self, sealed: str, about: str) -> bytes:
+        """Raises SealError for data of another session."""
+        return self._ring.open(sealed, about.encode())
+
     def url(self, bound: Bound[Any], key: str, act: str = "") -> str:
         """The address of the page of a key, or of an act on it."""
         return f"{key_path(bound)}{f'/{act}' if act else ''}?{urlencode(self.query(bound, key))}"

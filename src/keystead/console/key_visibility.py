@@ -79,6 +79,11 @@ def hides_values(family: Family[Any]) -> bool:
     return any(is_credential(name) for schema in shapes(family).values() for name in _open_properties(schema))
 
 
+def hides_members(family: Family[Any]) -> bool:
+    """Whether its value, or one of its members, is a credential as a whole."""
+    return _holds_credential(family) or _names_credential(family)
+
+
 def shown_value(family: Family[Any], value: Any) -> Any:
     """A value or an entry, as the schema shows it, with credentials hidden."""
     if _holds_credential(family) or (_names_credential(family) and not isinstance(value, Mapping)):

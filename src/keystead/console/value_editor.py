@@ -65,7 +65,7 @@ async def make_form(bound: Bound[Any], key: str) -> ValueForm | None:
     if seen is None:
         return None
     properties, stored = _properties(bound), _stored_object(seen)
-    version = digest(seen.stored.decode("latin-1"))
+    version = stored_digest(seen)
     if properties is None or stored is None:
         if hides_values(bound.family):
             raise NotEditable("the value is a credential")
@@ -81,21 +81,29 @@ async def make_form(bound: Bound[Any], key: str) -> ValueForm | None:
 
 async def save_form(
     bound: Bound[Any], key: str, version: str, given: Mapping[str, str], before: Callable[[], Awaitable[None]]
-) -> None:
+) -> tuple[bytes, str]:
     """Validate and write the fields of a form. `before` is awaited just before the write, for the audit log.
 
     Raises EditConflict if the value is not the one that the form was made from, and BadValue, whose sentence is for
     the person, if it does not fit its model. The write is a compare-and-set: of two people who edit the same value at
-    once, the second gets the conflict.
+    once, the second gets the conflict. Returns the bytes that were stored before, and the digest of those stored now;
+    the digest is empty if they were changed again since.
     """
     seen = await _see(bound, key)
-    if seen is None or digest(seen.stored.decode("latin-1")) != version:
+    if seen is None or stored_digest(seen) != version:
         raise EditConflict
     value = _value_of(bound, key, seen, given)
     await before()
     record: ValueKey[Any] = bound.key(key)
     if not await record.replace_seen(seen, value):
         raise EditConflict
+    now = await _see(bound, key)
+    return seen.stored, stored_digest(now) if now is not None and now.value == value else ""
+
+
+def stored_digest(seen: Seen[Any]) -> str:
+    """Identifies stored bytes."""
+    return digest(seen.stored.decode("latin-1"))
 
 
 def _value_of(bound: Bound[Any], key: str, seen: Seen[Any], given: Mapping[str, str]) -> Any:

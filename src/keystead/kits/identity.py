@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 
@@ -21,12 +22,14 @@ class SignedInUser:
     id           the user's id in that space
     name         the display name
     credential   how the user was identified. Browsers attach cookies to requests of other sites too, but not tokens
+    since        when the user signed in, if known: for actions that need a recent sign-in
     """
 
     space: str
     id: str
     name: str
     credential: Literal["cookie", "token"]
+    since: datetime | None = None
 
     @property
     def subject(self) -> str:

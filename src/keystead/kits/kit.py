@@ -123,11 +123,11 @@ class Kit:
 
     @property
     def folder(self) -> Path:
-        """The folder of the module that declares its keyspace.
+        """The folder of the module that declares its keyspace; in an interactive session, the working directory.
 
         Its `pages` are templates (`site.render("NAME/page.html")`), its `assets` are served at `/assets/NAME/`.
         """
-        return Path(str(sys.modules[self.keyspace.__module__].__file__)).parent
+        return Path(getattr(sys.modules[self.keyspace.__module__], "__file__", None) or "").parent
 
     @property
     def keyspaces(self) -> list[type[Keyspace]]:

@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict
 
 from keystead.errors import BadValue
 from keystead.parts.sanitize import visible
-from keystead.schema import EpochMs, OmittedIfNone, Operation
+from keystead.schema import EpochMs, Keyspace, Log, OmittedIfNone, Operation
 from keystead.schema.kinds import LogKey
 from keystead.schema.times import deadline_ms, moment
 
-__all__ = ["Audit", "AuditEntry"]
+__all__ = ["Audit", "AuditEntry", "audit_of"]
 
 _EVENT = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _LONGEST_EVENT: Final = 64
@@ -85,3 +85,11 @@ class Audit:
     def latest(self, limit: int) -> Operation[list[AuditEntry]]:
         """The newest entries, newest first. One round trip. Raises Unreadable if one of them cannot be read."""
         return self._log.newest(limit)
+
+
+def audit_of(keys: Keyspace) -> Audit | None:
+    """The audit log of a keyspace; None if it has none."""
+    for one in keys.bounds():
+        if isinstance(one.family, Log) and one.family.item.type is AuditEntry and not one.family.pattern.names:
+            return Audit(one())
+    return None

@@ -30,7 +30,7 @@ from keystead.server.error_responses import ERROR_RESPONSES, add_error_responses
 from keystead.server.guide_pages import add_guide
 from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
 from keystead.server.key_documents import add_key_documents
-from keystead.server.kit_loading import load_kits, open_kit_tables, open_kits, open_stores, split_kits
+from keystead.server.kit_loading import keyspaces_of, load_kits, open_kit_tables, open_kits, open_stores, split_kits
 from keystead.server.page_templates import add_pages, render
 from keystead.server.reference_page import add_reference_page
 from keystead.server.request_layer import RequestLayer, RequestLimits
@@ -103,15 +103,17 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
         async with open_stores(settings, metrics) as stores, open_kit_tables(running, settings) as tables:
             app.state.stores = stores
             app.state.tables = tables
-            keyspaces = list(dict.fromkeys(one for kit in running for one in kit.keyspaces))
-            opened = dataclasses.replace(site, tables=tables, keyspaces=keyspaces)
+            opened = dataclasses.replace(site, tables=tables, keyspaces=keyspaces_of(running))
             async with open_kits(running, stores, settings, opened) as services:
                 app.state.kits = services
                 app.state.opened = True
                 try:
-                    async with run_schedule(jobs_of(running, services), stores, settings, now_ms, metrics):
+                    async with run_schedule(
+                        jobs_of(running, services), stores, settings, now_ms, metrics
+                    ) as app.state.schedule:
                         yield
                 finally:
+                    app.state.schedule = None
                     app.state.opened = False
                     if metrics is not None:
                         metrics.write()
@@ -145,6 +147,8 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
     app.state.tables = None
     app.state.kits = {}
     app.state.opened = False
+    app.state.schedule = None
+    app.state.metrics = metrics
 
     add_error_responses(app)
     app.include_router(health_router())

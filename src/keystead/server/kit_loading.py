@@ -83,6 +83,11 @@ def _missing_setting(kit: Kit, settings: Settings) -> str:
     return "" if has_database or kit.is_configured(own) else "database"
 
 
+def keyspaces_of(kits: Sequence[Kit]) -> list[type[Keyspace]]:
+    """The keyspaces of these kits and of their parts, each once."""
+    return list(dict.fromkeys(one for kit in kits for one in kit.keyspaces))
+
+
 def needs_seal(kits: Sequence[Kit]) -> bool:
     """Whether any of these kits seals values, or signs with keys derived from the sealing keys."""
     return any(kit.signs for kit in kits) or any(

@@ -11,9 +11,11 @@ import asyncio
 import os
 import re
 from bisect import bisect_left
+from collections.abc import Sequence
 from contextlib import suppress
+from math import inf
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -36,7 +38,7 @@ _WRITE_EVERY_S: Final = 0.2
 
 NO_ROUTE: Final = "(refused)"  # the label of requests that were refused before routing
 
-# Name, kind, labels and meaning. A test compares docs/server.md with this.
+# Name, kind, labels and meaning. `docs/reference/http.md` is generated from this.
 METRICS: Final = {
     "keystead_requests_total": ("counter", ("route", "method", "status"), "Completed requests."),
     "keystead_request_seconds": ("histogram", ("route", "method"), "Request duration, to the end of the response."),
@@ -64,6 +66,21 @@ METRICS: Final = {
     ),
     "keystead_info": ("gauge", ("version", "mode"), "Always 1; the labels have the version and mode."),
 }
+
+
+class StoreCalls(NamedTuple):
+    """Store calls of a family and a procedure, since the start of the server.
+
+    procedure   "": calls outside of procedures
+    p95_s       95 % took at most this long, to the next bucket of the histogram
+    """
+
+    family: str
+    procedure: str
+    calls: int
+    failed: int
+    total_s: float
+    p95_s: float
 
 
 class _Seconds(Histogram):
@@ -212,12 +229,41 @@ class Metrics:
         """The body of `/metrics`: the metrics of all workers."""
         for near, _, _ in list(self._near_reads.values()):
             self.count_near(near)
+        return generate_latest(self._of_all_workers())
+
+    def store_calls(self) -> list[StoreCalls]:
+        """Store calls by family and procedure, of all workers, most time first."""
+        found: dict[tuple[str, str], StoreCalls] = {}
+        buckets: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        for metric in self._of_all_workers().collect():
+            for name, labels, value in ((one.name, one.labels, one.value) for one in metric.samples):
+                place = labels.get("family", ""), labels.get("procedure", "")
+                known = found.get(place, StoreCalls(*place, 0, 0, 0.0, 0.0))
+                if name == "keystead_store_calls_total":
+                    failed = 0 if labels["outcome"] == "ok" else int(value)
+                    found[place] = known._replace(calls=known.calls + int(value), failed=known.failed + failed)
+                elif name == "keystead_store_call_seconds_sum":
+                    found[place] = known._replace(total_s=value)
+                elif name == "keystead_store_call_seconds_bucket":
+                    buckets.setdefault(place, []).append((float(labels["le"]), value))
+        measured = [one._replace(p95_s=_quantile(buckets.get(place, []), 0.95)) for place, one in found.items()]
+        return sorted((one for one in measured if one.calls), key=lambda one: -one.total_s)
+
+    def _of_all_workers(self) -> CollectorRegistry:
         self.write()
         if not self._folder:
-            return generate_latest(self._registry)
+            return self._registry
         together = CollectorRegistry()
         multiprocess.MultiProcessCollector(together, self._folder)  # type: ignore[no-untyped-call]
-        return generate_latest(together)
+        return together
+
+
+def _quantile(buckets: Sequence[tuple[float, float]], share: float) -> float:
+    """The upper end of the bucket that this share of observations reaches; of the last one, that of the one before."""
+    ordered = sorted(buckets)
+    total = ordered[-1][1] if ordered else 0
+    ends = [end for end, _ in ordered if end != inf]
+    return next((end for end, number in ordered if number >= share * total and end != inf), ends[-1] if ends else 0.0)
 
 
 def _arguments_of(name: str) -> tuple[str, str, tuple[str, ...]]:

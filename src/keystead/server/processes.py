@@ -25,10 +25,7 @@ _REPLACEMENT: Final = "from keystead.server.worker_process import run_replacemen
 
 
 def free_address(settings: Settings) -> str:
-    """The IP address of the host, if the port is free. Raises OSError.
-
-    Granian binds with SO_REUSEPORT, so a second Keystead on the same port would not fail.
-    """
+    """The IP address of the host, if the port is free. Raises OSError."""
     family, kind, protocol, _, address = socket.getaddrinfo(
         settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -39,12 +36,14 @@ def free_address(settings: Settings) -> str:
     return str(address[0])
 
 
-def run_workers(settings: Settings, address: str, listening: str) -> None:
+def run_workers(settings: Settings, address: str, listening: str, *, reloads: bool = False) -> None:
     """Serve until SIGINT or SIGTERM, and print `listening` once the first worker listens.
 
     This process becomes the supervisor, so this function does not return. Running requests may finish at the end; the
     exit code is 0, or 1 if the workers keep crashing. On Windows, which has no fork, it returns: a single worker runs
     in this process.
+
+    `reloads`: changes of the user's modules renew the workers.
     """
     folder = tempfile.mkdtemp(prefix="keystead-metrics-")
     os.environ[METRICS_FOLDER] = folder
@@ -55,14 +54,15 @@ def run_workers(settings: Settings, address: str, listening: str) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         print(STOPPED)
         return
-    _start_and_supervise(settings, address, listening, folder)
+    _start_and_supervise(settings, address, listening, folder, reloads)
 
 
-def _start_and_supervise(settings: Settings, address: str, listening: str, folder: str) -> NoReturn:
+def _start_and_supervise(settings: Settings, address: str, listening: str, folder: str, reloads: bool) -> NoReturn:
     ready, tell_ready = os.pipe()
     os.set_inheritable(ready, True)
     os.set_inheritable(tell_ready, True)
-    plan = WorkerPlan(address, os.getpid(), tell_ready, _shared_listener(settings, address), settings.sources_as_json())
+    listener = _shared_listener(settings, address)
+    plan = WorkerPlan(address, os.getpid(), tell_ready, listener, reloads, settings.sources_as_json())
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     # A signal waits until the supervisor handles it.
@@ -93,11 +93,11 @@ def _start_and_supervise(settings: Settings, address: str, listening: str, folde
 
 
 def _shared_listener(settings: Settings, address: str) -> int:
-    """A listening socket that all workers share; on Linux -1, where each opens its own."""
-    if _ON_LINUX:
-        return -1
+    """A listening socket that all workers share: connections that wait in it survive the workers."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.create_server((address, settings.port), family=family, backlog=LISTEN_QUEUE)
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # `::` is all addresses of IPv4, too
+    listener = socket.create_server((address, settings.port), family=family, backlog=LISTEN_QUEUE, dualstack_ipv6=both)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections inherit it
     listener.set_inheritable(True)
     return listener.detach()
 

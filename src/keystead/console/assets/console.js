@@ -1,4 +1,4 @@
-// Keyboard shortcuts, the switch between light and dark, and the form of a one-time link.
+// Keyboard shortcuts, the switch between light and dark, the menu of a phone, and the form of a one-time link.
 
 const byId = (id) => document.getElementById(id);
 
@@ -25,25 +25,56 @@ function switchTheme() {
   }
 }
 
-function goToFamily() {
+function openMenu(isOpen = byId("menu")?.getAttribute("aria-expanded") !== "true") {
+  byId("menu")?.setAttribute("aria-expanded", String(isOpen));
+  byId("places")?.classList.toggle("is-open", isOpen);
+}
+
+function goToFamilies() {
+  openMenu(true);
   const families = byId("families");
-  if (!families) return;
-  families.open = true;
-  families.querySelector("a")?.focus();
+  const first = families?.querySelector("details");
+  if (first && !families.querySelector("details[open]")) first.open = true;
+  families?.querySelector("[aria-current], details[open] a")?.focus();
+}
+
+// Rows: links that j and k go through, from the one that has the focus.
+function moveRow(step) {
+  const inFamilies = document.activeElement?.closest("#families");
+  const selector = inFamilies ? "#families details[open] a, #families summary" : "#main [data-row]";
+  const rows = [...document.querySelectorAll(selector)].filter((row) => row.checkVisibility());
+  if (!rows.length) return;
+  const at = rows.indexOf(document.activeElement);
+  const next = at < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.min(rows.length - 1, Math.max(0, at + step));
+  rows[next].focus();
+  rows[next].scrollIntoView({ block: "nearest" });
 }
 
 const SHORTCUTS = {
   "/": () => byId("q")?.focus(),
   "?": () => byId("help")?.showModal(),
-  "g f": goToFamily,
-  "g o": () => location.assign("/console"),
+  t: switchTheme,
+  j: () => moveRow(1),
+  k: () => moveRow(-1),
+  Escape: () => document.querySelector("[data-up]")?.click(),
+  "g f": goToFamilies,
 };
+for (const link of document.querySelectorAll("[data-go]")) SHORTCUTS[`g ${link.dataset.go}`] = () => link.click();
+for (const button of document.querySelectorAll("[data-key]")) SHORTCUTS[button.dataset.key] = () => button.click();
 
 let before = "";
 
 document.addEventListener("keydown", (event) => {
-  const isTyping = event.target.closest?.("input, textarea, select, [contenteditable]");
-  if (isTyping || event.ctrlKey || event.metaKey || event.altKey || byId("help")?.open) return;
+  const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+  if (typing && event.key === "Escape") {
+    typing.blur();
+    return;
+  }
+  if (typing && event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+    typing.form?.requestSubmit();
+    return;
+  }
+  if (typing || event.ctrlKey || event.metaKey || event.altKey || byId("help")?.open) return;
   const act = SHORTCUTS[before ? `${before} ${event.key}` : event.key];
   before = !before && event.key === "g" ? "g" : "";
   if (act) {
@@ -52,16 +83,18 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-for (const [id, act] of [["theme", switchTheme], ["show-help", SHORTCUTS["?"]]]) {
+for (const [id, act] of [["theme", switchTheme], ["show-help", SHORTCUTS["?"]], ["copy", copyText]]) {
   const button = byId(id);
   if (button) {
     button.hidden = false;
     button.addEventListener("click", act);
   }
 }
+byId("menu")?.addEventListener("click", () => openMenu());
 
-// On a wide screen the families are always visible.
-const families = byId("families");
-if (families && matchMedia("(min-width: 60rem)").matches) families.open = true;
+function copyText() {
+  navigator.clipboard?.writeText(byId("text").textContent);
+}
 
 enterByLink();
+addEventListener("hashchange", enterByLink); // a link that is opened on this very page

@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from pydantic import BaseModel
-from starlette.types import Message, Send
+from starlette.types import Scope, Send
 
-from keystead.errors import KeysteadError, Unreadable
-from keystead.http.cookies import Cookie
-from keystead.http.csrf import csrf_token
-from keystead.http.refusals import Refusal, code_of, refusal_with, send_refusal
-from keystead.integrations.asgi.types import Header
+from keystead.http.refusals import Refusal
+from keystead.integrations.asgi.session_response import Cookies, SessionResponse
 from keystead.parts.sessions import Gone, Live, Sessions
 from keystead.parts.sessions.session_record import Reason
 from keystead.schema.times import deadline_ms
-from keystead.schema.unreadable import log_unreadable
 
 R = TypeVar("R", bound=BaseModel)
-T = TypeVar("T")
-
-_CACHE_CONTROL: Final = b"cache-control"
-_NO_STORE: Final[Header] = (_CACHE_CONTROL, b"no-store")
-_CONTENT_LENGTH: Final = b"content-length"
-_WITHOUT_BODY: Final = frozenset({204, 304})
 
 
 class SignedOut(Exception):
     """A route needs a session, and there is none. Unless the application catches it, the response is a 401."""
 
 
-@dataclass(frozen=True)
-class Cookies:
-    """The session cookie and the CSRF cookie of an application."""
-
-    session: Cookie
-    csrf: Cookie
-
-
-class BrowserSession(Generic[R]):
+class BrowserSession(SessionResponse, Generic[R]):
     """The session of this browser, as `request.state.session`. Truthy if a user is signed in.
 
     `data`, `id`, `user` and `gone` are read when the request arrives, in one round trip. A verb writes immediately, and
@@ -55,52 +36,32 @@ class BrowserSession(Generic[R]):
     raises StoreUnavailable during an outage, which is a 503 unless the application catches it.
     """
 
-    __slots__ = (
-        "_begun",
-        "_cookie_header",
-        "_cookies",
-        "_csrf",
-        "_data",
-        "_failure",
-        "_is_http",
-        "_live",
-        "_reason",
-        "_replaced",
-        "_send",
-        "_sessions",
-        "_set_cookies",
-        "_token",
-        "_used",
-    )
+    _data: R | None = None  # once it was asked for
+    _reason: Reason | None = None
 
     def __init__(
         self,
+        scope: Scope,
         sessions: Sessions[R],
         cookies: Cookies,
         cookie_header: str,
         send: Send,
-        is_http: bool,
         token: str | None,
         found: Live[R] | Gone | None,
     ) -> None:
-        """For the middleware. `is_http` is false on a WebSocket; `found` is None if there was no token."""
-        self._sessions = sessions
+        """For the middleware: puts itself into the scope. `found` is None if there was no token."""
         self._cookies = cookies
         self._cookie_header = cookie_header
         self._send = send
-        self._is_http = is_http
+        self._is_http = scope["type"] == "http"
+        self._sessions = sessions
         self._token = token
-        self._csrf: str | None = None
-        self._begun = self._replaced = self._used = False
-        self._set_cookies: dict[str, str] = {}
-        self._failure: tuple[BaseException, Refusal] | None = None
-        self._data: R | None = None  # once it was asked for
-        self._live: Live[R] | None
-        self._reason: Reason | None
+        self._live: Live[R] | None = None
         if isinstance(found, Gone):
-            self._live, self._reason = None, found.reason
+            self._reason = found.reason
         else:
-            self._live, self._reason = found, None
+            self._live = found
+        scope.setdefault("state", {})["session"] = self
 
     # --- reading -------------------------------------------------------------------------------------------
 
@@ -143,21 +104,6 @@ class BrowserSession(Generic[R]):
             self._failure = signed_out, Refusal(401, "SIGNED_OUT", "You are not signed in.")
             raise signed_out
         return data
-
-    @property
-    def csrf_token(self) -> str:
-        """The CSRF token, which unsafe requests must send in the header `x-csrf-token` or in the field `csrf`.
-
-        A browser without one gets a new one, in a cookie that lasts until the browser is closed.
-        """
-        self._used = True
-        if self._csrf is None:
-            given = self._cookies.csrf.read(self._cookie_header)
-            self._csrf = csrf_token(given)
-            if self._csrf != given:
-                self._refuse_without_cookies("csrf_token")
-                self._set_cookies[self._cookies.csrf.name] = self._cookies.csrf.set(self._csrf)
-        return self._csrf
 
     # --- signing in and out --------------------------------------------------------------------------------
 
@@ -267,7 +213,7 @@ class BrowserSession(Generic[R]):
         dated: Any = self.held
         left_ms = deadline_ms(dated.created_at) + self._sessions.policy.absolute_ms - deadline_ms(dated.last_seen_at)
         cookie = self._cookies.session
-        self._set_cookies[cookie.name] = cookie.set(token, left_ms // 1000)
+        self._set_cookie(cookie.name, cookie.set(token, left_ms // 1000))
 
     def _set_live(self, live: Live[R] | None, reason: Reason | None = None) -> None:
         self._live, self._reason, self._data = live, reason, None
@@ -280,25 +226,7 @@ class BrowserSession(Generic[R]):
         """Forget the session, and delete the cookie."""
         self._token = None
         self._set_live(None)
-        self._set_cookies[self._cookies.session.name] = self._cookies.session.clear()
-
-    def _refuse_without_cookies(self, what: str) -> None:
-        if not self._is_http:
-            raise RuntimeError(f"{what} sets a cookie, which a WebSocket cannot do; call it in an HTTP request")
-        if self._begun:
-            raise RuntimeError(f"{what} sets a cookie; call it before the response begins")
-
-    async def _try(self, operation: Awaitable[T]) -> T:
-        """Run an operation. Remember its error, so that an uncaught one gets the right response."""
-        try:
-            return await operation
-        except KeysteadError as error:
-            code = code_of(error)
-            if isinstance(error, Unreadable):
-                log_unreadable(None, error)
-            if code not in ("INTERNAL", "BAD_REQUEST"):  # those are bugs of the program
-                self._failure = error, refusal_with(code)
-            raise
+        self._set_cookie(self._cookies.session.name, self._cookies.session.clear())
 
     # --- for the middleware --------------------------------------------------------------------------------
 
@@ -309,56 +237,9 @@ class BrowserSession(Generic[R]):
             self._data = self._live.session  # a copy for this request, if others share what was read
         return self._data
 
-    def send(self, message: Message) -> Awaitable[None]:
-        """Send a message of the application, with cookies and cache headers added."""
-        send = self._send
-        if self._begun:
-            return _drop() if self._replaced else send(message)
-        if message["type"] == "http.response.start":
-            # Some frameworks turn every error into a 500; replace it with the more specific response.
-            if message["status"] == 500 and self._failure is not None:
-                return self._respond(self._failure[1])
-            self._begun = True
-            if self._used or self._set_cookies or (self._cookie_header and _is_streamed(message)):
-                message = {**message, "headers": self._headers(message.get("headers", ()))}
-        return send(message)
-
-    async def respond_to(self, error: BaseException) -> bool:
-        """Respond to an error that the application raised. False if it is not ours, or the response has begun."""
-        if self._replaced:
-            return True
-        if self._begun or not self._is_http or self._failure is None or self._failure[0] is not error:
-            return False
-        await self._respond(self._failure[1])
-        return True
-
-    async def _respond(self, refusal: Refusal) -> None:
-        self._begun = self._replaced = True
-        await send_refusal({"type": "http"}, self._send, refusal, self._cookie_headers())
-
-    def _headers(self, given: Any) -> list[Header]:
-        if self._set_cookies:  # must never be cached, even if the application allows it
-            return [*(one for one in given if one[0] != _CACHE_CONTROL), _NO_STORE, *self._cookie_headers()]
-        for name, _ in given:
-            if name == _CACHE_CONTROL:
-                return list(given)
-        return [*given, _NO_STORE]
-
-    def _cookie_headers(self) -> list[Header]:
-        return [(b"set-cookie", value.encode("latin-1")) for value in self._set_cookies.values()]
-
     def __deepcopy__(self, memo: object) -> Self:
         """Return itself: frameworks may copy the request state, but there is only one session."""
         return self
 
     def __repr__(self) -> str:
         return f"<BrowserSession of {'nobody' if self._live is None else repr(self._live.user)}>"
-
-
-def _is_streamed(start: Message) -> bool:
-    """Whether a body of unknown length may follow."""
-    return start["status"] not in _WITHOUT_BODY and all(name != _CONTENT_LENGTH for name, _ in start.get("headers", ()))
-
-
-async def _drop() -> None:
-    """Drop the rest of a response that was replaced."""

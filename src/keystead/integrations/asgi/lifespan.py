@@ -6,27 +6,28 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from pydantic import BaseModel
 from starlette.types import Message, Receive, Scope, Send
 
 from keystead.integrations.asgi.types import App
-from keystead.parts.sessions import Sessions
 from keystead.stores import Store
 
-R = TypeVar("R", bound=BaseModel)
+P = TypeVar("P")
 
 
-class SessionsLifespan(Generic[R]):
-    """`ours` is the store to open and close here; None if the application does. `bind` is called once it is open,
-    because only then its guarantees are known."""
+class SessionsLifespan(Generic[P]):
+    """Opens the sessions, a part `P`.
 
-    def __init__(self, ours: Store | None, bind: Callable[[], Sessions[R]]) -> None:
-        self.sessions: Sessions[R] | None = None  # once they are bound
+    `ours` is the store to open and close here; None if the application does. `bind` is called once it is open, because
+    only then its guarantees are known.
+    """
+
+    def __init__(self, ours: Store | None, bind: Callable[[], P]) -> None:
+        self.sessions: P | None = None  # once they are bound
         self._ours = ours
         self._bind = bind
         self._lock = asyncio.Lock()
 
-    async def open(self) -> Sessions[R]:
+    async def open(self) -> P:
         """The sessions. Concurrent callers open the store once (single flight); the next one retries a failure."""
         async with self._lock:
             if self.sessions is None:

@@ -36,7 +36,7 @@ async def identify(login: Login, connection: HTTPConnection) -> SignedInUser | N
     if not live:
         return None
     credential: Final = "cookie" if bearer_token(connection) is None else "token"
-    return SignedInUser(SPACE, live.session.uid, live.session.name, credential)
+    return SignedInUser(SPACE, live.session.uid, live.session.name, credential, live.session.created_at)
 
 
 SIGN_IN: Final = SignIn(identify)

@@ -21,6 +21,7 @@ from keystead.schema.kinds import HashKey, Seen
 from keystead.schema.times import moment
 
 ENDED: Final = "ended"
+CHANGED: Final = "changed"
 TOO_MANY: Final = "too many keys"
 
 
@@ -102,9 +103,15 @@ class DataIndex(SessionIndex[DataRecord]):
 
     @procedure(ordered=UNLISTED)
     def write(
-        self, owner: str, id: str, record: DataRecord, texts: Mapping[str, str], gone: Sequence[str]
+        self,
+        owner: str,
+        id: str,
+        record: DataRecord,
+        texts: Mapping[str, str],
+        gone: Sequence[str],
+        seen: Mapping[bytes, bytes] | None = None,
     ) -> Steps[None]:
-        """Write these keys of a session, and remove those.
+        """Write these keys of a session, and remove those; with `seen`, only if the data is still that.
 
         Who may interleave: a logout, a revocation, an expiry. The record and the data are in one slot, so nothing is
         written once the record is gone; what was written just before goes with it.
@@ -112,6 +119,7 @@ class DataIndex(SessionIndex[DataRecord]):
         return Steps(
             self._index(owner).has(id).otherwise(ENDED),
             self._family(id).exists().otherwise(ENDED),
+            *([] if seen is None else [self._data(id).holds(seen).otherwise(CHANGED)]),
             *self.data_writes(id, record, texts, gone),
         )
 

@@ -6,12 +6,14 @@ from datetime import timedelta
 from typing import Any, Final
 
 from keystead.parts.datasessions.data_record import DataRecord
+from keystead.parts.limit import Limited, Rate
 from keystead.parts.sessions import Ended, Policy
 from keystead.schema import Hash, Keyspace, Set, Value, after, link, sliding, until
 
 ANONYMOUS: Final = Policy(idle="1d", absolute="30d", cap=1000)
 """The usual policy of anonymous sessions. Its cap is per client address, which many people can share."""
 
+CREATIONS: Final = "session_creations"
 _ENDS_ARE_KEPT = "1d"
 
 
@@ -25,9 +27,15 @@ class DataSessionKeys(Keyspace):
 
 
 def data_session_keys(
-    policy: Policy | None = None, anonymous: Policy | None = None, *, prefix: str = "app"
+    policy: Policy | None = None,
+    anonymous: Policy | None = None,
+    *,
+    prefix: str = "app",
+    creations: str | Rate | None = None,
 ) -> type[DataSessionKeys]:
     """The keyspace of data sessions with these policies.
+
+    creations   how many anonymous sessions a client address may begin, as in `"100/minute"`. None: no limit
 
     Assign it to a name in your module, so that `keystead check`, `docs` and `doctor` work on it. Applications sharing
     a store need different prefixes.
@@ -70,6 +78,10 @@ def data_session_keys(
             doc="Why a session was ended elsewhere, for the browser that still has its token.",
         ),
     }
+    if creations is not None:
+        families[CREATIONS] = Limited(
+            f"{prefix}:limit:sessions:{{client}}", creations, doc="Anonymous sessions that a client address began."
+        )
     return type("DataKeys", (DataSessionKeys,), {"__module__": __name__, "__doc__": "Sessions with data.", **families})
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from keystead.parts.datasessions.data_token import user_of
+from keystead.parts.datasessions.json_texts import decode_texts
 from keystead.parts.sessions import SessionRecord
 from keystead.schema import EpochMs
 from keystead.schema.times import deadline_ms
@@ -52,6 +53,11 @@ class DataSession:
     texts: dict[str, str] = field(repr=False)  # the data as it is stored
     aged: bool = False
     evicted: tuple[str, ...] = ()  # the ids of the sessions that were evicted for it
+
+    @property
+    def stored(self) -> JsonData:
+        """The data as it was read or written last: a copy, which no change of `data` reaches."""
+        return decode_texts(self.texts, self.id)
 
     @property
     def owner(self) -> str:

@@ -7,22 +7,23 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from keystead.errors import BadDeclaration, BadKey, BadValue, Unreadable
+from keystead.errors import BadDeclaration, BadKey, Unreadable
 from keystead.parts.audit import Audit
-from keystead.parts.datasessions.data_index import ENDED, TOO_MANY, DataIndex, random_secret
-from keystead.parts.datasessions.data_keys import ANONYMOUS, DataSessionKeys
+from keystead.parts.datasessions.data_index import CHANGED, ENDED, DataIndex, random_secret
+from keystead.parts.datasessions.data_input import DataRoom, checked_owner, times_of
+from keystead.parts.datasessions.data_keys import ANONYMOUS, CREATIONS, DataSessionKeys
 from keystead.parts.datasessions.data_record import DataRecord, DataSession, JsonData
-from keystead.parts.datasessions.data_token import new_data_token, owner_of, parse_data_token, visitor_of
-from keystead.parts.datasessions.json_texts import encode_texts, stored_texts
+from keystead.parts.datasessions.data_token import new_data_token, parse_data_token, visitor_of
+from keystead.parts.datasessions.json_texts import decode_texts, stored_texts
 from keystead.parts.digest import digest, same
+from keystead.parts.limit import RateLimit, client_of
 from keystead.parts.sessions import Act, Gone, Live, Policy
 from keystead.parts.sessions.session_declaration import check_successors_and_ends
 from keystead.parts.sessions.session_index import epoch_ms
 from keystead.parts.sessions.session_record import Reason
 from keystead.schema import Steps, attempts, procedure
 from keystead.schema.kinds import Seen
-from keystead.schema.lifetime import duration_ms
-from keystead.schema.times import deadline_ms, moment
+from keystead.schema.times import moment
 from keystead.schema.unreadable import log_unreadable
 
 FIELDS_MAX: Final = 1000
@@ -69,9 +70,11 @@ class DataSessions:
         check_successors_and_ends(self.policy, keys.session, None, keys.session_end)
         self._users = DataIndex(keys, self.policy, audit, fields_max, new_secret)
         self._visitors = DataIndex(keys, self.anonymous, None, fields_max, new_secret)
+        creations = getattr(keys, CREATIONS, None)
+        self._creations = None if creations is None else RateLimit(creations, when_down="raise")
         self._keys = keys
         self._now_ms = keys.now_ms
-        self._fields_max, self._value_max_bytes = fields_max, value_max_bytes
+        self._room = DataRoom(fields_max, value_max_bytes)
         self._new_secret = new_secret
 
     # --- one session -----------------------------------------------------------------------------------------
@@ -92,11 +95,14 @@ class DataSessions:
         ends_at   when it ends in any case (an aware datetime, or ms since 1970), if earlier than the policy says
 
         Two round trips; more if room must be made. At the cap the oldest session is evicted, or CapReached raised, as
-        the policy says. Raises BadValue for data that is not JSON or too large.
+        the policy says. Raises BadValue for data that is not JSON or too large, and LimitReached if this client address
+        began too many anonymous sessions (`creations` of `data_session_keys`; one more round trip).
         """
-        texts = self._encode(data or {})
-        owner = visitor_of(client) if user is None else _checked_owner(user)
-        return await self._index_of(owner).create(owner, self._times(idle, ends_at), texts, act)
+        texts = self._room.encode(data or {})
+        if user is None and self._creations is not None:
+            await self._creations.require(client_of(client))
+        owner = visitor_of(client) if user is None else checked_owner(user)
+        return await self._index_of(owner).create(owner, times_of(idle, ends_at), texts, act)
 
     async def load(self, token: str) -> DataSession | Gone:
         """The session of a token, with its data. One round trip; about once a minute a second one, which touches it.
@@ -116,6 +122,11 @@ class DataSessions:
             return found
         return await self._touch(found)
 
+    async def is_replaced(self, token: str) -> bool:
+        """Whether the session of this token got another one a moment ago, so that the browser is about to have that."""
+        record = await self._record_of(token)
+        return record is not None and self._check_token(record, token) == "previous"
+
     async def save(self, session: DataSession, data: Mapping[str, Any] | None = None) -> DataSession | Gone:
         """Write the keys that differ from what was loaded, and remove those that are missing. Returns the session.
 
@@ -125,7 +136,7 @@ class DataSessions:
         the last one wins. Gone: the session has ended, and nothing was written. A save that was under way during a
         sign-in reaches the signed-in session. Raises BadValue for data that is not JSON or too large.
         """
-        texts = self._encode(session.data if data is None else data)
+        texts = self._room.encode(session.data if data is None else data)
         changed = {name: text for name, text in texts.items() if session.texts.get(name) != text}
         gone = [name for name in session.texts if name not in texts]
         if not changed and not gone:
@@ -137,8 +148,36 @@ class DataSessions:
                 done = await index.write(record.uid, session.id, record, changed, gone)
                 if done:
                     return index.session_of(session.token, session.id, record, session.raw, texts, session.aged)
-                if done.stopped == TOO_MANY:
-                    raise BadValue(f"a session has at most {self._fields_max} keys; remove some first")
+                self._room.check(done.stopped)
+            moved = await self._find_moved(session, record)
+            if isinstance(moved, Gone):
+                return moved
+            record = moved
+        raise AssertionError  # pragma: no cover - the last attempt raises Contended
+
+    async def change(
+        self, session: DataSession, function: Callable[[JsonData], Mapping[str, Any]]
+    ) -> DataSession | Gone:
+        """Change the data by a function of what is stored now, which may be called several times.
+
+        Of two requests that change the same key, both changes are in the result. What was changed in `session.data` is
+        not written. Two round trips. Gone: the session has ended, and nothing was written.
+        """
+        record = session.record
+        async for _ in attempts("the session"):
+            index = self._index_of(record.uid)
+            seen, is_listed, stored = await index.see(record.uid, session.id)
+            if seen is not None and is_listed and self._now_ms() < index._deadline_ms(record):
+                before = stored_texts(stored, index._data(session.id).key)
+                texts = self._room.encode(function(decode_texts(before, index._data(session.id).key)))
+                changed = {name: text for name, text in texts.items() if before.get(name) != text}
+                gone = [name for name in before if name not in texts]
+                done = await index.write(record.uid, session.id, record, changed, gone, stored)
+                if done:
+                    return index.session_of(session.token, session.id, record, session.raw, texts, session.aged)
+                self._room.check(done.stopped)
+                if done.stopped == CHANGED:
+                    continue
             moved = await self._find_moved(session, record)
             if isinstance(moved, Gone):
                 return moved
@@ -153,7 +192,7 @@ class DataSessions:
         ends_at: datetime | int | None = None,
     ) -> DataSession | Gone:
         """Give a session timeouts of its own, as in `create`; None: those of the policy. Also counts as use of it."""
-        return await self._change_record(session, {"idle_ms": None, "ends_at": None, **self._times(idle, ends_at)})
+        return await self._change_record(session, {"idle_ms": None, "ends_at": None, **times_of(idle, ends_at)})
 
     async def touch(self, session: DataSession) -> DataSession | Gone:
         """Count this as use of the session, now. `load` does so about once a minute."""
@@ -197,7 +236,7 @@ class DataSessions:
 
         Gone: the session has ended. Raises CapReached if the policy refuses another session.
         """
-        owner = _checked_owner(user)
+        owner = checked_owner(user)
         if session is not None and session.user is not None and session.owner != owner:
             await self.end(session, act)
             session = None
@@ -222,7 +261,7 @@ class DataSessions:
         """None: the session was changed or ended since it was read, or the list was."""
         users, id = self._users, found.id
         seen = {name.encode(): text.encode() for name, text in found.texts.items()}
-        texts = found.texts if merge is None else self._encode(merge(found.data))
+        texts = found.texts if merge is None else self._room.encode(merge(found.data))
         dead, evicted = await users._sessions_to_evict(owner)
         token, record = users.new_record(id, owner, {"ends_at": found.record.ends_at, "idle_ms": found.record.idle_ms})
         record = record.model_copy(update={"previous": found.record.token, "previous_until": self._users.grace_until()})
@@ -237,8 +276,7 @@ class DataSessions:
         ]
         done = await self._move(found, seen, record, [*dead, *evicted], writes)
         if not done:
-            if done.stopped == TOO_MANY:
-                raise BadValue(f"a session has at most {self._fields_max} keys; merge returned more")
+            self._room.check(done.stopped)
             return None
         for event, ids in (("session-evicted", evicted), ("signed-in", [id])):
             for entry in users._audit_entries(event, owner, act, ids):
@@ -255,27 +293,24 @@ class DataSessions:
 
         In a cluster the three are in different slots. The record and the data change in one step, which decides: before
         it the session is anonymous and listed there, after it the user's and listed there. A list that names a session
-        of another owner neither shows nor removes it.
+        of another owner neither shows nor removes it; so the entry of a caller that loses is left, because another
+        sign-in of the same user may have won.
         """
         mine, theirs = self._users._index(record.uid), self._visitors._index(found.owner)
         id, cap = found.id, self.policy.cap
         listed, count = mine.add(id), mine.count()
-        return (
-            Steps(
-                theirs.has(id).otherwise(ENDED),
-                *([] if cap is None else [mine.at_most(cap - 1 + len(leaving)).otherwise("no room")]),
-                *(mine.remove(one).otherwise("another process took it off") for one in leaving),
-                listed,
-                count,
-                self._users._family(id).holds(Seen(found.record, found.raw)),
-                self._users._data(id).holds(seen),
-                self._users._expiring_record(id, record).replace(record),
-                *writes,
-                theirs.remove(id).otherwise(ENDED),
-            )
-            .giving(count)
-            .undone_by(mine.remove(id), of=listed)
-        )
+        return Steps(
+            theirs.has(id).otherwise(ENDED),
+            *([] if cap is None else [mine.at_most(cap - 1 + len(leaving)).otherwise("no room")]),
+            *(mine.remove(one).otherwise("another process took it off") for one in leaving),
+            listed,
+            count,
+            self._users._family(id).holds(Seen(found.record, found.raw)),
+            self._users._data(id).holds(seen),
+            self._users._expiring_record(id, record).replace(record),
+            *writes,
+            theirs.remove(id).otherwise(ENDED),
+        ).giving(count)
 
     async def _sign_in_again(
         self, session: DataSession, merge: Callable[[JsonData], Mapping[str, Any]] | None
@@ -286,16 +321,25 @@ class DataSessions:
             return found
         return await self.save(found, merge(found.data))
 
+    async def data_signed_in(self, token: str, user: str) -> JsonData:
+        """For a `sign_in` that found the session gone: its data, if another request of this browser has just signed in
+        the same user. Otherwise nothing. Two round trips. Raises Unreadable."""
+        record = await self._record_of(token)
+        if record is None or record.uid != checked_owner(user) or self._check_token(record, token) is None:
+            return {}
+        key = self._users._data(token.partition(".")[0])
+        return decode_texts(stored_texts(await key.see(), key.key), key.key)
+
     # --- the sessions of a user ------------------------------------------------------------------------------
 
     async def list_for(self, user: str) -> list[Live[DataRecord]]:
         """The live sessions of a user, latest sign-in first, without their data."""
-        return await self._users.list_for(_checked_owner(user))
+        return await self._users.list_for(checked_owner(user))
 
     async def end_id(self, user: str, id: str, act: Act | None = None) -> bool:
         """End one session of a user by its id, as in `list_for`. False: that user has no such session."""
         with suppress(BadKey):
-            return await self._end_in(_checked_owner(user), id, "revoked", "session-revoked", act)
+            return await self._end_in(checked_owner(user), id, "revoked", "session-revoked", act)
         return False
 
     async def end_others(self, session: DataSession, act: Act | None = None) -> int:
@@ -312,7 +356,7 @@ class DataSessions:
 
     async def end_all(self, user: str, act: Act | None = None) -> int:
         """End all sessions of a user; returns how many. One atomic write, which does not depend on a complete list."""
-        users, owner = self._users, _checked_owner(user)
+        users, owner = self._users, checked_owner(user)
         subject = users._subject_of(owner)
         return await users._revoke_listed(
             users._index(owner), lambda: users._audit_entries("all-sessions-revoked", owner, act, [subject])
@@ -349,6 +393,10 @@ class DataSessions:
             return "current"
         in_grace = record.previous_until is not None and self._now_ms() < epoch_ms(record.previous_until)
         return "previous" if in_grace and same(record.previous, given) else None
+
+    async def _record_of(self, token: str) -> DataRecord | None:
+        named = parse_data_token(token)
+        return None if named is None else await self._keys.session(named[0]).get().if_readable()
 
     async def _why_gone(self, id: str) -> Reason:
         end = await self._keys.session_end(id).get()
@@ -439,24 +487,3 @@ class DataSessions:
 
     async def _end_in(self, owner: str, id: str, reason: Reason | None, event: str, act: Act | None) -> bool:
         return await self._index_of(owner)._revoke_one(owner, id, reason, event, act)
-
-    # --- input -----------------------------------------------------------------------------------------------
-
-    def _encode(self, data: Mapping[str, Any]) -> dict[str, str]:
-        if len(data) > self._fields_max:
-            raise BadValue(f"a session has at most {self._fields_max} keys, not {len(data)}")
-        return encode_texts(data, self._value_max_bytes)
-
-    def _times(self, idle: str | timedelta | None, ends_at: datetime | int | None) -> dict[str, Any]:
-        times: dict[str, Any] = {}
-        if idle is not None:
-            times["idle_ms"] = duration_ms(idle, "idle")
-        if ends_at is not None:
-            times["ends_at"] = moment(deadline_ms(ends_at))
-        return times
-
-
-def _checked_owner(user: str) -> str:
-    if type(user) is not str or not user:  # a number from a database is a mistake that type checkers may not see
-        raise BadValue(f"the id of a user must be text that is not empty, not {type(user).__name__}")
-    return owner_of(user)

@@ -12,6 +12,7 @@ from itertools import count
 from typing import Any, ClassVar, Final, NoReturn, TypeAlias
 
 from keystead.errors import BadDeclaration, BadValue, CommandError, StoreError, Unreadable
+from keystead.parts.limit.limited_families import remember_limited
 from keystead.parts.limit.outage import Outage, WhenDown
 from keystead.parts.limit.rate import MOST, Rate
 from keystead.parts.limit.verdict import LimitReached, Verdict, least_of
@@ -171,6 +172,7 @@ class Limit(Limits, ABC):
         self.family = family
         super().__init__(self)
         self._check_family()
+        remember_limited(family)
         self._window_ms = self._local_rate().window_ms
         self._outage = Outage(when_down, self.name, self._local_rate(), family.now_ms)
 

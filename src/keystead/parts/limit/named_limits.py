@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from keystead.parts.limit.client_address import client_of
+from keystead.parts.limit.limited_families import remember_limited
 from keystead.parts.limit.verdict import LimitReached
 from keystead.schema import Bound, Operation, Steps
 from keystead.schema.prepared_steps import Prepared
@@ -67,6 +68,7 @@ class NamedLimits:
     """
 
     def __init__(self, counters: Bound[Any], limits: Mapping[str, int], now_ms: Callable[[], int]) -> None:
+        remember_limited(counters)
         self._counter_of = lru_cache(_CLIENTS_MAX)(counters)
         self.limits = limits
         self._now_ms = now_ms

@@ -67,6 +67,8 @@ async def repair(
     plan: Report | None = None,
     set_aside: SetAside = "few",
     unknown: Unknown = "report",
+    codes: Collection[str] | None = None,
+    keys: Collection[str] | None = None,
     families: Collection[Family[Any]] | None = None,
     known: Collection[type[Keyspace]] = (),
     page: int = _PAGE,
@@ -79,13 +81,14 @@ async def repair(
     repairs nothing, if not one sealed value of a family opens: then the key is wrong. Quarantining or deleting more
     than 1 % of a family is refused, unless `set_aside` is "all" (see `QuarantineKeys`). If every key of a family would
     be deleted because its owner or target is gone (`Report.astray`), none is, whatever `set_aside` says. Keys of no
-    family are only reported, unless `unknown` is "set-aside"; the same limit applies, as a share of all keys.
+    family are only reported, unless `unknown` is "set-aside"; the same limit applies, as a share of all keys. `codes`
+    and `keys` limit the repair to findings of these codes and keys; others are only reported.
     """
     if plan is None:
         plan = await examine(keyspaces, families=families, known=known, page=page, examples=examples)
     if plan.locked:
         raise WrongSealKey(plan.locked)
-    limits = RemovalLimits(plan, unknown == "set-aside", set_aside == "all")
+    limits = RemovalLimits(plan, unknown == "set-aside", set_aside == "all", codes, keys)
     walk = _Walk(Report(examples), limits, keyspaces, page=page, on_progress=on_progress)
     await walk.examine_all(keyspaces, families, known)
     return walk.report

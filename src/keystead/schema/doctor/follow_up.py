@@ -65,7 +65,7 @@ class FollowUp:
         is_new = self.report.is_new(suspicion.code, suspicion.place)
         self._count_removal(suspicion, is_new)
         fixed = False
-        if self.limits is not None:
+        if self.limits is not None and self.limits.covers(suspicion):
             refusal = self.limits.refusal(suspicion)
             suspicion.note = refusal or suspicion.note
             outcome = False if refusal else await _repair(suspicion)

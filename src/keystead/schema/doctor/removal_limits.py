@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -23,15 +24,26 @@ Removed = Literal["key", "entry", "deleted"]
 
 @dataclass
 class RemovalLimits:
-    """What may be repaired, and how much was quarantined or deleted per family."""
+    """What may be repaired, and how much was quarantined or deleted per family.
+
+    codes   only findings of these codes are repaired; None: of all
+    keys    only findings of these keys are repaired; None: of all
+    """
 
     plan: Report
     unknown: bool
     all: bool
+    codes: Collection[str] | None = None
+    keys: Collection[str] | None = None
     _done: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._astray = self.plan.astray
+
+    def covers(self, suspicion: Suspicion) -> bool:
+        """Whether its repair was asked for. If not, it is only reported."""
+        of_code = self.codes is None or suspicion.code in self.codes
+        return of_code and (self.keys is None or suspicion.look.key in self.keys)
 
     def refusal(self, suspicion: Suspicion) -> str:
         """Why it may not be repaired. Empty if it may: then its removals are counted as done."""
@@ -53,6 +65,8 @@ class RemovalLimits:
             expected, total = planned.get(family, 0), present.get(family, 0)
         else:
             expected, total = plan.count("unknown-key"), plan.examined
+        if self.keys is not None and what != "entry":
+            expected = min(expected, len(self.keys))
         done = self._done.get((family, what), 0) + count
         # Keys that appeared after the plan was made may go too, as long as the total stays small.
         if not self.all and (expected * FEW > total or done * FEW > max(total, FEW * expected)):

@@ -48,11 +48,12 @@ async def infer(
     *,
     name: str = "AppKeys",
     every_key: bool = False,
+    skip: Callable[[bytes], bool] | None = None,
     between: Callable[[], Awaitable[None]] | None = None,
     on_progress: Callable[[ScanProgress], None] | None = None,
 ) -> Inferred:
     """Draft a keyspace from the keys of a store, without blocking it or changing anything; see `scan_store`."""
-    scanned = await scan_store(store, every_key=every_key, between=between, on_progress=on_progress)
+    scanned = await scan_store(store, every_key=every_key, skip=skip, between=between, on_progress=on_progress)
     join_siblings(scanned.shapes.root)
     has_slots = store.guarantees.atomic == "one slot"
     drafter = _Drafter(name, has_slots=has_slots)

@@ -43,19 +43,20 @@ async def scan_store(
     store: Store,
     *,
     every_key: bool = False,
+    skip: Callable[[bytes], bool] | None = None,
     between: Callable[[], Awaitable[None]] | None = None,
     on_progress: Callable[[ScanProgress], None] | None = None,
 ) -> Scanned:
     """Group all keys of a store by shape. Of each shape the first keys are read, and ever fewer of the rest.
 
     `every_key` reads all of them. `between` runs before the second pass, which reads some deadlines again: one that
-    moved belongs to a sliding lifetime. Read-only.
+    moved belongs to a sliding lifetime. Keys for which `skip` is true are left out. Read-only.
     """
     found = Scanned()
     [total] = await store.run([("DBSIZE",)])
     pace = Pace(_PAGE)
     async for some in paced_scan(store, "*", pace, page=_PAGE):
-        await _read(store, _grouped(found, some or (), every_key), pace)
+        await _read(store, _grouped(found, some or (), every_key, skip), pace)
         if on_progress is not None:
             on_progress(ScanProgress(found.examined, total))
     shapes = [shape.leaf for shape in found.shapes.shapes()]
@@ -72,11 +73,13 @@ async def scan_store(
     return found
 
 
-def _grouped(found: Scanned, keys: Sequence[bytes], every_key: bool) -> list[_Sampled]:
+def _grouped(
+    found: Scanned, keys: Sequence[bytes], every_key: bool, skip: Callable[[bytes], bool] | None
+) -> list[_Sampled]:
     """Count these keys. Returns those to be read."""
     names: list[str] = []
     for raw in keys:
-        if raw.startswith(NOTES_PREFIXES):
+        if raw.startswith(NOTES_PREFIXES) or (skip is not None and skip(raw)):
             continue
         found.examined += 1
         try:

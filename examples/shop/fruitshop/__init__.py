@@ -1,0 +1,1 @@
+"""A fruit shop: anonymous carts, stock, sign-in by code."""

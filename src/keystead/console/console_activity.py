@@ -1,0 +1,320 @@
+"""The routes of the console for what goes on: findings, tasks, jobs, queues, sessions, and the audit log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from fastapi.responses import Response, StreamingResponse
+
+from keystead.console.console_findings import REPAIRS, family_names, removals_for
+from keystead.console.console_keys import TaskKind
+from keystead.console.console_requests import ConsoleRoute, ConsoleVisit, NotAllowed
+from keystead.errors import KeysteadError
+from keystead.http.refusals import NO_STORE
+from keystead.parts.audit import AuditEntry
+from keystead.parts.outbox.outbox_keys import QueueName
+from keystead.parts.schedule import Schedule
+from keystead.parts.sessions import Act
+from keystead.schema.finding import CODES
+from keystead.schema.times import moment
+
+_log = logging.getLogger("keystead.console")
+
+_AUDIT_PAGE: Final = 100
+_AUDIT_READ: Final = 1_000
+_RUNS_SHOWN: Final = 8
+_TASKS: Final[dict[str, TaskKind]] = {"examine": "examine", "repair": "repair", "draft": "draft"}
+_started: Final[set[asyncio.Task[Any]]] = set()
+
+
+# --- findings ----------------------------------------------------------------------------------------------
+
+
+async def findings_page(visit: ConsoleVisit) -> Response:
+    """What the doctor found last, and what is new since yesterday."""
+    last, older = await visit.console.findings.latest()
+    tasks = [one for kind in ("examine", "repair") if (one := await visit.console.tasks.read(_TASKS[kind])) is not None]
+    rows = []
+    if last is not None:
+        for code in sorted(last.counts, key=list(CODES).index):
+            before = 0 if older is None else older.count(code)
+            change = None if older is None else last.count(code) - before
+            rows.append((CODES[code], last.counts[code], last.count(code), change))
+    return visit.show(
+        "findings",
+        last=last,
+        older=older,
+        rows=rows,
+        repairs=REPAIRS,
+        tasks=tasks,
+        running=[one for one in tasks if one.state == "running"],
+        families_by_name=family_names(visit.console.keyspaces),
+        family_of=visit.console.find_key,
+        here="findings",
+    )
+
+
+async def examine(visit: ConsoleVisit) -> Response:
+    await visit.console.start_examination(visit.actor, visit.live.id)
+    return visit.redirect_to("/console/task/examine")
+
+
+async def repair(visit: ConsoleVisit) -> Response:
+    """The plan; and with the name typed, the repair of a code, or of the finding of one key."""
+    query = visit.request.query_params
+    code, key = query.get("code", ""), query.get("key")
+    visit.require_fresh()
+    last, _ = await visit.console.findings.latest()
+    found = None if key is None else visit.console.find_key(key)
+    if last is None or code not in REPAIRS or not last.count(code) or (key is not None and found is None):
+        raise NotAllowed(404, "no_finding")
+    removals = [] if key is not None else removals_for(last, code)
+    name = code if found is None else found[0].family.name
+    if visit.confirms(name):
+        started = await visit.console.start_repair(code, key, removals, visit.actor, visit.live.id)
+        if not started:
+            return visit.problem(409, visit.say("busy"))
+        return visit.redirect_to("/console/task/repair")
+    counts = (
+        dict.fromkeys([f"{type(found[0].keyspace).__name__}.{found[0].family.name}"], 1) if found else last.counts[code]
+    )
+    what = visit.say(REPAIRS[code])
+    lines = [
+        f"{family}: {visit.say('astray')}"
+        if last.astray.get(family) == code
+        else visit.say("fix_line", count=f"{number:,}", family=family, what=what)
+        for family, number in counts.items()
+    ]
+    notes = [
+        visit.say("excess", count=f"{one.count:,}", total=f"{one.total:,}", family=one.family)
+        for one in removals
+        if last.astray.get(one.family) != code
+    ]
+    return visit.show_confirmation(
+        "repair", name, lines=lines, notes=[visit.say("fix_lead"), *notes], cancel="/console/findings", here="findings"
+    )
+
+
+# --- live changes ------------------------------------------------------------------------------------------
+
+
+async def live_page(visit: ConsoleVisit) -> Response:
+    """Changes of keys as they happen."""
+    family = visit.request.query_params.get("family", "")
+    source = f"/console/live/changes?{urlencode({'family': family})}"
+    return visit.show("live", family=family, source=source, here="live")
+
+
+async def live_changes(visit: ConsoleVisit) -> Response:
+    """The changes as server-sent events, as long as the session lasts."""
+    family = visit.request.query_params.get("family", "")
+    bound = family_names(visit.console.keyspaces).get(family)
+    if family and bound is None:
+        raise NotAllowed(404, "no_family")
+    if visit.console.live.is_full:
+        raise NotAllowed(429, "too_many_streams")
+    session_id = visit.live.id
+    events = visit.console.live.stream(
+        None if bound is None else {bound.family},
+        visit.references,
+        lambda: visit.console.access.is_alive(session_id),
+    )
+    headers = {**NO_STORE, "x-accel-buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+# --- tasks -------------------------------------------------------------------------------------------------
+
+
+async def task_page(visit: ConsoleVisit) -> Response:
+    """How far a task is. The page refreshes itself while it runs."""
+    kind = _TASKS.get(visit.request.path_params["kind"])
+    task = None if kind is None else await visit.console.tasks.read(kind)
+    if task is None:
+        raise NotAllowed(404, "no_task")
+    back = "/console/unknown" if task.kind == "draft" else "/console/findings"
+    return visit.show("task", task=task, back=back, here="unknown" if task.kind == "draft" else "findings")
+
+
+async def draft(visit: ConsoleVisit) -> Response:
+    await visit.console.start_draft(visit.actor, visit.live.id)
+    return visit.redirect_to("/console/task/draft")
+
+
+# --- jobs --------------------------------------------------------------------------------------------------
+
+
+def _schedule(visit: ConsoleVisit) -> Schedule | None:
+    found: Schedule | None = visit.request.app.state.schedule
+    return found
+
+
+async def jobs_page(visit: ConsoleVisit) -> Response:
+    """Scheduled jobs with their last runs."""
+    schedule = _schedule(visit)
+    jobs = [] if schedule is None else await schedule.list()
+    runs = [] if schedule is None else [await _runs(schedule, one.job.name) for one in jobs]
+    return visit.show("jobs", jobs=list(zip(jobs, runs, strict=True)), moment=moment, here="jobs")
+
+
+async def _runs(schedule: Schedule, name: str) -> Sequence[Any]:
+    try:
+        return await schedule.history(name, _RUNS_SHOWN)
+    except KeysteadError:
+        return ()  # the page shows the trouble of this job
+
+
+async def run_job(visit: ConsoleVisit) -> Response:
+    """Run a job now in this process, with its name typed."""
+    schedule, name = _schedule(visit), visit.request.query_params.get("name", "")
+    job = next((one for one in ([] if schedule is None else await schedule.list()) if one.job.name == name), None)
+    if schedule is None or job is None:
+        raise NotAllowed(404, "no_job")
+    if job.running is not None:
+        return visit.problem(409, visit.say("busy"))
+    if not visit.confirms(name):
+        return visit.show_confirmation("run_job", name, lines=[job.job.doc], cancel="/console/jobs", here="jobs")
+    await visit.console.note("console-job-run", visit.actor, name)
+    run = asyncio.create_task(_run(schedule, name), name=f"keystead console runs {name}")
+    _started.add(run)
+    run.add_done_callback(_started.discard)
+    await asyncio.sleep(0)
+    return visit.redirect_to("/console/jobs")
+
+
+async def _run(schedule: Schedule, name: str) -> None:
+    try:
+        await schedule.run_now(name)
+    except KeysteadError as error:
+        _log.warning("%s did not run: %s", name, error)
+
+
+# --- queues ------------------------------------------------------------------------------------------------
+
+
+async def queues_page(visit: ConsoleVisit) -> Response:
+    """Queues of the outbox: what waits, what fails, and dead letters."""
+    operations = visit.console.operations
+    queues = await operations.listed_queues()
+    return visit.show("queues", queues=queues, has_queues=operations.queues is not None, moment=moment, here="queues")
+
+
+async def act_on_queue(visit: ConsoleVisit) -> Response:
+    """Retry a queue now, or drop its dead letters or its messages, with its name typed."""
+    query, operations = visit.request.query_params, visit.console.operations
+    act = visit.request.path_params["act"]
+    found = await operations.queue(query.get("topic", ""), query.get("name", ""))
+    if found is None or operations.queues is None or act not in _QUEUE_ACTS:
+        raise NotAllowed(404, "no_queue")
+    if act == "drop_waiting":
+        visit.require_fresh()
+    name = str(found.queue)
+    if not visit.confirms(name):
+        lines = [visit.say("queue_line", waiting=found.waiting, given_up=len(found.given_up))]
+        return visit.show_confirmation(act, name, lines=lines, cancel="/console/queues", here="queues")
+    await visit.console.note(_QUEUE_ACTS[act], visit.actor, name)
+    queue = QueueName(*found.queue)
+    if act == "retry":
+        await operations.queues.retry(queue)
+    elif act == "drop_dead":
+        await operations.queues.drop_dead_letters(queue)
+    else:
+        await operations.queues.drop_waiting(queue)
+    return visit.redirect_to("/console/queues")
+
+
+_QUEUE_ACTS: Final = {
+    "retry": "console-queue-retried",
+    "drop_dead": "console-dead-letters-dropped",
+    "drop_waiting": "console-queue-dropped",
+}
+
+
+# --- sessions ----------------------------------------------------------------------------------------------
+
+
+async def sessions_page(visit: ConsoleVisit) -> Response:
+    """The sessions of a user; and with the user typed again, their end. A post: the name may be private."""
+    operations = visit.console.operations
+    bound = operations.session_family(visit.form.get("family", ""))
+    user = visit.form.get("user", "").strip()
+    sessions = [] if bound is None or not user else await operations.sessions(bound, user)
+    text = ""
+    if bound is not None and user and visit.confirms(user):
+        if not visit.may("operator"):
+            raise NotAllowed(403, "forbidden")
+        actor = visit.actor
+        await visit.console.note("console-sessions-ended", actor, f"{bound.family.name} {user}")
+        ended = await operations.end_sessions(bound, user, Act(actor.who, actor.where))
+        text, sessions = visit.say("sessions_ended", count=ended, user=user), []
+    return visit.show(
+        "sessions",
+        session_families=operations.session_families,
+        bound=bound,
+        user=user,
+        sessions=sessions,
+        text=text,
+        problem=visit.say("not_the_same") if visit.has_typed and not text else "",
+        here="sessions",
+    )
+
+
+# --- the audit log -----------------------------------------------------------------------------------------
+
+
+async def audit_page(visit: ConsoleVisit) -> Response:
+    """The audit log, newest first, filtered by who, event and text; page by page."""
+    query = visit.request.query_params
+    filters = {name: query.get(name, "").strip() for name in ("who", "event", "text")}
+    entries: list[AuditEntry] = []
+    following = ""
+    read = await visit.console.access.entries(_AUDIT_READ, query.get("before") or None)
+    for number, entry in enumerate(read, 1):
+        if entry.item is not None and _fits(entry.item, filters):
+            entries.append(entry.item)
+        if len(entries) == _AUDIT_PAGE or number == _AUDIT_READ:
+            following = entry.id if number < len(read) or number == _AUDIT_READ else ""
+            break
+    kept = {name: text for name, text in filters.items() if text}
+    return visit.show(
+        "audit",
+        entries=entries,
+        filters=filters,
+        following=f"/console/audit?{urlencode({**kept, 'before': following})}" if following else "",
+        is_filtered=bool(kept),
+        here="audit",
+    )
+
+
+def _fits(entry: AuditEntry, filters: dict[str, str]) -> bool:
+    text = f"{entry.what or ''} {entry.where or ''} {entry.why or ''}".lower()
+    return (
+        filters["who"].lower() in (entry.who or "").lower()
+        and filters["event"].lower() in entry.event
+        and filters["text"].lower() in text
+    )
+
+
+ACTIVITY_ROUTES: Final[Sequence[ConsoleRoute]] = (
+    ("GET /console/findings", "viewer", findings_page),
+    ("POST /console/findings/examine", "operator", examine),
+    ("GET /console/findings/repair", "admin", repair),
+    ("POST /console/findings/repair", "admin", repair),
+    ("GET /console/live", "viewer", live_page),
+    ("GET /console/live/changes", "viewer", live_changes),
+    ("GET /console/task/{kind}", "viewer", task_page),
+    ("POST /console/unknown/draft", "operator", draft),
+    ("GET /console/jobs", "viewer", jobs_page),
+    ("GET /console/jobs/run", "operator", run_job),
+    ("POST /console/jobs/run", "operator", run_job),
+    ("GET /console/queues", "viewer", queues_page),
+    ("GET /console/queues/{act}", "operator", act_on_queue),
+    ("POST /console/queues/{act}", "operator", act_on_queue),
+    ("GET /console/sessions", "viewer", sessions_page),
+    ("POST /console/sessions", "viewer", sessions_page),
+    ("GET /console/audit", "operator", audit_page),
+)

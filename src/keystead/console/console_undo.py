@@ -1,0 +1,73 @@
+"""Undo of edits and renewals. What was before is stored encrypted for the session, so that only it can undo."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from typing import Any, Final, NamedTuple
+
+from keystead.console.console_keys import ConsoleKeys, ConsoleUndo
+from keystead.console.key_references import KeyReferences
+from keystead.console.value_editor import stored_digest
+from keystead.errors import Unreadable
+from keystead.schema.family import Bound
+from keystead.schema.kinds import ValueKey
+from keystead.schema.seal import SealError
+
+_LARGEST: Final = 1 << 20
+
+
+class Before(NamedTuple):
+    """What an act changed.
+
+    value      the stored bytes before an edit; "": it changed no value
+    after      the digest of the stored bytes after it: only they are replaced
+    ends_at_ms the deadline before a renewal; 0: it changed none
+    """
+
+    keyspace: str
+    family: str
+    key: str
+    value: str = ""
+    after: str = ""
+    ends_at_ms: int = 0
+
+
+class ConsoleUndos:
+    def __init__(self, keys: ConsoleKeys) -> None:
+        self._keys = keys
+
+    async def remember(self, references: KeyReferences, before: Before) -> str:
+        """The id by which this session can undo it within an hour; "" if it is too large."""
+        data = json.dumps(before).encode()
+        if len(data) > _LARGEST:
+            return ""
+        made = secrets.token_urlsafe(16)
+        await self._keys.undo(made).add(ConsoleUndo(sealed=references.seal(data, made)))
+        return made
+
+    async def take(self, references: KeyReferences, undo: str) -> Before | None:
+        """What to undo. It is consumed, so that it happens once. None: expired, used, or of another session."""
+        found = await self._keys.undo(undo).consume()
+        if found is None:
+            return None
+        try:
+            return Before(*json.loads(references.open(found.sealed, undo)))
+        except (SealError, ValueError):
+            return None
+
+
+async def put_back(bound: Bound[Any], before: Before, now_ms: int) -> bool:
+    """Undo it, unless the key was changed since. False: nothing was done."""
+    if before.ends_at_ms:
+        left_ms = before.ends_at_ms - now_ms
+        return left_ms > 0 and bool(await bound.key(before.key).shorten(left_ms))
+    record: ValueKey[Any] = bound.key(before.key)
+    try:
+        seen = await record.see()
+        if seen is None or stored_digest(seen) != before.after:
+            return False
+        value = bound.family.codec.decode(before.value.encode("latin-1"), before.key, bound.ring)
+    except Unreadable:
+        return False
+    return bool(await record.replace_seen(seen, value))
