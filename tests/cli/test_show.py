@@ -37,7 +37,9 @@ def test_one_family_in_detail(program: Program) -> None:
     assert "30 days" in result.stdout
     assert '{"uid": "u1"}' in result.stdout
     assert "AppKeys.lock" not in result.stdout
-    assert_one_sentence(program.keystead("show", "nothing", "--keyspace", "myapp.keys"), 2, "there is no family 'nothing'")
+    assert_one_sentence(
+        program.keystead("show", "nothing", "--keyspace", "myapp.keys"), 2, "there is no family 'nothing'"
+    )
 
 
 def test_keys_of_no_family_are_not_counted_as_keys_of_the_families(program: Program) -> None:

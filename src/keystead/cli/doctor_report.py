@@ -67,7 +67,9 @@ def _print_summary(console: Console, report: Report, wanted: int | None) -> None
         else:
             _print_group(console, report, group, examples, is_brief)
     shapes = list(_unknown_shapes(report, examples))
-    for found in shapes:
+    for found in shapes[:-1]:
+        _print_heading(console, found)
+    for found in shapes[-1:]:  # what is said of one holds for all
         _print_one(console, found, is_brief)
     others = len(report.unknown.as_json()) - len(shapes)
     if shapes and others:
@@ -106,15 +108,7 @@ def _print_group(console: Console, report: Report, group: Sequence[Found], examp
 
 def _print_one(console: Console, found: Found, is_brief: bool = False) -> None:
     finding = found.finding
-    state = " repaired" if found.fixed else ""
-    console.print(
-        Text.assemble(
-            (f"{finding.severity} {finding.code}", _style(finding.severity)),
-            "  ",
-            (finding.where, "bold"),
-            (state, "bold green"),
-        )
-    )
+    _print_heading(console, found)
     _print_indented(
         console, Text(finding.sentence if finding.family is None else f"{finding.family}: {finding.sentence}")
     )
@@ -127,6 +121,19 @@ def _print_one(console: Console, found: Found, is_brief: bool = False) -> None:
     if not found.fixed:
         _print_indented(console, Text(finding.link, "dim"))
     console.print()
+
+
+def _print_heading(console: Console, found: Found) -> None:
+    finding = found.finding
+    state = " repaired" if found.fixed else ""
+    console.print(
+        Text.assemble(
+            (f"{finding.severity} {finding.code}", _style(finding.severity)),
+            "  ",
+            (finding.where, "bold"),
+            (state, "bold green"),
+        )
+    )
 
 
 def _print_indented(console: Console, line: Text) -> None:

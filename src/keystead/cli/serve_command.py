@@ -36,7 +36,7 @@ _MODE_HELP = """Refuse to start without secrets and a public URL, or create what
 [dim]\\[env: KEYSTEAD_MODE; default: development][/dim]"""
 _PUBLIC_HELP = """Where browsers reach this server, such as https://example.com.
 [dim]\\[env: KEYSTEAD_PUBLIC_URL; default: the address it listens on][/dim]"""
-_RELOAD_HELP = """In development: when a source file of yours changes, new workers replace the present ones. The settings
+_RELOAD_HELP = """In development: when a source file of yours changes, new workers replace the present ones. Settings
 stay as they were."""
 _CONFIG_HELP = "The settings file. [dim]\\[env: KEYSTEAD_CONFIG; default: keystead.toml, if it exists][/dim]"
 

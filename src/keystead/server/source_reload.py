@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import sysconfig
 import threading
@@ -13,8 +12,6 @@ from typing import Final
 from keystead.server.logs import SERVER
 
 _POLL_EVERY_S: Final = 0.5
-
-_log = logging.getLogger(SERVER)
 
 
 def reload_on_change(renew: Callable[[], object], stopped: threading.Event) -> None:
@@ -30,7 +27,7 @@ def _watch(renew: Callable[[], object], stopped: threading.Event) -> None:
         changed = sorted(path for path, when in before.items() if now.get(path) != when)
         before = now
         if changed:
-            _log.info("%s changed: renewing the workers", ", ".join(Path(path).name for path in changed))
+            SERVER.info("%s changed: renewing the workers", ", ".join(Path(path).name for path in changed))
             renew()
 
 
