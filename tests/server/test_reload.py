@@ -19,7 +19,7 @@ from dataclasses import replace
 
 def router() -> APIRouter:
     routes = NOTES.router()
-    routes.add_api_route("/api/edition", lambda: {"edition": "EDITION"}, methods=["GET"])
+    routes.add_api_route("/edition", lambda: {"edition": "EDITION"}, methods=["GET"])
     return routes
 
 KIT = replace(NOTES, router=router)
@@ -37,7 +37,9 @@ def test_a_change_of_a_module_is_served_by_new_workers(tmp_path: Path) -> None:
     ) as server:
 
         def edition() -> str:
-            said: str = httpx2.get(f"{server.url}/api/edition", timeout=60).json()["edition"]
+            answer = httpx2.get(f"{server.url}/api/notes/edition", timeout=60)
+            assert answer.status_code == 200, answer.text
+            said: str = answer.json()["edition"]
             return said
 
         assert edition() == "first"

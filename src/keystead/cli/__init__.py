@@ -21,8 +21,6 @@ __all__ = ["main"]
 COMMANDS: Final = {
     "init": "Start a project: keys, an application, a test and a README that run as they are.",
     "serve": "Run the server: kits and their API, a start page at /, health checks and metrics.",
-    "gateway": "Serve a store to clients of Upstash, such as @upstash/redis.",
-    "console": "Look at keys in a browser: values, lifetimes and relations.",
     "check": "Find errors in keyspace declarations before a program runs: overlaps, relations, lifetimes, names.",
     "doctor": "Find defects in live data: orphans, dead entries, wrong lifetimes, unreadable values, unknown keys.",
     "infer": "Draft a keys.py from a live store or a key document: patterns, kinds, value models, lifetimes, "
@@ -34,14 +32,16 @@ COMMANDS: Final = {
     "watch": "Show the changes of keys by family, as they happen, whoever makes them. Ctrl-C ends it.",
     "delete": "Delete a key, the keys it owns and the index entries that name it. You confirm the plan first.",
     "erase": "Delete all data of one subject, such as a user, in all keyspaces, stores and tables.",
-    "sessions": "List and end sessions.",
-    "apikeys": "Issue, list and revoke API keys of the Sessions API.",
-    "jobs": "List scheduled jobs and their history, and run them now.",
     "audit": "Show who did what, when and from where: the entries of all audit logs, newest last.",
-    "secrets": "Create keys that seal secrets or sign tokens.",
     "backup": "Save every key of a store in one file: all kinds, with values and exact expiry times.",
     "restore": "Restore the keys of a backup into a store of any type: values and exact expiry times.",
     "copy": "Copy every key of a store to another store of any type: values and exact expiry times.",
+    "console": "Look at keys in a browser: values, lifetimes and relations.",
+    "gateway": "Serve a store to clients of Upstash, such as @upstash/redis.",
+    "sessions": "List and end sessions.",
+    "apikeys": "Issue, list and revoke API keys of the Sessions API.",
+    "jobs": "List scheduled jobs and their history, and run them now.",
+    "secrets": "Create keys that seal secrets or sign tokens.",
     "store": "Maintain a store.",
     "tables": "Maintain the kits' tables.",
 }
@@ -93,7 +93,7 @@ def _add_summaries() -> None:
         for group in own:
             app.add_typer(group)
     kits = {} if own else KIT_SUMMARIES
-    for name, summary in {**kits, **COMMANDS}.items():
+    for name, summary in {**COMMANDS, **kits}.items():
         app.command(name, cls=Command, help=summary)(_summary_only)
 
 

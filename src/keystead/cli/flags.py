@@ -58,6 +58,14 @@ class Command(TyperCommand):
 
 
 class CommandGroup(TyperGroup):
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        for param in self.params:
+            if param.name in ("install_completion", "show_completion"):
+                param.metavar = NO_VALUE
+        shown = copy(self)
+        shown.help = lay_out(self.help or "", shutil.get_terminal_size().columns)
+        TyperGroup.format_help(shown, ctx, formatter)
+
     def get_help_option(self, ctx: Any) -> TyperOption | None:
         return _without_value(super().get_help_option(ctx))
 
