@@ -29,6 +29,7 @@ from keystead.cli.keyspace_arguments import (
     other_keyspaces,
     run,
 )
+from keystead.cli.name_hints import complete_family
 from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
 from keystead.errors import WrongSealKey
@@ -51,7 +52,10 @@ _RESTORE_HELP = "Restore a key that was set aside, and do nothing else."
 _EXAMPLES: Final = 20
 _EVERY: Final = 1_000_000  # findings of a code
 
-Families = Annotated[list[str] | None, typer.Option("--family", metavar="NAME", help=_FAMILY_HELP, show_default=False)]
+Families = Annotated[
+    list[str] | None,
+    typer.Option("--family", metavar="NAME", help=_FAMILY_HELP, show_default=False, autocompletion=complete_family),
+]
 Fix = Annotated[bool, typer.Option("--fix", metavar=NO_VALUE, help=_FIX_HELP)]
 SetAsideUnknown = Annotated[bool, typer.Option("--set-aside-unknown", metavar=NO_VALUE, help=_UNKNOWN_HELP)]
 Yes = Annotated[bool, typer.Option("--yes", metavar=NO_VALUE, help=_YES_HELP)]

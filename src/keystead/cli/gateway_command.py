@@ -204,6 +204,7 @@ def list_tokens(store: Stores = None, as_json: Json = False) -> None:
 def revoke_token(
     id: Annotated[str, typer.Argument(metavar="ID", help="The id of the token, from the list, or the whole token.")],
     store: Stores = None,
+    as_json: Json = False,
 ) -> None:
     """Revoke a token for good. Gateways refuse it within a second. The exit code is 1 if there is no such token.
 
@@ -218,7 +219,10 @@ def revoke_token(
             revoked = await part.revoke_token(token_id, by=operator().who)
         if revoked:
             _security.info("gateway token revoked by an operator", extra={"event": "gateway-token-revoked"})
-        typer.echo("revoked" if revoked else "there is no such token; `keystead gateway token list` shows them")
+        if as_json:
+            print_json({"revoked": revoked})
+        else:
+            typer.echo("revoked" if revoked else "there is no such token; `keystead gateway token list` shows them")
         return 0 if revoked else 1
 
     run(work)

@@ -9,7 +9,10 @@ from typing import Any, Final
 
 from keystead.kits import KITS
 
-_DECLARES: Final = re.compile(r"^class (\w+)\((?:\w+\.)*Keyspace\)", re.MULTILINE)
+_KEYSPACE: Final = re.compile(r"^class (\w+)\((?:\w+\.)*Keyspace\)", re.MULTILINE)
+_FAMILY: Final = re.compile(
+    r"^    (\w+) = (?:\w+\.)*(?:Value|Counter|Hash|Set|SortedSet|List|Log|Channel)\(", re.MULTILINE
+)
 _MOST_FILES: Final = 300  # that are looked at; a completion has to be there at once
 _LONGEST: Final = 200_000  # bytes of a file
 _SKIPPED: Final = ("build", "dist", "node_modules", "tests")
@@ -22,7 +25,12 @@ def did_you_mean(name: str, among: Iterable[str]) -> str:
 
 
 def modules_here() -> dict[str, list[str]]:
-    """The modules below the working directory that declare keyspaces, with the names of these.
+    """The modules below the working directory that declare keyspaces, with the names of these."""
+    return _declared_here(_KEYSPACE)
+
+
+def _declared_here(names: re.Pattern[str]) -> dict[str, list[str]]:
+    """What the modules below the working directory declare, of those that declare keyspaces.
 
     Nothing is imported: a completion must not run a program.
     """
@@ -32,8 +40,8 @@ def modules_here() -> dict[str, list[str]]:
             text = path.read_text("utf-8") if path.stat().st_size < _LONGEST else ""
         except (OSError, UnicodeDecodeError):
             continue
-        if names := _DECLARES.findall(text):
-            found[".".join(path.with_suffix("").parts)] = names
+        if _KEYSPACE.search(text):
+            found[".".join(path.with_suffix("").parts)] = names.findall(text)
     return found
 
 
@@ -53,3 +61,9 @@ def complete_keyspace(ctx: Any, incomplete: str) -> list[str]:
     here = modules_here()
     names = [*KITS, "kits", *here, *(f"{module}:{name}" for module, names in here.items() for name in names)]
     return [one for one in names if one.startswith(incomplete)]
+
+
+def complete_family(ctx: Any, incomplete: str) -> list[str]:
+    """The families of the modules below the working directory."""
+    names = {name for names in _declared_here(_FAMILY).values() for name in names}
+    return sorted(one for one in names if one.startswith(incomplete))

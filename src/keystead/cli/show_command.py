@@ -26,6 +26,7 @@ from keystead.cli.keyspace_arguments import (
     other_keyspaces,
     run,
 )
+from keystead.cli.name_hints import complete_family
 from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
 from keystead.schema import Family, Keyspace, Plan
@@ -44,7 +45,9 @@ _SAMPLES_HELP = "The number of sample keys of each family, with values; sealed f
 _UNBROKEN = 200
 _SHAPES = 10  # of unknown keys
 
-FamilyName = Annotated[str | None, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False)]
+FamilyName = Annotated[
+    str | None, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False, autocompletion=complete_family)
+]
 Values = Annotated[list[str] | None, typer.Argument(metavar="VALUE", help=_VALUES_HELP, show_default=False)]
 Samples = Annotated[int, typer.Option("--samples", metavar="NUMBER", min=0, help=_SAMPLES_HELP)]
 

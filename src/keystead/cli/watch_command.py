@@ -24,6 +24,7 @@ from keystead.cli.keyspace_arguments import (
     open_keyspaces,
     run,
 )
+from keystead.cli.name_hints import complete_family
 from keystead.errors import StoreUnavailable
 from keystead.schema import Family, Keyspace
 from keystead.schema.survey import survey_of
@@ -36,7 +37,8 @@ _VALUES_HELP = "Also read and show what was written; sealed fields are hidden."
 _PAUSE_S: Final = 1.0  # before connecting again
 
 FamilyNames = Annotated[
-    list[str] | None, typer.Option("--family", metavar="NAME", help=_FAMILY_HELP, show_default=False)
+    list[str] | None,
+    typer.Option("--family", metavar="NAME", help=_FAMILY_HELP, show_default=False, autocompletion=complete_family),
 ]
 Unknown = Annotated[bool, typer.Option("--unknown", metavar=NO_VALUE, help=_UNKNOWN_HELP)]
 Values = Annotated[bool, typer.Option("--values", metavar=NO_VALUE, help=_VALUES_HELP)]
