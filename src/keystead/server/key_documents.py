@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from hashlib import sha256
-from importlib import import_module
 from typing import Final
 
 from fastapi import FastAPI, HTTPException, Request
@@ -16,8 +15,7 @@ from fastapi.responses import HTMLResponse
 
 from keystead.http.pages import PAGE_HEADERS, content_policy
 from keystead.kits.identity import page_header
-from keystead.schema import Keyspace
-from keystead.server.own_keyspaces import OWN
+from keystead.server.own_keyspaces import own_keyspaces
 from keystead.server.page_templates import render
 
 PATH: Final = "/keys"
@@ -28,7 +26,7 @@ _STYLE: Final = re.compile("<style>(.*?)</style>", re.DOTALL)
 def add_key_documents(app: FastAPI) -> None:
     """Add the index, and a page for each running kit and for each keyspace of the server."""
     kits = {kit.name: kit.keyspace for kit in app.state.running}
-    keyspaces = kits | {name: one for name, one in _own().items() if name not in kits}
+    keyspaces = kits | {name: one for name, one in own_keyspaces().items() if name not in kits}
 
     # Not async: a large document is slow to generate, and FastAPI runs these in a thread.
     # What renders it is imported with the first one.
@@ -52,18 +50,6 @@ def add_key_documents(app: FastAPI) -> None:
 
 def _user_header(request: Request) -> str:
     return render("signed_in.html", header=page_header(request.scope))
-
-
-def _own() -> dict[str, type[Keyspace]]:
-    """The keyspaces of the server: each module of `OWN` declares one."""
-    return {
-        name: next(
-            one
-            for one in vars(import_module(module)).values()
-            if isinstance(one, type) and issubclass(one, Keyspace) and one.__module__ == module
-        )
-        for name, module in OWN.items()
-    }
 
 
 def _page_response(page: str) -> HTMLResponse:
