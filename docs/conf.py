@@ -27,7 +27,7 @@ def _navigation(index: str) -> Iterator[str]:
         if found["heading"]:
             pages = sections.setdefault(found["heading"], [])
         else:
-            pages.append(found["page"])
+            pages.append(f"{found['title']} <{found['page']}>")
     for heading, pages in sections.items():
         yield "\n".join(["", "```{toctree}", ":hidden:", f":caption: {heading}", "", *pages, "```", ""])
 

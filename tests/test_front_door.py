@@ -1,4 +1,4 @@
-"""The README in three languages, the tutorial, and the files in `deploy/`."""
+"""The README in three languages, and the tutorial."""
 
 import os
 import re
@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.serving import free_port, program, redis_serving
+from tests.serving import free_port, redis_serving
 
 ROOT = Path(__file__).parents[1]
 READMES = [ROOT / name for name in ("README.md", "README.ja.md", "README.ko.md")]
@@ -57,24 +56,6 @@ def test_every_figure_of_the_readme_is_in_the_benchmarks() -> None:
 def test_the_example_of_the_readme_takes_at_most_fifteen_lines() -> None:
     [example] = [code for language, code in _FENCE.findall(READMES[0].read_text()) if language == "python"]
     assert len([line for line in example.splitlines() if line]) <= 15
-
-
-def test_every_link_of_the_front_pages_leads_to_a_file_and_a_heading() -> None:
-    missing = []
-    for page in [*READMES, ROOT / "SECURITY.md", *(ROOT / "docs" / name for name in ("tutorial.md", "deploy.md"))]:
-        for link in _LINK.findall(text_only(page.read_text())):
-            name, _, anchor = link.partition("#")
-            target = page.parent / name if name else page
-            if "://" in link:
-                continue
-            if not target.exists() or (anchor and anchor not in anchors(target)):
-                missing.append(f"{page.name}: {link}")
-    assert missing == []
-
-
-def anchors(page: Path) -> set[str]:
-    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in headings}
 
 
 def test_the_pictures_of_the_readme_differ_only_in_their_words() -> None:
@@ -124,76 +105,6 @@ def test_every_step_of_the_tutorial_runs_as_printed(tmp_path: Path, redis_port: 
     assert (party / "documents" / "party-keys.md").is_file()
 
 
-@pytest.mark.parametrize("page", ["tutorial.md", "deploy.md", "versioning.md"])
-def test_a_sentence_of_a_guide_has_at_most_thirty_words(page: str) -> None:
-    text = re.sub(r"^(?:\||#).*$", "\n", _BLOCK.sub("\n\n", (ROOT / "docs" / page).read_text()), flags=re.MULTILINE)
-    sentences = re.split(r"(?<=[.:!?])\s+|\n\s*\n|\n- |\n\d+\. ", text)
-    assert [one for one in sentences if len(one.split()) > 30] == []
-
-
-DEPLOY = ROOT / "deploy"
-
-
-def test_the_manifests_run_without_root_with_probes_and_without_a_gap() -> None:
-    deployment, service = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
-    assert deployment["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
-    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
-    assert deployment["spec"]["template"]["spec"]["securityContext"]["runAsNonRoot"]
-    assert service["spec"]["selector"] == deployment["spec"]["template"]["metadata"]["labels"]
-    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
-    assert services.keys() == {"keystead", "valkey", "postgres"}
-    assert all("healthcheck" in services[name] for name in services["keystead"]["depends_on"])
-    image = (DEPLOY / "Dockerfile").read_text()
-    assert re.search(r"^USER 10001$", image, re.MULTILINE)
-    assert "HEALTHCHECK" in image
-
-
-def test_every_setting_in_the_deploy_files_exists() -> None:
-    from keystead.server.settings import Settings
-
-    named = {one.lower() for path in DEPLOY.iterdir() for one in re.findall(r"KEYSTEAD_([A-Z_]+)", path.read_text())}
-    assert len(named) > 5
-    assert named - Settings.model_fields.keys() == set()
-
-
-@pytest.mark.matrix
-def test_nginx_accepts_its_settings(tmp_path: Path) -> None:
-    subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=example.com"),
-            *("-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    settings = (DEPLOY / "nginx.conf").read_text()
-    for name, file in (("example.com.pem", "cert.pem"), ("example.com.key", "key.pem")):
-        settings = settings.replace(f"/etc/ssl/{name}", str(tmp_path / file))
-    for port in ("80", "443"):
-        settings = settings.replace(f"listen {port}", f"listen 127.0.0.1:{free_port()}")
-    (tmp_path / "nginx.conf").write_text(
-        f"pid {tmp_path}/pid;\nerror_log stderr;\nevents {{}}\nhttp {{\naccess_log off;\n{settings}}}\n"
-    )
-    checked = subprocess.run(
-        [program("nginx"), "-t", "-p", tmp_path, "-c", tmp_path / "nginx.conf"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "test is successful" in checked.stderr, checked.stderr
-
-
-@pytest.mark.matrix
-def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
-    unit = tmp_path / "keystead.service"
-    started = Path(sys.executable).with_name("keystead")
-    text = (DEPLOY / "keystead.service").read_text()
-    unit.write_text(text.replace("/usr/local/lib/keystead/bin/keystead", str(started)))
-    checked = subprocess.run([program("systemd-analyze"), "verify", unit], capture_output=True, text=True, check=False)
-    assert (checked.returncode, [line for line in checked.stderr.splitlines() if "keystead.service" in line]) == (0, [])
-
-
 @pytest.mark.matrix
 def test_the_distributions_install_and_run_in_a_clean_environment(tmp_path: Path) -> None:
     subprocess.run(
@@ -217,3 +128,28 @@ def test_the_distributions_install_and_run_in_a_clean_environment(tmp_path: Path
         for arguments in (["first.py"], ["-m", "keystead", "doctor", "first", "--store", "sqlite:///first.db"])
     ]
     assert said == ["{'laptop'}\nann None\n", "2 keys: no findings\n"]
+
+
+@pytest.mark.matrix
+def test_the_readme_leads_to_a_first_result_in_a_clean_home_with_three_commands(tmp_path: Path) -> None:
+    """As printed, with nothing but Python: a copy of the sources, an empty home, and a new virtual environment."""
+    for name in ("src", "pyproject.toml", "README.md", "LICENSE"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    blocks = _FENCE.findall(READMES[0].read_text())
+    [example] = [code for language, code in blocks if language == "python"]
+    (tmp_path / "first.py").write_text(example)
+    start, look = [code for language, code in blocks if language == "sh" and "make" not in code]
+    assert len(start.splitlines()) <= 5
+    home = tmp_path / "home"
+    home.mkdir()
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
+    environment = {**kept, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"}
+    script = start.replace("python3 ", f"{sys._base_executable} ")  # type: ignore[attr-defined]
+    ran = subprocess.run(
+        ["bash", "-e"], input=script + look, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    said = ran.stdout.splitlines()
+    assert "{'laptop'}" in said
+    assert "ann None" in said
+    assert said[-1] == "2 keys: no findings"

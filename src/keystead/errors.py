@@ -232,7 +232,7 @@ class EngineError(CommandError):
 class WriteRefused(CommandError):
     """A write that contradicts the declaration of its family, on a store with a write guard. It had no effect.
 
-    `finding` is the code of the finding that the doctor would report: see docs/findings.md.
+    `finding` is the code of the finding that the doctor would report: see docs/reference/findings.md.
     """
 
     code = "write-refused"

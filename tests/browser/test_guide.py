@@ -22,7 +22,8 @@ SEARCHED = [
     "cron", "schedule", "webhook", "outbox", "idempotent", "ttl", "expire", "migrate", "backup", "restore",
     "redis", "valkey", "cluster", "sentinel", "postgresql", "mysql", "memcached", "upstash", "cloudflare",
     "sqlite", "gdpr", "erase", "audit", "flask", "django", "fastapi", "starlette", "litestar", "typescript",
-    "pub/sub", "atomic", "transaction", "prometheus", "docker",
+    "pub/sub", "atomic", "transaction", "prometheus", "grafana", "docker", "kubernetes", "nginx", "systemd",
+    "zero-downtime", "one-time", "magic", "invitation", "openid", "pkce", "troubleshooting", "checklist", "sizing",
 ]  # fmt: skip
 
 

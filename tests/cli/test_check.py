@@ -113,7 +113,7 @@ def test_a_finding_shows_code_place_sentence_remedy_and_link(folder: Path) -> No
     assert first == "error overlap  AppKeys.user (user:{uid})"
     assert "AppKeys.count (user:count)" in sentence
     assert remedy.startswith("  Give one of them another literal")
-    assert link == "  docs/findings.md#overlap"
+    assert link == "  docs/reference/findings.md#overlap"
     assert empty == ""
     assert summary == "2 keyspaces, 3 families: 1 error, 0 warnings"
 
@@ -279,5 +279,5 @@ def test_the_kits_have_no_findings(folder: Path) -> None:
 def test_help_has_examples(folder: Path) -> None:
     said = check(folder, "--help", COLUMNS="200").stdout
     assert "keystead check myapp.keys:AppKeys" in said
-    assert "docs/findings.md" in said
+    assert "docs/reference/findings.md" in said
     assert "no store is opened" in said

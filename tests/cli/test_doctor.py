@@ -27,7 +27,7 @@ def test_findings_are_explained_and_the_exit_code_is_1(program: Program) -> None
     assert result.stderr == ""
     assert "error orphan  lock:u1a" in result.stdout
     assert "AppKeys.lock: it is owned by sess:u1a, which is gone" in result.stdout
-    assert "docs/findings.md#orphan" in result.stdout
+    assert "docs/reference/findings.md#orphan" in result.stdout
     assert "warning unknown-key  tmp:1" in result.stdout
     assert result.stdout.endswith("5 keys: 3 findings\n")
 

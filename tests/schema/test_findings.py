@@ -132,7 +132,7 @@ def test_a_finding_has_all_its_texts_in_json() -> None:
         "remedy": "rename it",
         "family": "A.b",
         "key": "b:1",
-        "link": "docs/findings.md#overlap",
+        "link": "docs/reference/findings.md#overlap",
     }
 
 

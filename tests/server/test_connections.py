@@ -66,3 +66,9 @@ def test_sequential_requests_share_a_connection(tmp_path: Path) -> None:
             assert answers.readline() == b"HTTP/1.1 200 OK\r\n"
             while answers.readline() != b"\r\n":
                 pass
+
+
+def test_all_addresses_of_ipv6_include_those_of_ipv4(tmp_path: Path) -> None:
+    with notes_serving(tmp_path, None, "--host", "::") as server:
+        for host in ("127.0.0.1", "[::1]"):
+            assert httpx2.get(f"http://{host}:{server.port}/healthz", timeout=300).status_code == 200

@@ -7,47 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from keystead.http.refusals import CODES
 from keystead.server import Settings
-from keystead.server.metrics import METRICS
 from keystead.server.settings_errors import SECRETS_FILE
 from tests.server.test_serve import run_keystead
 
 PAGE = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
-
-
-def rows(heading: str) -> dict[str, list[str]]:
-    """The rows of the first table under a heading, by the code span in their first cell."""
-    _, _, rest = PAGE.partition(f"## {heading}\n")
-    table = re.search(r"((?:^\|.*\n)+)", rest, re.MULTILINE)
-    assert table, heading
-    lines = table[1].splitlines()[2:]
-    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
-    return {cell[0].strip("`"): cell[1:] for cell in cells}
-
-
-def test_the_table_of_settings_matches_the_code() -> None:
-    found = rows("Settings")
-    fields = {name: field for name, field in Settings.model_fields.items() if name != "tables"}
-    assert list(found) == list(fields)
-    for name, field in fields.items():
-        default, meaning = found[name]
-        assert meaning == field.description, name
-        said = "" if field.default in (None, (), {}) else f"`{str(field.default).lower()}`"
-        assert default.lower() == said.lower(), name
-
-
-def test_the_table_of_codes_matches_the_code() -> None:
-    assert {code: (int(cells[0]), cells[1]) for code, cells in rows("Errors").items()} == {
-        code: (status, sentence) for code, (status, sentence, _) in CODES.items()
-    }
-
-
-def test_the_table_of_metrics_matches_the_code() -> None:
-    found = {name: (cells[0], cells[1], cells[2]) for name, cells in rows("Metrics").items()}
-    assert found == {
-        name: (kind, ", ".join(f"`{label}`" for label in labels), doc) for name, (kind, labels, doc) in METRICS.items()
-    }
 
 
 @pytest.mark.parametrize("text", re.findall(r"^```toml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))

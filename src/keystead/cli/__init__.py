@@ -21,6 +21,7 @@ COMMANDS: Final = (
     "doctor",
     "infer",
     "docs",
+    "guide",
     "export",
     "show",
     "watch",

@@ -42,8 +42,8 @@ Cluster = Annotated[bool, typer.Option("--cluster", metavar=NO_VALUE, help=_CLUS
 def check(targets: Targets = None, store: Stores = None, cluster: Cluster = False, as_json: Json = False) -> None:
     """Find errors in keyspace declarations before a program runs: overlaps, relations, lifetimes, names.
 
-    No data is read. Each finding has a remedy and a code, which docs/findings.md explains. The exit code is 1 if there
-    are findings, even if only warnings, and 2 if a keyspace cannot be found.
+    No data is read. Each finding has a remedy and a code, which docs/reference/findings.md explains. The exit code is
+    1 if there are findings, even if only warnings, and 2 if a keyspace cannot be found.
 
     [bold]Examples[/bold]
 

@@ -54,8 +54,9 @@ def serve(
 ) -> None:
     """Run the server: kits and their API, a start page at /, health checks and metrics.
 
-    Settings come from flags, the environment, a secrets file and keystead.toml; docs/server.md lists them. On Ctrl-C or
-    SIGTERM, running requests finish and the stores are closed.
+    Settings come from flags, the environment, a secrets file and keystead.toml: see `keystead guide settings`. On
+    Ctrl-C or SIGTERM, running requests finish and the stores are closed. On SIGUSR2, new workers replace the present
+    ones, and no request is lost.
 
     [bold]Examples[/bold]
 

@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias
 Tool: TypeAlias = Literal["check", "doctor"]
 Severity: TypeAlias = Literal["error", "warning"]
 
-PAGE: Final = "docs/findings.md"
+PAGE: Final = "docs/reference/findings.md"
 
 
 @dataclass(frozen=True)

@@ -90,11 +90,8 @@ class PreparedRun(Generic[R]):
         self._operations = steps.operations
         self._parts = [list(part) for part in parts]
         self._remake = remake
-        named = PROCEDURE.set(name)  # a store that counts its calls keeps the name
-        try:
-            self._run = store.prepared(fill, arguments, numbers)
-        finally:
-            PROCEDURE.reset(named)
+        self._name = name
+        self._run = store.prepared(fill, arguments, numbers)
         given = steps.given
         self._gives_each = isinstance(given, tuple)
         wanted = given if isinstance(given, tuple) else () if given is None else (given,)
@@ -108,7 +105,11 @@ class PreparedRun(Generic[R]):
 
         `source` is what `remake` makes the operations of this call from.
         """
-        outcome = await self._run(*given)
+        named = PROCEDURE.set(self._name)
+        try:
+            outcome = await self._run(*given)
+        finally:
+            PROCEDURE.reset(named)
         try:
             if outcome.stopped_at is None:
                 replies = outcome.replies

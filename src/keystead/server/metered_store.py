@@ -79,7 +79,6 @@ class MeteredStore(Store):
         places = [b"%d" % number if number in numbers else b"argument %d" % number for number in range(arguments)]
         first = _first_key_in(make(*places))
         place = places.index(first) if first in places else None
-        procedure = PROCEDURE.get()
         known = ""  # the family, which is the same for all calls
 
         async def run_metered(*given: bytes) -> Outcome:
@@ -91,9 +90,9 @@ class MeteredStore(Store):
             try:
                 outcome = await run(*given)
             except StoreError as error:
-                self._record_call(family, procedure, _outcome_of([error]), began)
+                self._record_call(family, _outcome_of([error]), began)
                 raise
-            self._record_call(family, procedure, "ok", began)
+            self._record_call(family, "ok", began)
             return outcome
 
         return run_metered
@@ -125,14 +124,15 @@ class MeteredStore(Store):
         return self._store._subscribe(channels)
 
     def _record(self, key: bytes | None, outcome: str, began: float) -> None:
-        self._record_call(self._family_of(key), PROCEDURE.get(), outcome, began)
+        self._record_call(self._family_of(key), outcome, began)
 
     def _family_of(self, key: bytes | None) -> str:
         bound = None if key is None or self._families is None else self._families.bound_of(key)
         return NO_FAMILY if bound is None else name_of(bound.family)
 
-    def _record_call(self, family: str, procedure: str, outcome: str, began: float) -> None:
+    def _record_call(self, family: str, outcome: str, began: float) -> None:
         took_s = time.perf_counter() - began
+        procedure = PROCEDURE.get()
         self._metrics.count_call(family, procedure, outcome, took_s)
         if self._near is not None:
             self._metrics.count_near(self._near)

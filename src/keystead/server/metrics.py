@@ -38,7 +38,7 @@ _WRITE_EVERY_S: Final = 0.2
 
 NO_ROUTE: Final = "(refused)"  # the label of requests that were refused before routing
 
-# Name, kind, labels and meaning. A test compares docs/server.md with this.
+# Name, kind, labels and meaning. `docs/reference/http.md` is generated from this.
 METRICS: Final = {
     "keystead_requests_total": ("counter", ("route", "method", "status"), "Completed requests."),
     "keystead_request_seconds": ("histogram", ("route", "method"), "Request duration, to the end of the response."),

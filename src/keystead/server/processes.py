@@ -25,10 +25,7 @@ _REPLACEMENT: Final = "from keystead.server.worker_process import run_replacemen
 
 
 def free_address(settings: Settings) -> str:
-    """The IP address of the host, if the port is free. Raises OSError.
-
-    Granian binds with SO_REUSEPORT, so a second Keystead on the same port would not fail.
-    """
+    """The IP address of the host, if the port is free. Raises OSError."""
     family, kind, protocol, _, address = socket.getaddrinfo(
         settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
@@ -93,11 +90,11 @@ def _start_and_supervise(settings: Settings, address: str, listening: str, folde
 
 
 def _shared_listener(settings: Settings, address: str) -> int:
-    """A listening socket that all workers share; on Linux -1, where each opens its own."""
-    if _ON_LINUX:
-        return -1
+    """A listening socket that all workers share: connections that wait in it survive the workers."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.create_server((address, settings.port), family=family, backlog=LISTEN_QUEUE)
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # `::` is all addresses of IPv4, too
+    listener = socket.create_server((address, settings.port), family=family, backlog=LISTEN_QUEUE, dualstack_ipv6=both)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # its connections inherit it
     listener.set_inheritable(True)
     return listener.detach()
 

@@ -107,6 +107,11 @@ class RequestLayer:
             return self._refuse(scope, send)
         return _Exchange(self, scope, receive, send).run()
 
+    def close_connections(self) -> None:
+        """Close each connection with its next response, because this process is about to stop."""
+        self.headers.add("connection", "close")
+        self.cors.add_header("connection", "close")
+
     def _is_refused(self, scope: Scope) -> bool:
         # Event streams are exempt: their clients wait anyway, and many reconnect at once after a restart.
         return scope["path"] not in _PROBES and (b"accept", b"text/event-stream") not in scope["headers"]

@@ -38,6 +38,11 @@ class DefaultHeaders:
         self._pairs = tuple((name.encode(), value.encode("latin-1")) for name, value in headers.items())
         self._names = frozenset(name for name, _ in self._pairs)
 
+    def add(self, name: str, value: str) -> None:
+        """Add a header to all responses from now on."""
+        self._pairs = (*self._pairs, (name.encode(), value.encode("latin-1")))
+        self._names |= {name.encode()}
+
     def missing_from(self, names: Collection[bytes]) -> Sequence[Header]:
         if self._names.isdisjoint(names):
             return self._pairs
@@ -83,6 +88,11 @@ class Cors:
         by_path = {path: CorsPath(path, origins, headers, app) for path, origins in shared.items() if origins}
         self._exact = {path: one for path, one in by_path.items() if not path.endswith("/")}
         self._below = [(path, one) for path, one in by_path.items() if path.endswith("/")]
+
+    def add_header(self, name: str, value: str) -> None:
+        """Add a header to all responses of these paths from now on."""
+        for one in (*self._exact.values(), *(one for _, one in self._below)):
+            one.defaults.add(name, value)
 
     def find(self, path: str) -> CorsPath | None:
         found = self._exact.get(path)

@@ -19,20 +19,26 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from keystead.errors import KeysteadError, StoreUnavailable
 from keystead.server.app import create_app
+from keystead.server.hand_over import stop_accepting, stop_after
 from keystead.server.logs import SERVER, set_up_logs
+from keystead.server.request_layer import RequestLayer
 from keystead.server.settings import Settings
+from keystead.server.supervisor import HAND_OVER
 
 METRICS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"  # the name is prometheus_client's
 _RETRY_S: Final = 0.5
 _CHECK_PARENT_EVERY_S: Final = 0.5
 
 
-def load_worker(settings: Settings, parent: int) -> ASGIApp:
-    """Called by Granian in each worker. `parent` is the process that it ends with, if any."""
+def load_worker(settings: Settings, parent: int, when_open: Callable[[], object]) -> ASGIApp:
+    """Called by Granian in each worker. `parent` is the process that it ends with, if any.
+
+    `when_open` is called when it is about to accept connections.
+    """
     set_up_logs(settings.logs_as, settings.log_level, settings.development)
     if parent:
         _end_with_parent(parent, settings.stop_timeout / 1000)
-    worker = ServerWorker(create_app(settings))
+    worker = ServerWorker(create_app(settings), when_open=when_open)
     exclude_from_garbage_collection()
     return worker
 
@@ -58,9 +64,15 @@ class ServerWorker:
     process, so that the parent replaces it or gives up.
     """
 
-    def __init__(self, app: FastAPI, end: Callable[[], None] = _end_this_process) -> None:
+    def __init__(
+        self,
+        app: FastAPI,
+        end: Callable[[], None] = _end_this_process,
+        when_open: Callable[[], object] = lambda: None,
+    ) -> None:
         self._app = app
         self._end = end
+        self._when_open = when_open
         self._opening: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
@@ -83,8 +95,9 @@ class ServerWorker:
             await send({"type": "lifespan.startup.failed", "message": ""})
             return
         self._opening.add_done_callback(self._end_on_failure)
-        with _call_on_sigterm(self._stop_kits):
+        with _call_on(signal.SIGTERM, self._stop_kits), _call_on(HAND_OVER, self._hand_over):
             await send({"type": "lifespan.startup.complete"})
+            self._when_open()
             await receive()
         self._closing.set()
         with suppress(Exception):  # already logged
@@ -100,6 +113,16 @@ class ServerWorker:
                     kit.stop(service)
             except Exception as error:
                 _log_error(logging.ERROR, f"the kit {kit.name} failed to stop", error)
+
+    def _hand_over(self) -> None:
+        """Leave new connections to a replacement, which already accepts them, and stop when the present ones end."""
+        settings: Settings = self._app.state.settings
+        stop_accepting(settings.port)
+        if self._app.middleware_stack is None:  # no request yet
+            self._app.middleware_stack = self._app.build_middleware_stack()
+        if isinstance(self._app.middleware_stack, RequestLayer):
+            self._app.middleware_stack.close_connections()
+        stop_after(settings.header_timeout / 1000, settings.stop_timeout / 1000)
 
     def _end_on_failure(self, opening: asyncio.Task[None]) -> None:
         """End the process, which could only respond with 503 from now on."""
@@ -145,20 +168,20 @@ def _ignore_interrupts() -> None:
 
 
 @contextmanager
-def _call_on_sigterm(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` in the event loop on SIGTERM. Signal handlers of the loop still run: the loop learns of signals by
-    its wakeup descriptor."""
+def _call_on(signum: int, what: Callable[[], None]) -> Iterator[None]:
+    """Call `what` in the event loop on this signal. Signal handlers of the loop still run: the loop learns of signals
+    by its wakeup descriptor."""
     loop = asyncio.get_running_loop()
     try:
-        before = signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(stop))
+        before = signal.signal(signum, lambda *_: loop.call_soon_threadsafe(what))
     except ValueError:  # only the main thread receives signals
         yield
         return
-    signal.siginterrupt(signal.SIGTERM, False)
+    signal.siginterrupt(signum, False)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signum, before)
 
 
 def _end_with_parent(parent: int, stop_s: float) -> None:

@@ -26,6 +26,7 @@ ADVICE: Final = {
     "kits": "{given} is not a list of kits; write names such as login, separated by commas",
     "mode": "{given} is neither development nor production",
     "public_url": "write where browsers reach this server, such as https://example.com, without a path",
+    "language": "{given} is none of en, ja and ko",
     "log_format": "{given} is neither text nor json",
     "log_level": "{given} is none of debug, info, warning and error",
     "max_body": "{given} is not a size; write one such as 500kB or 2MB",
@@ -141,5 +142,5 @@ def nearest(name: str, among: Sequence[str]) -> str:
 
 
 def unknown_setting(path: tuple[str, ...], near: str, sources: Sequence[SettingSource]) -> str:
-    advice = f"did you mean {near}?" if near else "docs/server.md lists all of them"
+    advice = f"did you mean {near}?" if near else "docs/reference/settings.md lists all of them"
     return f"{place_of(path, sources)}: there is no such setting; {advice}"

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import sys
-import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,12 +20,10 @@ from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.log import LogLevels
 
-from keystead.server.addresses import reachable
 from keystead.server.server_worker import load_worker
 from keystead.server.settings import Settings
 from keystead.server.supervisor import SIGNALS
 
-START_TIMEOUT_S: Final = 30.0
 LISTEN_QUEUE: Final = 1024
 _MOST_CONNECTIONS: Final = 4096
 _OTHER_FILES: Final = 256  # open files of a worker besides connections: stores, providers, metrics
@@ -47,7 +44,7 @@ def run_and_exit(settings: Settings, plan: WorkerPlan, number: int) -> NoReturn:
     """Be a worker until SIGTERM, then exit without the clean-up of the interpreter, as after any fork."""
     code: Any = 0
     try:
-        for ignored in (signal.SIGINT, signal.SIGHUP):  # the supervisor handles them, and stops the workers
+        for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR2):  # the supervisor handles them
             signal.signal(ignored, signal.SIG_IGN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         run_worker(settings, plan, number, lambda: os.write(plan.ready, bytes([number])))
@@ -88,8 +85,7 @@ def run_worker(settings: Settings, plan: WorkerPlan, number: int, when_listening
     )
     server.number = number
     server.listener = plan.listener
-    threading.Thread(target=_report_listening, args=(plan.address, settings.port, when_listening), daemon=True).start()
-    server.serve(target_loader=partial(load_worker, settings, plan.parent), wrap_loader=False)
+    server.serve(target_loader=partial(load_worker, settings, plan.parent, when_listening), wrap_loader=False)
 
 
 class _InThisProcess(Granian):  # type: ignore[misc, valid-type]
@@ -124,17 +120,3 @@ def _connection_limit() -> int:
     soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     return max(soft - _OTHER_FILES, soft // 2)
-
-
-def _report_listening(address: str, port: int, when_listening: Callable[[], object]) -> None:
-    """Try to connect until it works: Granian does not report when it accepts connections."""
-    stopped = threading.Event()
-    for _ in range(int(START_TIMEOUT_S / 0.01)):
-        try:
-            socket.create_connection((reachable(address), port), timeout=1).close()
-        except OSError:
-            stopped.wait(0.01)
-        else:
-            with suppress(OSError):  # without a supervisor, the worker is about to stop
-                when_listening()
-            return

@@ -6,12 +6,10 @@ import re
 import tomllib
 from pathlib import Path
 
-from fastapi.routing import APIRoute
-
 from keystead.http import csrf, rate_limits
 from keystead.kits import visit
-from keystead.kits.login import KIT, LoginSettings
-from keystead.kits.login.routes import request, router, sessions, signing_in
+from keystead.kits.login import KIT
+from keystead.kits.login.routes import request, sessions, signing_in
 from keystead.kits.login.routes.request import STATUS
 from keystead.kits.login.service import LIMITS, refresh
 from keystead.parts.oauth import PRESETS
@@ -30,27 +28,6 @@ def rows(heading: str) -> list[list[str]]:
 
 def plain(cell: str) -> str:
     return cell.strip("` |")
-
-
-def test_the_guide_names_each_route_and_no_other() -> None:
-    told = {(plain(method), plain(path)) for method, path, _ in rows("Method")}
-    there = {
-        (method, route.path)
-        for route in router().routes
-        if isinstance(route, APIRoute)
-        for method in route.methods or ()
-    }
-    assert told == there
-
-
-def test_the_guide_names_each_setting_with_its_default_and_its_description() -> None:
-    told = {plain(name): (plain(default), plain(doc)) for name, default, doc in rows("Setting")}
-    assert told.keys() == LoginSettings.model_fields.keys()
-    for name, setting in LoginSettings.model_fields.items():
-        default, doc = told[name]
-        assert doc == setting.description
-        if setting.default_factory is None:
-            assert default == str(setting.default)
 
 
 def test_the_guide_names_each_limit() -> None:

@@ -6,14 +6,11 @@ import ast
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
 
 from keystead.kits.membership import KIT, MembershipKeys, MembershipSettings
 from keystead.kits.membership.commands import COMMANDS
-from keystead.kits.membership.routes import router
 from keystead.kits.membership.routes.request import CONSENT_CODES, PROMOTION_CODES, STATUS
 from keystead.kits.membership.service import EVENTS, LIMITS, members, missing
 from keystead.kits.membership.service.crash_reports import LOGS_MOST
@@ -35,20 +32,6 @@ def rows(heading: str) -> list[list[str]]:
 
 def plain(cell: str) -> str:
     return cell.strip("` |")
-
-
-def test_the_guide_names_each_route_and_no_other() -> None:
-    told = {tuple(plain(route).split(" ")) for route, *_ in rows("Route")}
-    there = {(method, one.path) for one in router().routes if isinstance(one, APIRoute) for method in one.methods or ()}
-    assert told == there
-
-
-def test_the_guide_names_each_setting_with_its_default_and_its_description() -> None:
-    told = {plain(name): (plain(default), doc.strip("| ")) for name, default, doc in rows("Setting")}
-    assert list(told) == list(MembershipSettings.model_fields)
-    for name, setting in MembershipSettings.model_fields.items():
-        default: Any = "" if setting.default_factory is not None else setting.default
-        assert told[name] == (str(default) if default else "", setting.description)
 
 
 def test_the_guide_names_each_limit() -> None:
@@ -143,7 +126,3 @@ def test_the_shell_commands_of_the_guide_work(tmp_path: Path, urls: dict[str, st
             assert line in said, (line, said)
     used = set(re.findall(r"keystead membership ([a-z-]+)", "".join(steps)))
     assert COMMAND_NAMES - used == {"crash-report", "revoke-key"}  # they take an id that is not known in advance
-
-
-def test_the_guide_names_each_command() -> None:
-    assert {plain(name).split(" ")[2] for name, _ in rows("Command")} == COMMAND_NAMES

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from keystead.kits.sessiondata import KIT, SessionDataSettings
+from keystead.kits.sessiondata import KIT
 from keystead.kits.sessiondata.routes import _USER, STATUS, SessionsSetRequest
 from keystead.kits.sessiondata.service import KEY_MAX, LIMITS
 from keystead.server import Settings, create_app
@@ -32,16 +32,6 @@ def plain(cell: str) -> str:
 
 def written(default: Any) -> str:
     return str(default).lower() if isinstance(default, bool) else str(default)
-
-
-def test_the_guide_names_each_setting_with_its_default_and_its_description() -> None:
-    told = {plain(name): (plain(default), plain(doc)) for name, default, doc in rows("Setting")}
-    assert list(told) == list(SessionDataSettings.model_fields)
-    for name, setting in SessionDataSettings.model_fields.items():
-        default, doc = told[name]
-        assert doc == (setting.description or "").strip("`")
-        if setting.default_factory is None:
-            assert default == written(setting.default)
 
 
 def test_the_guide_names_each_limit() -> None:

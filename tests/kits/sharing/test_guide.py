@@ -10,12 +10,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from fastapi.routing import APIRoute
 
 from keystead.http import csrf, rate_limits
 from keystead.kits import visit
-from keystead.kits.sharing import KIT, SharingKeys, SharingSettings
-from keystead.kits.sharing.routes import issuing, owner_pages, receiving, request, router
+from keystead.kits.sharing import KIT
+from keystead.kits.sharing.routes import issuing, owner_pages, receiving, request
 from keystead.kits.sharing.routes.request import STATUS
 from keystead.kits.sharing.service import LIMITS, clean_up, link_access, tickets, uploads
 from keystead.kits.sharing.service import issuing as link_issuing
@@ -66,38 +65,8 @@ def constant(node: ast.expr) -> Any:
     return node.value
 
 
-def test_the_guide_names_each_route_and_no_other() -> None:
-    told = [(plain(method), plain(path)) for method, path, _ in rows("Method")]
-    there = [
-        (method, route.path)
-        for route in router().routes
-        if isinstance(route, APIRoute)
-        for method in route.methods or ()
-    ]
-    assert sorted(told) == sorted(there)
-
-
-def test_the_guide_names_each_setting_with_its_default_and_its_description() -> None:
-    told = {plain(name): (plain(default), plain(doc)) for name, default, doc in rows("Setting")}
-    assert list(told) == list(SharingSettings.model_fields)
-    for name, setting in SharingSettings.model_fields.items():
-        default, doc = told[name]
-        assert doc == (setting.description or "").strip("`")
-        if setting.default_factory is None:
-            assert default == written(setting.default)
-
-
 def test_the_guide_names_each_limit() -> None:
     assert {plain(name): int(plain(limit)) for name, limit in rows("Limit")} == LIMITS
-
-
-def test_the_guide_names_each_variable_of_the_environment() -> None:
-    assert {plain(name): plain(setting) for name, setting in rows("Environment")} == KIT.environment
-
-
-def test_the_guide_names_each_key() -> None:
-    there = {family.pattern.display for family in SharingKeys.families.values()}
-    assert {plain(key) for key, _, _ in rows("Key")} == {re.sub(r":\w+}", "}", pattern) for pattern in there}
 
 
 def test_the_guide_names_each_error_with_its_status() -> None:

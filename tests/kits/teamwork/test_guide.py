@@ -8,12 +8,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from fastapi.routing import APIRoute
-
 from keystead.http import bearer
 from keystead.kits.kit import Kit
-from keystead.kits.teamwork import KIT, TeamworkKeys, TeamworkSettings, page, routes, team_routes, who
-from keystead.kits.teamwork.routes import router
+from keystead.kits.teamwork import KIT, TeamworkKeys, page, routes, team_routes, who
 from keystead.kits.teamwork.service import TYPES, events, streams, tables, teamwork
 from keystead.kits.teamwork.service.notice_types import PREFERENCE_OF
 from keystead.server import Settings, create_app
@@ -36,21 +33,6 @@ def plain(cell: str) -> str:
 
 def examples(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", GUIDE, re.DOTALL)
-
-
-def test_the_guide_names_each_route_and_no_other() -> None:
-    told = sorted((plain(method), plain(path)) for method, path, _ in rows("Method"))
-    there = [(method, one.path) for one in router().routes if isinstance(one, APIRoute) for method in one.methods or ()]
-    assert told == sorted(there)
-
-
-def test_the_guide_names_each_setting_with_its_default_and_its_description() -> None:
-    told = {plain(name): (plain(default), doc.strip("| ")) for name, default, doc in rows("Setting")}
-    assert list(told) == list(TeamworkSettings.model_fields)
-    for name, setting in TeamworkSettings.model_fields.items():
-        default: Any = setting.default
-        written = ", ".join(map(str, default)) if isinstance(default, tuple) else str(default or "")
-        assert told[name] == (written, setting.description), name
 
 
 def test_the_guide_names_each_error_with_its_status() -> None:

@@ -93,7 +93,7 @@ def join(server: Keystead, name: str, link: str) -> dict[str, Any]:
 async def test_the_commands_of_the_guide_set_up_a_team_of_three_with_slack_and_deadlines(
     where: str, tmp_path: Path, slack: StandIn, request: pytest.FixtureRequest
 ) -> None:
-    start, create, look, say, due, log, program, later = examples("shell")
+    start, create, look, say, due, log, program, later = examples("sh")
     settings = {name: value.replace(HOOK, slack.url + PATH) for name, value in re.findall(r"export (\w+)=(\S+)", start)}
     assert start.splitlines()[-1] == "keystead serve"
     store = None

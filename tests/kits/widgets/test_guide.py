@@ -14,8 +14,6 @@ import pytest
 from keystead.kits import widgets as kit
 from keystead.kits.widgets import KIT, WidgetSettings
 from keystead.kits.widgets.routes import request_parsing, responses
-from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Call, Endpoint
-from keystead.kits.widgets.routes.requests import names_of
 from keystead.kits.widgets.routes.responses import STATUS
 from keystead.kits.widgets.service import LIMITS, boards, checks, hooks, rankings
 from keystead.kits.widgets.themes import THEMES
@@ -47,53 +45,6 @@ def written(default: Any) -> str:
         case tuple():
             return ", ".join(default) or "none"
     return str(default)
-
-
-def told(endpoint: Endpoint, action: Action) -> str:
-    """The parameters of an action as the guide writes them."""
-    looks = [f"{_names(endpoint, one)}?" for one in action.view_parameters]
-    return ", ".join(["; or ".join(", ".join(_of(endpoint, call)) for call in action.calls), *looks])
-
-
-def _of(endpoint: Endpoint, call: Call) -> list[str]:
-    owner = ["url or id", "token"] if call.is_by_owner else []
-    needs = [_names(endpoint, one) for one in call.needs.split()]
-    takes = [f"{_names(endpoint, one)}?" for one in (*call.takes.split(), *call.unused.split())]
-    return [*owner, *needs, *takes]
-
-
-def _names(endpoint: Endpoint, parameter: str) -> str:
-    return "/".join(name for name, field in names_of(endpoint.request).field.items() if field == parameter)
-
-
-def test_the_guide_documents_every_action() -> None:
-    there = [
-        [
-            endpoint.path.removeprefix("/api/"),
-            name,
-            "writes" if action.writes else "reads",
-            told(endpoint, action),
-            action.doc,
-        ]
-        for endpoint in ENDPOINTS
-        for name, action in endpoint.actions.items()
-    ]
-    assert [[plain(cell) for cell in row] for row in rows("Path")] == there
-
-
-def test_the_guide_documents_every_clean_up_action() -> None:
-    there = [[name, told(ADMIN, action), action.doc] for name, action in ADMIN.actions.items()]
-    assert [[plain(cell) for cell in row] for row in rows("Clean-up")] == there
-
-
-def test_the_guide_documents_every_setting() -> None:
-    there = {plain(name): (plain(default), plain(doc)) for name, default, doc in rows("Setting")}
-    assert list(there) == list(WidgetSettings.model_fields)
-    for name, setting in WidgetSettings.model_fields.items():
-        default, doc = there[name]
-        assert doc == (setting.description or "").strip("`")
-        if setting.default_factory is None:
-            assert default == written(setting.default)
 
 
 def test_the_guide_documents_every_limit() -> None:

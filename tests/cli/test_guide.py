@@ -1,0 +1,46 @@
+"""`keystead guide`: the page that a message names is found, in the sources and in the built guide."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from keystead.cli import guide_command
+from keystead.schema.finding import CODES
+from tests.cli.program import Program
+
+
+def address_of(program: Program, *page: str) -> str:
+    shown = program.keystead("guide", *page)
+    assert shown.returncode == 0, shown.stderr
+    return shown.stdout.strip()
+
+
+def test_every_link_of_a_finding_opens_its_page(program: Program) -> None:
+    link = CODES["overlap"].link
+    address = urlsplit(address_of(program, link))
+    page = Path(address.path)
+    assert page.stem == "findings"
+    assert address.fragment == "overlap"
+    assert all(code.link.startswith("docs/reference/findings.md#") for code in CODES.values())
+
+
+def test_without_a_page_it_opens_the_first_one(program: Program) -> None:
+    assert Path(urlsplit(address_of(program)).path).stem == "index"
+
+
+def test_a_misspelt_page_is_a_usage_error_with_the_nearest_one(program: Program) -> None:
+    shown = program.keystead("guide", "sesions")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert shown.stderr == "keystead: sesions is not a page of the guide; did you mean sessions?\n"
+
+
+def test_the_built_guide_is_preferred(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "reference").mkdir()
+    for page in ("index", "reference/errors"):
+        (tmp_path / f"{page}.html").write_text("<p>")
+    monkeypatch.setattr(guide_command, "_BUILT", tmp_path)
+    guide_command.guide("docs/reference/errors.md")
+    assert capsys.readouterr().out == f"{(tmp_path / 'reference' / 'errors.html').as_uri()}\n"
