@@ -232,7 +232,7 @@ async def test_an_address_that_leads_nowhere_is_a_page_of_the_console(odd: HttpB
 
 def test_every_text_of_a_page_is_there_in_every_language() -> None:
     used = {name for page in PAGES.glob("*.html") for name in re.findall(r'say\("(\w+)"[,)]', page.read_text())}
-    assert used - set(MESSAGES) == {"skip"}  # which all pages have
+    assert used - set(MESSAGES) <= {"skip"}  # which all pages have
     assert [name for name, texts in MESSAGES.items() if not all(texts)] == []
     placeholders = {
         name: {frozenset(re.findall(r"{(\w+)}", text)) for text in texts} for name, texts in MESSAGES.items()
