@@ -31,7 +31,11 @@ _STORE_HELP: Final = """Where the keys live, as for serve; console=URL keeps lin
 console in a store of their own. [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
 
 console = typer.Typer(
-    name="console", cls=DefaultCommandGroup, help="Look at keys in a browser: values, lifetimes and relations."
+    name="console",
+    cls=DefaultCommandGroup,
+    help="""Look at keys in a browser, and act on them: keystead console myapp.keys:AppKeys --store URL
+
+    keystead console run --help lists all options.""",
 )
 
 
