@@ -50,7 +50,7 @@ def server(request: pytest.FixtureRequest) -> Keystead:
 
 async def sign_in(person: Person) -> None:
     await person.visit("/api/auth/demo/start?returnTo=/share")
-    await person.page.get_by_role("button").first.click()
+    await person.page.get_by_role("main").get_by_role("button").first.click()
     await person.page.wait_for_url("**/share")
 
 

@@ -416,7 +416,8 @@ async def test_the_page_fits_the_screen_and_can_be_read_in_each_language(
         await expect(page.locator("#pressing li")).not_to_have_count(0)
         await page.locator("#add").get_by_text("Add a deadline").click()
         for language, title in (("en", "Teamwork"), ("ja", "チームワーク"), ("ko", "팀워크")):
-            await page.locator("#language").select_option(language)
+            async with page.expect_response(f"{server.url}/preferences"):
+                await page.locator("#language").select_option(language)
             await expect(page.get_by_role("heading", level=1)).to_have_text(title)
             assert await page.evaluate("document.documentElement.lang") == language
             assert await page.evaluate("document.documentElement.scrollWidth") <= size[0]
@@ -427,6 +428,10 @@ async def test_the_page_fits_the_screen_and_can_be_read_in_each_language(
             )
         await page.reload()
         await expect(page.get_by_role("heading", level=1)).to_have_text("팀워크")
+        # The same choice as the switch in the frame of all pages.
+        await page.locator("button.display").click()
+        await page.get_by_role("button", name="日本語").click()
+        await expect(page.get_by_role("heading", level=1)).to_have_text("チームワーク")
         assert window.wrong == []
 
 

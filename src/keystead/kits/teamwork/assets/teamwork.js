@@ -5,7 +5,6 @@ import { Team } from "./teamwork-team.js";
 import { wordsOf } from "./teamwork-words.js";
 
 const TOKEN = "keystead.teamwork.token"; // in sessionStorage, for an application that signs people in
-const LANGUAGE = "keystead.language";
 const SESSION = ""; // instead of a token: the cookie of a session of this server
 const SIZE = 20;
 const GAP_MS = 1_000; // between two refreshes, even in a burst
@@ -22,7 +21,7 @@ const by = (id) => document.getElementById(id);
 const root = by("teamwork");
 const people = JSON.parse(root.dataset.people);
 
-let words = wordsOf(stored(() => localStorage, LANGUAGE) ?? root.dataset.language);
+let words = wordsOf(root.dataset.language);
 let token = null;
 let me = null;
 let stream = null;
@@ -896,7 +895,9 @@ function draw() {
 
 by("language").addEventListener("change", () => {
   words = wordsOf(by("language").value);
-  store(() => localStorage, LANGUAGE, words.tag);
+  // Kept as the choice for every page, as the switch in the frame keeps it.
+  const choice = new URLSearchParams({ language: words.tag });
+  fetch("/preferences", { method: "POST", body: choice, redirect: "manual" }).catch(() => {});
   speak();
   if (!me) return;
   if (stream) {
