@@ -338,3 +338,61 @@ async def test_changes_appear_while_they_happen(browser: Browser, tmp_path: Path
         await expect(used.page.locator("#live-counts")).to_contain_text("ShopKeys.draft 1")
         await shop.keys.draft("new").delete()
         await expect(used.page.locator("#live tbody tr").first).to_contain_text("gone")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_one_finding_is_repaired_and_the_others_are_left(browser: Browser, tmp_path: Path, scheme: str) -> None:
+    async with serving_shop(tmp_path) as shop, tab(browser, PHONE, scheme) as used:
+        page = used.page
+        await shop.enter(page)
+        await shop.goto(page, "/findings")
+        await page.locator("[data-key=x]").click()
+        await wait_for_task(page)
+        await shop.goto(page, "/findings")
+        await page.locator("#main li", has_text="shop:draft:gone-1").get_by_role("link", name="Repair").click()
+        await expect(page.locator("#again")).to_be_focused()
+        assert await violations(page) == []
+        await confirm(page, "draft", by_keyboard=False)
+        await wait_for_task(page)
+        await expect(page.locator("#fixed")).to_have_text("1")
+        assert [await shop.keys.draft(f"gone-{number}").exists() for number in range(4)] == [True, False, True, True]
+
+
+async def test_a_user_on_the_list_signs_in_at_the_provider_and_resets_a_limit_until_they_sign_out(
+    browser: Browser, tmp_path: Path
+) -> None:
+    settings = {"KEYSTEAD_CONSOLE__OPERATORS": "login:demo.demo-ada"}
+    with keystead_serving(tmp_path, None, **settings) as server:
+        async with tab(browser) as used:
+            page = used.page
+
+            async def sign_in(person: str) -> None:
+                await page.goto(f"{server.url}/console")
+                await page.get_by_role("link", name="Sign in", exact=True).click()
+                await page.get_by_role("link", name=re.compile("Demo")).click()
+                await page.get_by_role("button", name=person).click()
+                await page.wait_for_url("**/console/enter")
+
+            await sign_in("Grace Hopper")
+            assert await page.locator("form[action='/console/enter/signed-in']").count() == 0
+            await page.context.clear_cookies()
+            await sign_in("Ada Lovelace")
+            await press(page, "Enter")
+            await page.wait_for_url("**/console")
+            assert await page.locator("[data-go=e]").count() == 0  # an operator erases nobody
+            await page.goto(f"{server.url}/console/unknown")
+            await expect(page.locator("#main .blank")).to_be_visible()  # the provider's keys are the server's own
+            await page.goto(f"{server.url}/console/family/LoginKeys/guesses")
+            await page.locator("#main [data-row]").first.click()
+            await page.wait_for_url("**/key/**")
+            await press(page, "x")
+            await page.wait_for_url("**/reset?*")
+            await confirm(page, await page.locator("label[for=again] code").inner_text(), by_keyboard=True)
+            await expect(page.locator(".success")).to_be_visible()
+            async with await page.context.new_page() as other:
+                await other.goto(f"{server.url}/account")
+                await other.get_by_role("button", name="Sign out", exact=True).first.click()
+                await other.wait_for_load_state()
+            await page.goto(f"{server.url}/console")
+            await expect(page.locator("[role=alert]")).to_be_visible()
+            assert await page.locator("#families").count() == 0

@@ -14,7 +14,14 @@ from django.conf import settings
 from django.http import HttpRequest, JsonResponse
 
 from keystead.integrations import loop_stores
-from tests.integrations.interleaved_requests import ENDS, WORK, Site, check_lost_updates, check_pairing
+from tests.integrations.interleaved_requests import (
+    ENDS,
+    WORK,
+    Site,
+    check_lost_updates,
+    check_pairing,
+    check_tabs_at_sign_in,
+)
 
 URL = "memory://interleavings"
 USER = "_auth_user_id"
@@ -90,4 +97,5 @@ class DjangoSite(Site):
 
 if __name__ == "__main__":
     report = {f"{work} x {end}": check_pairing(DjangoSite, work, end) for work in WORK for end in ENDS}
-    print(json.dumps({**report, "lost updates": check_lost_updates(DjangoSite)}))
+    report |= {"lost updates": check_lost_updates(DjangoSite), "two tabs at sign-in": check_tabs_at_sign_in(DjangoSite)}
+    print(json.dumps(report))

@@ -101,3 +101,29 @@ def check_lost_updates(make: Callable[[], Site]) -> int:
         return order
 
     return wait(every_order(one, switches=SWITCHES))
+
+
+def check_tabs_at_sign_in(make: Callable[[], Site]) -> int:
+    """A tab with the anonymous token, during and right after a sign-in in another tab, gets no token of a new session,
+    which would replace the user's in the browser. Returns the number of orders."""
+
+    async def one(first: Sequence[Actor]) -> list[tuple[Actor, bool]]:
+        site = make()
+        cookie, _ = await asyncio.to_thread(site.send, "set/apple")
+        cookies: dict[Actor, str] = {}
+
+        def act(actor: Actor, action: str) -> None:
+            cookies[actor], _ = site.send(action, cookie)
+
+        order = await site._both({"a": lambda: act("a", "sign-in"), "b": lambda: act("b", "set/pear")}, first)
+        await asyncio.to_thread(act, "b", "set/plum")  # the browser is about to have the new token
+        assert cookies["b"] == cookie, order
+        assert (await asyncio.to_thread(site.send, "whoami", cookies["a"]))[1] == "ann", order
+        assert "apple" in (await asyncio.to_thread(site.send, "names", cookies["a"]))[1], order
+        assert (await asyncio.to_thread(site.send, "sign-in", cookie))[0] not in ("", cookie), "a sign-in gets its own"
+        site.clock.pass_ms(60_000)
+        assert (await asyncio.to_thread(site.send, "set/plum", cookie))[0] != cookie, "a visitor again"
+        await site.inner.close()
+        return order
+
+    return wait(every_order(one, switches=SWITCHES))

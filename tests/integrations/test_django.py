@@ -179,5 +179,5 @@ def test_in_every_order_of_two_requests_no_ended_session_is_revived_and_no_updat
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
     orders = json.loads(done.stdout)
-    assert len(orders) == 16
+    assert len(orders) == 17
     assert min(orders.values()) >= 3

@@ -25,7 +25,14 @@ from keystead.integrations.flask import CachedPage, FlaskSession, KeysteadSessio
 from keystead.parts.decorators import Cached, Limited
 from keystead.testing import TravellingClock
 from tests.gunicorn_server import gunicorn
-from tests.integrations.interleaved_requests import ENDS, WORK, Site, check_lost_updates, check_pairing
+from tests.integrations.interleaved_requests import (
+    ENDS,
+    WORK,
+    Site,
+    check_lost_updates,
+    check_pairing,
+    check_tabs_at_sign_in,
+)
 from tests.parts.sessions.relays import Relay
 from tests.real_servers import redis_server
 from tests.serving import wait_until
@@ -447,6 +454,10 @@ def test_in_every_order_of_two_requests_an_ended_session_is_not_revived(work: st
 
 def test_in_every_order_two_requests_that_change_different_keys_both_survive() -> None:
     assert check_lost_updates(FlaskSite) >= 3
+
+
+def test_a_second_tab_does_not_replace_the_cookie_of_a_sign_in() -> None:
+    assert check_tabs_at_sign_in(FlaskSite) >= 3
 
 
 # --- gunicorn --------------------------------------------------------------------------------------------------

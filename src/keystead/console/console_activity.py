@@ -59,7 +59,7 @@ async def findings_page(visit: ConsoleVisit) -> Response:
 
 
 async def examine(visit: ConsoleVisit) -> Response:
-    await visit.console.start_examination(visit.actor, visit.live.id)
+    await visit.console.start_examination(visit.actor, visit.is_still_in)
     return visit.redirect_to("/console/task/examine")
 
 
@@ -75,7 +75,7 @@ async def repair(visit: ConsoleVisit) -> Response:
     removals = [] if key is not None else removals_for(last, code)
     name = code if found is None else found[0].family.name
     if visit.confirms(name):
-        started = await visit.console.start_repair(code, key, removals, visit.actor, visit.live.id)
+        started = await visit.console.start_repair(code, key, removals, visit.actor, visit.is_still_in)
         if not started:
             return visit.problem(409, visit.say("busy"))
         return visit.redirect_to("/console/task/repair")
@@ -117,11 +117,10 @@ async def live_changes(visit: ConsoleVisit) -> Response:
         raise NotAllowed(404, "no_family")
     if visit.console.live.is_full:
         raise NotAllowed(429, "too_many_streams")
-    session_id = visit.live.id
     events = visit.console.live.stream(
         None if bound is None else {bound.family},
         visit.references,
-        lambda: visit.console.access.is_alive(session_id),
+        visit.is_still_in,
     )
     headers = {**NO_STORE, "x-accel-buffering": "no"}
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
@@ -141,7 +140,7 @@ async def task_page(visit: ConsoleVisit) -> Response:
 
 
 async def draft(visit: ConsoleVisit) -> Response:
-    await visit.console.start_draft(visit.actor, visit.live.id)
+    await visit.console.start_draft(visit.actor, visit.is_still_in)
     return visit.redirect_to("/console/task/draft")
 
 

@@ -14,6 +14,7 @@ from keystead.console.console_service import Console
 from keystead.gateway.gateway_kit import load_keyspaces
 from keystead.kits.kit import Example, Kit, Site
 from keystead.kits.setting_types import Words
+from keystead.server.own_keyspaces import own_keyspaces
 from keystead.server.user_modules import find_modules_here
 
 
@@ -58,7 +59,7 @@ async def _open_console(keys: ConsoleKeys, settings: ConsoleSettings, site: Site
         keys,
         named or site.keyspaces,
         site,
-        known=site.keyspaces,
+        known=[*site.keyspaces, *own_keyspaces().values()],
         examine=settings.examine,
         roles=settings.roles,
     )

@@ -82,6 +82,11 @@ MESSAGES: Final[Messages] = {
     ),
     "problem": ("That did not work.", "処理できませんでした。", "처리하지 못했습니다."),
     "no_family": ("There is no such family.", "このファミリーはありません。", "이 패밀리는 없습니다."),
+    "no_page": (
+        "The console has no such page.",
+        "コンソールにこのページはありません。",
+        "콘솔에 이런 페이지가 없습니다.",
+    ),
     "no_key": (
         "This address does not name a key of this family, or belongs to another session.",
         "このアドレスはこのファミリーのキーではないか、別のセッションのものです。",
@@ -229,6 +234,11 @@ MESSAGES: Final[Messages] = {
     "missing": ("missing", "存在しない", "없음"),
     "raw": ("Stored bytes", "保存されたバイト列", "저장된 바이트"),
     "show_raw": ("Show stored bytes", "バイト列を表示", "바이트 보기"),
+    "keeps_audit": (
+        "This is an audit log. The console does not delete what was recorded.",
+        "これは監査ログです。コンソールからは記録を削除できません。",
+        "감사 로그입니다. 콘솔은 기록을 삭제하지 않습니다.",
+    ),
     "raw_hidden": (
         "The bytes may contain a credential, so they are not shown.",
         "認証情報を含む可能性があるため、表示しません。",

@@ -21,7 +21,7 @@ from keystead.errors import BadArgument, BadKey, StoreError
 from keystead.http.cookies import Cookie
 from keystead.http.csrf import FIELD, SAFE_METHODS
 from keystead.http.refusals import Refusal
-from keystead.kits.identity import SignedInUser, identify, sign_in_of
+from keystead.kits.identity import SignedInUser, identify, identify_again, sign_in_of
 from keystead.kits.kit import service_of
 from keystead.kits.visit import Visit
 from keystead.parts.sessions import Live
@@ -85,6 +85,21 @@ class ConsoleVisit(Visit):
         self.is_signed_in = True
         if not allows(self.role, needed):
             raise NotAllowed(403, "forbidden")
+
+    async def is_still_in(self) -> bool:
+        """Whether they are still signed in with the role of this request: for streams and tasks that outlast it."""
+        live = self.live
+        if not await self.console.access.is_alive(live.id):
+            return False
+        if live.session.subject is None:
+            return True
+        try:
+            found = await identify_again(self.request)
+        except Refusal:
+            return False
+        if found is None or found.credential != "cookie" or found.subject != live.session.subject:
+            return False
+        return self.console.roles.get(found.subject) == self.role
 
     async def user(self) -> tuple[SignedInUser, Role] | None:
         """The signed-in user, and the role that the settings give them; None if there is none.
@@ -166,7 +181,7 @@ class ConsoleVisit(Visit):
         """The key in the address. Raises NotAllowed if it is not a key of the family."""
         bound, query = self.bound(), self.request.query_params
         key = self.references.key_of(bound, query.get("key"), query.get("ref"))
-        if key is None:
+        if key is None or self.console.is_own(key):
             raise NotAllowed(404, "no_key")
         return bound, key
 

@@ -22,11 +22,18 @@ from keystead.console.console_requests import (
 )
 from keystead.console.console_undo import Before
 from keystead.console.key_references import family_path
-from keystead.console.key_visibility import hides_keys, secret_placeholders, shown_key, shown_values
+from keystead.console.key_visibility import (
+    hides_keys,
+    is_partly_hidden,
+    secret_placeholders,
+    shown_key,
+    shown_values,
+)
 from keystead.console.value_editor import EditConflict, NotEditable, can_edit, make_form
 from keystead.errors import BadKey, BadValue, printable
 from keystead.http.refusals import Refusal
 from keystead.http.routing import KitRouter
+from keystead.parts.audit import is_audit_log
 from keystead.schema.browsing import read_raw
 from keystead.schema.family_lookup import name_of
 from keystead.schema.survey import TTLS
@@ -69,6 +76,12 @@ async def enter_signed_in(visit: Visiting) -> Response:
 async def leave(visit: ConsoleVisit) -> Response:
     await visit.console.access.leave(visit.token or "", visit.address)
     return visit.redirect_to("/console/enter", visit.cookie.clear())
+
+
+async def no_page(visit: ConsoleVisit) -> Response:
+    if not visit.request.path_params["rest"]:
+        return visit.redirect_to("/console")
+    raise NotAllowed(404, "no_page")
 
 
 async def overview_page(visit: ConsoleVisit) -> Response:
@@ -144,12 +157,13 @@ async def key_page(visit: ConsoleVisit) -> Response:
     """One key: its value as its model, its lifetime, and what it is related to."""
     bound, key = visit.key()
     raw = None
+    shown = await visit.console.show(bound, key)
+    shows_bytes = visit.console.shows_bytes(bound) and not is_partly_hidden([shown.value, *shown.entries])
     if "raw" in visit.request.query_params:
         if not visit.may("operator"):
             raise NotAllowed(403, "forbidden")
-        if visit.console.shows_bytes(bound):
+        if shows_bytes:
             raw = [printable_bytes(one) for one in await read_raw(bound, key)]
-    shown = await visit.console.show(bound, key)
     groups: dict[str, list[Any]] = {}
     for one in shown.related:
         groups.setdefault(one.kind, []).append(one)
@@ -163,7 +177,8 @@ async def key_page(visit: ConsoleVisit) -> Response:
         pretty=_pretty,
         groups=groups,
         raw=raw,
-        shows_bytes=visit.console.shows_bytes(bound),
+        shows_bytes=shows_bytes,
+        can_delete=not is_audit_log(bound),
         can_edit=can_edit(bound),
         can_renew=visit.console.can_renew(bound),
         is_limit=visit.console.operations.is_limit(bound),
@@ -196,6 +211,8 @@ async def find(visit: ConsoleVisit) -> Response:
 async def delete(visit: ConsoleVisit) -> Response:
     """The plan; and with the name typed, the deletion."""
     bound, key = visit.key()
+    if is_audit_log(bound):
+        raise NotAllowed(403, "keeps_audit")
     name = confirmed_name(bound, key)
     if visit.confirms(name):
         done = await visit.console.delete(bound, key, visit.actor)
@@ -223,8 +240,9 @@ async def reset_limit(visit: ConsoleVisit) -> Response:
 
 
 def confirmed_name(bound: Any, key: str) -> str:
-    """What to type to confirm an act on a key: the key, or its family if the key is long or a credential."""
-    return bound.family.name if hides_keys(bound.family) or len(key) > _TYPED_CHARS else key
+    """What to type to confirm an act on a key: the key, or its family if the key is a credential or hard to type."""
+    is_typed = len(key) <= _TYPED_CHARS and key.isprintable() and key == key.strip()
+    return key if is_typed and not hides_keys(bound.family) else bound.family.name
 
 
 async def renew_page(visit: ConsoleVisit) -> Response:
@@ -336,7 +354,7 @@ _KEY: Final = "/console/key/{keyspace}/{family}"
 _ROUTES: Final[Sequence[ConsoleRoute]] = (
     ("GET /console", "viewer", overview_page),
     ("POST /console/leave", "viewer", leave),
-    ("POST /console/measure", "viewer", measure),
+    ("POST /console/measure", "operator", measure),
     ("POST /console/find", "viewer", find),
     ("GET /console/unknown", "viewer", unknown_page),
     ("GET /console/family/{keyspace}/{family}", "viewer", family_page),
@@ -353,6 +371,7 @@ _ROUTES: Final[Sequence[ConsoleRoute]] = (
     ("GET /console/erase", "admin", erase_page),
     ("POST /console/erase", "admin", erase),
 )
+_ANY_OTHER: Final[ConsoleRoute] = ("GET /console/{rest:path}", "viewer", no_page)
 
 
 def router() -> APIRouter:
@@ -360,7 +379,7 @@ def router() -> APIRouter:
     routes.add("GET /console/enter", enter_page)
     routes.add("POST /console/enter", enter)
     routes.add("POST /console/enter/signed-in", enter_signed_in)
-    for route, role, respond in (*_ROUTES, *ACTIVITY_ROUTES):
+    for route, role, respond in (*_ROUTES, *ACTIVITY_ROUTES, _ANY_OTHER):
         routes.add(route, for_role(role, respond))
     return routes
 

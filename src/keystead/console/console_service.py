@@ -13,7 +13,7 @@ from keystead.console.console_keys import ConsoleKeys, Examination, Removal, Rol
 from keystead.console.console_live import ConsoleLive
 from keystead.console.console_measures import ConsoleMeasures, Sizes, sizes_of
 from keystead.console.console_operations import ConsoleOperations
-from keystead.console.console_tasks import ConsoleTasks
+from keystead.console.console_tasks import ConsoleTasks, IsStillIn
 from keystead.console.console_undo import Before, ConsoleUndos, put_back
 from keystead.console.key_visibility import hides_values, shown_key, shown_value
 from keystead.console.value_editor import save_form
@@ -103,13 +103,14 @@ class Console:
         self.now_ms = keys.now_ms
         self.roles: Mapping[str, Role] = roles or {}
         self.access = ConsoleAccess(keys)
-        self.tasks = ConsoleTasks(keys, self.access)
+        self.tasks = ConsoleTasks(keys)
         self.undos = ConsoleUndos(keys)
         self.measures = ConsoleMeasures(keys, self.known)
         self.findings = ConsoleFindings(keys, self.keyspaces, self.known, self.find_key)
         self.operations = ConsoleOperations(self.keyspaces, self.access.audit)
         self.live = ConsoleLive(self.keyspaces)
         self.site = site
+        self._own = keys.bounds()
         self._examine = examine
         self._places = by_store(self.keyspaces)
         self._stores = keys.roles
@@ -148,8 +149,14 @@ class Console:
     def family(self, keyspace: str, family: str) -> Bound[Any] | None:
         return self._by_name.get((keyspace, family))
 
+    def is_own(self, key: str) -> bool:
+        """Whether it is a key of the console itself, such as a session: a wide pattern of another family may fit it."""
+        return any(bound.parse(key) is not None for bound in self._own if bound.family.kind != "channel")
+
     def find_key(self, text: str) -> tuple[Bound[Any], str] | None:
         """The family of this key, by its name alone."""
+        if self.is_own(text):
+            return None
         for place in self._places:
             member = place.of(text.encode("utf-8", "surrogatepass"))
             if member is not None:
@@ -189,7 +196,8 @@ class Console:
             key = bound(**values)
             there = await key.exists()
             return KeyPage([key.key] if there else [], "", 1)
-        return await scan_page(bound, values, cursor, limit_s=PAGE_S)
+        found = await scan_page(bound, values, cursor, limit_s=PAGE_S)
+        return found._replace(keys=[key for key in found.keys if not self.is_own(key)])
 
     async def lifetimes(self, bound: Bound[Any], keys: Sequence[str]) -> list[int | None]:
         """How long each of these keys will live, in ms; None: forever. One round trip."""
@@ -265,7 +273,7 @@ class Console:
 
     # --- work on many keys ---------------------------------------------------------------------------------
 
-    async def start_examination(self, actor: Actor, session_id: str) -> bool:
+    async def start_examination(self, actor: Actor, is_still_in: IsStillIn) -> bool:
         """Examine all keys in the background. False: an examination is running."""
 
         async def work(report: Report) -> str:
@@ -273,10 +281,10 @@ class Console:
             return ""
 
         await self.note("console-examined", actor, "all keys")
-        return await self.tasks.start("examine", "", actor.who, session_id, work)
+        return await self.tasks.start("examine", "", actor.who, is_still_in, work)
 
     async def start_repair(
-        self, code: str, key: str | None, confirmed: Sequence[Removal], actor: Actor, session_id: str
+        self, code: str, key: str | None, confirmed: Sequence[Removal], actor: Actor, is_still_in: IsStillIn
     ) -> bool:
         """Repair a code, or the finding of one key, in the background. False: a repair is running."""
 
@@ -286,12 +294,12 @@ class Console:
 
         what = code if key is None else f"{code} {self.shown_name(key)}"
         await self.note("console-repaired", actor, what)
-        return await self.tasks.start("repair", what, actor.who, session_id, work)
+        return await self.tasks.start("repair", what, actor.who, is_still_in, work)
 
-    async def start_draft(self, actor: Actor, session_id: str) -> bool:
+    async def start_draft(self, actor: Actor, is_still_in: IsStillIn) -> bool:
         """Draft families for the keys of no family, in the background. False: a draft is being made."""
         await self.note("console-drafted", actor, "unknown keys")
-        return await self.tasks.start("draft", "", actor.who, session_id, self._draft)
+        return await self.tasks.start("draft", "", actor.who, is_still_in, self._draft)
 
     async def _draft(self, report: Report) -> str:
         known = KnownKeys(self.known)

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from typing import Any, Final
 
-from keystead.console.console_access import ConsoleAccess
 from keystead.console.console_keys import ConsoleKeys, ConsoleTask, TaskKind, TaskState
 from keystead.errors import KeysteadError, StoreError
 from keystead.schema.doctor import Progress
@@ -21,6 +20,9 @@ _log = logging.getLogger("keystead.console")
 _EVERY_S: Final = 0.5
 _LOST_MS: Final = 30_000  # without a sign of life: its process is gone
 _LONGEST_TEXT: Final = 200_000
+
+# Whether whoever started a task is still signed in, with the role that it needs.
+IsStillIn = Callable[[], Awaitable[bool]]
 
 # Does the work, reports its progress, and returns the text of its result.
 Work = Callable[[Callable[[Progress], None]], Awaitable[str]]
@@ -37,11 +39,8 @@ class TaskStopped(Exception):
 class ConsoleTasks:
     """At most one task of each kind, in all processes. Another process may show it, but only this one runs it."""
 
-    def __init__(
-        self, keys: ConsoleKeys, access: ConsoleAccess, wait: Callable[[float], Awaitable[Any]] = asyncio.sleep
-    ) -> None:
+    def __init__(self, keys: ConsoleKeys, wait: Callable[[float], Awaitable[Any]] = asyncio.sleep) -> None:
         self._keys = keys
-        self._access = access
         self._wait = wait
         self._running: set[asyncio.Task[None]] = set()
 
@@ -54,8 +53,8 @@ class ConsoleTasks:
         is_lost = task.state == "running" and self._keys.now_ms() - deadline_ms(task.changed_at) > _LOST_MS
         return task.model_copy(update={"state": "stopped", "why": "server"}) if is_lost else task
 
-    async def start(self, kind: TaskKind, what: str, who: str, session_id: str | None, work: Work) -> bool:
-        """Start a task. False: one of this kind is running. Without a session only the server stops it."""
+    async def start(self, kind: TaskKind, what: str, who: str, is_still_in: IsStillIn, work: Work) -> bool:
+        """Start a task. False: one of this kind is running."""
         record = self._keys.task(kind)
         seen: Seen[ConsoleTask] | None = await record.see()
         if seen is not None and self._described(seen.value).state == "running":
@@ -64,7 +63,7 @@ class ConsoleTasks:
         task = ConsoleTask(id=secrets.token_urlsafe(9), kind=kind, what=what, who=who, began_at=now, changed_at=now)
         started = await (record.add(task) if seen is None else record.replace_seen(seen, task))
         if started:
-            run = asyncio.create_task(self._run(task, session_id, work), name=f"keystead console {kind}")
+            run = asyncio.create_task(self._run(task, is_still_in, work), name=f"keystead console {kind}")
             self._running.add(run)
             run.add_done_callback(self._running.discard)
         return bool(started)
@@ -79,7 +78,7 @@ class ConsoleTasks:
         """Wait until the tasks of this process have ended."""
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    async def _run(self, task: ConsoleTask, session_id: str | None, work: Work) -> None:
+    async def _run(self, task: ConsoleTask, is_still_in: IsStillIn, work: Work) -> None:
         latest = Progress(0, None, 0, 0)
 
         def report(now: Progress) -> None:
@@ -95,7 +94,7 @@ class ConsoleTasks:
                 )
                 if not working.done():
                     await self._write(task, latest)
-                    if session_id is not None and not await self._is_alive(session_id):
+                    if not await _asked(is_still_in):
                         why = "session"
                         break
         except asyncio.CancelledError:
@@ -104,12 +103,6 @@ class ConsoleTasks:
             working.cancel()
             [result] = await asyncio.gather(working, return_exceptions=True)
             await self._end(task, latest, why, result)
-
-    async def _is_alive(self, session_id: str) -> bool:
-        try:
-            return await self._access.is_alive(session_id)
-        except StoreError:
-            return False
 
     async def _end(self, task: ConsoleTask, latest: Progress, why: str, result: object) -> None:
         state: TaskState
@@ -138,3 +131,10 @@ class ConsoleTasks:
                 await self._keys.task(task.kind).replace_seen(seen, after)
         except StoreError as error:
             _log.warning("the progress of %s was not written: %s", task.kind, error)
+
+
+async def _asked(is_still_in: IsStillIn) -> bool:
+    try:
+        return await is_still_in()
+    except StoreError:
+        return False

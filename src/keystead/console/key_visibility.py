@@ -11,10 +11,11 @@ from keystead.schema.family import Bound, Family
 from keystead.schema.shape import shapes
 
 HIDDEN: Final = "(hidden)"
+_SEALED: Final = "(sealed)"  # as the schema shows a sealed field
 
 _CREDENTIAL: Final = re.compile(
-    r"(?:^|_)(?:token|secret|password|passwd|passphrase|sid|otp|verifier|credentials?|authorization|cookie|api_?key"
-    r"|private_?key|signing_?key)$"
+    r"(?:^|_)(?:token|secrets?|passwords?|passwd|passphrase|passcode|sid|otp|jwt|verifier|credentials?|authorization"
+    r"|cookies?|(?:api|private|signing|secret|access|encryption|master)_?key|(?:backup|recovery)_?codes?)$"
 )
 _PUBLIC: Final = re.compile(r"^id$|_id$|Id$")  # an id names a thing, and admits nobody
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -139,14 +140,26 @@ def is_sealed_shape(schema: Any) -> bool:
 def _hide_fields(value: Any, names: frozenset[str]) -> Any:
     if isinstance(value, Mapping):
         return {
-            name: HIDDEN
-            if (name in names or is_credential(str(name))) and isinstance(one, str) and one != "(sealed)"
-            else _hide_fields(one, names)
+            name: _hide_whole(one) if name in names or is_credential(str(name)) else _hide_fields(one, names)
             for name, one in value.items()
         }
     if isinstance(value, list):
         return [_hide_fields(one, names) for one in value]
     return value
+
+
+def _hide_whole(value: Any) -> Any:
+    """A credential hidden, whatever its type: a number or a list may be one as well."""
+    return value if value is None or isinstance(value, bool) or value == _SEALED else HIDDEN
+
+
+def is_partly_hidden(shown: Any) -> bool:
+    """Whether something in this shown value is hidden: then neither its bytes nor a form may show it."""
+    if isinstance(shown, Mapping):
+        return any(map(is_partly_hidden, shown.values()))
+    if isinstance(shown, list):
+        return any(map(is_partly_hidden, shown))
+    return shown in (HIDDEN, _SEALED)
 
 
 def _hide_texts(value: Any) -> Any:

@@ -7,7 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from keystead.console.key_visibility import credential_fields, hides_values, is_credential, is_sealed_shape
+from keystead.console.key_visibility import (
+    credential_fields,
+    hides_keys,
+    is_credential,
+    is_partly_hidden,
+    is_sealed_shape,
+    shown_value,
+)
 from keystead.errors import BadValue, Unreadable, printable
 from keystead.parts.digest import digest
 from keystead.schema.family import Bound
@@ -16,6 +23,7 @@ from keystead.schema.shape import shapes
 
 FIELD: Final = "field."
 WHOLE: Final = "whole"
+_LARGEST_BYTES: Final = 200_000  # what a form and a request can hold
 
 Input = Literal["text", "number", "choice", "json"]
 
@@ -55,8 +63,11 @@ class NotEditable(Exception):
 
 
 def can_edit(bound: Bound[Any]) -> bool:
-    """Whether values of this family have a form at all."""
-    return isinstance(bound.family, Value) and not (hides_values(bound.family) and not _properties(bound))
+    """Whether values of this family have a form at all.
+
+    What a credential admits to has none: whoever changed the user of a session would become that user.
+    """
+    return isinstance(bound.family, Value) and not hides_keys(bound.family)
 
 
 async def make_form(bound: Bound[Any], key: str) -> ValueForm | None:
@@ -66,11 +77,10 @@ async def make_form(bound: Bound[Any], key: str) -> ValueForm | None:
         return None
     properties, stored = _properties(bound), _stored_object(seen)
     version = stored_digest(seen)
+    shown = _shown(bound, key, seen)
     if properties is None or stored is None:
-        if hides_values(bound.family):
-            raise NotEditable("the value is a credential")
-        return ValueForm((EditedField(WHOLE, "text", seen.stored.decode("utf-8", "replace")),), (), version)
-    kept = tuple(name for name, schema in properties.items() if _is_kept(bound, name, schema))
+        return ValueForm((EditedField(WHOLE, "text", _whole_text(seen, shown)),), (), version)
+    kept = tuple(name for name, schema in properties.items() if _is_kept(bound, name, schema, shown))
     fields = tuple(
         _field(name, schema, stored.get(name), name in stored)
         for name, schema in properties.items()
@@ -108,13 +118,13 @@ def stored_digest(seen: Seen[Any]) -> str:
 
 def _value_of(bound: Bound[Any], key: str, seen: Seen[Any], given: Mapping[str, str]) -> Any:
     """The edited value. Stored and edited fields are decoded together, as the program would read them."""
-    properties, stored = _properties(bound), _stored_object(seen)
+    properties, stored, shown = _properties(bound), _stored_object(seen), _shown(bound, key, seen)
     if properties is None or stored is None:
-        data = given.get(FIELD + WHOLE, "").encode()
+        data = _entered(given.get(FIELD + WHOLE, ""), _whole_text(seen, shown)).encode()
     else:
         edited = dict(stored)
         for name, schema in properties.items():
-            if not _is_kept(bound, name, schema):
+            if not _is_kept(bound, name, schema, shown):
                 _apply(edited, name, schema, given)
         data = json.dumps(edited, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
     try:
@@ -130,7 +140,7 @@ def _apply(edited: dict[str, Any], name: str, schema: Mapping[str, Any], given: 
         return
     kind = _field(name, schema, edited.get(name), name in edited).input
     if kind == "text" and (text or name in edited):
-        edited[name] = text.replace("\r\n", "\n")
+        edited[name] = _entered(text, edited.get(name))
     elif not text.strip():
         edited.pop(name, None)
     elif kind == "choice":
@@ -142,12 +152,37 @@ def _apply(edited: dict[str, Any], name: str, schema: Mapping[str, Any], given: 
             raise BadValue(f'{name}: write it as JSON, such as 42, true, null, "text" or [1, 2]') from None
 
 
+def _entered(text: str, stored: Any) -> str:
+    """The text that was entered. Browsers send every line end as CRLF; line ends that were not edited remain."""
+    plain = text.replace("\r\n", "\n")
+    if isinstance(stored, str) and plain == stored.replace("\r\n", "\n").replace("\r", "\n"):
+        return stored
+    return plain
+
+
+def _shown(bound: Bound[Any], key: str, seen: Seen[Any]) -> Any:
+    """The value as its page shows it."""
+    return shown_value(bound.family, bound.family.codec.shown(seen.stored, key))
+
+
+def _whole_text(seen: Seen[Any], shown: Any) -> str:
+    """A value without fields, as text. Raises NotEditable."""
+    if is_partly_hidden(shown):
+        raise NotEditable("the value is a credential, or has one in it")
+    try:
+        return seen.stored.decode()
+    except UnicodeDecodeError:
+        raise NotEditable("the value is not text") from None
+
+
 async def _see(bound: Bound[Any], key: str) -> Seen[Any] | None:
     record: ValueKey[Any] = bound.key(key)
     try:
         found: Seen[Any] | None = await record.see()
     except Unreadable as error:
         raise NotEditable(str(error).removeprefix(f"{printable(key)}: ")) from None
+    if found is not None and len(found.stored) > _LARGEST_BYTES:
+        raise NotEditable(f"the value is larger than {_LARGEST_BYTES:,} bytes")
     return found
 
 
@@ -166,8 +201,11 @@ def _stored_object(seen: Seen[Any]) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _is_kept(bound: Bound[Any], name: str, schema: Any) -> bool:
-    return is_sealed_shape(schema) or is_credential(name) or name in credential_fields(bound.family)
+def _is_kept(bound: Bound[Any], name: str, schema: Any, shown: Any) -> bool:
+    """Whether a field has no input: it is a credential or sealed, or something of that kind is in it."""
+    if is_sealed_shape(schema) or is_credential(name) or name in credential_fields(bound.family):
+        return True
+    return isinstance(shown, Mapping) and is_partly_hidden(shown.get(name))
 
 
 def _input(schema: Mapping[str, Any]) -> Input:

@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict
 from keystead.errors import BadValue
 from keystead.parts.sanitize import visible
 from keystead.schema import EpochMs, Keyspace, Log, OmittedIfNone, Operation
+from keystead.schema.family import Bound
 from keystead.schema.kinds import LogKey
 from keystead.schema.times import deadline_ms, moment
 
-__all__ = ["Audit", "AuditEntry", "audit_of"]
+__all__ = ["Audit", "AuditEntry", "audit_of", "is_audit_log"]
 
 _EVENT = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _LONGEST_EVENT: Final = 64
@@ -89,7 +90,9 @@ class Audit:
 
 def audit_of(keys: Keyspace) -> Audit | None:
     """The audit log of a keyspace; None if it has none."""
-    for one in keys.bounds():
-        if isinstance(one.family, Log) and one.family.item.type is AuditEntry and not one.family.pattern.names:
-            return Audit(one())
-    return None
+    return next((Audit(one()) for one in keys.bounds() if is_audit_log(one) and not one.family.pattern.names), None)
+
+
+def is_audit_log(bound: Bound[Any]) -> bool:
+    """Whether the keys of this family are audit logs."""
+    return isinstance(bound.family, Log) and bound.family.item.type is AuditEntry

@@ -5,7 +5,6 @@ Development only, because they reveal the data model of an application.
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Final
 
@@ -17,8 +16,7 @@ import keystead.schema
 from keystead.catalogue import Catalogue
 from keystead.http.pages import PAGE_HEADERS
 from keystead.kits.language import Speaker
-from keystead.schema import Keyspace
-from keystead.server.own_keyspaces import OWN
+from keystead.server.own_keyspaces import own_keyspaces
 from keystead.server.page_frame import page_frame
 from keystead.server.page_templates import render
 
@@ -30,7 +28,7 @@ _CATALOGUE: Final = Catalogue(FOLDER)
 def add_key_documents(app: FastAPI) -> None:
     """Add the index, and a page for each running kit and for each keyspace of the server."""
     kits = {kit.name: kit.keyspace for kit in app.state.running}
-    keyspaces = kits | {name: one for name, one in _own().items() if name not in kits}
+    keyspaces = kits | {name: one for name, one in own_keyspaces().items() if name not in kits}
 
     # Not async: a large document is slow to generate, and FastAPI runs these in a thread.
     # What renders it is imported with the first one.
@@ -59,15 +57,3 @@ def _speaker(request: Request) -> Speaker:
 def _page(request: Request, name: str | None, content: str) -> HTMLResponse:
     page = render("keys.html", request.scope, name=name, content=Markup(content))  # noqa: S704 - escaped when generated
     return HTMLResponse(page, headers=PAGE_HEADERS)
-
-
-def _own() -> dict[str, type[Keyspace]]:
-    """The keyspaces of the server: each module of `OWN` declares one."""
-    return {
-        name: next(
-            one
-            for one in vars(import_module(module)).values()
-            if isinstance(one, type) and issubclass(one, Keyspace) and one.__module__ == module
-        )
-        for name, module in OWN.items()
-    }

@@ -18,7 +18,6 @@ import time
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import Context, copy_context
-from types import CoroutineType
 from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 from keystead.errors import StoreUnavailable, WrongEventLoop
@@ -94,7 +93,7 @@ class _Call(Generic[T]):
     def __init__(self, work: Awaitable[T]) -> None:
         self.work = work
         self.context: Context = copy_context()
-        self.task: asyncio.Task[T] | None = None
+        self.task: asyncio.Task[None] | None = None
         self.result: Any = None
         self.error: BaseException | None = None
         self.is_queued = self.is_done = False
@@ -203,15 +202,23 @@ class _CallerRunLoop:
             self.loop.stop()
 
     def _start(self, call: _Call[Any]) -> None:
-        work = call.work
-        coroutine = work if type(work) is CoroutineType else _await_it(work)
-        call.task = task = self.loop.create_task(coroutine, context=call.context)
-        task.add_done_callback(lambda done: self._finish(call, done))
+        call.task = self.loop.create_task(self._work(call), context=call.context)
 
-    def _finish(self, call: _Call[Any], task: asyncio.Task[Any]) -> None:
-        error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if error is None:
-            call.result = task.result()
+    async def _work(self, call: _Call[Any]) -> None:
+        # It finishes the call itself: a callback of the task would take another turn of the loop.
+        try:
+            call.result = await call.work
+        except (KeyboardInterrupt, SystemExit) as interrupt:
+            self._finish(call, interrupt)
+            raise
+        except asyncio.CancelledError:
+            self._finish(call, asyncio.CancelledError())
+        except BaseException as error:
+            self._finish(call, error)
+        else:
+            self._finish(call, None)
+
+    def _finish(self, call: _Call[Any], error: BaseException | None) -> None:
         if isinstance(error, KeyboardInterrupt | SystemExit) and call is not self._own:
             # It is meant for the thread that runs the loop.
             error = StoreUnavailable("another thread was interrupted while this was under way", "unknown")
@@ -226,7 +233,15 @@ class _CallerRunLoop:
     def _cancel(self, call: _Call[Any]) -> None:
         if call.task is None:
             self._start(call)
-        cast("asyncio.Task[Any]", call.task).cancel()
+        task = cast("asyncio.Task[None]", call.task)
+        task.add_done_callback(lambda _: self._finish_unstarted(call))
+        task.cancel()
+
+    def _finish_unstarted(self, call: _Call[Any]) -> None:
+        """A task that is cancelled before its first step does not run at all."""
+        if not call.is_done:
+            _close_unused(call.work)
+            self._finish(call, asyncio.CancelledError())
 
     # --- in the background thread ----------------------------------------------------------------------------
 
@@ -309,10 +324,6 @@ class _Room(Generic[T]):
             error = await self._left
             if error is not None:
                 raise error
-
-
-async def _await_it(work: Awaitable[T]) -> T:
-    return await work
 
 
 async def _next_of(iterator: AsyncIterator[T]) -> T:

@@ -52,7 +52,11 @@ if (table) {
 
   const source = new EventSource(table.dataset.source);
   source.addEventListener("watching", () => show(table.dataset.open, true));
-  source.addEventListener("error", () => show(table.dataset.lost, false));
+  source.addEventListener("error", () => {
+    // A refusal is final: the browser does not try again.
+    const isOver = source.readyState === EventSource.CLOSED;
+    show(isOver ? table.dataset.bye : table.dataset.lost, false);
+  });
   source.addEventListener("bye", () => {
     source.close();
     show(table.dataset.bye, false);

@@ -37,6 +37,7 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # Django has no types
     def __init__(self, session_key: str | None = None) -> None:
         super().__init__(session_key)
         self._found: DataSession | None = None  # as it was last read or written
+        self._missed: str | None = None  # the session key that led to no session
 
     @classmethod
     def clear_expired(cls) -> None:
@@ -58,7 +59,7 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # Django has no types
         """The data; empty if there is no such session: then its key is not adopted."""
         found = await self._read(sessions, self.session_key)
         if found is None:
-            self._session_key = None
+            self._missed, self._session_key = self.session_key, None
             return {}
         return dict(found.data)
 
@@ -82,9 +83,14 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # Django has no types
         await self._create(await data_sessions_of_loop())
 
     async def _create(self, sessions: DataSessions) -> None:
-        """A new session with the data at hand. Insert-only."""
+        """A new session with the data at hand. Insert-only.
+
+        Raises UpdateError if another tab has just signed in: a new session would replace the cookie that it has got.
+        """
         data = self._get_session(no_load=True)
         user = data.get(_USER)
+        if user is None and self._missed is not None and await sessions.is_replaced(self._missed):
+            raise UpdateError
         times = self._times(data)
         if _is_over(times):
             self._found, self._session_key = None, secrets.token_urlsafe(32)  # a key that leads nowhere
@@ -150,7 +156,7 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # Django has no types
 
     def _forget(self) -> None:
         self.clear()
-        self._found = self._session_key = None
+        self._found = self._session_key = self._missed = None
 
     def cycle_key(self) -> None:
         """A new session key for the same session, in one atomic step. The data at hand stays as it is."""
@@ -174,6 +180,7 @@ class SessionStore(SessionBase):  # type: ignore[misc]  # Django has no types
             self.modified = True
         else:  # there was none, or it has ended: its data is not carried over
             self._session_cache = data if self.session_key is None else {}
+            self._missed = None  # a sign-in may replace the cookie
             await self._create(sessions)
 
     # --- inside --------------------------------------------------------------------------------------------

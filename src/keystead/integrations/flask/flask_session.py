@@ -26,7 +26,7 @@ class FlaskSession(SessionMixin):
     modified = False
 
     def __init__(self, token: str, load: Callable[[str], DataSession | Gone], *, is_permanent: bool = False) -> None:
-        self._token = token
+        self.given = token  # of the browser
         self._load = load
         self._begins_permanent = is_permanent
         self._data: dict[str, Any] | None = None
@@ -52,7 +52,7 @@ class FlaskSession(SessionMixin):
     def _read(self) -> dict[str, Any]:
         self.accessed = True
         if self._data is None:
-            found = self._load(self._token) if self._token else None
+            found = self._load(self.given) if self.given else None
             self.found = found or None
             # Read from the stored texts: the values here are for the caller to change.
             texts = {} if self.found is None else self.found.texts

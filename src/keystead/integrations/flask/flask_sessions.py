@@ -135,9 +135,7 @@ class KeysteadSessions(SessionInterface):
         if not data or idle <= timedelta(0):
             return None
         if found is None:
-            # Visitors share no list, so each gets an owner of its own.
-            client, named = secrets.token_hex(16), None if user is None else str(user)
-            return await sessions.create(data, user=named, client=client, idle=idle)
+            return await self._create(sessions, session, data, idle)
         saved: DataSession | Gone
         if user is not None and found.user != str(user):
             saved = await sessions.sign_in(found, str(user), merge_changes(found, data))
@@ -150,6 +148,16 @@ class KeysteadSessions(SessionInterface):
         if saved and not has_times(saved, {"idle": idle}):
             saved = await sessions.set_lifetime(saved, idle=idle)
         return saved
+
+    async def _create(
+        self, sessions: DataSessions, session: FlaskSession, data: dict[str, Any], idle: timedelta
+    ) -> DataSession | Gone:
+        user = data.get(self._user_key)
+        if user is None and session.new and await sessions.is_replaced(session.given):
+            return _ENDED  # another tab has just signed in: a new session would replace the cookie that it has got
+        # Visitors share no list, so each gets an owner of its own.
+        client, named = secrets.token_hex(16), None if user is None else str(user)
+        return await sessions.create(data, user=named, client=client, idle=idle)
 
     def _idle(self, app: Flask, user: Any) -> timedelta:
         idle = app.permanent_session_lifetime

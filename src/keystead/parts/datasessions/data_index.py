@@ -95,9 +95,12 @@ class DataIndex(SessionIndex[DataRecord]):
 
     async def see(self, owner: str, id: str) -> tuple[Seen[DataRecord] | None, bool, dict[bytes, bytes]]:
         """The record, whether the owner's list names it, and the data. One round trip, not atomic."""
-        reads = self._family(id).see(), self._index(owner).has(id), self._data(id).see()
-        seen, is_listed, data = await self._run(*reads)
+        seen, is_listed, data = await self._run(*self.reads(owner, id))
         return seen, is_listed, data
+
+    def reads(self, owner: str, id: str) -> tuple[Operation[Any], Operation[Any], Operation[Any]]:
+        """What `see` reads. Raises BadKey."""
+        return self._family(id).see(), self._index(owner).has(id), self._data(id).see()
 
     # --- writing ---------------------------------------------------------------------------------------------
 

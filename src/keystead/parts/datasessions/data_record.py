@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from pydantic import ConfigDict
+
 from keystead.parts.datasessions.data_token import user_of
 from keystead.parts.datasessions.json_texts import decode_texts
+from keystead.parts.digest import digest, same
 from keystead.parts.sessions import SessionRecord
 from keystead.schema import EpochMs
 from keystead.schema.times import deadline_ms
@@ -15,10 +18,13 @@ JsonData: TypeAlias = dict[str, Any]  # values of JSON: None, bool, int, float, 
 
 
 class DataRecord(SessionRecord):
-    """Who a session belongs to, its token and its times. Its data is in a hash beside it.
+    """Who a session belongs to, its token and its times. Its data is in a hash beside it. It cannot be changed: those
+    who read it share it.
 
     `uid` is the id of the user; for an anonymous session `@` and a digest of the client's address.
     """
+
+    model_config = ConfigDict(frozen=True)
 
     token: str
     """the digest of the token"""
@@ -30,6 +36,14 @@ class DataRecord(SessionRecord):
     """its own idle timeout, if that is shorter than the one of the policy"""
     ends_at: EpochMs | None = None
     """when it ends in any case, if that is earlier than the policy says"""
+
+    def state_of(self, token: str, now_ms: int) -> Literal["current", "previous"] | None:
+        """Whether this is its token, or that before it, which still works for a moment. None: neither."""
+        given = digest(token)
+        if same(self.token, given):
+            return "current"
+        in_grace = self.previous_until is not None and now_ms < deadline_ms(self.previous_until)
+        return "previous" if in_grace and same(self.previous, given) else None
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -12,14 +13,14 @@ from keystead.parts.audit import Audit
 from keystead.parts.datasessions.data_index import CHANGED, ENDED, DataIndex, random_secret
 from keystead.parts.datasessions.data_input import DataRoom, checked_owner, times_of
 from keystead.parts.datasessions.data_keys import ANONYMOUS, CREATIONS, DataSessionKeys
+from keystead.parts.datasessions.data_lookup import DataQuery, KnownRecord, data_queries, remember
 from keystead.parts.datasessions.data_record import DataRecord, DataSession, JsonData
 from keystead.parts.datasessions.data_token import new_data_token, parse_data_token, visitor_of
 from keystead.parts.datasessions.json_texts import decode_texts, stored_texts
-from keystead.parts.digest import digest, same
+from keystead.parts.digest import digest
 from keystead.parts.limit import RateLimit, client_of
 from keystead.parts.sessions import Act, Gone, Live, Policy
 from keystead.parts.sessions.session_declaration import check_successors_and_ends
-from keystead.parts.sessions.session_index import epoch_ms
 from keystead.parts.sessions.session_record import Reason
 from keystead.schema import Steps, attempts, procedure
 from keystead.schema.kinds import Seen
@@ -74,6 +75,7 @@ class DataSessions:
         self._creations = None if creations is None else RateLimit(creations, when_down="raise")
         self._keys = keys
         self._now_ms = keys.now_ms
+        self._queries = data_queries(self._index_of)
         self._room = DataRoom(fields_max, value_max_bytes)
         self._new_secret = new_secret
 
@@ -110,22 +112,32 @@ class DataSessions:
         A malformed token costs none. A token that was rotated is accepted for `policy.grace`; one from before a
         sign-in is not.
         """
-        named = parse_data_token(token)
-        if named is None:
+        query = self._queries.for_token(token)
+        if query is None:
             return Gone("unknown")
-        id, owner = named
+        owner, id, ask = query
         try:
-            found = await self._find(token, id, owner)
-        except BadKey:  # no key can name this owner
-            return Gone("unknown")
-        if isinstance(found, Gone) or self._now_ms() < self._index_of(owner).touch_due_ms(found.record):
+            answer = ask.replies()
+            replies = answer if isinstance(answer, list) else await answer
+            known: KnownRecord | None = ask.remembered
+            if known is not None and known.raw == replies[0] and replies[1] and self._now_ms() < known.until_ms:
+                return known.session(token, id, replies[2])
+        except Unreadable as error:
+            return self._unreadable(error)
+        found = await self._look_up(token, query, replies)
+        if isinstance(found, Gone):
             return found
-        return await self._touch(found)
+        index = self._index_of(owner)
+        if self._now_ms() >= index.touch_due_ms(found.record):
+            return await self._touch(found)
+        if not found.aged:
+            remember(ask, index, found)
+        return found
 
     async def is_replaced(self, token: str) -> bool:
         """Whether the session of this token got another one a moment ago, so that the browser is about to have that."""
         record = await self._record_of(token)
-        return record is not None and self._check_token(record, token) == "previous"
+        return record is not None and record.state_of(token, self._now_ms()) == "previous"
 
     async def save(self, session: DataSession, data: Mapping[str, Any] | None = None) -> DataSession | Gone:
         """Write the keys that differ from what was loaded, and remove those that are missing. Returns the session.
@@ -325,7 +337,7 @@ class DataSessions:
         """For a `sign_in` that found the session gone: its data, if another request of this browser has just signed in
         the same user. Otherwise nothing. Two round trips. Raises Unreadable."""
         record = await self._record_of(token)
-        if record is None or record.uid != checked_owner(user) or self._check_token(record, token) is None:
+        if record is None or record.uid != checked_owner(user) or record.state_of(token, self._now_ms()) is None:
             return {}
         key = self._users._data(token.partition(".")[0])
         return decode_texts(stored_texts(await key.see(), key.key), key.key)
@@ -369,13 +381,18 @@ class DataSessions:
 
     async def _find(self, token: str, id: str, owner: str) -> DataSession | Gone:
         """Raises BadKey if no key can name the owner."""
+        return await self._look_up(token, self._queries.for_id(owner, id))
+
+    async def _look_up(self, token: str, query: DataQuery, replies: list[Any] | None = None) -> DataSession | Gone:
+        """The session as it is stored, or why it is gone. `replies`: of the store, if it was asked already."""
+        owner, id, ask = query
         index = self._index_of(owner)
         try:
-            seen, is_listed, data = await index.see(owner, id)
+            seen, is_listed, data = await ask() if replies is None else ask.finish(replies)
             if seen is None or not is_listed:
                 return Gone(await self._why_gone(id))
             record = seen.value
-            state = self._check_token(record, token)
+            state = record.state_of(token, self._now_ms())
             if record.uid != owner or state is None:
                 return Gone("unknown")
             if self._now_ms() >= index._deadline_ms(record):
@@ -384,15 +401,11 @@ class DataSessions:
             texts = stored_texts(data, index._data(id).key)
             return index.session_of(token, id, record, seen.stored, texts, aged=state == "previous")
         except Unreadable as error:
-            log_unreadable(index._family.store, error)
-            return Gone("unreadable")
+            return self._unreadable(error)
 
-    def _check_token(self, record: DataRecord, token: str) -> str | None:
-        given = digest(token)
-        if same(record.token, given):
-            return "current"
-        in_grace = record.previous_until is not None and self._now_ms() < epoch_ms(record.previous_until)
-        return "previous" if in_grace and same(record.previous, given) else None
+    def _unreadable(self, error: Unreadable) -> Gone:
+        log_unreadable(self._keys.session.store, error)
+        return Gone("unreadable")
 
     async def _record_of(self, token: str) -> DataRecord | None:
         named = parse_data_token(token)
@@ -408,7 +421,7 @@ class DataSessions:
         if seen is None:
             return Gone(await self._why_gone(session.id))
         newest, index = seen.value, self._index_of(seen.value.uid)
-        if self._check_token(newest, session.token) is None:
+        if newest.state_of(session.token, self._now_ms()) is None:
             return Gone("unknown")
         if self._now_ms() >= index._deadline_ms(newest):
             return Gone("expired")
@@ -474,16 +487,7 @@ class DataSessions:
     def _with_record(self, session: DataSession, record: DataRecord) -> DataSession:
         index = self._index_of(record.uid)
         raw = index._family.family.codec.encode(record, index._family(session.id).key, None)
-        return DataSession(
-            session.token,
-            session.id,
-            session.data,
-            index._deadline_ms(record),
-            record,
-            raw,
-            session.texts,
-            session.aged,
-        )
+        return replace(session, ends_at_ms=index._deadline_ms(record), record=record, raw=raw, evicted=())
 
     async def _end_in(self, owner: str, id: str, reason: Reason | None, event: str, act: Act | None) -> bool:
         return await self._index_of(owner)._revoke_one(owner, id, reason, event, act)

@@ -10,6 +10,7 @@ from keystead.parts.limit.client_address import client_of
 from keystead.parts.sessions.session_token import TOKEN_MAX_LENGTH, new_token, parse_token
 
 _ID_LENGTH: Final = 43
+DATA_TOKEN_MAX_LENGTH: Final = _ID_LENGTH + 1 + TOKEN_MAX_LENGTH
 _ID: Final = re.compile(r"[\w-]{43}", re.ASCII)
 _VISITOR: Final = "@"
 
@@ -21,7 +22,7 @@ def new_data_token(id: str, secret: bytes, owner: str) -> str:
 
 def parse_data_token(token: str) -> tuple[str, str] | None:
     """The id and the owner. None: this is not a token. Neither is proven before the digest was compared."""
-    if len(token) > _ID_LENGTH + 1 + TOKEN_MAX_LENGTH:
+    if len(token) > DATA_TOKEN_MAX_LENGTH:
         return None
     id, separator, rest = token[:_ID_LENGTH], token[_ID_LENGTH : _ID_LENGTH + 1], token[_ID_LENGTH + 1 :]
     named = parse_token(rest) if separator == "." and _ID.fullmatch(id) else None

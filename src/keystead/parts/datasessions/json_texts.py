@@ -9,7 +9,8 @@ from typing import Any, Final
 from keystead.errors import BadValue, Unreadable
 
 _dumps: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-_loads: Final = json.JSONDecoder().decode  # without the checks of `json.loads`, which take longer than a short value
+_DECODER: Final[Any] = json.JSONDecoder()
+_scan: Final = _DECODER.scan_once  # a third of the time of `decode`, for text without white space around it
 
 
 def encode_texts(data: Mapping[str, Any], value_max_bytes: int) -> dict[str, str]:
@@ -37,7 +38,14 @@ def encode_texts(data: Mapping[str, Any], value_max_bytes: int) -> dict[str, str
 def decode_texts(texts: Mapping[str, str], key: str) -> dict[str, Any]:
     """Raises Unreadable."""
     try:
-        return {name: _loads(text) for name, text in texts.items()}
+        try:
+            data = {}
+            for name, text in texts.items():
+                value, end = _scan(text, 0)
+                data[name] = value if end == len(text) else _DECODER.decode(text)
+            return data
+        except StopIteration:  # one that is not JSON, or begins with white space
+            return {name: _DECODER.decode(text) for name, text in texts.items()}
     except (ValueError, RecursionError):
         raise Unreadable("a value of the session is not JSON", key) from None
 

@@ -24,13 +24,19 @@ class SessionQueries(Generic[Q]):
     The cache key is the digest of the token, so no secret stays in memory. The store is read each time.
     """
 
-    def __init__(self, build: Callable[[str, str], Q]) -> None:
+    def __init__(
+        self,
+        build: Callable[[str, str], Q],
+        parse: Callable[[str], tuple[str, str] | None] = parse_token,
+        token_max_length: int = TOKEN_MAX_LENGTH,
+    ) -> None:
         self._build = build  # takes the user and the session id
+        self._parse, self._token_max_length = parse, token_max_length
         self._cached: dict[bytes, tuple[str, str, Q]] = {}
 
     def for_token(self, token: str) -> tuple[str, str, Q] | None:
         """The query for a token. None: this is not a token, or no key can name its user."""
-        if len(token) > TOKEN_MAX_LENGTH:
+        if len(token) > self._token_max_length:
             return None
         try:
             digest = blake2s(token.encode()).digest()  # half the time of SHA-256
@@ -39,7 +45,7 @@ class SessionQueries(Generic[Q]):
         return self._cached.get(digest) or self._build_and_cache(token, digest)
 
     def _build_and_cache(self, token: str, digest: bytes) -> tuple[str, str, Q] | None:
-        named = parse_token(token)
+        named = self._parse(token)
         if named is None:
             return None
         sid, user = named

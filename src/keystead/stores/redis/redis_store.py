@@ -158,10 +158,14 @@ class RedisStore(CompiledStore):
         except ConnectionLost as lost:
             deadline = now + self._settings.timeout
             return without_errors(await self._exchange_until(deadline, link, calls, payload, lost))
-        for call_, reply in zip(calls, replies):  # noqa: B905 - the lengths are equal, and strict is slow
-            if type(reply) is ReplyError or call_.spec.name in SHAPES:
+        for reply in replies:
+            if type(reply) is ReplyError:
                 deadline = now + self._settings.timeout
                 return without_errors(await self._finish(deadline, link, connection, calls, replies))
+        for place, call_ in enumerate(calls):
+            shape = SHAPES.get(call_.spec.name)
+            if shape is not None:
+                replies[place] = shape(call_, replies[place])
         return replies
 
     async def _replies(self, calls: list[Call]) -> list[Reply]:
