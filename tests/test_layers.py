@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "keystead"
 
 # What each room of the package may import besides itself. The empty name is the package's own face
 # (`import keystead`), which every layer above the stores may use.
-STORES = {"deprecation", "errors", "extras"}
+STORES = {"catalogue", "deprecation", "errors", "extras"}
 SCHEMA = STORES | {"stores", ""}
 PARTS = SCHEMA | {"schema"}
 HTTP = PARTS | {"parts"}
@@ -20,6 +20,7 @@ SERVER = DEMO | {"demo"}
 TOP = SERVER | {"server", "gateway"}
 MAY_IMPORT = {
     "": SCHEMA | {"schema", "parts"},
+    "catalogue": set[str](),
     "deprecation": set[str](),
     "errors": {"deprecation"},
     "extras": {"deprecation", "errors"},

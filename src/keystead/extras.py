@@ -24,7 +24,7 @@ EXTRAS: Final = {
     "litestar": ("litestar",),
     "cli": ("jinja2", "markupsafe", "pydantic_settings", "rich", "typer"),
     "testing": ("anyio", "hypothesis", "pytest"),
-    "server": ("fastapi", "fastapi_swagger", "granian", "prometheus_client", "starlette"),
+    "server": ("babel", "fastapi", "fastapi_swagger", "granian", "prometheus_client", "starlette"),
 }
 
 

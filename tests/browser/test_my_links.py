@@ -8,8 +8,9 @@ from typing import Final
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from keystead.kits.language import LANGUAGES, Language
-from keystead.kits.sharing.messages import MESSAGES
+from keystead.catalogue import LANGUAGES, Catalogue, Language
+from keystead.kits import sharing
+from keystead.kits.language import Speaker
 from tests import servers
 from tests.browser.tabs import DESKTOP, PHONE
 from tests.browser.test_sharing import BYTES, NO_LIMITS, Person, settings, somebody
@@ -63,10 +64,7 @@ async def picture(page: Page, name: str) -> None:
 async def test_a_user_shares_copies_extends_and_ends(
     browser: Browser, server: Keystead, size: str, language: Language
 ) -> None:
-    at = LANGUAGES.index(language)
-
-    def said(what: str, **values: object) -> str:
-        return MESSAGES[what][at].format(**values)
+    said = Speaker(language, Catalogue(Path(sharing.__file__).parent))
 
     scheme = "dark" if language == "ja" else "light"
     async with somebody(
@@ -86,51 +84,52 @@ async def test_a_user_shares_copies_extends_and_ends(
             await picture(page, f"{name}-{where}")
 
         await person.visit("/share/links")
-        await expect(page.get_by_text(said("sign_in_first"))).to_be_visible()
+        await expect(page.get_by_text(said("Sign in to see your links."))).to_be_visible()
         await looks_right("nobody")
         await sign_in(person)
         assert await page.evaluate("document.documentElement.lang") == language
-        await expect(page.get_by_role("heading", level=1)).to_have_text(said("share_title"))
+        await expect(page.get_by_role("heading", level=1)).to_have_text(said("Share a file"))
         await person.choose(f"{name} 🫩.pdf", BYTES)
-        await page.get_by_label(said("receiver")).fill("Eve")
-        await page.get_by_label(said("single")).check()
+        await page.get_by_label(said("Recipient")).fill("Eve")
+        await page.get_by_label(said("Only one download")).check()
         await looks_right("share")
-        await person.press(said("upload"))
-        await expect(page.get_by_role("heading", name=said("ready_title"))).to_be_focused(timeout=15_000)
+        await person.press(said("Upload and get the link"))
+        await expect(page.get_by_role("heading", name=said("The link is ready"))).to_be_focused(timeout=15_000)
         await looks_right("ready")
         link = await page.locator("#link").input_value()
 
-        await page.get_by_role("link", name=said("in_my_links")).click()
+        await page.get_by_role("link", name=said("You can find it again under My links.")).click()
         own = page.get_by_role("listitem").filter(has_text=f"{name} 🫩.pdf")
-        await expect(own).to_contain_text(said("downloads_of", count=0, most=1))
+        await expect(own).to_contain_text(said("{count} of {most}", count=0, most=1))
         await expect(own).to_contain_text("Eve")
         await looks_right("links")
-        await own.get_by_role("button", name=said("copy"), exact=True).click()
+        await own.get_by_role("button", name=said("Copy"), exact=True).click()
         assert await page.evaluate("navigator.clipboard.readText()") == link
         await own.get_by_role("combobox").select_option(index=0)
-        await own.get_by_role("button", name=said("extend"), exact=True).click()
+        await own.get_by_role("button", name=said("Extend"), exact=True).click()
         await page.wait_for_load_state()
         assert page.url.endswith("/share/links")
 
         await person.visit(link)
-        await expect(page.get_by_text(said("a_file_for", name="Eve"))).to_be_visible()
+        await expect(page.get_by_text(said("A file for {name}", name="Eve"))).to_be_visible()
         await looks_right("receive")
         async with page.expect_download() as begun:
-            await person.press(said("download"))
+            await person.press(said("Download"))
         assert (await (await begun.value).path()).read_bytes() == BYTES
-        await expect(page.get_by_text(said("started_last"))).to_be_visible()
+        started = said("Your download has started. It was the last one for this link.")
+        await expect(page.get_by_text(started)).to_be_visible()
         await person.visit(link)
-        await expect(page.get_by_role("heading", level=1)).to_have_text(said("USED_UP_heading"))
+        await expect(page.get_by_role("heading", level=1)).to_have_text(said("This link is used up"))
         await looks_right("used-up")
 
         await person.visit("/share/links")
-        await expect(own).to_contain_text(said("downloads_of", count=1, most=1))
-        await own.get_by_text(said("end"), exact=True).click()
+        await expect(own).to_contain_text(said("{count} of {most}", count=1, most=1))
+        await own.get_by_text(said("End"), exact=True).click()
         await looks_right("ending")
-        await own.get_by_role("button", name=said("yes_end")).click()
+        await own.get_by_role("button", name=said("Yes, end it")).click()
         await expect(own).to_have_count(0)
         await person.visit(link)
-        await expect(page.get_by_role("heading", level=1)).to_have_text(said("TOKEN_NOT_FOUND_heading"))
+        await expect(page.get_by_role("heading", level=1)).to_have_text(said("Link not found"))
         await looks_right("ended")
 
 

@@ -71,7 +71,7 @@ async def test_links_lead_from_the_start_page_to_a_key_document_and_back(browser
         assert page.url == f"{server.url}/keys/login"
         await page.get_by_role("navigation").get_by_role("link", name="Reference").click()
         await page.get_by_role("navigation").get_by_role("link", name="Keys").click()
-        await page.get_by_role("navigation").get_by_role("link", name="Keystead").click()
+        await page.get_by_role("banner").get_by_role("link", name="Keystead").click()
         assert await page.get_by_role("heading", level=1).inner_text() == "Keystead is running."
         assert wrong == []
 

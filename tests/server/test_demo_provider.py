@@ -59,7 +59,7 @@ def application(store: Store, public_url: str) -> FastAPI:
     add_error_responses(app)
     add_pages("keystead.demo", Demo.pages)
     Demo(site_of(public_url, public_url), None).add_routes(app, store_of)
-    app.mount("/static", StaticFiles(directory=STATIC))
+    app.mount("/static", StaticFiles(directory=STATIC, packages=[("keystead.schema.docs", "pages")]))
     app.add_api_route("/callback", callback)
     return app
 
@@ -121,7 +121,8 @@ def query_of(url: str) -> dict[str, str]:
 
 
 def hidden_fields(page: str) -> dict[str, str]:
-    """The hidden fields of the first form of a page."""
+    """The hidden fields of the first form of the content of a page."""
+    page = page.partition("<main")[2]
     fields: dict[str, str] = {}
 
     class Reader(HTMLParser):
@@ -378,7 +379,7 @@ async def test_a_visitor_without_a_session_is_signed_out(
 ) -> None:
     answer = await site.http.post(f"{site.url}/demo/authorize", data={**asked, **choice}, follow_redirects=False)
     assert answer.status_code == 400
-    assert "Please enter a name" in answer.text
+    assert "Enter a name" in answer.text
     assert hidden_fields(answer.text) == asked
     assert await site.keys() == []
 

@@ -44,7 +44,7 @@ async def days(guestbook: Service) -> dict[str, int]:
 
 async def page(request: Request, guestbook: Service) -> HTMLResponse:
     site: Site = request.app.state.site
-    return HTMLResponse(site.render("guestbook/guestbook.html", entries=await guestbook.entries(), header=""))
+    return HTMLResponse(site.render("guestbook/guestbook.html", request.scope, entries=await guestbook.entries()))
 
 
 def router() -> APIRouter:

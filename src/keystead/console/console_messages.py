@@ -10,6 +10,7 @@ from keystead.kits.language import Messages
 # Each text in English, Japanese and Korean: the order of `LANGUAGES`.
 MESSAGES: Final[Messages] = {
     # --- the frame
+    "skip": ("Skip to the content", "本文へ移動", "본문으로 이동"),
     "console": ("Console", "コンソール", "콘솔"),
     "overview": ("Overview", "概要", "개요"),
     "families": ("Families", "ファミリー", "패밀리"),

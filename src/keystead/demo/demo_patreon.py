@@ -28,6 +28,7 @@ from keystead.demo.demo_service import AMOUNTS, PATREON_CLIENT_ID, DemoProvider,
 from keystead.http.csrf import refuse_cross_site
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.kits.kit import Site, StandIn
+from keystead.kits.language import Speaker
 from keystead.parts.oauth import IdentityFields, Provider
 from keystead.schema.times import moment
 from keystead.stores import Store
@@ -79,10 +80,12 @@ def demo_patreon_router(site: Site, store_of: Callable[[Request], Store], webhoo
     async def show(request: Request) -> Response:
         query = refuse_repeated(request.query_params.multi_items())
         people = await Pledges(demo.keys(request)).all(_match(_PERSON, query.get("person")))
+        say = demo.speaker(request)
         return demo.page(
+            request,
             "patreon.html",
-            people=[(person, describe_pledge(cents), cents) for person, cents in people.items()],
-            amounts=[(cents, _label(cents)) for cents in AMOUNTS],
+            people=[(person, describe_pledge(cents, say), cents) for person, cents in people.items()],
+            amounts=[(cents, _label(cents, say)) for cents in AMOUNTS],
             back=_match(_BACK, query.get("back")) or "",
             changed=next((person for person in people if person.id == query.get("person")), None),
             event=_EVENTS.get(query.get("event", ""), ""),
@@ -179,8 +182,8 @@ async def _send_webhook(internal_url: str, secret: SecretStr, event: PledgeEvent
             return 0
 
 
-def _label(cents: int) -> str:
-    return f"${cents / 100:g}" if cents else "Nothing"
+def _label(cents: int, say: Speaker) -> str:
+    return f"${cents / 100:g}" if cents else say("Nothing")
 
 
 def _match(pattern: re.Pattern[str], text: str | None) -> str | None:

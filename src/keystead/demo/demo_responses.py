@@ -5,20 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qsl
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, JSONResponse
 
+from keystead.catalogue import Catalogue
 from keystead.demo.demo_keys import DemoKeys
 from keystead.errors import KeysteadError
 from keystead.http.bearer import parse_bearer, www_authenticate
 from keystead.http.pages import PAGE_HEADERS, content_policy
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.kits.kit import Site
+from keystead.kits.language import Speaker, choose_language
 from keystead.stores import Store
 
+_CATALOGUE: Final = Catalogue(Path(__file__).parent)
 MAX_FORM_BYTES: Final = 16 * 1024
 TOKEN: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
@@ -51,13 +55,19 @@ class DemoContext:
     def keys(self, request: Request) -> DemoKeys:
         return DemoKeys(self.store_of(request), now_ms=self.site.now_ms)
 
-    def page(self, name: str, status: int = 200, *, posts_to: str = "", **values: object) -> HTMLResponse:
+    def speaker(self, request: Request) -> Speaker:
+        return Speaker(choose_language(request, self.site.secure, self.site.language), _CATALOGUE)
+
+    def page(
+        self, request: Request, name: str, status: int = 200, *, posts_to: str = "", **values: object
+    ) -> HTMLResponse:
         """A page that posts its own form.
 
         Browsers apply the form policy to redirects too. `posts_to` is the other origin that a redirect may lead to.
         """
         headers = PAGE_HEADERS | {"content-security-policy": content_policy(forms=f"'self' {posts_to}".rstrip())}
-        return HTMLResponse(self.site.render(f"keystead.demo/{name}", **values), status, headers=headers)
+        html = self.site.render(f"keystead.demo/{name}", request.scope, say=self.speaker(request), **values)
+        return HTMLResponse(html, status, headers=headers)
 
 
 async def read_form(request: Request) -> dict[str, str]:

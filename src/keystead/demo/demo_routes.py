@@ -141,18 +141,21 @@ class _Authorization(DemoContext):
             return oauth.redirect(error="access_denied")
         person = _person_of_form(form)
         if person is None:
-            problem = f"Please enter a name of at most {LONGEST_NAME} characters."
+            say = self.speaker(request)
+            problem = say("Enter a name of at most {count} characters.", count=LONGEST_NAME)
             return await self._sign_in_page(request, oauth, problem)
         return await self._sign_in(request, oauth, person)
 
     async def _sign_in_page(self, request: Request, oauth: AuthorizationRequest, problem: str = "") -> Response:
         pays = await Pledges(self.keys(request)).all() if oauth.client_id == PATREON_CLIENT_ID else {}
+        say = self.speaker(request)
         return self.page(
+            request,
             "sign_in.html",
             400 if problem else 200,
             posts_to=oauth.loopback,
             oauth=asdict(oauth),
-            people={person: describe_pledge(pays[person]) if pays else "" for person in PEOPLE},
+            people={person: describe_pledge(pays[person], say) if pays else "" for person in PEOPLE},
             longest_name=LONGEST_NAME,
             problem=problem,
         )

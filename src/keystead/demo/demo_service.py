@@ -14,6 +14,7 @@ from typing import Final
 from unicodedata import normalize
 
 from keystead.demo.demo_keys import DemoCode, DemoGrant, DemoKeys, DemoPledge
+from keystead.kits.language import Speaker
 from keystead.parts.digest import digest
 from keystead.parts.oauth import challenge_of
 
@@ -171,8 +172,8 @@ class Pledges:
         return (before or _initial_pledge(person)).cents
 
 
-def describe_pledge(cents: int) -> str:
-    return f"pays ${cents / 100:g} a month" if cents else "pays nothing"
+def describe_pledge(cents: int, say: Speaker) -> str:
+    return say("pays {amount} a month", amount=f"${cents / 100:g}") if cents else say("pays nothing")
 
 
 def _initial_pledge(person: Person) -> DemoPledge:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, SecretStr
 
+from keystead.catalogue import Language
 from keystead.errors import BadDeclaration
 from keystead.extras import from_extra
 from keystead.parts.oauth import Provider
@@ -44,11 +45,12 @@ class Site:
     internal_url: str  # where this server reaches itself, such as http://127.0.0.1:8700
     development: bool
     now_ms: Callable[[], int]
-    render: Callable[..., str]  # a page: render("login/account.html", name="Ann"); values are escaped
+    render: Callable[..., str]  # a page: render("login/account.html", request.scope, name="Ann"); values are escaped
     providers: Mapping[str, Provider] = field(default_factory=dict)  # built-in providers, only in development
     stand_ins: Mapping[str, StandIn] = field(default_factory=dict)  # by provider name, only in development
     count: Callable[[str, str, str], None] = lambda kit, event, outcome: None  # for /metrics; never user input
     tables: Tables | None = None  # open, with the tables of all running kits
+    language: Language = "en"  # for browsers that ask for no language of the pages
     keyspaces: Sequence[type[Keyspace]] = ()  # of all running kits and their parts
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cached_property
 from typing import Any, ClassVar, Final, Literal
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,6 +11,7 @@ from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.requests import HTTPConnection
 
+from keystead.catalogue import Catalogue
 from keystead.http import csrf
 from keystead.http.accept import content_type
 from keystead.http.cookies import Cookie
@@ -17,9 +19,8 @@ from keystead.http.pages import PAGE_HEADERS, SCRIPT_PAGE_HEADERS
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import json_response, with_cookies
 from keystead.kits.camel_model import CamelModel
-from keystead.kits.identity import page_header
 from keystead.kits.kit import Site
-from keystead.kits.language import Messages, Speaker, language_of
+from keystead.kits.language import Messages, Speaker, choose_language
 
 _FORM: Final = "application/x-www-form-urlencoded"
 _FORM_MAX_BYTES: Final = 10_000
@@ -35,10 +36,10 @@ class CsrfAnswer(Ok):
 
 
 class Visit:
-    """One request. `messages` and `script` are the texts of the kit's pages: see `Speaker`."""
+    """One request. `catalogue` has the translations of the kit's pages; `messages` as in `Speaker`."""
 
+    catalogue: ClassVar[Catalogue | None] = None
     messages: ClassVar[Messages] = {}
-    script: ClassVar[Messages] = {}
 
     def __init__(self, request: Request, site: Site) -> None:
         self.request = request
@@ -47,7 +48,13 @@ class Visit:
         accept = request.headers.get("accept", "")
         wants_json = "application/json" in accept or "+json" in accept
         self.wants_json = wants_json or request.query_params.get("format") == "json"
-        self.say = Speaker(language_of(request.headers.get("accept-language", "")), self.messages, self.script)
+
+    @cached_property
+    def say(self) -> Speaker:
+        """Texts in the language of the request."""
+        catalogues = () if self.catalogue is None else (self.catalogue,)
+        language = choose_language(self.request, self.site.secure, self.site.language)
+        return Speaker(language, *catalogues, messages=self.messages)
 
     def read(self, cookie: Cookie) -> str | None:
         return cookie.find(self.request.headers)
@@ -115,11 +122,10 @@ class Visit:
     def page(
         self, template: str, *cookies: str, status: int = 200, scripts: bool = False, **values: object
     ) -> Response:
-        """A page of the kit. If the kit has messages, the template gets `say`, in the browser's language."""
+        """A page of the kit, whose template gets `say`."""
         headers = dict(SCRIPT_PAGE_HEADERS if scripts else PAGE_HEADERS)
-        if self.messages:
-            values["say"], headers["vary"] = self.say, "accept-language"
-        html = self.site.render(template, header=page_header(self.request.scope), **values)
+        headers["vary"] = "accept-language, cookie"
+        html = self.site.render(template, self.request.scope, say=self.say, **values)
         return with_cookies(HTMLResponse(html, status, headers), cookies)
 
     def redirect_to(self, to: str, *cookies: str) -> Response:

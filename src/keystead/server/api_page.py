@@ -7,21 +7,22 @@ from typing import Any, Final
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import HTMLResponse
+from markupsafe import Markup
 
 from keystead.http.pages import PAGE_HEADERS, content_policy
-from keystead.kits.identity import page_header
-from keystead.server.page_templates import TEMPLATES
+from keystead.server.page_templates import render
 
 # Swagger UI runs its own script, calls only this server, and draws icons from data URLs.
 _POLICY: Final = content_policy(
     forms="'self'", script="'self'", style="'self' 'unsafe-inline'", img="'self' data:", connect="'self'"
 )
+_OPENAPI: Final = Markup('<a href="/openapi.json">/openapi.json</a>')
 _VALIDATION: Final = ("HTTPValidationError", "ValidationError")
 
 
 def add_api_page(app: FastAPI) -> None:
     async def api_page(request: Request) -> HTMLResponse:
-        page = TEMPLATES.get_template("api.html").render(header=page_header(request.scope))
+        page = render("api.html", request.scope, openapi=_OPENAPI)
         return HTMLResponse(page, headers={**PAGE_HEADERS, "content-security-policy": _POLICY})
 
     app.add_api_route("/docs", api_page, methods=["GET"], include_in_schema=False)

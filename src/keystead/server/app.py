@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.middleware.asyncexitstack import AsyncExitStackMiddleware
-from fastapi.responses import HTMLResponse
+from fastapi.responses import FileResponse, HTMLResponse
 from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -21,7 +21,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import keystead
 from keystead.errors import StoreUnavailable
 from keystead.http.pages import PAGE_HEADERS
-from keystead.kits.identity import page_header
 from keystead.kits.kit import Kit, Site
 from keystead.schema.times import now_ms
 from keystead.server.api_page import add_api_page
@@ -29,9 +28,10 @@ from keystead.server.direct_routes import DirectRoutes
 from keystead.server.error_responses import ERROR_RESPONSES, add_error_responses
 from keystead.server.guide_pages import add_guide
 from keystead.server.health import NOT_OPEN, health_router, problem_of_tables, problems
-from keystead.server.key_documents import add_key_documents
+from keystead.server.key_documents import FOLDER, add_key_documents
 from keystead.server.kit_loading import keyspaces_of, load_kits, open_kit_tables, open_kits, open_stores, split_kits
 from keystead.server.page_templates import add_pages, render
+from keystead.server.preferences import add_preferences
 from keystead.server.reference_page import add_reference_page
 from keystead.server.request_layer import RequestLayer, RequestLimits
 from keystead.server.route_table import KitHealth, hide_unreached, plain_routes, templates_by_endpoint
@@ -169,21 +169,19 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
     if settings.development:
         add_key_documents(app)
         add_reference_page(app)
-        add_guide(app)
+        app.state.has_guide = add_guide(app)
+    add_preferences(app)
     app.add_api_route("/", _start_page, methods=["GET"], include_in_schema=False)
-    for kit in running:
-        if (kit.folder / "assets").is_dir():
-            app.mount(f"/assets/{kit.name}", StaticFiles(directory=kit.folder / "assets"), name=f"assets of {kit.name}")
-    # Only the Swagger UI files of this package are used.
-    app.mount("/static/swagger-ui", StaticFiles(packages=[("fastapi_swagger", "resources")]), name="swagger-ui")
-    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
+    _add_assets(app)
     app.state.templates = templates_by_endpoint(app)
     return app
 
 
 def site_of(settings: Settings, now_ms: Callable[[], int] = now_ms, metrics: Metrics | None = None) -> Site:
     """The site that kits see with these settings."""
-    site = Site(settings.origin, settings.internal_url, settings.development, now_ms, render)
+    site = Site(
+        settings.origin, settings.internal_url, settings.development, now_ms, render, language=settings.language
+    )
     if metrics is not None:
         site = dataclasses.replace(site, count=metrics.count_event)
     demo = _demo(settings, site)
@@ -217,7 +215,26 @@ async def _start_page(request: Request) -> HTMLResponse:
     found = await problems(state, list(state.settings.store_urls))
     if state.tables is not None:
         found[TABLES] = await problem_of_tables(state)
-    return HTMLResponse(render_start_page(state, found, page_header(request.scope)), headers=PAGE_HEADERS)
+    return HTMLResponse(render_start_page(request.scope, found), headers=PAGE_HEADERS)
+
+
+def _add_assets(app: FastAPI) -> None:
+    """Styles and scripts: of the kits, of Swagger UI, of key documents, and of all pages."""
+    for kit in app.state.running:
+        if (kit.folder / "assets").is_dir():
+            app.mount(f"/assets/{kit.name}", StaticFiles(directory=kit.folder / "assets"), name=f"assets of {kit.name}")
+    # Only the Swagger UI files of this package are used.
+    app.mount("/static/swagger-ui", StaticFiles(packages=[("fastapi_swagger", "resources")]), name="swagger-ui")
+    for name in ("base.css", "document.css"):  # of key documents, which also exist without a server
+        app.add_api_route(f"/static/{name}", _style(name), methods=["GET"], include_in_schema=False)
+    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
+
+
+def _style(name: str) -> Callable[[], Awaitable[FileResponse]]:
+    async def style() -> FileResponse:
+        return FileResponse(FOLDER / "pages" / name)
+
+    return style
 
 
 def _add_metrics(app: FastAPI, page: Callable[[], bytes]) -> None:

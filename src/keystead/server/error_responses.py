@@ -15,13 +15,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Scope
 
+from keystead.catalogue import message
 from keystead.errors import KeysteadError, Unreadable
 from keystead.http.accept import prefers_html
 from keystead.http.pages import PAGE_HEADERS
 from keystead.http.refusals import CODE_ALIAS, CODES, Refusal, code_of, refusal_with
-from keystead.kits.identity import page_header
 from keystead.schema.unreadable import log_unreadable
-from keystead.server.page_templates import TEMPLATES
+from keystead.server.page_frame import page_frame
+from keystead.server.page_templates import render
 from keystead.server.route_table import allowed_methods
 
 _BY_STATUS: Final = {status: code for code, (status, _, _) in CODES.items() if status not in (409, 503)}
@@ -75,22 +76,45 @@ def error_response(scope: Scope, refusal: Refusal) -> Response:
 
 
 def _error_page(scope: Scope, refusal: Refusal) -> Response:
+    frame = page_frame(scope)
+    say, header = frame.say, frame.header
     heading = CODES[refusal.code][2] if refusal.code in CODES else "That did not work."
     if refusal.status == 401:
-        heading = "You are not signed in." if refusal.sign_in_helps else "This needs a key or a token."
+        heading = _NOT_SIGNED_IN if refusal.sign_in_helps else _NEEDS_TOKEN
     sentence = refusal.sentence[:1].upper() + refusal.sentence[1:] + ("" if refusal.sentence.endswith(".") else ".")
-    header = page_header(scope)
-    can_sign_in = refusal.sign_in_helps and header is not None and header.user is None
-    page = TEMPLATES.get_template("error.html").render(
-        heading=heading,
-        sentence=sentence,
+    if refusal.code == "NOT_FOUND" and sentence == CODES["NOT_FOUND"][1]:
+        sentence = _MISTYPED
+    elif refusal.code == "INTERNAL":
+        sentence = _FAILED  # the page shows the request id below
+    # Sentences of kits for programs are in English only: a page in another language shows them as details.
+    is_known = say.knows(sentence)
+    page = render(
+        "error.html",
+        scope,
+        heading=say(heading),
+        sentence=say(sentence) if is_known else say(_general_sentence(refusal)),
+        detail="" if is_known else sentence,
         status=refusal.status,
         code=refusal.code,
         request_id=scope.get("state", {}).get("request_id", ""),
-        header=header,
-        can_sign_in=can_sign_in,
+        can_sign_in=refusal.sign_in_helps and header is not None and header.user is None,
+        can_retry=refusal.status >= 500 and frame.here != "/",
     )
     return HTMLResponse(page, refusal.status, headers=PAGE_HEADERS)
+
+
+_MISTYPED: Final = message("The address may be mistyped, or the page may have been removed.")
+_NOT_SIGNED_IN: Final = message("You are not signed in.")
+_NEEDS_TOKEN: Final = message("This needs a key or a token.")
+_SIGN_IN: Final = message("Sign in, then open the page again.")
+_REFUSED: Final = message("The server refused this request. The reason, as programs get it:")
+_FAILED: Final = message("The server could not do this now. Try again in a moment.")
+
+
+def _general_sentence(refusal: Refusal) -> str:
+    if refusal.sign_in_helps:
+        return _SIGN_IN
+    return _FAILED if refusal.status >= 500 else _REFUSED
 
 
 async def respond_to_error(request: Request, error: Exception) -> Response:

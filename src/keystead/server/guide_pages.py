@@ -24,16 +24,17 @@ def is_built(folder: Path = FOLDER) -> bool:
     return (folder / "index.html").is_file()
 
 
-def add_guide(app: FastAPI, folder: Path = FOLDER) -> None:
-    """Serve the guide, if it is there."""
+def add_guide(app: FastAPI, folder: Path = FOLDER) -> bool:
+    """Serve the guide, and return whether it is there."""
     if not is_built(folder):
-        return
+        return False
 
     async def to_index() -> RedirectResponse:
         return RedirectResponse(f"{PATH}/")
 
     app.add_api_route(PATH, to_index, methods=["GET"], include_in_schema=False)
     app.mount(PATH, _GuideFiles(folder), name="guide")
+    return True
 
 
 class _GuideFiles(StaticFiles):

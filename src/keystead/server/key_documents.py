@@ -5,24 +5,26 @@ Development only, because they reveal the data model of an application.
 
 from __future__ import annotations
 
-import re
-from base64 import b64encode
-from hashlib import sha256
 from importlib import import_module
+from pathlib import Path
 from typing import Final
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse
+from markupsafe import Markup
 
-from keystead.http.pages import PAGE_HEADERS, content_policy
-from keystead.kits.identity import page_header
+import keystead.schema
+from keystead.catalogue import Catalogue
+from keystead.http.pages import PAGE_HEADERS
+from keystead.kits.language import Speaker
 from keystead.schema import Keyspace
 from keystead.server.own_keyspaces import OWN
+from keystead.server.page_frame import page_frame
 from keystead.server.page_templates import render
 
 PATH: Final = "/keys"
-_LINKS: Final = {"Keystead": "/", "Keys": PATH, "Reference": "/reference", "API": "/docs"}
-_STYLE: Final = re.compile("<style>(.*?)</style>", re.DOTALL)
+FOLDER: Final = Path(keystead.schema.__file__).parent / "docs"
+_CATALOGUE: Final = Catalogue(FOLDER)
 
 
 def add_key_documents(app: FastAPI) -> None:
@@ -33,25 +35,30 @@ def add_key_documents(app: FastAPI) -> None:
     # Not async: a large document is slow to generate, and FastAPI runs these in a thread.
     # What renders it is imported with the first one.
     def index(request: Request) -> HTMLResponse:
-        from keystead.schema.docs import html_index
+        from keystead.schema.docs import html_index_content
 
         documents = {f"{PATH}/{name}": one for name, one in keyspaces.items()}
-        return _page_response(html_index(documents, _LINKS, _user_header(request)))
+        return _page(request, None, html_index_content(documents, _speaker(request)))
 
     def document(name: str, request: Request) -> HTMLResponse:
         if name not in keyspaces:
             raise HTTPException(404)
-        from keystead.schema.docs import html
+        from keystead.schema.docs import html_content
 
-        return _page_response(html(keyspaces[name], _LINKS, _user_header(request)))
+        return _page(request, name, html_content(keyspaces[name], _speaker(request)))
 
     for path in (PATH, f"{PATH}/"):
         app.add_api_route(path, index, methods=["GET"], include_in_schema=False)
     app.add_api_route(f"{PATH}/{{name}}", document, methods=["GET"], include_in_schema=False)
 
 
-def _user_header(request: Request) -> str:
-    return render("signed_in.html", header=page_header(request.scope))
+def _speaker(request: Request) -> Speaker:
+    return Speaker(page_frame(request.scope).say.language, _CATALOGUE)
+
+
+def _page(request: Request, name: str | None, content: str) -> HTMLResponse:
+    page = render("keys.html", request.scope, name=name, content=Markup(content))  # noqa: S704 - escaped when generated
+    return HTMLResponse(page, headers=PAGE_HEADERS)
 
 
 def _own() -> dict[str, type[Keyspace]]:
@@ -64,11 +71,3 @@ def _own() -> dict[str, type[Keyspace]]:
         )
         for name, module in OWN.items()
     }
-
-
-def _page_response(page: str) -> HTMLResponse:
-    """The page, with a policy that allows its inline style by hash, and loads nothing else."""
-    style = _STYLE.search(page)
-    digest = b64encode(sha256(style[1].encode() if style else b"").digest()).decode()
-    policy = content_policy(forms="'self'", style=f"'sha256-{digest}'", img="data:")
-    return HTMLResponse(page, headers={**PAGE_HEADERS, "content-security-policy": policy})

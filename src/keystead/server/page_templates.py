@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PackageLoader, PrefixLoader, StrictUndefined
+from starlette.types import Scope
 
 import keystead
+from keystead.server.page_frame import page_frame
 
 _ADDED: Final[dict[str, FileSystemLoader]] = {}
 
@@ -29,6 +31,12 @@ def add_pages(prefix: str, folder: Path) -> None:
         _ADDED[prefix] = FileSystemLoader(folder)
 
 
-def render(name: str, /, **values: Any) -> str:
-    """A page as HTML. Values are escaped."""
-    return TEMPLATES.get_template(name).render(**values)
+def render(name: str, scope: Scope | None = None, /, **values: Any) -> str:
+    """A page as HTML, in the frame of all pages. Values are escaped.
+
+    `scope` is that of the request, for its language, colours and user. `say` may have the texts of a kit.
+    """
+    frame = page_frame(scope, values.pop("say", None))
+    say = frame.say
+    shown = {"header": frame.header, **values, "frame": frame, "say": say, "say_plural": say.plural}
+    return TEMPLATES.get_template(name).render(shown)

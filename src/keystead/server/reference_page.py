@@ -6,9 +6,11 @@ from typing import Final, NamedTuple
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse
+from markupsafe import Markup
 
 from keystead.http.pages import PAGE_HEADERS
-from keystead.kits.identity import page_header
+from keystead.kits.language import Speaker
+from keystead.server.page_frame import page_frame
 from keystead.server.page_templates import render
 from keystead.stores.commands import TABLE, Spec
 from keystead.stores.store_contract import Store
@@ -30,43 +32,49 @@ def add_reference_page(app: FastAPI) -> None:
 
 async def _reference_page(request: Request) -> HTMLResponse:
     default = request.app.state.stores.get("default")
+    say = page_frame(request.scope).say
     page = render(
         "reference.html",
-        development=True,
+        request.scope,
         store=default.url if default else "",
-        guarantees=_guarantees(default) if default else [],
-        commands=_commands_by_subject(),
+        guarantees=_guarantees(default, say) if default else [],
+        commands=[(say(subject), specs) for subject, specs in _commands_by_subject()],
         command_count=len(TABLE),
-        header=page_header(request.scope),
+        tag=Markup('<span class="tag">{}</span>').format(say("writes")),
     )
     return HTMLResponse(page, headers=PAGE_HEADERS)
 
 
-def _guarantees(store: Store) -> list[GuaranteeRow]:
+def _guarantees(store: Store, say: Speaker) -> list[GuaranteeRow]:
     promises = store.guarantees
-    return [_row(field, getattr(promises, field.name)) for field in dataclasses.fields(promises)]
+    return [_row(field, getattr(promises, field.name), say) for field in dataclasses.fields(promises)]
 
 
-def _row(field: dataclasses.Field[object], value: object) -> GuaranteeRow:
-    """The unit is in the field's name, and on the page beside the number."""
+def guarantee_texts(field: dataclasses.Field[object]) -> tuple[str, str]:
+    """Name and description of a guarantee. The unit is in the field's name, and on the page beside the number."""
     *words, last = field.name.split("_")
-    unit = _UNITS.get(last, "")
-    name = " ".join(words if unit else (*words, last))
-    shown = f"{value:,} {unit}" if unit and isinstance(value, int) else _in_words(value)
+    name = " ".join(words if last in _UNITS else (*words, last))
     doc, _, _ = field.metadata.get("doc", "").partition("; none:")  # the value shows that already
-    return GuaranteeRow(name, shown, doc.replace("`", ""))
+    return name, doc.replace("`", "")
 
 
-def _in_words(value: object) -> str:
+def _row(field: dataclasses.Field[object], value: object, say: Speaker) -> GuaranteeRow:
+    name, doc = guarantee_texts(field)
+    unit = _UNITS.get(field.name.rpartition("_")[2], "")
+    shown = f"{say.number(value)} {unit}" if unit and isinstance(value, int) else _in_words(value, say)
+    return GuaranteeRow(say(name), shown, doc and say(doc))
+
+
+def _in_words(value: object, say: Speaker) -> str:
     match value:
         case None:
-            return "no limit"
+            return say("no limit")
         case bool():
-            return "yes" if value else "no"
+            return say("yes") if value else say("no")
         case Set():
-            return ", ".join(sorted(map(_in_words, value))) or "none"
+            return ", ".join(sorted(_in_words(one, say) for one in value)) or say("none")
         case _:
-            return str(value)
+            return say(str(value))
 
 
 def _commands_by_subject() -> list[tuple[str, list[Spec]]]:

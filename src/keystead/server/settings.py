@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError, field_validator
 from pydantic_settings import NoDecode
 
+from keystead.catalogue import Language
 from keystead.errors import BadDeclaration
 from keystead.parts.sizes import size_bytes
 from keystead.schema import KeyRing
@@ -81,6 +82,9 @@ class Settings(BaseModel):
         None,
         description="Where browsers reach this server, such as `https://example.com`. Required in production. Default: "
         "the address it listens on.",
+    )
+    language: Language = Field(
+        "en", description="The language of pages for browsers that ask for none of `en`, `ja` and `ko`."
     )
     log_format: Literal["text", "json"] | None = Field(
         None, description="The log format, `text` or `json`. Default: `json` in production."

@@ -1,14 +1,21 @@
 """The start page: the running kits, their stores, and first steps."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from keystead.kits.identity import PageHeader
+from markupsafe import Markup
+from starlette.types import Scope
+
+from keystead.catalogue import Catalogue
 from keystead.kits.kit import Example, Kit
-from keystead.server.page_templates import TEMPLATES
+from keystead.kits.language import Speaker
+from keystead.server.page_frame import page_frame
+from keystead.server.page_templates import render
 from keystead.server.quickstart import first_steps
 from keystead.server.settings import Settings
 
+_CODE: Final = Markup("<code>{}</code>")
 TABLES: Final = " tables"  # cannot be a role, because roles are identifiers
 
 
@@ -31,23 +38,34 @@ class KitCard(NamedTuple):
     examples: Sequence[Example]
 
 
-def render_start_page(state: Any, problems: Mapping[str, str | None], header: PageHeader | None) -> str:
+def render_start_page(scope: Scope, problems: Mapping[str, str | None]) -> str:
     """The page as HTML. `problems` has the reason why each role, and `TABLES`, does not answer.
 
     In production the page is public, so it only shows whether the stores answer.
     """
+    state = scope["app"].state
     settings: Settings = state.settings
+    say = page_frame(scope).say
     stores = _stores(state, problems) if settings.development else _states(problems)
-    return TEMPLATES.get_template("start.html").render(
+    kits = [_card(kit, state, say) for kit in state.running]
+    shown = [example for kit in kits for example in kit.examples if _is_page(example.path)]
+    return render(
+        "start.html",
+        scope,
         development=settings.development,
         mode=settings.mode,
         metrics=settings.metrics,
         stores=stores,
-        problem=next((row.problem for row in stores if row.problem), None),
-        kits=[_card(kit, state) for kit in state.running],
+        kits=kits,
+        first_example=next(iter(shown), None),
+        has_console=any(kit.name == "console" for kit in kits),
+        console=Markup('<a href="/console">{}</a>').format(say("console")),
+        kits_example=_CODE.format("--kits login,widgets"),
+        kits_option=_CODE.format("--kits"),
+        file=_CODE.format("first_steps.py"),
+        database=_CODE.format("first_steps.db"),
         off=state.off,
         first_steps=first_steps(),
-        header=header,
     )
 
 
@@ -67,10 +85,19 @@ def _states(problems: Mapping[str, str | None]) -> list[StoreRow]:
     return [StoreRow(role.strip(), "", problem) for role, problem in problems.items()]
 
 
-def _card(kit: Kit, state: Any) -> KitCard:
+def _is_page(path: str) -> bool:
+    return path.startswith("/") and not path.startswith("/api/")
+
+
+def _card(kit: Kit, state: Any, say: Speaker) -> KitCard:
     roles = sorted({family.role for family in kit.keyspace.families.values()} & state.settings.stores.keys())
     is_open = kit.name in state.kits
-    examples = [one for one in kit.examples if is_open and one.is_there(state.kits[kit.name])]
+    own = Speaker(say.language, Catalogue(kit.folder))
+    examples = [
+        dataclasses.replace(one, label=own(one.label), doc=own(one.doc) if one.doc else "")
+        for one in kit.examples
+        if is_open and one.is_there(state.kits[kit.name])
+    ]
     return KitCard(
-        kit.name, kit.doc, state.route_counts[kit.name], len(kit.keyspace.families), ", ".join(roles), examples
+        kit.name, own(kit.doc), state.route_counts[kit.name], len(kit.keyspace.families), ", ".join(roles), examples
     )

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from starlette.routing import Match
 from starlette.types import Scope
 
+from keystead.catalogue import message
 from keystead.errors import BadValue, StoreError, Unreadable
 from keystead.http.accept import content_type
 from keystead.http.cookies import Cookie
@@ -24,6 +25,7 @@ from keystead.http.csrf import is_cross_site
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import with_cookies
 from keystead.kits.kit import Kit, Site, service_of
+from keystead.kits.sessiondata.error_messages import message_for
 from keystead.kits.sessiondata.keys import SessionDataKeys
 from keystead.kits.sessiondata.service import (
     KEY_MAX,
@@ -34,7 +36,6 @@ from keystead.kits.sessiondata.service import (
     TooMany,
     UserArea,
 )
-from keystead.kits.sessiondata.words import message_for
 from keystead.kits.visit import Visit
 from keystead.parts.limit import LimitReached
 from keystead.parts.sizes import size_bytes
@@ -352,7 +353,7 @@ def session_data_kit(logged_in: LoggedIn | None = None) -> Kit:
     """
     return Kit(
         name="sessiondata",
-        doc="Session data: values of a session until it ends, and durable values of a user.",
+        doc=message("Session data: values of a session until it ends, and durable values of a user."),
         keyspace=SessionDataKeys,
         settings=SessionDataSettings,
         router=router,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
-from keystead.kits.language import Language
+from keystead.catalogue import Language
 
 _UNITS: Final = ("bytes", "kB", "MB", "GB", "TB")
 _BYTES: Final[Mapping[Language, str]] = {"en": "bytes", "ja": "バイト", "ko": "바이트"}

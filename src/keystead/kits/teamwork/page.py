@@ -8,12 +8,12 @@ from fastapi import Depends, Request
 from fastapi.responses import Response
 from pydantic import Field
 
+from keystead.catalogue import Language
 from keystead.http.refusals import Refusal
 from keystead.http.responses import json_response
 from keystead.http.routing import KitRouter
 from keystead.kits.camel_model import CamelBody, CamelModel
 from keystead.kits.identity import identify
-from keystead.kits.language import Language
 from keystead.kits.teamwork.service import (
     DEMO_PEOPLE,
     DemoEvent,
@@ -21,6 +21,7 @@ from keystead.kits.teamwork.service import (
     demo_person,
     user_of,
 )
+from keystead.kits.teamwork.service.messages import CATALOGUE
 from keystead.kits.teamwork.service.people import NO_TEAM
 from keystead.kits.teamwork.who import Member, Service, Who
 from keystead.kits.visit import Ok, Visit
@@ -65,9 +66,13 @@ def add_page_routes(routes: KitRouter) -> None:
         routes.add(f"POST /api/teamwork/demo/{name}", route)
 
 
+class _PageVisit(Visit):
+    catalogue = CATALOGUE
+
+
 async def _page(request: Request, teamwork: Service) -> Response:
     """The page: live notices, deadlines and the dashboard. It loads its data from the other routes."""
-    visit = Visit(request, teamwork.site)
+    visit = _PageVisit(request, teamwork.site)
     if visit.home is not None:
         return visit.redirect_to(visit.home)
     people = DEMO_PEOPLE if teamwork.demo is not None else ()
@@ -75,7 +80,6 @@ async def _page(request: Request, teamwork: Service) -> Response:
     return visit.page(
         "teamwork/teamwork.html",
         scripts=True,
-        language=visit.say.language,
         people=[{"id": one.id, "name": one.name, "role": one.role} for one in people],
         accepts_sign_ins=teamwork.accepts_sign_ins,
         is_signed_in=user is not None,

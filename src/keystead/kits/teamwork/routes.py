@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response, StreamingResponse
 from pydantic import Field
 
+from keystead.catalogue import Language, message
 from keystead.http.bearer import retry_after_s
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.http.responses import json_response
@@ -19,7 +20,7 @@ from keystead.http.routing import KitRouter
 from keystead.http.server_sent_events import place_in
 from keystead.kits.camel_model import CamelBody, CamelModel
 from keystead.kits.kit import Example, Kit, Site
-from keystead.kits.language import Language, language_of
+from keystead.kits.language import language_of
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import DashboardSummary, Deadline
 from keystead.kits.teamwork.page import add_page_routes
@@ -433,14 +434,18 @@ def teamwork_kit(*, load: Load | None = None, count: Count | None = None) -> Kit
 
     return Kit(
         name="teamwork",
-        doc="A team at work: revocable tokens, real-time notices, deadlines and dashboards.",
+        doc=message("A team at work: revocable tokens, real-time notices, deadlines and dashboards."),
         keyspace=TeamworkKeys,
         settings=TeamworkSettings,
         router=router,
         service=service,
         missing=missing,
         examples=(
-            Example("Notices, deadlines and dashboard", "/teamwork", "Sign in as a team member and watch them arrive."),
+            Example(
+                message("Notices, deadlines and dashboard"),
+                "/teamwork",
+                message("Sign in as a team member and watch them arrive."),
+            ),
         ),
         jobs=lambda teamwork: teamwork.jobs,
         stop=lambda teamwork: teamwork.feed.stop(),

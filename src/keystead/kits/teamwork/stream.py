@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
+from keystead.catalogue import Language
 from keystead.http.server_sent_events import event, heartbeat
-from keystead.kits.language import Language
 from keystead.kits.teamwork.service.streams import NoticeStreams, SignedOut, SignInCheck, StreamItem, StreamStart
 from keystead.parts.feed import Missed, Pause
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -19,7 +20,9 @@ def _route(text: str) -> Markup:
     return Markup("<code>{}</code>").format(Markup("<wbr>").join(re.split(r"(?<=[^/]/)(?=[^/])", text)))
 
 
-TEMPLATES: Final = Environment(
+Say: TypeAlias = Callable[..., str]
+
+_TEMPLATES: Final = Environment(
     loader=PackageLoader("keystead.schema.docs", "pages"),
     autoescape=True,
     undefined=StrictUndefined,
@@ -27,4 +30,18 @@ TEMPLATES: Final = Environment(
     lstrip_blocks=True,
     keep_trailing_newline=True,
 )
-TEMPLATES.filters |= {"blocks": blocks, "prose": as_html, "px": px, "route": _route}
+_TEMPLATES.filters |= {"blocks": blocks, "prose": as_html, "px": px, "route": _route}
+
+
+def plain(text: str, /, **values: object) -> str:
+    """A text of a template in English: with a value that is markup, the result is markup."""
+    return Markup.escape(text).format(**values) if values else text
+
+
+def render_page(template: str, **values: Any) -> str:
+    return _TEMPLATES.get_template(template).render(values, frame="layout.html")
+
+
+def render_main(template: str, **values: Any) -> str:
+    """Only the content, without the frame."""
+    return _TEMPLATES.get_template(template).render(values, frame="content.html")

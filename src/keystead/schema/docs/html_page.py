@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from keystead.catalogue import message
 from keystead.schema.docs.diagram import diagram
 from keystead.schema.docs.document import KeyDocument
-from keystead.schema.docs.document_templates import TEMPLATES
+from keystead.schema.docs.document_templates import Say, plain, render_main, render_page
 from keystead.schema.docs.generated_marker import made_by
 from keystead.schema.docs.relation_rows import LEADS_TO, LISTS, OWNS
 from keystead.schema.docs.verbs import OF_EVERY_KEY
@@ -21,23 +21,30 @@ class RelationStyle(NamedTuple):
 
 
 _LOOKS: Final = {
-    OWNS: RelationStyle("owns", "owns: is deleted with it"),
-    LISTS: RelationStyle("lists", "lists: an index names it"),
-    LEADS_TO: RelationStyle("leads", "leads to: its value names it"),
+    OWNS: RelationStyle("owns", message("owns: is deleted with it")),
+    LISTS: RelationStyle("lists", message("lists: an index names it")),
+    LEADS_TO: RelationStyle("leads", message("leads to: its value names it")),
 }
 
 
-def page(document: KeyDocument, links: Mapping[str, str], aside: str) -> str:
-    """The whole page, with these links and this HTML in its head."""
+def page(document: KeyDocument) -> str:
+    return render_page("document.html", **_values(document, plain))
+
+
+def content(document: KeyDocument, say: Say) -> str:
+    """The content of the page, for a frame of another page."""
+    return render_main("document.html", **_values(document, say))
+
+
+def _values(document: KeyDocument, say: Say) -> dict[str, Any]:
     used = {edge.says for edge in document.edges}
-    return TEMPLATES.get_template("document.html").render(
-        title=document.title,
-        links=links,
-        aside=aside,
-        made_by=made_by(document.made_from),
-        document=document,
-        keys={entry.name: entry.key for entry in document.families},
-        diagram=diagram(document),
-        looks={says: look for says, look in _LOOKS.items() if says in used},
-        of_every_key=OF_EVERY_KEY,
-    )
+    return {
+        "say": say,
+        "title": document.title,
+        "made_by": made_by(document.made_from),
+        "document": document,
+        "keys": {entry.name: entry.key for entry in document.families},
+        "diagram": diagram(document),
+        "looks": {says: look for says, look in _LOOKS.items() if says in used},
+        "of_every_key": OF_EVERY_KEY,
+    }

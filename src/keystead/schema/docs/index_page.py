@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from keystead.schema.docs.document import KeyDocument
-from keystead.schema.docs.document_templates import TEMPLATES
+from keystead.schema.docs.document_templates import Say, plain, render_main, render_page
 from keystead.schema.docs.generated_marker import made_by
 from keystead.schema.docs.markdown_page import table
 from keystead.schema.docs.prose import as_cell, blocks, code
@@ -35,11 +36,24 @@ def markdown(documents: Mapping[str, KeyDocument]) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def html(documents: Mapping[str, KeyDocument], links: Mapping[str, str], aside: str) -> str:
-    """The same as a self-contained HTML page, with these links and this HTML in its header."""
-    return TEMPLATES.get_template("index.html").render(
-        documents=documents, links=links, aside=aside, first_words=first_words, made_by=made_by(_MADE_FROM), title=TITLE
-    )
+def html(documents: Mapping[str, KeyDocument]) -> str:
+    """The same as a self-contained HTML page."""
+    return render_page("index.html", **_values(documents, plain))
+
+
+def content(documents: Mapping[str, KeyDocument], say: Say) -> str:
+    """The content of that page, for a frame of another page."""
+    return render_main("index.html", **_values(documents, say))
+
+
+def _values(documents: Mapping[str, KeyDocument], say: Say) -> dict[str, Any]:
+    return {
+        "say": say,
+        "documents": documents,
+        "first_words": first_words,
+        "made_by": made_by(_MADE_FROM),
+        "title": TITLE,
+    }
 
 
 def first_words(document: KeyDocument) -> str:

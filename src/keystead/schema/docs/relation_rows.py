@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from keystead.catalogue import message
 from keystead.schema.docs.prose import code
 from keystead.schema.family import Family
 from keystead.schema.relation import Origin, Relation
@@ -12,9 +13,9 @@ from keystead.schema.relation import Origin, Relation
 Families = Mapping[str, Family[Any]]
 
 # The label of an edge, from its start to its end.
-OWNS: Final = "owns"
-LISTS: Final = "lists"
-LEADS_TO: Final = "leads to"
+OWNS: Final = message("owns")
+LISTS: Final = message("lists")
+LEADS_TO: Final = message("leads to")
 
 
 class Edge(NamedTuple):

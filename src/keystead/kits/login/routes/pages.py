@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Query
 from fastapi.responses import Response
 
+from keystead.catalogue import message
 from keystead.http.refusals import Refusal
 from keystead.http.routing import translate_errors
 from keystead.kits.login.identity import SIGN_IN
 from keystead.kits.login.routes.request import Visiting, refusal_of
 from keystead.kits.login.service import is_return_path
+
+# Why a session is over.
+_GONE: Final = {
+    "evicted": message("You were signed out here because you signed in on another device."),
+    "revoked": message("This session was ended. Sign in again."),
+    "expired": message("This session has expired. Sign in again."),
+}
 
 
 async def account_page(visit: Visiting) -> Response:
@@ -38,9 +46,13 @@ async def login_page(visit: Visiting, return_to: Annotated[str | None, Query(ali
         return visit.page(
             "login/account.html", cookie, scripts=True, live=own, sessions=sessions, start=start, csrf=csrf
         )
-    gone = live.reason if live.reason in ("expired", "evicted", "revoked") else None
+    gone = _GONE.get(live.reason)
     return visit.page(
-        "login/login.html", cookie, providers=visit.login.providers, gone=gone, return_to=wanted or SIGN_IN.page
+        "login/login.html",
+        cookie,
+        providers=visit.login.providers,
+        gone=gone and visit.say(gone),
+        return_to=wanted or SIGN_IN.page,
     )
 
 

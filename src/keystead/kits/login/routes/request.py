@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path as FilePath
 from typing import Annotated, Final
 
 from fastapi import Depends, Path, Request
 from fastapi.responses import Response
 from pydantic.alias_generators import to_camel
 
+from keystead.catalogue import Catalogue, message
 from keystead.errors import CapReached
 from keystead.http.cookies import Cookie
 from keystead.http.rate_limits import too_many_requests
 from keystead.http.refusals import Refusal, statuses
 from keystead.kits.kit import service_of
-from keystead.kits.login.messages import MESSAGES
 from keystead.kits.login.service import Login, LoginRefused, Visitor
 from keystead.kits.visit import Visit
 from keystead.parts.limit import LimitReached
@@ -53,8 +54,21 @@ def refusal_of(error: Exception) -> Refusal | None:
     return None
 
 
+# What people read about a refusal, by its code.
+_SENTENCES: Final = {
+    "STATE_INVALID": message("This sign-in has expired or was not started here. Start again."),
+    "UNKNOWN_PROVIDER": message("This sign-in provider is not available here."),
+    "TRY_AGAIN": message("This sign-in could not be started. Try again."),
+    "BAD_CALLBACK": message("The response of the provider is incomplete. Start again."),
+    "CODE_WRONG": message("That is not the code in your app. You were not signed in. Start again in the app."),
+    "PROVIDER_REFUSED": message("The provider did not confirm this sign-in. Start again."),
+    "PROVIDER_UNAVAILABLE": message("The provider is not responding. Try again later."),
+    "RATE_LIMITED": message("Too many requests from your network. Wait a minute, then try again."),
+}
+
+
 class LoginVisit(Visit):
-    messages = MESSAGES
+    catalogue = Catalogue(FilePath(__file__).parents[1])
 
     def __init__(self, request: Request, login: Login) -> None:
         super().__init__(request, login.site)
@@ -75,9 +89,9 @@ class LoginVisit(Visit):
     def problem(self, refusal: Refusal) -> Response:
         """The error page of a refusal, in the browser's language. Raises it for programs, or if it has no page."""
         is_browser = "text/html" in self.request.headers.get("accept", "") and not self.wants_json
-        if not is_browser or not self.say.knows(refusal.code):
+        if not is_browser or refusal.code not in _SENTENCES:
             raise refusal
-        sentence = self.say(refusal.code)
+        sentence = self.say(_SENTENCES[refusal.code])
         response = self.page("login/refused.html", status=refusal.status, sentence=sentence, return_to=None)
         response.headers.update(refusal.headers or {})
         return response

@@ -6,6 +6,7 @@ from typing import Final
 
 from fastapi import APIRouter
 
+from keystead.catalogue import message
 from keystead.http.routing import KitRouter
 from keystead.kits.kit import Example, Kit
 from keystead.kits.login.identity import SIGN_IN
@@ -109,7 +110,9 @@ def router() -> APIRouter:
 _PRESETS = ("discord", "github", "google")
 KIT: Final = Kit(
     name="login",
-    doc="Sign in with Discord, GitHub, Google or any OpenID Connect provider; sessions with timeouts and revocation.",
+    doc=message(
+        "Sign in with Discord, GitHub, Google or any OpenID Connect provider; sessions with timeouts and revocation."
+    ),
     keyspace=LoginKeys,
     settings=LoginSettings,
     turned_on_by="DISCORD_CLIENT_ID and DISCORD_CLIENT_SECRET, or [login.providers.NAME]",
@@ -123,8 +126,8 @@ KIT: Final = Kit(
     missing=missing,
     sign_in=SIGN_IN,
     examples=(
-        Example("Sign in", "/login", "Sign in, see your sessions, end them."),
-        Example("Who am I?", "/api/auth/me?soft=1", "Who is signed in, as JSON."),
-        Example("My sessions", "/api/auth/sessions", "Where you are signed in, as JSON."),
+        Example(message("Sign in"), "/login", message("Sign in, see your sessions, end them.")),
+        Example(message("Who am I?"), "/api/auth/me?soft=1", message("Who is signed in, as JSON.")),
+        Example(message("My sessions"), "/api/auth/sessions", message("Where you are signed in, as JSON.")),
     ),
 )

@@ -135,7 +135,11 @@ async def _render_provider_refusal(visit: LoginVisit, provider: str, state: str 
         )
     shown = provider.capitalize()
     denied = word == "access_denied"
-    sentence = visit.say("did_not_agree" if denied else "provider_said_no", provider=shown, word=word)
+    sentence = (
+        visit.say("You did not authorize this site at {provider}.", provider=shown)
+        if denied
+        else visit.say("{provider} refused the sign-in ({word}).", provider=shown, word=word)
+    )
     return visit.page("login/refused.html", status=400, sentence=sentence, return_to=target)
 
 

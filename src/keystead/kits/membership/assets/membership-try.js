@@ -3,7 +3,13 @@
 const by = (id) => document.getElementById(id);
 const { publicUrl, authorizeUrl, clientId, scope, path, pledges } = by("app").dataset;
 const words = JSON.parse(by("app").dataset.words);
-const say = (name, values = {}) => words[name].replace(/\{(\w+)\}/g, (_, value) => values[value]);
+const say = (name, values = {}) => (words[name] ?? name).replace(/\{(\w+)\}/g, (_, value) => values[value]);
+const PATRON = {
+  active_patron: say("Active patron"),
+  declined_patron: say("Payment declined"),
+  former_patron: say("Former patron"),
+  not_patron: say("Not a patron"),
+};
 const REDIRECT_URI = `${publicUrl}${path}`;
 const SAVED_KEY = "keystead-membership";
 const PENDING_KEY = "keystead-membership-sign-in";
@@ -62,9 +68,9 @@ async function finishSignIn() {
   history.replaceState(null, "", path);
   if (query.has("error")) {
     const isCancelled = query.get("error") === "access_denied";
-    return showProblem(say(isCancelled ? "cancelled" : "refusedSignIn"));
+    return showProblem(isCancelled ? say("You cancelled the sign-in. Nothing has changed.") : say("The provider refused the sign-in. Try again."));
   }
-  if (pending?.state !== query.get("state")) return showProblem(say("otherTab"));
+  if (pending?.state !== query.get("state")) return showProblem(say("This sign-in was not started in this tab. Sign in again."));
   const body = { code: query.get("code"), redirect_uri: REDIRECT_URI, code_verifier: pending.verifier };
   secrets.add(body.code).add(body.code_verifier);
   const answer = await send({ method: "POST", path: "/api/auth/callback", body });
@@ -73,7 +79,7 @@ async function finishSignIn() {
   saved.refreshToken = null;
   saved.devices = [...saved.devices, { number: saved.count, token: answer.data.session_token, name: answer.data.full_name }].slice(-MAX_DEVICES);
   save();
-  show({ ...answer, sentence: say("isSignedIn", { name: answer.data.full_name, plan: answer.data.plan }) });
+  show({ ...answer, sentence: say("{name} is signed in with the plan {plan}.", { name: answer.data.full_name, plan: answer.data.plan }) });
   return true;
 }
 
@@ -85,28 +91,28 @@ const bearer = (token) => ({ Authorization: `Bearer ${token}` });
 const REQUESTS = {
   validate: {
     request: ({ token }) => ({ method: "POST", path: "/api/session/validate", body: { session_token: token } }),
-    sentence: ({ plan }) => say("validateDone", { plan }),
+    sentence: ({ plan }) => say("The session is valid, and the plan is {plan}.", { plan }),
   },
   sync: {
     request: ({ token }) => ({ method: "GET", path: "/api/patreon/license-status", headers: bearer(token) }),
-    sentence: ({ plan }) => say("syncDone", { plan }),
+    sentence: ({ plan }) => say("The provider just reported the plan {plan}.", { plan }),
   },
   tokens: {
     request: ({ token }) => ({ method: "POST", path: "/api/auth/token", headers: bearer(token) }),
-    sentence: ({ expiresIn }) => say("tokensDone", { minutes: expiresIn / 60 }),
+    sentence: ({ expiresIn }) => say("An access token for {minutes} minutes, and a refresh token for the next pair.", { minutes: expiresIn / 60 }),
   },
   refresh: {
     request: () =>
       saved.refreshToken && { method: "POST", path: "/api/auth/refresh", body: { refreshToken: saved.refreshToken } },
-    sentence: () => say("refreshDone"),
+    sentence: () => say("The next pair. The previous refresh token stops working after 30 seconds."),
   },
   logout: {
     request: ({ token }) => ({ method: "POST", path: "/api/auth/logout", headers: bearer(token) }),
-    sentence: () => say("logoutDone"),
+    sentence: () => say("The session has ended, with its tokens."),
   },
   "revoke-all": {
     request: ({ token }) => ({ method: "POST", path: "/api/patreon/revoke-all", headers: bearer(token) }),
-    sentence: ({ revoked_count: count }) => say("revokeAllDone", { count }),
+    sentence: ({ revoked_count: count }) => say("All sessions of this user have ended: {count}.", { count }),
   },
 };
 
@@ -130,8 +136,8 @@ async function send(request) {
 }
 
 const sentenceOf = ({ status, data }) => {
-  if (!status) return say("noAnswer");
-  const text = data.error ?? say("refused");
+  if (!status) return say("The server does not answer. Is it still running?");
+  const text = data.error ?? say("The server refused.");
   return `${text[0].toUpperCase()}${text.slice(1)}${/[.。]$/.test(text) ? "" : "."}`;
 };
 
@@ -140,7 +146,7 @@ async function sendByName(name, from = device()) {
   showNotice(null);
   const { request, sentence } = REQUESTS[name];
   const toSend = request(from);
-  if (!toSend) return show({ ok: false, sentence: say("noRefreshToken") });
+  if (!toSend) return show({ ok: false, sentence: say("There is no refresh token yet. Get tokens first.") });
   const answer = await send(toSend);
   if (answer.data.refreshToken) {
     saved.refreshToken = answer.data.refreshToken;
@@ -176,12 +182,12 @@ function show(answer) {
 }
 
 function draw() {
-  by("show").textContent = say(isShown ? "hide" : "show");
+  by("show").textContent = isShown ? say("Hide") : say("Show");
   by("show").setAttribute("aria-pressed", String(isShown));
   by("token").textContent = device() ? (isShown ? device().token : cut(device().token)) : "";
   if (!last) return;
   const { request, ok, status, data, took, sentence } = last;
-  by("status").textContent = request ? status || say("statusNone") : say("statusNotSent");
+  by("status").textContent = request ? status || say("no answer") : say("not sent");
   by("status").className = `state ${ok ? "good" : "bad"}`;
   by("sentence").textContent = sentence;
   by("exchanged").hidden = !request;
@@ -208,7 +214,7 @@ const monthOf = (yearMonth) =>
 
 function usedOf({ year_month: month, tokens_used: used, tokens_limit: limit }) {
   const values = { used: number.format(used), limit: number.format(limit), month: monthOf(month) };
-  return say(limit ? "tokensUsed" : "noTokensInPlan", values);
+  return limit ? say("{used} of {limit} tokens used in {month}.", values) : say("This plan has no tokens; {used} were used in {month}.", values);
 }
 
 // Validate the session of each device in the background, and redraw.
@@ -229,7 +235,7 @@ async function updateDevices() {
   save();
   drawDevices();
   if (!current) return;
-  if (before && before !== current.plan) showNotice(say("planNow", { plan: current.plan, before }));
+  if (before && before !== current.plan) showNotice(say("The plan is now {plan}. It was {before}.", { plan: current.plan, before }));
   drawMember(current);
   if (!current.ended) await drawQuota(current);
 }
@@ -238,17 +244,17 @@ function drawDevices() {
   const isSignedIn = saved.devices.length > 0 && !device().ended;
   by("signed-in").hidden = saved.devices.length === 0;
   by("welcome").hidden = saved.devices.length > 0;
-  by("another").textContent = say(isSignedIn ? "anotherDevice" : "signInAgain");
+  by("another").textContent = isSignedIn ? say("Sign in on another device") : say("Sign in again");
   const focused = [...by("devices").children].findIndex((line) => line.contains(document.activeElement));
   by("devices").replaceChildren(
     ...saved.devices.map((one) => {
       const line = document.createElement("li");
       const [name, state, button] = ["span", "span", "button"].map((tag) => document.createElement(tag));
-      name.textContent = say("deviceNamed", one);
+      name.textContent = say("Device {number}: {name}", one);
       state.className = `state ${one.ended ? "bad" : "good"}`;
-      state.textContent = one.ended ?? say("deviceSignedIn");
-      Object.assign(button, { type: "button", className: "quiet small", textContent: say("validate") });
-      button.setAttribute("aria-label", say("validateDevice", one));
+      state.textContent = one.ended ?? say("200 signed in");
+      Object.assign(button, { type: "button", className: "quiet small", textContent: say("Validate") });
+      button.setAttribute("aria-label", say("Validate device {number}", one));
       button.addEventListener("click", () => enqueue(() => sendByName("validate", one)));
       line.append(name, state, button);
       return line;
@@ -260,18 +266,18 @@ function drawDevices() {
 function drawMember({ name, known, ended }) {
   by("name").textContent = name;
   by("initials").textContent = name.split(/\s+/).slice(0, 2).map((word) => [...word][0] ?? "").join("").toUpperCase();
-  by("state").textContent = say(ended ? "signedOut" : "signedIn");
+  by("state").textContent = ended ? say("signed out") : say("signed in");
   by("state").className = `state ${ended ? "bad" : "good"}`;
   draw();
   if (!known) return;
   by("email").textContent = known.email;
   by("plan").textContent = known.plan;
   by("plan").dataset.plan = known.plan;
-  const charged = known.next_charge_date ? say("nextOn", { date: known.next_charge_date }) : "";
-  by("patron").textContent = `${words[known.patron_status] ?? known.patron_status}${charged}`;
-  by("ends").textContent = ended ? say("hasEnded") : day.format(known.session_expires_at);
+  const charged = known.next_charge_date ? say(", next charge on {date}", { date: known.next_charge_date }) : "";
+  by("patron").textContent = `${PATRON[known.patron_status] ?? known.patron_status}${charged}`;
+  by("ends").textContent = ended ? say("ended") : day.format(known.session_expires_at);
   by("ends").dateTime = new Date(known.session_expires_at).toISOString();
-  by("pledges").textContent = say("changePledgeOf", { name });
+  by("pledges").textContent = say("Change what {name} pays", { name });
   by("pledges").href = `${pledges}?${new URLSearchParams({ person: known.patreon_user_id, back: path })}`;
 }
 
@@ -321,10 +327,10 @@ for (const button of document.querySelectorAll("[data-copies]")) {
       () => true,
       () => false,
     );
-    button.textContent = say(isCopied ? "copied" : "copy");
-    by("copied").textContent = say(isCopied ? "copied" : "cannotCopy");
+    button.textContent = isCopied ? say("Copied") : say("Copy");
+    by("copied").textContent = isCopied ? say("Copied") : say("This browser does not allow the page to copy. Show the token and select it.");
     setTimeout(() => {
-      button.textContent = say("copy");
+      button.textContent = say("Copy");
       by("copied").textContent = "";
     }, 2500);
   });

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
+from keystead.catalogue import Catalogue
 from keystead.http.dependencies import limited
 from keystead.http.rate_limits import client_address, rate_limit_headers
 from keystead.http.refusals import Refusal
 from keystead.http.responses import json_response
-from keystead.kits.membership.messages import MESSAGES, SCRIPT
 from keystead.kits.membership.routes.account import format_time
 from keystead.kits.membership.routes.bodies import DoneAnswer, HealthAnswer
 from keystead.kits.membership.routes.request import Serving
@@ -66,8 +67,7 @@ async def crash_report(
 
 
 class _TryVisit(Visit):
-    messages = MESSAGES
-    script = SCRIPT
+    catalogue = Catalogue(Path(__file__).parents[1])
 
 
 async def try_page(request: Request, members: Serving) -> Response:

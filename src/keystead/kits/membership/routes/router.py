@@ -7,6 +7,7 @@ from typing import Final
 
 from fastapi import APIRouter
 
+from keystead.catalogue import message
 from keystead.http.routing import KitRouter
 from keystead.kits.kit import Example, Kit
 from keystead.kits.membership.keys import MembershipKeys
@@ -100,7 +101,7 @@ def router() -> APIRouter:
 
 KIT: Final = Kit(
     name="membership",
-    doc="Patrons of a desktop app: one device each, paid plans, access tokens, quotas and rate limits.",
+    doc=message("Patrons of a desktop app: one device each, paid plans, access tokens, quotas and rate limits."),
     keyspace=MembershipKeys,
     settings=MembershipSettings,
     turned_on_by="PATREON_CLIENT_ID, PATREON_CLIENT_SECRET, PATREON_WEBHOOK_SECRET and membership.redirect_uris",
@@ -118,9 +119,9 @@ KIT: Final = Kit(
     missing=missing,
     examples=(
         Example(
-            "Try it",
+            message("Try it"),
             TRY_PATH,
-            "Sign in at the demo provider, see your plan, and send an app's requests.",
+            message("Sign in at the demo provider, see your plan, and send an app's requests."),
             is_there=lambda members: members.provider.stand_in is not None,
         ),
     ),

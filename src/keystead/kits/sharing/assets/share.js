@@ -6,7 +6,7 @@ const by = (id) => document.getElementById(id);
 const form = by("choose");
 const maxBytes = Number(form.dataset.maxBytes);
 const words = JSON.parse(form.dataset.words);
-const say = (what, values = {}) => words[what].replace(/\{(\w+)\}/g, (_, name) => values[name]);
+const say = (what, values = {}) => (words[what] ?? what).replace(/\{(\w+)\}/g, (_, name) => values[name]);
 const loaded = Date.now();
 const NAME_MAX = 128;
 
@@ -43,16 +43,16 @@ function showProblem(id, field, sentence) {
 
 function choose(file) {
   chosen = file;
-  by("file-name").textContent = file ? file.name : say("chooseFile");
-  by("file-hint").textContent = file ? say("chosen", { size: sizeInWords(file.size) }) : say("orDrop");
+  by("file-name").textContent = file ? file.name : say("Choose a file");
+  by("file-hint").textContent = file ? say("{size}. Choose another, or drop it here.", { size: sizeInWords(file.size) }) : say("or drop it here");
   by("drop").classList.toggle("full", Boolean(file));
   showText("file-problem", file ? fileProblem(file) : null);
   by("file").setAttribute("aria-invalid", String(Boolean(file && fileProblem(file))));
 }
 
 function fileProblem(file) {
-  if (file.size === 0) return say("emptyFile");
-  if (file.size > maxBytes) return say("largeFile", { size: sizeInWords(file.size), most: sizeInWords(maxBytes) });
+  if (file.size === 0) return say("This file is empty. Choose another.");
+  if (file.size > maxBytes) return say("This file has {size}; the limit is {most}.", { size: sizeInWords(file.size), most: sizeInWords(maxBytes) });
   return null;
 }
 
@@ -80,7 +80,7 @@ by("drop").addEventListener("drop", (event) => {
   if (!files.length) return;
   const isFolder = items[0]?.webkitGetAsEntry?.()?.isDirectory;
   if (isFolder || files.length > 1) {
-    showText("file-problem", say(isFolder ? "folder" : "severalFiles"));
+    showText("file-problem", isFolder ? say("That is a folder, and a link is for one file. Share it as a ZIP file.") : say("A link is for one file. Share several files as a ZIP file."));
     return;
   }
   choose(files[0]);
@@ -108,9 +108,9 @@ form.addEventListener("submit", (event) => {
   if (upload) return;
   showText("problem", null);
   if (by("key")) showProblem("key-problem", by("key"), null);
-  const wrong = chosen ? fileProblem(chosen) : say("chooseFirst");
+  const wrong = chosen ? fileProblem(chosen) : say("Choose a file first.");
   if (wrong) return showProblem("file-problem", by("file"), wrong);
-  if (by("key") && !by("key").value.trim()) return showProblem("key-problem", by("key"), say("keyNeeded"));
+  if (by("key") && !by("key").value.trim()) return showProblem("key-problem", by("key"), say("Enter the issue key."));
   send();
 });
 
@@ -140,7 +140,7 @@ function send() {
   request.upload.addEventListener("progress", (event) => follow(event.loaded));
   request.upload.addEventListener("load", () => follow(file.size));
   request.addEventListener("load", () => handleResponse(request, file));
-  request.addEventListener("error", () => returnToForm(say("broke")));
+  request.addEventListener("error", () => returnToForm(say("The connection broke, or the file has changed. Nothing was shared; try again.")));
   request.addEventListener("abort", () => returnToForm(null));
   request.addEventListener("loadend", () => (upload = null));
   by("uploading-name").textContent = file.name;
@@ -159,13 +159,13 @@ function progress(size) {
     by("bar").value = part;
     const seconds = (performance.now() - began) / 1000;
     const rest = part > 0.02 && seconds > 2 ? (seconds / part) * (1 - part) : 0;
-    const left = rest < 55 ? say("seconds", { count: Math.ceil(rest) }) : leftInWords(rest * 1000);
-    const soon = rest > 1 ? say("left", { left }) : "";
+    const left = rest < 55 ? say("{count} seconds", { count: Math.ceil(rest) }) : leftInWords(rest * 1000);
+    const soon = rest > 1 ? say(", {left} left", { left }) : "";
     by("amount").textContent = part === 1
-      ? say("allSent")
-      : say("progress", { percent: Math.floor(part * 100), sent: sizeInWords(sent), size: sizeInWords(size) }) + soon;
+      ? say("Upload complete. Creating the link…")
+      : say("{percent} %: {sent} of {size}", { percent: Math.floor(part * 100), sent: sizeInWords(sent), size: sizeInWords(size) }) + soon;
     const quarter = Math.floor(part * 4);
-    if (quarter > heard && quarter < 4) by("heard").textContent = say("heard", { percent: quarter * 25 });
+    if (quarter > heard && quarter < 4) by("heard").textContent = say("{percent} per cent uploaded", { percent: quarter * 25 });
     heard = quarter;
   };
 }
@@ -187,7 +187,7 @@ function handleResponse(request, file) {
   const answer = parse(request.responseText);
   if (request.status === 200 && answer.ok) return showLink(answer, file);
   returnToForm(null);
-  if (answer.code === "UNAUTHORIZED" && by("key")) return showProblem("key-problem", by("key"), say("keyWrong"));
+  if (answer.code === "UNAUTHORIZED" && by("key")) return showProblem("key-problem", by("key"), say("Wrong issue key."));
   showProblem("problem", null, errorText(request.status, answer));
 }
 
@@ -201,15 +201,15 @@ function parse(text) {
 
 function errorText(status, answer) {
   if (answer.code === "RATE_LIMITED") {
-    return say("tooOften", { seconds: answer.retryAfter ?? 60 });
+    return say("Too many uploads from your network. Try again in {seconds} seconds.", { seconds: answer.retryAfter ?? 60 });
   }
   if (answer.code === "QUOTA_EXCEEDED") {
-    return say("quota", { used: sizeInWords(answer.used), quota: sizeInWords(answer.quota) });
+    return say("You are using {used} of {quota}. End a link that you no longer need, or wait until one expires.", { used: sizeInWords(answer.used), quota: sizeInWords(answer.quota) });
   }
-  if (answer.code === "STORAGE_FULL") return say("full");
-  if (status === 413) return say("tooLarge", { most: sizeInWords(maxBytes) });
-  if (answer.code === "CSRF") return say("elsewhere");
-  if (!answer.error) return say("answered", { status });
+  if (answer.code === "STORAGE_FULL") return say("There is not enough storage for this file. Try again when other files have expired.");
+  if (status === 413) return say("This file is too large; the limit is {most}.", { most: sizeInWords(maxBytes) });
+  if (answer.code === "CSRF") return say("The address of this page has changed. Reload it and try again.");
+  if (!answer.error) return say("The server responded with {status}. Nothing was shared; try again in a moment.", { status });
   return answer.error[0].toUpperCase() + answer.error.slice(1) + (answer.error.endsWith(".") ? "" : ".");
 }
 
@@ -237,10 +237,10 @@ for (const button of document.querySelectorAll("[data-copies]")) {
   field.addEventListener("focus", () => field.select());
   button.addEventListener("click", async () => {
     const isCopied = await copy(field);
-    button.textContent = say(isCopied ? "copied" : "copy");
-    by("copied").textContent = say(isCopied ? "whatCopied" : "whatSelected", { what });
+    button.textContent = isCopied ? say("Copied") : say("Copy");
+    by("copied").textContent = isCopied ? say("{what} copied", { what }) : say("{what} is selected: copy it with the keyboard", { what });
     setTimeout(() => {
-      button.textContent = say("copy");
+      button.textContent = say("Copy");
       by("copied").textContent = "";
     }, 2500);
   });
@@ -256,13 +256,13 @@ async function end(body) {
     const answer = parse(await response.text());
     return response.ok && answer.ok ? null : endErrorText(response.status, answer);
   } catch {
-    return say("endUnreachable");
+    return say("The server cannot be reached. The link is unchanged; try again.");
   }
 }
 
 function endErrorText(status, answer) {
-  if (answer.code === "RATE_LIMITED") return say("tooFast", { seconds: answer.retryAfter ?? 60 });
-  if (answer.code === "TOKEN_NOT_FOUND") return say("noSuchLink");
+  if (answer.code === "RATE_LIMITED") return say("Too many requests. Try again in {seconds} seconds.", { seconds: answer.retryAfter ?? 60 });
+  if (answer.code === "TOKEN_NOT_FOUND") return say("This link does not exist: it has expired or was already ended.");
   return errorText(status, answer);
 }
 
@@ -302,15 +302,15 @@ by("end-earlier").addEventListener("submit", async (event) => {
   const key = by("earlier-key");
   showText("earlier-done", null);
   showProblem("earlier-problem", null, null);
-  if (!link.value.trim()) return showProblem("earlier-problem", link, say("pasteLink"));
-  if (!key.value.trim()) return showProblem("earlier-problem", key, say("pasteKey"));
+  if (!link.value.trim()) return showProblem("earlier-problem", link, say("Paste the link that you shared."));
+  if (!key.value.trim()) return showProblem("earlier-problem", key, say("Paste the owner key that came with the link."));
   const button = event.submitter ?? by("end-earlier").querySelector("button");
   button.disabled = true;
   const problem = await end({ token: tokenIn(link.value.trim()), ownerKey: key.value.trim() });
   button.disabled = false;
   if (problem) return showProblem("earlier-problem", null, problem);
   by("end-earlier").reset();
-  showText("earlier-done", say("endedEarlier"));
+  showText("earlier-done", say("The link has ended, and its file is deleted."));
 });
 
 function tokenIn(text) {

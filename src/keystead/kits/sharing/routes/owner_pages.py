@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from fastapi.responses import Response
 
+from keystead.catalogue import message
 from keystead.http.refusals import Refusal
 from keystead.http.routing import translate_errors
 from keystead.kits.identity import sign_in_of
@@ -46,7 +47,6 @@ async def share_page(visit: Visiting) -> Response:
         deleted_within=left_in_words(settings.cleanup_within_ms, language),
         now_ms=visit.site.now_ms(),
         upload_url=f"{visit.site.public_url}{UPLOAD_PATH}",
-        script_words=visit.say.script_words(),
     )
 
 
@@ -117,12 +117,13 @@ async def change_link(visit: Visiting) -> Response:
 
 
 # Refusals that the page shows itself; the error page shows all others.
+_GONE: Final = message("You no longer have this link. It has expired or was ended.")
 _LINK_PROBLEMS: Final = {
-    "NOT_OWNER": "link_gone",
-    "REVOKED": "link_gone",
-    "EXPIRED": "link_gone",
-    "BAD_EXPIRY": "link_not_later",
-    "RATE_LIMITED": "too_fast",
+    "NOT_OWNER": _GONE,
+    "REVOKED": _GONE,
+    "EXPIRED": _GONE,
+    "BAD_EXPIRY": message("The link already lasts longer than that."),
+    "RATE_LIMITED": message("Too many requests. Wait a minute, then try again."),
 }
 
 

@@ -18,6 +18,7 @@ from keystead.http.responses import json_response
 from keystead.http.routing import translate_errors
 from keystead.kits.language import Speaker
 from keystead.kits.sharing.routes.bodies import EdgeAnswer, ResolvedAnswer
+from keystead.kits.sharing.routes.link_problems import LINK_PROBLEMS, WRONG_PASSWORD
 from keystead.kits.sharing.routes.request import DOWNLOAD_PATH, SharingVisit, TokenQuery, Visiting, iso, refusal_of
 from keystead.kits.sharing.service import Range, Resolved
 from keystead.kits.sharing.words import left_in_words, moment_in_words, size_in_words
@@ -68,7 +69,7 @@ async def _render_link(visit: SharingVisit, token: str | None, refusal: Refusal 
         left=left_in_words(shown.expires_ms - now_ms, language),
         expires=moment_in_words(expires_at, language),
         expires_at=expires_at,
-        wrong=None if refusal is None else visit.say(refusal.code),
+        wrong=None if refusal is None else visit.say(WRONG_PASSWORD[refusal.code]),
     )
 
 
@@ -105,11 +106,11 @@ _ACTIONS: Final = {
 def _explain(say: Speaker, refusal: Refusal) -> tuple[str, str, str]:
     """Heading, advice and offered action of a refusal."""
     action = _ACTIONS.get(refusal.code, "again")
-    heading = f"{refusal.code}_heading"
-    if not say.knows(heading):
+    problem = LINK_PROBLEMS.get(refusal.code)
+    if problem is None:
         sentence = refusal.sentence
-        return say("does_not_open"), f"{sentence[:1].upper()}{sentence[1:]}.", action
-    return say(heading), say(f"{refusal.code}_advice"), action
+        return say("This link does not open"), f"{sentence[:1].upper()}{sentence[1:]}.", action
+    return say(problem.heading), say(problem.advice), action
 
 
 async def resolve(visit: Visiting, t: TokenQuery = None, redirect: Annotated[str | None, Query()] = None) -> Response:

@@ -6,18 +6,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode
 
 from fastapi import Depends, Query, Request
 from pydantic import SecretStr
 
+from keystead.catalogue import Catalogue
 from keystead.errors import BadArgument
 from keystead.http.bearer import www_authenticate
 from keystead.http.rate_limits import too_many_requests
 from keystead.http.refusals import Refusal, statuses
 from keystead.kits.kit import service_of
-from keystead.kits.sharing.messages import MESSAGES, SCRIPT
 from keystead.kits.sharing.service import FilesElsewhere, Issued, Resolved, Sharing, SharingRefused, User
 from keystead.kits.signed_in import signed_in
 from keystead.kits.visit import Visit
@@ -85,8 +86,7 @@ class Issuer:
 
 
 class SharingVisit(Visit):
-    messages = MESSAGES
-    script = SCRIPT
+    catalogue = Catalogue(Path(__file__).parents[1])
 
     def __init__(self, request: Request, sharing: Sharing) -> None:
         super().__init__(request, sharing.site)

@@ -7,6 +7,7 @@ from typing import Any, Final
 from fastapi import APIRouter
 from fastapi.responses import Response
 
+from keystead.catalogue import message
 from keystead.http.routing import KitRouter
 from keystead.kits.kit import Example, Kit
 from keystead.kits.sharing.keys import SharingKeys
@@ -127,7 +128,7 @@ def router() -> APIRouter:
 
 KIT: Final = Kit(
     name="sharing",
-    doc="File sharing with links that expire, and the clean-up of expired files.",
+    doc=message("File sharing with links that expire, and the clean-up of expired files."),
     keyspace=SharingKeys,
     settings=SharingSettings,
     turned_on_by="RECEIVE_ISSUE_KEY, or sharing.open",
@@ -142,9 +143,11 @@ KIT: Final = Kit(
     },
     missing=missing,
     examples=(
-        Example("Share a file", "/share", "Upload a file and send the link to others."),
+        Example(message("Share a file"), "/share", message("Upload a file and send the link to others.")),
         Example(
-            "Clean-up health", "/api/cron/receive-cleanup?health=1", "Health check of the clean-up route, as JSON."
+            message("Clean-up health"),
+            "/api/cron/receive-cleanup?health=1",
+            message("Health check of the clean-up route, as JSON."),
         ),
     ),
     jobs=lambda sharing: sharing.jobs,

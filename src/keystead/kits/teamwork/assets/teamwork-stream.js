@@ -38,7 +38,7 @@ class Connection {
   // machine slept.
   now() {
     if (this.#wake) {
-      this.#say("connecting");
+      this.#report("connecting");
       this.#wake();
     } else if (Date.now() - this.#heardMs > DOUBTFUL_MS) this.cut();
   }
@@ -50,7 +50,7 @@ class Connection {
 
   async #run() {
     let failures = 0;
-    this.#say("connecting");
+    this.#report("connecting");
     // Failed retries do not change the state: a screen reader would read each of them.
     while (!this.#isStopped) {
       let outcome = {};
@@ -65,7 +65,7 @@ class Connection {
       failures += 1;
       // Jitter: clients that were cut off together do not reconnect together.
       const waitMs = Math.max(backoff * (0.5 + Math.random() / 2), outcome.retryMs ?? 0);
-      this.#say(outcome.state ?? (navigator.onLine ? "lost" : "offline"), waitMs);
+      this.#report(outcome.state ?? (navigator.onLine ? "lost" : "offline"), waitMs);
       await this.#pause(waitMs);
     }
   }
@@ -104,7 +104,7 @@ class Connection {
           if (event.kind === "bye") return ENDED;
           if (event.kind === "hello") {
             connected();
-            this.#say("live");
+            this.#report("live");
           }
           if (event.kind) this.#tell(event);
         }
@@ -129,7 +129,7 @@ class Connection {
     return event;
   }
 
-  #say(state, retryMs) {
+  #report(state, retryMs) {
     this.#tell({ kind: "state", state, retryMs });
   }
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from secrets import randbelow, token_hex
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
-from keystead.kits.language import Language
+from keystead.catalogue import Language, message
 from keystead.kits.teamwork.models import Deadline, UserSession
 from keystead.kits.teamwork.service.events import Assigned, Commented, Event, StatusChanged, WorkItem
+from keystead.kits.teamwork.service.messages import speaker
 from keystead.kits.teamwork.service.notice_rows import Notice
 from keystead.parts.jwt import NewAccess
 
@@ -42,34 +42,14 @@ PEOPLE: Final = (
     DemoPerson(TEAM + 3, "Alan Turing", "DEVELOPER", "MEMBER"),
 )
 
-_TITLES: Final[Mapping[Language, Mapping[str, str]]] = {
-    "en": {
-        "WORK_REQUEST": "Print invoices in colour",
-        "TECH_TASK": "Split the large table",
-        "TEST_SCENARIO": "Sign-in on a slow phone",
-        "DEFECT": "The sum is off by one",
-        "DEPLOYMENT": "Release of the month",
-    },
-    "ja": {
-        "WORK_REQUEST": "請求書をカラーで印刷する",
-        "TECH_TASK": "大きな表を分割する",
-        "TEST_SCENARIO": "遅い端末でのサインイン",
-        "DEFECT": "合計が1つずれる",
-        "DEPLOYMENT": "今月のリリース",
-    },
-    "ko": {
-        "WORK_REQUEST": "청구서를 컬러로 인쇄",
-        "TECH_TASK": "큰 테이블 나누기",
-        "TEST_SCENARIO": "느린 휴대폰에서 로그인",
-        "DEFECT": "합계가 1만큼 다름",
-        "DEPLOYMENT": "이달의 릴리스",
-    },
+_TITLES: Final = {
+    "WORK_REQUEST": message("Print invoices in colour"),
+    "TECH_TASK": message("Split the large table"),
+    "TEST_SCENARIO": message("Sign-in on a slow phone"),
+    "DEFECT": message("The sum is off by one"),
+    "DEPLOYMENT": message("Release of the month"),
 }
-_COMMENT: Final[Mapping[Language, str]] = {
-    "en": "can you look at this?",
-    "ja": "見てもらえますか?",
-    "ko": "확인 부탁드립니다.",
-}
+_COMMENT: Final = message("can you look at this?")
 _PREFIXES: Final = {
     "WORK_REQUEST": "WR",
     "TECH_TASK": "TK",
@@ -124,14 +104,14 @@ class DemoTeam:
 
     async def fill_calendar(self, team: int, language: Language) -> int:
         """Add examples around today to the calendar of a team, and send their notices as the daily job does."""
-        deadlines = self._teamwork.deadlines
+        deadlines, say = self._teamwork.deadlines, speaker(language)
         today = deadlines.today_in((await deadlines.rules_of(team)).zone)
         for kind, number, days, who in _DUE:
             await deadlines.register(
                 team,
                 Deadline(kind, str(number)),
                 today + timedelta(days=days),
-                title=_TITLES[language][kind],
+                title=say(_TITLES[kind]),
                 doc_no=_doc_no(kind, number),
                 assignee=PEOPLE[who].id,
             )
@@ -155,7 +135,7 @@ def _make_event(what: DemoEvent, to: int, language: Language) -> Event:
             return StatusChanged(item=item, before="검토중", **ids)
         case "mentioned":
             person = demo_person(to)
-            text = f"@[{person.name if person else to}]({to}) {_COMMENT[language]}"
+            text = f"@[{person.name if person else to}]({to}) {speaker(language)(_COMMENT)}"
             return Commented(item=_make_item("DEFECT", number, "분석중", language), text=text, **ids)
         case "deployment-failed":
             item = _make_item("DEPLOYMENT", number, "실패", language, assignee_id=to)
@@ -163,7 +143,7 @@ def _make_event(what: DemoEvent, to: int, language: Language) -> Event:
 
 
 def _make_item(kind: str, number: int, status: str, language: Language, **people: int) -> WorkItem:
-    title = _TITLES[language][kind]
+    title = speaker(language)(_TITLES[kind])
     return WorkItem(ref_type=kind, ref_id=number, title=title, doc_no=_doc_no(kind, number), status=status, **people)
 
 

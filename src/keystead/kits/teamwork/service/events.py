@@ -9,9 +9,9 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field
 
+from keystead.catalogue import Language
 from keystead.errors import BadValue
 from keystead.kits.camel_model import CamelModel
-from keystead.kits.language import Language
 from keystead.kits.teamwork.models import NoticeArguments
 from keystead.kits.teamwork.service.messages import message_of, title_of
 from keystead.kits.teamwork.service.notice_rows import NewNotice

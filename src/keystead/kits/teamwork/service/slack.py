@@ -11,10 +11,10 @@ from typing import Any, Final, Literal, NamedTuple
 import httpx2
 from sqlalchemy import Connection, Row, delete, insert, select
 
+from keystead.catalogue import Language
 from keystead.errors import StoreError
-from keystead.kits.language import Language
 from keystead.kits.teamwork.models import UserSession
-from keystead.kits.teamwork.service.messages import ASSIGNEE, OPEN, message_of, title_of
+from keystead.kits.teamwork.service.messages import ASSIGNEE, OPEN, message_of, speaker, title_of
 from keystead.kits.teamwork.service.notice_rows import Notice
 from keystead.kits.teamwork.service.notice_types import (
     ASSIGNED,
@@ -220,13 +220,13 @@ class SlackSender:
         foot = ""
         if said is not None and said.assignee_id is not None and said.assignee_id != notice.user:
             assignee = await self._find_mention(said.assignee_id)
-            foot = f"\n{ASSIGNEE[language]}: {assignee.mention}" if assignee.mention else ""
+            foot = f"\n{speaker(language)(ASSIGNEE)}: {assignee.mention}" if assignee.mention else ""
         text = head + _truncate(message, _TEXT_MAX - len(head) - len(foot)) + foot
         section = {"type": "section", "block_id": f"notice-{notice.id}", "text": {"type": "mrkdwn", "text": text}}
         blocks: list[dict[str, Any]] = [section]
         link = self._link(notice)
         if link and len(link) <= _LINK_MAX:
-            button = {"type": "button", "text": {"type": "plain_text", "text": OPEN[language]}, "url": link}
+            button = {"type": "button", "text": {"type": "plain_text", "text": speaker(language)(OPEN)}, "url": link}
             blocks.append({"type": "actions", "block_id": f"open-{notice.id}", "elements": [button]})
         payload: dict[str, Any] = {
             "text": title,

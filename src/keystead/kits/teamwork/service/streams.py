@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Final, NamedTuple, TypeAlias
 
+from keystead.catalogue import Language
 from keystead.errors import KeysteadError, StoreClosed, StoreError, Unreadable
-from keystead.kits.language import Language
 from keystead.kits.teamwork.keys import TeamworkKeys
 from keystead.kits.teamwork.models import Notification
 from keystead.kits.teamwork.service.messages import title_of

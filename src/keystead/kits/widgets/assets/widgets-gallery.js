@@ -2,7 +2,7 @@
 import "/components/widgets.js";
 import { Failure, read, write } from "/components/api.js";
 import { THEMES } from "/components/themes.js";
-import { KINDS, SAMPLE_ID, t } from "./widgets-kinds.js";
+import { KINDS, SAMPLE_ID, say } from "./widgets-kinds.js";
 
 const by = (id) => document.getElementById(id);
 const workshop = by("workshop");
@@ -17,10 +17,10 @@ let shown = null; // the preview element
 
 function sentenceOf(failure) {
   if (!(failure instanceof Failure)) throw failure;
-  if (failure.kind === "limit" && failure.waitS) return t("Too many requests. Try again in {seconds} seconds.", { seconds: failure.waitS });
+  if (failure.kind === "limit" && failure.waitS) return say("Too many requests. Try again in {seconds} seconds.", { seconds: failure.waitS });
   if (failure.sentence) return failure.sentence;
-  if (failure.kind === "offline") return t("You are offline. Try again when the connection is back.");
-  return t("The server cannot be reached. Try again in a moment.");
+  if (failure.kind === "offline") return say("You are offline. Try again when the connection is back.");
+  return say("The server cannot be reached. Try again in a moment.");
 }
 
 function showProblem(id, field, sentence) {
@@ -30,7 +30,7 @@ function showProblem(id, field, sentence) {
   if (sentence) field?.focus();
 }
 
-function say(place, sentence, isBad = false) {
+function tell(place, sentence, isBad = false) {
   place.textContent = sentence;
   place.classList.toggle("bad", isBad);
 }
@@ -58,7 +58,7 @@ function show() {
     if (!current) shown.sample = makeSample(sample);
     applyAttributes();
   }
-  by("which").textContent = current ? t("Live: {id}", { id: current.id }) : t("a sample, until you create yours");
+  by("which").textContent = current ? say("Live: {id}", { id: current.id }) : say("a sample, until you create yours");
   by("which").classList.toggle("live", Boolean(current));
   by("copy-hint").hidden = Boolean(current);
   updateSnippets();
@@ -197,10 +197,10 @@ for (const button of document.querySelectorAll("[data-copies]")) {
   button.addEventListener("click", async () => {
     const code = by(button.dataset.copies).querySelector("code");
     const isCopied = await copy(code);
-    button.textContent = isCopied ? t("Copied") : t("Copy");
-    by("copied").textContent = isCopied ? t("Copied") : t("Selected: copy it with the keyboard");
+    button.textContent = isCopied ? say("Copied") : say("Copy");
+    by("copied").textContent = isCopied ? say("Copied") : say("Selected: copy it with the keyboard");
     setTimeout(() => {
-      button.textContent = t("Copy");
+      button.textContent = say("Copy");
       by("copied").textContent = "";
     }, 2500);
   });
@@ -219,9 +219,9 @@ async function copy(code) {
 // --- create and open ---------------------------------------------------------------------------------------------
 
 function urlProblem(text) {
-  if (!text) return t("Enter the URL of your page, such as https://example.com/.");
+  if (!text) return say("Enter the URL of your page, such as https://example.com/.");
   const isAddress = URL.canParse(text) && new URL(text).protocol === "https:";
-  return isAddress ? null : t("The URL must start with https://, as in https://example.com/.");
+  return isAddress ? null : say("The URL must start with https://, as in https://example.com/.");
 }
 
 by("make-token").addEventListener("click", () => {
@@ -240,7 +240,7 @@ by("make").addEventListener("submit", async (event) => {
   by("done").hidden = true;
   const badUrl = urlProblem(url);
   const isTokenWrong = length < 8 || length > 16;
-  const badToken = isTokenWrong ? t("The token must have 8 to 16 characters. Choose one, or generate one.") : null;
+  const badToken = isTokenWrong ? say("The token must have 8 to 16 characters. Choose one, or generate one.") : null;
   showProblem("token-problem", by("token"), badToken);
   showProblem("url-problem", by("url"), badUrl);
   if (badUrl || badToken) return;
@@ -262,7 +262,7 @@ by("make").addEventListener("submit", async (event) => {
 function createProblem(failure) {
   const isTaken = failure instanceof Failure && failure.code === "UNAUTHORIZED";
   if (!isTaken) return sentenceOf(failure);
-  return t("This page already has a {kind}, with another token. Enter the token that it was created with.", {
+  return say("This page already has a {kind}, with another token. Enter the token that it was created with.", {
     kind: KINDS[kind].name,
   });
 }
@@ -299,7 +299,7 @@ function options() {
 by("open").addEventListener("submit", async (event) => {
   event.preventDefault();
   const id = by("existing").value.trim();
-  showProblem("open-problem", by("existing"), id ? null : t("Enter the id, such as example-a1b2c3d4."));
+  showProblem("open-problem", by("existing"), id ? null : say("Enter the id, such as example-a1b2c3d4."));
   if (id) await find(kind, id);
 });
 
@@ -310,7 +310,7 @@ async function find(service, id) {
     open(service, { id: data.id, url: data.url });
   } catch (failure) {
     const isGone = failure instanceof Failure && failure.kind === "gone";
-    const gone = t("There is no {kind} with this id. Check the id, and the kind above.", {
+    const gone = say("There is no {kind} with this id. Check the id, and the kind above.", {
       kind: KINDS[service].name,
     });
     by("open").closest("details").open = true;
@@ -339,7 +339,7 @@ function close() {
 function updateOwnerSettings() {
   by("owning").hidden = !current;
   by("owner-id").textContent = current?.id ?? "";
-  for (const place of by("owning").querySelectorAll(".outcome")) say(place, "");
+  for (const place of by("owning").querySelectorAll(".outcome")) tell(place, "");
   askToConfirm(null);
   listMessages();
 }
@@ -349,7 +349,7 @@ function listMessages() {
   const messages = kind === "bbs" && current ? (shown?.data?.messages ?? []) : [];
   const shorten = (message) => [...message].slice(0, 40).join("");
   const options = messages.map(({ id, author, message }) => new Option(`${author}: ${shorten(message)}`, id));
-  by("remove-message").replaceChildren(...(options.length ? options : [new Option(t("no messages on this page"), "")]));
+  by("remove-message").replaceChildren(...(options.length ? options : [new Option(say("no messages on this page"), "")]));
 }
 
 by("stage").addEventListener("keystead-change", listMessages);
@@ -357,17 +357,17 @@ by("stage").addEventListener("keystead-change", listMessages);
 async function act(place, action, fields) {
   const token = by("owner-token").value;
   if (!token) {
-    say(place, t("Enter your token above first."), true);
+    tell(place, say("Enter your token above first."), true);
     by("owner-token").focus();
     return null;
   }
   try {
     const { data } = await write("", kind, action, { id: current.id, token, ...fields });
     const secret = data.webhookSecret;
-    say(place, secret ? t("Done. Events are signed with {secret}, which is shown only now.", { secret }) : t("Done."));
+    tell(place, secret ? say("Done. Events are signed with {secret}, which is shown only now.", { secret }) : say("Done."));
     return data;
   } catch (failure) {
-    say(place, sentenceOf(failure), true);
+    tell(place, sentenceOf(failure), true);
     return null;
   }
 }
@@ -379,7 +379,7 @@ for (const form of document.querySelectorAll(".act")) {
     const invalid = [...form.elements].find((field) => field.name && !field.validity.valid);
     if (invalid) {
       const isFilled = invalid.value || invalid.validity.badInput;
-      say(place, isFilled ? t("This value is not valid here.") : t("Fill this in first."), true);
+      tell(place, isFilled ? say("This value is not valid here.") : say("Fill this in first."), true);
       return invalid.focus();
     }
     const fields = [...form.elements].filter(({ name }) => name);
@@ -394,12 +394,12 @@ for (const form of document.querySelectorAll(".act")) {
 
 const CONFIRMATIONS = {
   clear: {
-    text: () => t("Delete all entries of this {kind}? This cannot be undone.", { kind: KINDS[kind].name }),
-    yes: t("Yes, clear it"),
+    text: () => say("Delete all entries of this {kind}? This cannot be undone.", { kind: KINDS[kind].name }),
+    yes: say("Yes, clear it"),
   },
   delete: {
-    text: () => t("Delete this {kind} and all its data? This cannot be undone.", { kind: KINDS[kind].name }),
-    yes: t("Yes, delete it"),
+    text: () => say("Delete this {kind} and all its data? This cannot be undone.", { kind: KINDS[kind].name }),
+    yes: say("Yes, delete it"),
   },
 };
 let asking = null; // the button whose confirmation is open
@@ -425,7 +425,7 @@ by("sure-yes").addEventListener("click", async () => {
   const gone = current.id;
   by("owner-token").value = "";
   close();
-  by("which").textContent = t("{id} is deleted. This is a sample.", { id: gone });
+  by("which").textContent = say("{id} is deleted. This is a sample.", { id: gone });
   by("seeing").focus();
 });
 

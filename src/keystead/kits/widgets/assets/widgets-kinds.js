@@ -2,7 +2,7 @@
 const words = JSON.parse(document.getElementById("workshop").dataset.words);
 
 // A phrase in the language of this page. The page contains the translations.
-export const t = (phrase, values = {}) =>
+export const say = (phrase, values = {}) =>
   (words[phrase] ?? phrase).replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
 
 export const SAMPLE_ID = "example-a1b2c3d4";
@@ -10,30 +10,30 @@ export const SAMPLE_ID = "example-a1b2c3d4";
 // For each kind: its texts, its element, the alt text of its picture, and sample data for the preview.
 export const KINDS = {
   visit: {
-    name: t("counter"),
-    make: t("Create the counter"),
-    ready: t("Your counter is ready."),
+    name: say("counter"),
+    make: say("Create the counter"),
+    ready: say("Your counter is ready."),
     element: "keystead-counter",
-    alt: t("Visits"),
+    alt: say("Visits"),
     sample: { id: SAMPLE_ID, total: 12045, today: 38, yesterday: 52, week: 311, month: 1204 },
   },
   like: {
-    name: t("like button"),
-    make: t("Create the like button"),
-    ready: t("Your like button is ready."),
+    name: say("like button"),
+    make: say("Create the like button"),
+    ready: say("Your like button is ready."),
     element: "keystead-like",
-    alt: t("Likes"),
+    alt: say("Likes"),
     sample: { id: SAMPLE_ID, total: 41, userLiked: false, icon: "heart" },
   },
   ranking: {
-    name: t("ranking"),
-    make: t("Create the ranking"),
-    ready: t("Your ranking is ready."),
+    name: say("ranking"),
+    make: say("Create the ranking"),
+    ready: say("Your ranking is ready."),
     element: "keystead-ranking",
-    alt: t("Ranking"),
+    alt: say("Ranking"),
     sample: {
       id: SAMPLE_ID,
-      title: t("High scores"),
+      title: say("High scores"),
       entries: [
         { rank: 1, name: "Ada", score: 12800 },
         { rank: 2, name: "Grace", score: 9450 },
@@ -45,22 +45,22 @@ export const KINDS = {
     },
   },
   bbs: {
-    name: t("board"),
-    make: t("Create the board"),
-    ready: t("Your board is ready."),
+    name: say("board"),
+    make: say("Create the board"),
+    ready: say("Your board is ready."),
     element: "keystead-bbs",
-    alt: t("Board"),
+    alt: say("Board"),
     sample: {
       id: SAMPLE_ID,
-      title: t("Guestbook"),
+      title: say("Guestbook"),
       messages: [
         {
           id: "2",
           author: "Mia",
-          message: t("Found you through the webring, and stayed for the music. Greetings from Oslo!"),
+          message: say("Found you through the webring, and stayed for the music. Greetings from Oslo!"),
           timestamp: "2026-03-04T18:20:00Z",
         },
-        { id: "1", author: "Theo", message: t("First!"), timestamp: "2026-03-02T09:05:00Z" },
+        { id: "1", author: "Theo", message: say("First!"), timestamp: "2026-03-02T09:05:00Z" },
       ],
       totalMessages: 2,
       pagination: { page: 1, totalPages: 1, hasPrev: false, hasNext: false },
@@ -68,11 +68,11 @@ export const KINDS = {
     },
   },
   yokoso: {
-    name: t("welcome card"),
-    make: t("Create the welcome card"),
-    ready: t("Your welcome card is ready."),
+    name: say("welcome card"),
+    make: say("Create the welcome card"),
+    ready: say("Your welcome card is ready."),
     element: "keystead-yokoso",
-    alt: t("Welcome"),
-    sample: { id: SAMPLE_ID, message: t("Welcome!"), mode: "badge", updatedAt: "2026-03-04T18:20:00Z" },
+    alt: say("Welcome"),
+    sample: { id: SAMPLE_ID, message: say("Welcome!"), mode: "badge", updatedAt: "2026-03-04T18:20:00Z" },
   },
 };

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
+from pathlib import Path
 from typing import Final
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
+from keystead.catalogue import Catalogue, message
 from keystead.errors import Unreadable
 from keystead.http.refusals import NO_STORE, Refusal
 from keystead.kits.kit import Example, Kit
-from keystead.kits.language import language_of
 from keystead.kits.visit import Visit
 from keystead.kits.widgets.keys import WidgetKeys
 from keystead.kits.widgets.routes.actions import ADMIN, ENDPOINTS, Action, Endpoint
@@ -29,7 +29,6 @@ from keystead.kits.widgets.routes.request_parsing import (
 from keystead.kits.widgets.routes.requests import Format
 from keystead.kits.widgets.routes.responses import respond, respond_with_error, translate_error
 from keystead.kits.widgets.service import Visitor, WidgetRefused, Widgets, WidgetSettings, open_widgets
-from keystead.kits.widgets.words import phrases, translate
 from keystead.parts.limit import LimitReached
 
 _COMPONENTS: Final = "/components/"
@@ -99,19 +98,19 @@ def _visitor_of(request: Request) -> Visitor:
     return Visitor(client[0] if client else "", agent.decode("latin-1"))
 
 
+class _GalleryVisit(Visit):
+    catalogue = Catalogue(Path(__file__).parents[1])
+
+
 async def _show_gallery(request: Request) -> Response:
     """The page to create a widget, preview it and copy its HTML."""
     widgets: Widgets = request.app.state.kits["widgets"]
-    visit = Visit(request, widgets.site)
+    visit = _GalleryVisit(request, widgets.site)
     if visit.home is not None:
         return visit.redirect_to(visit.home)
-    language = language_of(request.headers.get("accept-language", ""))
     return visit.page(
         "widgets/gallery.html",
         scripts=True,
-        language=language,
-        t=partial(translate, language),
-        words=phrases(language),
         public_url=widgets.site.public_url,
         get_writes=widgets.settings.get_writes,
     )
@@ -119,18 +118,20 @@ async def _show_gallery(request: Request) -> Response:
 
 KIT: Final = Kit(
     name="widgets",
-    doc="Counters, like buttons, rankings, boards and welcome cards for any page, as elements, pictures and text.",
+    doc=message(
+        "Counters, like buttons, rankings, boards and welcome cards for any page, as elements, pictures and text."
+    ),
     keyspace=WidgetKeys,
     settings=WidgetSettings,
     router=router,
     service=open_widgets,
     environment={"ADMIN_CLEANUP_TOKEN": "admin_token"},
     examples=(
-        Example("Create a widget", "/widgets", "Choose one, preview it, and copy it into your page."),
+        Example(message("Create a widget"), "/widgets", message("Choose one, preview it, and copy it into your page.")),
         Example(
-            "A counter as a picture",
+            message("A counter as a picture"),
             "/api/visit?action=display&id=example-a1b2c3d4&theme=kawaii&digits=6",
-            "For a README. This counter does not exist, so it shows 0.",
+            message("For a README. This counter does not exist, so it shows 0."),
         ),
     ),
     shared=lambda settings: dict.fromkeys((_COMPONENTS, *(one.path for one in ENDPOINTS)), settings.origins),

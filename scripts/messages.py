@@ -1,0 +1,127 @@
+"""Brings the message catalogues up to date with the code: `python scripts/messages.py`.
+
+Each folder with a `locale` has one file for each language. New messages are added without a translation, unused ones
+are removed; `tests/test_messages.py` lists what is still to translate.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Final, get_args, get_type_hints
+
+from babel.messages.catalog import Catalog, Message
+from babel.messages.extract import extract
+from babel.messages.pofile import read_po, write_po
+
+from keystead.catalogue import LANGUAGES
+from keystead.http.refusals import CODES
+from keystead.server.reference_page import guarantee_texts
+from keystead.stores.commands import TABLE
+from keystead.stores.store_contract import Guarantees
+
+PACKAGE: Final = Path(__file__).parents[1] / "src" / "keystead"
+LANGUAGES_TO_TRANSLATE: Final = [one for one in LANGUAGES if one != "en"]
+KEYWORDS: Final[dict[str, tuple[int, int] | None]] = {
+    "say": None,
+    "message": None,
+    "plural": (1, 2),
+    "say_plural": (1, 2),
+}
+METHODS: Final = {".py": "python", ".html": "jinja2.ext:babel_extract", ".js": "javascript"}
+_HEADER: Final = """\
+msgid ""
+msgstr ""
+"Language: {language}\\n"
+"MIME-Version: 1.0\\n"
+"Content-Type: text/plain; charset=utf-8\\n"
+"Content-Transfer-Encoding: 8bit\\n"
+"Plural-Forms: nplurals=1; plural=0;\\n"
+
+"""
+
+
+def folders() -> list[Path]:
+    """The folders with catalogues."""
+    return sorted(path.parent for path in PACKAGE.rglob("locale") if path.is_dir())
+
+
+def messages_of(folder: Path) -> Catalog:
+    """All messages of the code in a folder."""
+    found = Catalog()
+    for path in _files(folder):
+        with path.open("rb") as file:
+            method = METHODS[path.suffix]
+            options = {"encoding": "utf-8"}
+            for line, message, _, _ in extract(method, file, KEYWORDS, (), options):
+                text = message
+                if text and text != ("", ""):
+                    found.add(text, locations=[(path.relative_to(folder).as_posix(), line)])
+    if folder.name == "server":
+        for text, place in _messages_in_data():
+            found.add(text, locations=[(place, 1)])
+    return found
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """The files with messages. The components of widgets have their own: they run on other sites."""
+    return (path for path in sorted(folder.rglob("*")) if path.suffix in METHODS and "components" not in path.parts)
+
+
+def _messages_in_data() -> Iterator[tuple[str, str]]:
+    """Messages that are not arguments of a marker, because layers below the pages declare them."""
+    for _, sentence, heading in CODES.values():
+        yield sentence, "http/refusals.py"
+        yield heading, "http/refusals.py"
+    for field in dataclasses.fields(Guarantees):
+        for text in filter(None, guarantee_texts(field)):
+            yield text, "stores/store_contract.py"
+    for values in filter(None, map(get_args, get_type_hints(Guarantees).values())):
+        yield from ((value, "stores/store_contract.py") for value in values if isinstance(value, str))
+    for spec in TABLE.values():
+        yield spec.summary, "stores/commands.py"
+        yield spec.about, "stores/commands.py"
+
+
+def read_catalogue(path: Path) -> Catalog:
+    with path.open("rb") as file:
+        return read_po(file)
+
+
+def updated(folder: Path, language: str) -> str:
+    """The catalogue of a folder, with the messages of its code and the translations that it has."""
+    path = folder / "locale" / f"{language}.po"
+    known: Mapping[str, Message] = (
+        {first_form(entry.id): entry for entry in read_catalogue(path) if entry.id} if path.is_file() else {}
+    )
+    new = Catalog(locale=language, fuzzy=False)
+    for entry in messages_of(folder):
+        if not entry.id:
+            continue
+        old = known.get(first_form(entry.id))
+        string = "" if old is None else first_form(old.string or "")
+        new.add(
+            entry.id,
+            (string,) if isinstance(entry.id, tuple | list) else string,
+            locations=sorted(set(entry.locations)),
+        )
+    out = BytesIO()
+    write_po(out, new, width=120, omit_header=True, include_lineno=False, sort_by_file=True)
+    return _HEADER.format(language=language) + out.getvalue().decode()
+
+
+def first_form(forms: str | tuple[str, ...] | list[str]) -> str:
+    return forms if isinstance(forms, str) else forms[0]
+
+
+def main() -> None:
+    for folder in folders():
+        for language in LANGUAGES_TO_TRANSLATE:
+            path = folder / "locale" / f"{language}.po"
+            path.write_text(updated(folder, language), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

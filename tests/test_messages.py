@@ -1,0 +1,99 @@
+"""The message catalogues: complete, without leftovers, and with the same placeholders in every language."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from keystead.catalogue import LANGUAGES, Catalogue
+from keystead.kits.language import Speaker
+from scripts import messages
+from tests.servers.node_packages import node_with
+
+PLACEHOLDER = re.compile(r"\{\w*\}")
+TRANSLATED = [one for one in LANGUAGES if one != "en"]
+KITS = messages.PACKAGE / "kits"
+# Tables of scripts that have no page of ours around them, or draw all of their page.
+SCRIPT_TABLES = (KITS / "teamwork/assets/teamwork-words.js", KITS / "widgets/components/words.js")
+
+
+def placeholders(text: str) -> list[str]:
+    return sorted(PLACEHOLDER.findall(text))
+
+
+def test_every_message_of_the_code_is_translated_and_no_translation_is_unused() -> None:
+    offenders = []
+    for folder in messages.folders():
+        wanted = {messages.first_form(entry.id) for entry in messages.messages_of(folder) if entry.id}
+        assert wanted, folder
+        for language in TRANSLATED:
+            path = folder / "locale" / f"{language}.po"
+            known = {messages.first_form(one.id): one for one in messages.read_catalogue(path) if one.id}
+            name = path.relative_to(messages.PACKAGE)
+            offenders += [f"{name}: missing, run scripts/messages.py: {text}" for text in wanted - known.keys()]
+            offenders += [f"{name}: unused, run scripts/messages.py: {text}" for text in known.keys() - wanted]
+            offenders += [
+                f"{name}: not translated: {text}"
+                for text, one in known.items()
+                if not messages.first_form(one.string or "") or one.fuzzy
+            ]
+    assert offenders == []
+
+
+def test_translations_have_the_placeholders_of_the_english_text() -> None:
+    offenders = []
+    for folder in messages.folders():
+        for language in TRANSLATED:
+            path = folder / "locale" / f"{language}.po"
+            for one in messages.read_catalogue(path):
+                if not one.id:
+                    continue
+                english = one.id if isinstance(one.id, str) else one.id[-1]
+                if placeholders(messages.first_form(one.string or "")) != placeholders(english):
+                    offenders.append(f"{path.relative_to(messages.PACKAGE)}: {english}")
+    assert offenders == []
+
+
+def test_tables_in_scripts_have_the_same_texts_in_each_language() -> None:
+    """Each text in all languages, of the same shape: text, function or table."""
+    look = """
+      const [path] = process.argv.slice(1);
+      const { wordsOf } = await import(path);
+      const shape = (words) => Object.fromEntries(Object.entries(words).map(([name, text]) =>
+        [name, text !== null && typeof text === "object" && !Array.isArray(text) ? shape(text) : typeof text]));
+      process.stdout.write(JSON.stringify(["en", "ja", "ko"].map((one) => shape(wordsOf(one)))));
+    """
+    node, _ = node_with("oidc")
+    for path in SCRIPT_TABLES:
+        out = subprocess.check_output([node, "--input-type=module", "--eval", look, path.as_uri()], text=True)
+        english, japanese, korean = json.loads(out)
+        assert len(english) > 20
+        assert japanese == english, path
+        assert korean == english, path
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path) -> Catalogue:
+    (tmp_path / "locale").mkdir()
+    (tmp_path / "locale/ja.po").write_text(
+        'msgid ""\nmsgstr "Content-Type: text/plain; charset=utf-8\\n"\n\n'
+        'msgid "Hello, {name}"\nmsgstr "こんにちは、{name} さん"\n\n'
+        'msgid "{count} key"\nmsgid_plural "{count} keys"\nmsgstr[0] "{count} 個のキー"\n\n'
+        '#: assets/a.js\nmsgid "Copy"\nmsgstr "コピー"\n\n'
+        'msgid "Empty"\nmsgstr ""\n'
+    )
+    return Catalogue(tmp_path)
+
+
+def test_texts_plurals_and_numbers_follow_the_language(catalogue: Catalogue) -> None:
+    say, english = Speaker("ja", catalogue), Speaker("en", catalogue)
+    assert say("Hello, {name}", name="Ada") == "こんにちは、Ada さん"
+    assert say.plural("{count} key", "{count} keys", 1200) == "1,200 個のキー"
+    assert [english.plural("{count} key", "{count} keys", n) for n in (0, 1, 1200)] == ["0 keys", "1 key", "1,200 keys"]
+    assert say("Empty") == say.plural("Empty", "Empties", 1) == "Empty"
+    assert (say.knows("Empty"), say.knows("Copy"), english.knows("anything")) == (False, True, True)
+    assert say.script_messages() == {"Copy": "コピー"}
+    assert english.script_messages() == {}
+    assert Speaker("ko", catalogue)("Copy") == "Copy"
