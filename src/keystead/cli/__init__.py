@@ -8,7 +8,10 @@ from typing import Annotated, Any, Final
 import typer
 
 import keystead
+from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE, Command, CommandGroup
+from keystead.errors import MissingExtra
+from keystead.extras import EXTRAS
 
 __all__ = ["main"]
 
@@ -92,10 +95,22 @@ def _keystead(
     """
 
 
+def _run(arguments: Sequence[str]) -> None:
+    """Run a command. Missing packages are a one-line error that names the extra, not a traceback."""
+    try:
+        _add_commands(arguments)
+        app()
+    except MissingExtra as error:
+        fail(str(error), USAGE_ERROR)
+    except ImportError as error:
+        if not (error.name or "").startswith(EXTRAS["server"]):
+            raise
+        fail('this command needs packages that are not installed: pip install "keystead[server]"', USAGE_ERROR)
+
+
 def main() -> None:
     """Run the command line: exit code 0, 1 on failure, 2 on a usage error."""
     try:
-        _add_commands(sys.argv[1:])
+        _run(sys.argv[1:])
     except typer.Exit as stop:  # only `app()` turns it into an exit code
         sys.exit(stop.exit_code)
-    app()
