@@ -26,6 +26,7 @@ ADVICE: Final = {
     "kits": "{given} is not a list of kits; write names such as login, separated by commas",
     "mode": "{given} is neither development nor production",
     "public_url": "write where browsers reach this server, such as https://example.com, without a path",
+    "language": "{given} is none of en, ja and ko",
     "log_format": "{given} is neither text nor json",
     "log_level": "{given} is none of debug, info, warning and error",
     "max_body": "{given} is not a size; write one such as 500kB or 2MB",
