@@ -8,37 +8,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from keystead.deprecation import forward_old_names
-from keystead.errors import KeysteadError
-from keystead.schema import (
-    Channel,
-    Counter,
-    Hash,
-    KeyRing,
-    Keyspace,
-    List,
-    Log,
-    Sealed,
-    Set,
-    SortedSet,
-    Steps,
-    Value,
-    after,
-    attempts,
-    end_of_day,
-    link,
-    never,
-    procedure,
-    sliding,
-    until,
-)
-from keystead.stores import Store, connect
-from keystead.stores.synchronous import wait
 
 if TYPE_CHECKING:
+    from keystead.errors import KeysteadError
     from keystead.parts.cache import Cache
     from keystead.parts.limit import RateLimit
     from keystead.parts.lock import Lock
     from keystead.parts.sessions import Policy, SessionRecord, Sessions
+    from keystead.schema import (
+        Channel,
+        Counter,
+        Hash,
+        KeyRing,
+        Keyspace,
+        List,
+        Log,
+        Sealed,
+        Set,
+        SortedSet,
+        Steps,
+        Value,
+        after,
+        attempts,
+        end_of_day,
+        link,
+        never,
+        procedure,
+        sliding,
+        until,
+    )
+    from keystead.stores import Store, connect
+    from keystead.stores.synchronous import wait
 
 __version__ = "0.1.0"
 
@@ -75,14 +75,18 @@ __all__ = [
     "wait",
 ]
 
-# Lazy imports: a program that only reads a key does not wait for the parts.
-_PARTS: Final = {
+# Lazy imports: a program that only reads a key does not wait for the parts, and `keystead --help` for nothing.
+_HOMES: Final = {
     "Cache": "keystead.parts.cache",
+    "KeysteadError": "keystead.errors",
     "Lock": "keystead.parts.lock",
     "Policy": "keystead.parts.sessions",
     "RateLimit": "keystead.parts.limit",
     "SessionRecord": "keystead.parts.sessions",
     "Sessions": "keystead.parts.sessions",
+    "Store": "keystead.stores",
+    "connect": "keystead.stores",
+    "wait": "keystead.stores.synchronous",
 }
 
 # New homes of names that were importable from here before 0.2. Until 0.3 they still are, with a DeprecationWarning.
@@ -106,7 +110,13 @@ _moved = forward_old_names(
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PARTS:
+    if name in ("errors", "schema", "stores"):
+        return import_module(f"{__name__}.{name}")
+    if name not in __all__:
         return _moved(name)
-    found = globals()[name] = getattr(import_module(_PARTS[name]), name)
+    found = globals()[name] = getattr(import_module(_HOMES.get(name, "keystead.schema")), name)
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,7 +14,7 @@ from tests import forking
 from tests.cli.program import Program, output
 from tests.serving import environment
 
-KEYS = ("--keys", "myapp.keys")
+KEYS = ("--keyspace", "myapp.keys")
 
 
 class Terminal:

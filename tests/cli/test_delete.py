@@ -10,7 +10,7 @@ from tests import forking
 from tests.cli.program import Program, assert_one_sentence, output
 from tests.serving import environment
 
-KEYS = ("--keys", "myapp.keys")
+KEYS = ("--keyspace", "myapp.keys")
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(program: Program) -> None:
@@ -93,4 +93,4 @@ def test_on_a_terminal_it_asks_for_confirmation(program: Program, answer: str, c
 
 def test_help_has_examples(program: Program) -> None:
     shown = program.keystead("delete", "--help").stdout
-    assert "keystead delete session 9f86d081 --keys myapp.keys:AppKeys" in shown
+    assert "keystead delete session 9f86d081 --keyspace myapp.keys:AppKeys" in shown

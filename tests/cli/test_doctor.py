@@ -32,6 +32,52 @@ def test_findings_are_explained_and_the_exit_code_is_1(program: Program) -> None
     assert result.stdout.endswith("5 keys: 3 findings\n")
 
 
+def test_the_summary_groups_findings_by_code_and_all_shows_each(program: Program) -> None:
+    program.fill()
+    program.write(
+        *[("SET", f"lock:{number}", "x", "PX", 3_600_000) for number in range(9)],
+        *[("SET", f"{word}:x", "x") for word in ("ape", "bee", "cat", "dog", "elk")],
+    )
+    summary = program.keystead("doctor", "myapp.keys")
+    assert summary.returncode == 1
+    lines = summary.stdout.splitlines()
+    assert lines[0] == "error orphan  9 findings in AppKeys.lock"
+    assert sum(line.startswith("  lock:") for line in lines) == 3
+    assert "  and 6 more" in lines
+    assert lines.count("  docs/reference/findings.md#orphan") == 1
+    assert summary.stdout.count("warning unknown-key") == 3
+    assert "unknown keys of 2 more shapes" in lines
+    assert lines[-2].startswith("--all shows every finding")
+    assert lines[-1] == "19 keys: 14 findings"
+    assert len(lines) <= 24
+    whole = program.keystead("doctor", "myapp.keys", "--all").stdout
+    assert whole.count("error orphan  lock:") == 9
+    assert whole.count("docs/reference/findings.md#orphan") == 9
+    assert whole.count("warning unknown-key") == 5
+    assert "--all" not in whole
+    one = program.keystead("doctor", "myapp.keys", "--examples", "1").stdout
+    assert "  and 8 more" in one
+    assert program.keystead("doctor", "myapp.keys", "--examples", "0").stdout.count("lock:") == 0
+
+
+def test_a_summary_of_many_codes_fits_a_screen(program: Program) -> None:
+    program.fill()
+    program.write(
+        ("DEL", "sess:u1a"),
+        ("PERSIST", "sess:u1b"),
+        ("SET", "visits:u1:2026-02-24", "x", "PX", 1_000_000),
+        ("SADD", "user:u1:sessions", "gone1", "gone2"),
+        ("RPUSH", "account:u2", "x"),
+        ("SET", "tmp:1", "x"),
+    )
+    lines = program.keystead("doctor", "myapp.keys").stdout.splitlines()
+    codes = [line.split()[1] for line in lines if line.startswith(("error ", "warning "))]
+    assert len(codes) > 4
+    assert len(set(codes)) == len(codes)
+    assert len(lines) <= 24
+    assert lines[-2].startswith("--all shows every finding")
+
+
 def test_unknown_keys_are_grouped_by_shape_with_counts(program: Program) -> None:
     program.write(*[("SET", f"cart:{number}:items", "x") for number in range(30)], ("SET", "odd:one", "x"))
     result = program.keystead("doctor", "myapp.keys")
@@ -136,7 +182,7 @@ def test_unknown_keys_are_left_alone_unless_requested(program: Program) -> None:
 def test_a_key_that_was_set_aside_is_restored(program: Program) -> None:
     program.write(("SET", "account:u1", "x"))
     assert program.keystead("doctor", "myapp.keys", "--fix", "--yes").returncode == 0
-    assert "account:u1" in program.keystead("show", "quarantine", "--keys", "myapp.keys").stdout
+    assert "account:u1" in program.keystead("show", "quarantine", "--keyspace", "myapp.keys").stdout
     result = program.keystead("doctor", "--restore", "account:u1")
     assert (result.returncode, result.stderr) == (0, "")
     assert "restored account:u1 in " in result.stdout

@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli.program import SEAL_KEYS, SEALED, Program, assert_one_sentence, output
 
-KEYS = ("--keys", "myapp.keys")
+KEYS = ("--keyspace", "myapp.keys")
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(program: Program) -> None:
@@ -60,4 +60,4 @@ def test_without_a_terminal_it_requires_yes_or_dry_run(program: Program) -> None
 
 def test_help_has_examples(program: Program) -> None:
     shown = program.keystead("erase", "--help").stdout
-    assert "keystead erase user:42 --keys myapp.keys --dry-run" in shown
+    assert "keystead erase user:42 --keyspace myapp.keys --dry-run" in shown

@@ -23,7 +23,7 @@ from tests.servers import Server
 
 __all__ = ["database_url", "mariadb_server", "postgres_server", "redis_server"]
 
-KEYS = ("--keys", "membership")
+KEYS = ("--keyspace", "membership")
 NOW_MS = 1_790_000_025_000
 BEN = UserSession(name="Ben", email="ben@example.com", role="DEVELOPER", team_id=7, team_role="MEMBER")
 EVENTS = "keystead_membership_usage_events"
@@ -103,7 +103,7 @@ def test_a_row_cached_by_a_concurrent_request_is_erased_too(
         return await erase_rows(tables, subject)
 
     monkeypatch.setattr(Tables, "erase", erase_after_a_request)
-    erase("teamwork:42", keys=["teamwork"], store=[program.url], database=beside, yes=True)
+    erase("teamwork:42", keyspace=["teamwork"], store=[program.url], database=beside, yes=True)
     assert program.stored_keys() == set()
 
 

@@ -293,7 +293,7 @@ def test_control_characters_of_keys_reach_neither_a_terminal_nor_a_file(program:
         ("infer", program.url, "--wait", "0s", "--diff", str(empty)),
         ("infer", "--document", str(path)),
         ("doctor", "myapp.keys"),
-        ("show", "--keys", "myapp.keys"),
+        ("show", "--keyspace", "myapp.keys"),
     ):
         shown = program.keystead(*command)
         strange = {one for one in shown.stdout + shown.stderr if not one.isprintable()} - {"\n"}

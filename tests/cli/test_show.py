@@ -8,7 +8,7 @@ from tests.cli.program import SEALED, Program, assert_one_sentence, output
 def test_a_table_lists_the_families_of_a_store(program: Program) -> None:
     program.fill()
     program.write(("SET", "tmp:1", "x"), ("SET", "account:u1", SEALED))
-    result = program.keystead("show", "--keys", "myapp.keys")
+    result = program.keystead("show", "--keyspace", "myapp.keys")
     assert (result.returncode, result.stderr) == (0, "")
     assert "AppKeys.session" in result.stdout
     assert "sess:{sid}" in result.stdout
@@ -20,7 +20,7 @@ def test_a_table_lists_the_families_of_a_store(program: Program) -> None:
 
 def test_json_output_is_complete(program: Program) -> None:
     program.fill()
-    found = output(program.keystead("show", "--keys", "myapp.keys", "--json", "--samples", "1"))
+    found = output(program.keystead("show", "--keyspace", "myapp.keys", "--json", "--samples", "1"))
     by_name = {one["family"]: one for one in found["families"]}
     assert by_name["AppKeys.session"]["count"] == 2
     assert by_name["AppKeys.session"]["ttl"]["<30d"] == 2
@@ -32,30 +32,32 @@ def test_json_output_is_complete(program: Program) -> None:
 
 def test_one_family_in_detail(program: Program) -> None:
     program.fill()
-    result = program.keystead("show", "session", "--keys", "myapp.keys")
+    result = program.keystead("show", "session", "--keyspace", "myapp.keys")
     assert result.returncode == 0
     assert "30 days" in result.stdout
     assert '{"uid": "u1"}' in result.stdout
     assert "AppKeys.lock" not in result.stdout
-    assert_one_sentence(program.keystead("show", "nothing", "--keys", "myapp.keys"), 2, "there is no family 'nothing'")
+    assert_one_sentence(
+        program.keystead("show", "nothing", "--keyspace", "myapp.keys"), 2, "there is no family 'nothing'"
+    )
 
 
 def test_keys_of_no_family_are_not_counted_as_keys_of_the_families(program: Program) -> None:
     program.write(*[("SET", f"tmp:{number}", "x") for number in range(7)], ("SET", "lock:s1", "x", "PX", 1_000_000))
-    result = program.keystead("show", "--keys", "myapp.keys")
+    result = program.keystead("show", "--keyspace", "myapp.keys")
     assert "1 key in 1 of 5 families" in result.stdout
     assert "7 keys belong to no family: tmp:{int} (7)" in result.stdout
-    found = output(program.keystead("show", "--keys", "myapp.keys", "--json"))
+    found = output(program.keystead("show", "--keyspace", "myapp.keys", "--json"))
     assert (found["count"], found["unknown"]["count"]) == (1, 7)
 
 
 def test_keys_of_other_kits_are_not_unknown_keys(program: Program) -> None:
     program.write(("SET", "counter:a:total", 1), ("SET", "outbox:trouble:counter:a", "{}"), ("SET", "tmp:1", "x"))
-    found = output(program.keystead("show", "--keys", "myapp.keys", "--json"))
+    found = output(program.keystead("show", "--keyspace", "myapp.keys", "--json"))
     assert found["others"] == {"WidgetKeys": 1, "OutboxKeys": 1}
     shapes = [{"shape": "tmp:{int}", "count": 1, "example": "tmp:1"}]
     assert found["unknown"] == {"count": 1, "examples": ["tmp:1"], "shapes": shapes}
-    assert "OutboxKeys (1)" in program.keystead("show", "--keys", "myapp.keys").stdout
+    assert "OutboxKeys (1)" in program.keystead("show", "--keyspace", "myapp.keys").stdout
 
 
 def test_a_missing_key_is_in_no_index(program: Program) -> None:
@@ -69,4 +71,4 @@ def test_a_missing_key_is_in_no_index(program: Program) -> None:
 
 def test_help_has_examples(program: Program) -> None:
     shown = program.keystead("show", "--help").stdout
-    assert "keystead show session --keys myapp.keys --samples 10" in shown
+    assert "keystead show session --keyspace myapp.keys --samples 10" in shown

@@ -82,6 +82,7 @@ def revoke_key(
         typer.Argument(metavar="ID", help="The id of the key, from `keystead apikeys list`, or the whole key."),
     ],
     store: Stores = None,
+    as_json: Json = False,
 ) -> None:
     """Revoke an API key immediately and for good. The exit code is 1 if there is no such key.
 
@@ -96,7 +97,10 @@ def revoke_key(
             revoked = await part.revoke(key_id)
         if revoked:
             _security.info("API key revoked by an operator", extra={"event": "apikey-revoked", "id": key_id})
-        typer.echo("revoked" if revoked else "there is no such API key; `keystead apikeys list` shows them")
+        if as_json:
+            print_json({"revoked": revoked})
+        else:
+            typer.echo("revoked" if revoked else "there is no such API key; `keystead apikeys list` shows them")
         return 0 if revoked else 1
 
     run(work)

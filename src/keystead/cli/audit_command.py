@@ -16,7 +16,7 @@ import typer
 from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import json_text
-from keystead.cli.keyspace_arguments import Json, Stores, Targets, keyspaces, open_keyspaces, run
+from keystead.cli.keyspace_arguments import Json, MoreKeyspaces, Stores, Targets, keyspaces, open_keyspaces, run
 from keystead.errors import BadDeclaration, StoreUnavailable, printable
 from keystead.parts.audit import AuditEntry
 from keystead.schema import Keyspace, Log
@@ -47,6 +47,7 @@ Follow = Annotated[
 
 def audit(
     targets: Targets = None,
+    more: MoreKeyspaces = None,
     event: Event = None,
     who: Who = None,
     what: What = None,
@@ -68,7 +69,7 @@ def audit(
 
       keystead audit myapp.keys:AppKeys --who user:42 --follow --json
     """
-    classes = [cls for cls in keyspaces(targets) if any(map(_is_audit, cls.families.values()))]
+    classes = [cls for cls in keyspaces(targets, more) if any(map(_is_audit, cls.families.values()))]
     if not classes:
         fail("none of these keyspaces has an audit log: Log(..., AuditEntry, ...)", USAGE_ERROR)
     wanted = _Wanted(event, who, what, _since_ms(since))

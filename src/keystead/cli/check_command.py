@@ -14,7 +14,17 @@ from rich.text import Text
 from keystead.cli.exit import FAILED
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import pluralize, print_json
-from keystead.cli.keyspace_arguments import NAMED, Json, Targets, keyspaces, open_stores, run, source_location
+from keystead.cli.keyspace_arguments import (
+    NAMED,
+    Json,
+    MoreKeyspaces,
+    Targets,
+    all_targets,
+    keyspaces,
+    open_stores,
+    run,
+    source_location,
+)
 from keystead.errors import BadDeclaration
 from keystead.schema import Keyspace
 from keystead.schema.check import check as found_in
@@ -39,7 +49,13 @@ Stores = Annotated[list[str] | None, typer.Option("--store", metavar="URL", help
 Cluster = Annotated[bool, typer.Option("--cluster", metavar=NO_VALUE, help=_CLUSTER_HELP)]
 
 
-def check(targets: Targets = None, store: Stores = None, cluster: Cluster = False, as_json: Json = False) -> None:
+def check(
+    targets: Targets = None,
+    more: MoreKeyspaces = None,
+    store: Stores = None,
+    cluster: Cluster = False,
+    as_json: Json = False,
+) -> None:
     """Find errors in keyspace declarations before a program runs: overlaps, relations, lifetimes, names.
 
     No data is read. Each finding has a remedy and a code, which docs/reference/findings.md explains. The exit code is
@@ -53,7 +69,7 @@ def check(targets: Targets = None, store: Stores = None, cluster: Cluster = Fals
 
       keystead check login sharing --cluster --json
     """
-    declared, findings = _import_keyspaces(targets)
+    declared, findings = _import_keyspaces(all_targets(targets, more))
 
     async def work() -> int:
         guarantees = None
@@ -69,7 +85,7 @@ def check(targets: Targets = None, store: Stores = None, cluster: Cluster = Fals
     run(work)
 
 
-def _import_keyspaces(targets: Sequence[str] | None) -> tuple[list[type[Keyspace]], list[Finding]]:
+def _import_keyspaces(targets: Sequence[str]) -> tuple[list[type[Keyspace]], list[Finding]]:
     """The keyspaces that can be imported, each once, and the findings about the others.
 
     Exits with code 2 if a keyspace does not exist, or importing its module fails for another reason.

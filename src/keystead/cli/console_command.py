@@ -9,7 +9,18 @@ import typer
 
 from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import Command, DefaultCommandGroup
-from keystead.cli.keyspace_arguments import Stores, Targets, check_roles, keyspaces, open_stores, run, settings_for
+from keystead.cli.formatting import print_json
+from keystead.cli.keyspace_arguments import (
+    Json,
+    MoreKeyspaces,
+    Stores,
+    Targets,
+    check_roles,
+    keyspaces,
+    open_stores,
+    run,
+    settings_for,
+)
 from keystead.cli.operator import operator
 from keystead.cli.serve_command import run_server, stores_by_role
 from keystead.console.console_access import LINK_LIFETIME, ROLES, ConsoleAccess
@@ -26,7 +37,8 @@ console = typer.Typer(
 
 @console.command("run", cls=Command)
 def run_console(
-    keyspace: Targets = None,
+    targets: Targets = None,
+    more: MoreKeyspaces = None,
     store: Annotated[
         list[str] | None, typer.Option("--store", metavar="URL", help=_STORE_HELP, show_default=False)
     ] = None,
@@ -50,7 +62,7 @@ def run_console(
     """
     if config is not None:
         os.environ[CONFIG_VARIABLE] = config
-    names = [f"{one.__module__}:{one.__name__}" for one in keyspaces(keyspace)]
+    names = [f"{one.__module__}:{one.__name__}" for one in keyspaces(targets, more)]
     table: dict[str, Any] = {"keyspaces": names, "on": True, "examine": ""}
     run_server({**stores_by_role(store), "host": host, "port": port, "kits": "console", "console": table})
 
@@ -68,6 +80,7 @@ def create_link(
     public_url: Annotated[
         str | None, typer.Option(metavar="URL", help="Where browsers reach the server.", show_default=False)
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Print a link that opens the console of a running server once, within an hour.
 
@@ -88,7 +101,11 @@ def create_link(
             who = act.who if name is None else f"operator:{name}"
             access = ConsoleAccess(ConsoleKeys(stores["default"], **others))
             secret = await access.create_link(who, granted, act.where)
-        typer.echo(f"{settings.origin}/console/enter#{secret}")
+        link = f"{settings.origin}/console/enter#{secret}"
+        if as_json:
+            print_json({"link": link, "role": granted, "works_for": str(LINK_LIFETIME)})
+            return 0
+        typer.echo(link)
         typer.echo(f"It works once, within {LINK_LIFETIME}.", err=True)
         return 0
 

@@ -12,7 +12,8 @@ from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import one_line, pluralize, print_json
 from keystead.cli.interrupts import stop_on_signals
-from keystead.cli.keyspace_arguments import Json, Keys, Stores, find_family, keyspaces, open_keyspaces, run
+from keystead.cli.keyspace_arguments import Json, Keyspaces, Stores, find_family, keyspaces, open_keyspaces, run
+from keystead.cli.name_hints import complete_family
 from keystead.errors import BadKey
 from keystead.schema import Family, Plan
 from keystead.schema.erasure import value_of
@@ -23,7 +24,9 @@ _DRY_RUN_HELP = "Show what would be deleted, and delete nothing."
 _YES_HELP = "Skip the confirmation."
 _STOPPED = "stopped; the deletion may be partial, and `keystead doctor` finds the rest"
 
-FamilyName = Annotated[str, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False)]
+FamilyName = Annotated[
+    str, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False, autocompletion=complete_family)
+]
 Values = Annotated[list[str] | None, typer.Argument(metavar="VALUE", help=_VALUES_HELP, show_default=False)]
 DryRun = Annotated[bool, typer.Option("--dry-run", metavar=NO_VALUE, help=_DRY_RUN_HELP)]
 Yes = Annotated[bool, typer.Option("--yes", metavar=NO_VALUE, help=_YES_HELP)]
@@ -32,7 +35,7 @@ Yes = Annotated[bool, typer.Option("--yes", metavar=NO_VALUE, help=_YES_HELP)]
 def delete(
     family: FamilyName,
     values: Values = None,
-    keys: Keys = None,
+    keyspace: Keyspaces = None,
     store: Stores = None,
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -45,14 +48,14 @@ def delete(
 
     [bold]Examples[/bold]
 
-      keystead delete session 9f86d081 --keys myapp.keys:AppKeys
+      keystead delete session 9f86d081 --keyspace myapp.keys:AppKeys
 
-      keystead delete counter_daily example-a1b2c3d4 2026-02-23 --keys widgets --dry-run
+      keystead delete counter_daily example-a1b2c3d4 2026-02-23 --keyspace widgets --dry-run
 
       keystead delete counter example-a1b2c3d4 --yes --json
     """
     refuse_without_terminal(yes, dry_run)
-    classes = keyspaces(keys)
+    classes = keyspaces(keyspace)
     chosen = find_family(family, classes)
     if chosen.kind == "channel":
         fail(f"{chosen.place} is a Channel, which stores nothing to delete", USAGE_ERROR)

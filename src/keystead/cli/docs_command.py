@@ -14,7 +14,16 @@ from keystead.cli import written_files
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import print_json
-from keystead.cli.keyspace_arguments import NAMED, Json, Targets, keyspaces, named_keyspaces, run
+from keystead.cli.keyspace_arguments import (
+    NAMED,
+    Json,
+    MoreKeyspaces,
+    Targets,
+    all_targets,
+    keyspaces,
+    named_keyspaces,
+    run,
+)
 from keystead.schema import Keyspace
 from keystead.schema.docs import document, html, html_index, in_words, is_made, markdown, markdown_index
 
@@ -53,6 +62,7 @@ Check = Annotated[bool, typer.Option("--check", metavar=NO_VALUE, help=_CHECK_HE
 
 def docs(
     targets: Targets = None,
+    more: MoreKeyspaces = None,
     form: Format = DocumentFormat.MARKDOWN,
     out: Out = None,
     check: Check = False,
@@ -77,11 +87,11 @@ def docs(
         if out is None:
             if check:
                 fail("--check compares a folder: add --out FOLDER", USAGE_ERROR)
-            _print(named_keyspaces(targets), form, as_json)
+            _print(named_keyspaces(targets, more), form, as_json)
             return 0
-        files = _files(keyspaces(targets), form, out)
+        files = _files(keyspaces(targets, more), form, out)
         options = [] if form is DocumentFormat.MARKDOWN else ["--format", form.value]
-        again = shlex.join(["keystead", "docs", *(targets or ()), *options, "--out", str(out)])
+        again = shlex.join(["keystead", "docs", *all_targets(targets, more), *options, "--out", str(out)])
         return _compare(files, form, out, again, as_json) if check else _write(files, form, out, as_json)
 
     run(work)

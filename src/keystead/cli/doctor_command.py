@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
 
 from keystead.cli.billing import announce_examination
 from keystead.cli.confirmation import confirm
+from keystead.cli.doctor_report import ReportFormat, print_report
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import one_line, pluralize, print_json
 from keystead.cli.interrupts import PauseSignals, stop_on_signals
 from keystead.cli.keyspace_arguments import (
     Json,
+    MoreKeyspaces,
     Stores,
     Targets,
+    all_targets,
     find_family,
     keyspaces,
     open_keyspaces,
@@ -30,13 +29,13 @@ from keystead.cli.keyspace_arguments import (
     other_keyspaces,
     run,
 )
+from keystead.cli.name_hints import complete_family
 from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
 from keystead.errors import WrongSealKey
 from keystead.schema import Keyspace
-from keystead.schema.doctor import Excess, Found, Progress, QuarantineKeys, Report, examine, repair, restore
+from keystead.schema.doctor import Excess, Progress, QuarantineKeys, Report, examine, repair, restore
 from keystead.schema.doctor.removal_limits import ASTRAY
-from keystead.schema.finding import CODES
 from keystead.schema.quarantine import KEPT
 
 _FAMILY_HELP = "Examine only this family: token, or AppKeys.token. Repeatable."
@@ -45,35 +44,45 @@ keys are set aside for 30 days; orphans and dangling mappings are deleted."""
 _UNKNOWN_HELP = """With --fix: also set aside keys of no family, except those of kits and the server. Use it only if no
 other program writes to the store."""
 _YES_HELP = "With --fix: set aside or delete more than 1 % of a family without confirmation."
-_EXAMPLES_HELP = "The number of findings to show of each code; all are counted."
+_EXAMPLES_HELP = """The number of findings to show of each code; all are counted.
+[dim]\\[default: 3, or 1 if there are many codes; 20 with --json][/dim]"""
+_EVERYTHING_HELP = "Show every finding with its remedy, instead of a summary by code."
 _RESTORE_HELP = "Restore a key that was set aside, and do nothing else."
 
-_UNKNOWN: Final = "it matches no family of the given keyspaces"
-_UNKNOWN_MANY: Final = "they match no family of the given keyspaces; `keystead infer` drafts families for them"
-_UNBROKEN = 100_000
+_EXAMPLES: Final = 20
+_EVERY: Final = 1_000_000  # findings of a code
 
-Families = Annotated[list[str] | None, typer.Option("--family", metavar="NAME", help=_FAMILY_HELP, show_default=False)]
+Families = Annotated[
+    list[str] | None,
+    typer.Option("--family", metavar="NAME", help=_FAMILY_HELP, show_default=False, autocompletion=complete_family),
+]
 Fix = Annotated[bool, typer.Option("--fix", metavar=NO_VALUE, help=_FIX_HELP)]
 SetAsideUnknown = Annotated[bool, typer.Option("--set-aside-unknown", metavar=NO_VALUE, help=_UNKNOWN_HELP)]
 Yes = Annotated[bool, typer.Option("--yes", metavar=NO_VALUE, help=_YES_HELP)]
-Examples = Annotated[int, typer.Option("--examples", metavar="NUMBER", min=0, help=_EXAMPLES_HELP)]
+Examples = Annotated[
+    int | None, typer.Option("--examples", metavar="NUMBER", min=0, help=_EXAMPLES_HELP, show_default=False)
+]
+Everything = Annotated[bool, typer.Option("--all", metavar=NO_VALUE, help=_EVERYTHING_HELP)]
 Restore = Annotated[str | None, typer.Option("--restore", metavar="KEY", help=_RESTORE_HELP, show_default=False)]
 
 
 def doctor(
     targets: Targets = None,
+    more: MoreKeyspaces = None,
     store: Stores = None,
     family: Families = None,
     fix: Fix = False,
     set_aside_unknown: SetAsideUnknown = False,
     yes: Yes = False,
-    examples: Examples = 20,
+    examples: Examples = None,
+    everything: Everything = False,
     restore_key: Restore = None,
     as_json: Json = False,
 ) -> None:
     """Find defects in live data: orphans, dead entries, wrong lifetimes, unreadable values, unknown keys.
 
-    It scans while the application runs, without blocking it. With --fix it prints a plan, then repairs each finding in
+    It scans while the application runs, without blocking it, and prints a summary by code; --all prints every finding.
+    With --fix it prints a plan, then repairs each finding in
     one atomic step, only if it is still present. Before it sets aside or deletes more than 1 % of a family it asks for
     confirmation; without a terminal it skips that part unless --yes is given.
 
@@ -88,6 +97,8 @@ def doctor(
 
       keystead doctor myapp.keys:AppKeys --store redis://localhost:6379/0
 
+      keystead doctor myapp.keys --all
+
       keystead doctor myapp.keys --family session --fix
 
       keystead doctor --restore user:42
@@ -97,16 +108,17 @@ def doctor(
     if restore_key is not None:
         run(lambda: _restore(restore_key, store, as_json))
         return
-    _require_targets(fix, targets)
-    classes = keyspaces(targets)
+    _require_targets(fix, all_targets(targets, more))
+    classes = keyspaces(targets, more)
     families = None if family is None else {find_family(name, classes) for name in family}
     options: dict[str, Any] = {
         "families": families,
         "known": other_keyspaces(classes) if families is None else (),
-        "examples": examples,
+        "examples": (_EVERY if everything else _EXAMPLES) if examples is None else examples,
     }
+    report_as = ReportFormat(as_json, everything, examples)
     mending = _Mending(set_aside_unknown, yes) if fix else None
-    run(lambda: _examine(classes, store, options, mending, as_json))
+    run(lambda: _examine(classes, store, options, mending, report_as))
 
 
 @dataclass(frozen=True)
@@ -122,7 +134,7 @@ async def _examine(
     store: Sequence[str] | None,
     options: dict[str, Any],
     mending: _Mending | None,
-    as_json: bool,
+    report_as: ReportFormat,
 ) -> int:
     """Examine, repair if asked to, and print the report. Returns the exit code."""
     lower_priority()
@@ -138,9 +150,9 @@ async def _examine(
             if mending is not None and report.findings:
                 excess = report.excess(unknown=mending.set_aside_unknown)
                 plan = {"plan": {"codes": report.as_json()["codes"], "needs_yes": [asdict(one) for one in excess]}}
-                if not as_json:
+                if not report_as.json:
                     _print_plan(report, mending.set_aside_unknown)
-                confirmed_all = _confirm_excess(excess, mending.yes, pause, quiet=as_json)
+                confirmed_all = _confirm_excess(excess, mending.yes, pause, quiet=report_as.json)
                 with progress("repairing") as show:
                     report = await repair(
                         bound_keys,
@@ -150,14 +162,14 @@ async def _examine(
                         on_progress=watch.report_to(show),
                         **options,
                     )
-    if as_json:
+    if report_as.json:
         print_json(report.as_json() | plan)
     else:
-        _print(report, mending is not None)
+        print_report(report, report_as, fixed=mending is not None)
     return FAILED if report.left else 0
 
 
-def _require_targets(fix: bool, targets: Sequence[str] | None) -> None:
+def _require_targets(fix: bool, targets: Sequence[str]) -> None:
     if fix and not targets:
         fail(
             "--fix changes keys: name their keyspaces, as in keystead doctor myapp.keys:AppKeys --fix, or kits for all",
@@ -263,81 +275,3 @@ async def _restore(key: str, stores: Sequence[str] | None, as_json: bool) -> int
     else:
         typer.echo(f"restored {one_line(copy.key)} in {one.url}, unchanged. The doctor may find it again.")
     return 0
-
-
-# --- for people --------------------------------------------------------------------------------------------
-
-
-def _print(report: Report, fixed: bool) -> None:
-    console = Console(highlight=False, width=None if Console().is_terminal else _UNBROKEN)
-    for found in sorted(report.found, key=lambda one: list(CODES).index(one.finding.code)):
-        if found.finding.code != "unknown-key":
-            _print_one(console, found, fixed)
-    _print_unknown(console, report, fixed)
-    if report.findings:
-        console.print(_table(report))
-    for family, count in report.not_read.items():
-        console.print(f"{family}: {pluralize(count, 'key')} too large to read; their entries were not checked")
-    if report.others:
-        others = ", ".join(f"{keyspace} ({count:,})" for keyspace, count in report.others.items())
-        console.print(f"not examined, because their keyspaces were not named: keys of {others}")
-    for family, count in report.sealed.items():
-        console.print(
-            f"{family}: without keys, {pluralize(count, 'sealed value')} could not be checked for references. Set "
-            "KEYSTEAD_SEAL_KEYS"
-        )
-    console.print(_summary(report, fixed))
-
-
-def _print_one(console: Console, found: Found, fixing: bool) -> None:
-    finding = found.finding
-    style = "bold red" if finding.severity == "error" else "bold yellow"
-    state = " repaired" if found.fixed else ""
-    console.print(
-        Text.assemble(
-            (f"{finding.severity} {finding.code}", style), "  ", (finding.where, "bold"), (state, "bold green")
-        )
-    )
-    lines = [Text(finding.sentence if finding.family is None else f"{finding.family}: {finding.sentence}")]
-    if found.note:
-        lines.append(Text(f"not repaired: {found.note}"))
-    elif not found.fixed:
-        lines.append(Text(finding.remedy))
-    lines += [] if found.fixed else [Text(finding.link, "dim")]
-    for line in lines:
-        console.print(Padding(line, (0, 0, 0, 2), expand=False))
-    console.print()
-
-
-def _print_unknown(console: Console, report: Report, fixing: bool) -> None:
-    """Keys of no family, by shape: a million keys that one program left behind are one finding to read."""
-    first = next((found for found in report.found if found.finding.code == "unknown-key"), None)
-    rows = report.unknown.as_json()
-    if first is None:
-        return
-    for row in rows[: report.examples]:
-        is_one = row["count"] == 1
-        where = row["example"] if is_one else f"{row['shape']} ({row['count']:,} keys, such as {row['example']})"
-        finding = replace(first.finding, where=str(where), sentence=_UNKNOWN if is_one else _UNKNOWN_MANY)
-        _print_one(console, replace(first, finding=finding), fixing)
-    if len(rows) > report.examples:
-        console.print(f"unknown keys of {len(rows) - report.examples:,} more shapes; see --json, or --examples")
-
-
-def _table(report: Report) -> Table:
-    table = Table(title="Findings", title_justify="left", header_style="bold")
-    table.add_column("code")
-    table.add_column("family")
-    table.add_column("count", justify="right")
-    for code, families in report.counts.items():
-        for family, count in families.items():
-            table.add_row(code, family or "none", f"{count:,}")
-    return table
-
-
-def _summary(report: Report, fixed: bool) -> str:
-    looked_at = pluralize(report.examined, "key")
-    if not report.findings:
-        return f"{looked_at}: no findings"
-    summary = f"{looked_at}: {pluralize(report.findings, 'finding')}"
-    return f"{summary}, {report.repaired:,} repaired, {report.left:,} left" if fixed else summary

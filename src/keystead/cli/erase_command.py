@@ -15,7 +15,7 @@ from keystead.cli.delete_command import DryRun, Yes
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.formatting import pluralize, print_json
 from keystead.cli.interrupts import stop_on_signals
-from keystead.cli.keyspace_arguments import Json, Keys, Stores, keyspaces, open_keyspaces, run
+from keystead.cli.keyspace_arguments import Json, Keyspaces, Stores, keyspaces, open_keyspaces, run
 from keystead.cli.operator import operator
 from keystead.cli.progress_bar import progress
 from keystead.cli.tables_command import Database, open_tables_of
@@ -35,7 +35,7 @@ Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help=_SUBJECT_HELP, s
 
 def erase(
     subject: Subject,
-    keys: Keys = None,
+    keyspace: Keyspaces = None,
     store: Stores = None,
     database: Database = None,
     dry_run: DryRun = False,
@@ -55,14 +55,14 @@ def erase(
 
     [bold]Examples[/bold]
 
-      keystead erase user:42 --keys myapp.keys --dry-run
+      keystead erase user:42 --keyspace myapp.keys --dry-run
 
-      keystead erase user:42 --keys myapp.keys --store redis://localhost:6379/0 --store durable=sqlite:///app.db
+      keystead erase user:42 --keyspace myapp.keys --store redis://localhost:6379/0 --store durable=sqlite:///app.db
 
       keystead erase login:42 --yes --json
     """
     refuse_without_terminal(yes, dry_run)
-    classes = keyspaces(keys)
+    classes = keyspaces(keyspace)
 
     async def work() -> int:
         erased, deleted = None, None

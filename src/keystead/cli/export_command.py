@@ -12,7 +12,7 @@ import typer
 
 from keystead.cli import written_files
 from keystead.cli.formatting import print_json
-from keystead.cli.keyspace_arguments import Json, Targets, named_keyspaces, run
+from keystead.cli.keyspace_arguments import Json, MoreKeyspaces, Targets, named_keyspaces, run
 from keystead.schema import Keyspace
 from keystead.schema.export import json_schema, typescript, upstash_client
 
@@ -44,6 +44,7 @@ Out = Annotated[Path | None, typer.Option("--out", metavar="FILE", help=_OUT_HEL
 
 def export(
     targets: Targets = None,
+    more: MoreKeyspaces = None,
     form: Format = ExportFormat.JSON_SCHEMA,
     out: Out = None,
     as_json: Json = False,
@@ -66,7 +67,7 @@ def export(
     """
 
     async def work() -> int:
-        text = _WRITERS[form](named_keyspaces(targets))
+        text = _WRITERS[form](named_keyspaces(targets, more))
         if out is not None:
             _write(text, out, as_json)
         elif as_json and form is not ExportFormat.JSON_SCHEMA:

@@ -15,7 +15,9 @@ from keystead.cli.flags import Command, CommandGroup, DefaultCommandGroup
 from keystead.cli.formatting import print_issued, print_json
 from keystead.cli.keyspace_arguments import (
     Json,
+    MoreKeyspaces,
     Stores,
+    all_targets,
     check_roles,
     find_family,
     named_keyspaces,
@@ -59,6 +61,7 @@ def run_gateway(
     keyspaces: Annotated[
         list[str] | None, typer.Argument(metavar="KEYSPACE", help=_KEYSPACES_HELP, show_default=False)
     ] = None,
+    more: MoreKeyspaces = None,
     mode: Annotated[str | None, typer.Option(metavar="MODE", help=_SCHEMA_HELP, show_default=False)] = None,
     store: Url = None,
     host: Annotated[
@@ -86,7 +89,8 @@ def run_gateway(
     """
     if config is not None:
         os.environ[CONFIG_VARIABLE] = config
-    names = [f"{one.__module__}:{one.__name__}" for one in named_keyspaces(keyspaces)] if keyspaces else []
+    targets = all_targets(keyspaces, more)
+    names = [f"{one.__module__}:{one.__name__}" for one in named_keyspaces(targets)] if targets else []
     if mode is not None and not names:
         fail("--mode needs a key document to check writes against, such as shop.keys:ShopKeys", USAGE_ERROR)
     table: dict[str, Any] = {"keyspaces": names or None, "schema": mode}
@@ -133,7 +137,11 @@ def create_token(
     keyspace: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEYSPACE", help="Where the families are declared, to check their names.", show_default=False
+            "--keyspace",
+            "-k",
+            metavar="KEYSPACE",
+            help="Where the families are declared, to check their names.",
+            show_default=False,
         ),
     ] = None,
     store: Stores = None,
@@ -196,6 +204,7 @@ def list_tokens(store: Stores = None, as_json: Json = False) -> None:
 def revoke_token(
     id: Annotated[str, typer.Argument(metavar="ID", help="The id of the token, from the list, or the whole token.")],
     store: Stores = None,
+    as_json: Json = False,
 ) -> None:
     """Revoke a token for good. Gateways refuse it within a second. The exit code is 1 if there is no such token.
 
@@ -210,7 +219,10 @@ def revoke_token(
             revoked = await part.revoke_token(token_id, by=operator().who)
         if revoked:
             _security.info("gateway token revoked by an operator", extra={"event": "gateway-token-revoked"})
-        typer.echo("revoked" if revoked else "there is no such token; `keystead gateway token list` shows them")
+        if as_json:
+            print_json({"revoked": revoked})
+        else:
+            typer.echo("revoked" if revoked else "there is no such token; `keystead gateway token list` shows them")
         return 0 if revoked else 1
 
     run(work)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +15,8 @@ from keystead.cli import written_files
 from keystead.cli.billing import announce_reading
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
-from keystead.cli.formatting import one_line, pluralize
-from keystead.cli.keyspace_arguments import open_stores, require_database, run
+from keystead.cli.formatting import one_line, pluralize, print_json
+from keystead.cli.keyspace_arguments import Json, named_keyspaces, open_stores, require_database, run
 from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
 from keystead.errors import BadDeclaration
@@ -33,7 +34,8 @@ _ALL_HELP = "Read every key. By default every key is counted, and a sample of ea
 _WAIT_HELP = """How long to wait before deadlines are read again, such as 1m. The longer, the more sliding lifetimes are
 recognized, because keys are used in between."""
 _NAME_HELP = "The name of the keyspace."
-_DIFF_HELP = "Compare with this file instead: print only what it does not declare, or declares differently."
+_DIFF_HELP = """Compare with this file, or a keyspace such as myapp.keys:AppKeys, instead: print only what it does not
+declare, or declares differently."""
 
 _LONGEST = 5_000_000  # bytes of a document
 
@@ -43,7 +45,7 @@ Output = Annotated[Path | None, typer.Option("--output", metavar="FILE", help=_O
 All = Annotated[bool, typer.Option("--all", metavar=NO_VALUE, help=_ALL_HELP)]
 Wait = Annotated[str, typer.Option("--wait", metavar="DURATION", help=_WAIT_HELP)]
 Name = Annotated[str, typer.Option("--name", metavar="NAME", help=_NAME_HELP)]
-Diff = Annotated[Path | None, typer.Option("--diff", metavar="FILE", help=_DIFF_HELP, show_default=False)]
+Diff = Annotated[str | None, typer.Option("--diff", metavar="KEYSPACE", help=_DIFF_HELP, show_default=False)]
 
 
 def infer(
@@ -54,6 +56,7 @@ def infer(
     wait: Wait = "2s",
     name: Name = "AppKeys",
     diff: Diff = None,
+    as_json: Json = False,
 ) -> None:
     """Draft a keys.py from a live store or a key document: patterns, kinds, value models, lifetimes, relations.
 
@@ -83,17 +86,26 @@ def infer(
         fail(f"{name!r} is not a class name; write one such as AppKeys", USAGE_ERROR)
     if output is not None and output.exists():
         fail(f"{output} exists already; compare with --diff {output}, or name another file", USAGE_ERROR)
-    declared = None if diff is None else _keyspaces_in(diff)
+    result = _Result(output, None if diff is None else _declared(diff), as_json)
     if document is not None:
-        _read_document(document, output, declared, name)
+        _read_document(document, result, name)
     elif url is not None:
         require_database(url, "name another store")
         options = {"every_key": all_keys, "name": name}
         wait_s = _wait_s(wait)
-        run(lambda: _infer(url, output, declared, options, wait_s))
+        run(lambda: _infer(url, result, options, wait_s))
 
 
-def _read_document(path: Path, output: Path | None, declared: Sequence[type[Keyspace]] | None, name: str) -> None:
+@dataclass(frozen=True)
+class _Result:
+    """What becomes of a draft: it is printed, written to a file, or compared with keyspaces."""
+
+    output: Path | None
+    declared: Sequence[type[Keyspace]] | None
+    as_json: bool
+
+
+def _read_document(path: Path, result: _Result, name: str) -> None:
     try:
         if path.stat().st_size > _LONGEST:
             fail(f"{path} is longer than {_LONGEST // 1_000_000} MB; name the key document alone", USAGE_ERROR)
@@ -107,7 +119,7 @@ def _read_document(path: Path, output: Path | None, declared: Sequence[type[Keys
     if not found.draft.families:
         fail(f"{path} describes no keys that could be read; see docs/adopt.md for what is understood", FAILED)
     inferred = Inferred(found.draft, len(found.draft.families))
-    if code := _finish(inferred, output, declared, str(path)):
+    if code := _finish(inferred, result, str(path)):
         raise typer.Exit(code)
 
 
@@ -120,9 +132,7 @@ def _wait_s(text: str) -> float:
         fail(str(error), USAGE_ERROR)
 
 
-async def _infer(
-    url: str, output: Path | None, declared: Sequence[type[Keyspace]] | None, options: dict[str, Any], wait_s: float
-) -> int:
+async def _infer(url: str, result: _Result, options: dict[str, Any], wait_s: float) -> int:
     lower_priority()
     async with open_stores([url]) as by_role:
         store = by_role["default"]
@@ -134,24 +144,37 @@ async def _infer(
                 on_progress=lambda now: show(now.examined, now.total),
                 **options,
             )
-    return _finish(found, output, declared, pluralize(found.examined, "key"))
+    return _finish(found, result, pluralize(found.examined, "key"))
 
 
-def _finish(found: Inferred, output: Path | None, declared: Sequence[type[Keyspace]] | None, source: str) -> int:
+def _finish(found: Inferred, result: _Result, source: str) -> int:
     """Print or write the draft, or its differences from what is declared. Returns the exit code."""
-    if declared is not None:
-        lines = difference(found, declared, tagged=found.has_slots)
-        for line in lines:
+    if result.declared is not None:
+        lines = list(difference(found, result.declared, tagged=found.has_slots))
+        if result.as_json:
+            print_json({"examined": found.examined, "differences": lines})
+        for line in () if result.as_json else lines:
             typer.echo(one_line(line))
         return FAILED if lines else 0
     text = keys_module(found.draft)
-    if output is None:
+    if result.output is not None:
+        written_files.write({result.output: text})
+    if result.as_json:
+        file = None if result.output is None else str(result.output)
+        families = len(found.draft.families)
+        print_json({"examined": found.examined, "families": families, "file": file, "source": text})
+    elif result.output is None:
         typer.echo(text, nl=False)
     else:
-        written_files.write({output: text})
-        families = pluralize(len(found.draft.families), "family", "families")
-        typer.echo(f"wrote {output}: {families} from {source}. Read it, then follow docs/adopt.md")
+        families_text = pluralize(len(found.draft.families), "family", "families")
+        typer.echo(f"wrote {result.output}: {families_text} from {source}. Read it, then follow docs/adopt.md")
     return 0
+
+
+def _declared(diff: str) -> list[type[Keyspace]]:
+    """The keyspaces to compare with: those of a file, or of a name as in any other command."""
+    path = Path(diff)
+    return _keyspaces_in(path) if path.suffix == ".py" else named_keyspaces([diff])
 
 
 def _keyspaces_in(path: Path) -> list[type[Keyspace]]:

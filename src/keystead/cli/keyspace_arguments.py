@@ -17,6 +17,7 @@ import typer
 
 from keystead import connect
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
+from keystead.cli.name_hints import complete_keyspace, did_you_mean, modules_here
 from keystead.errors import BadDeclaration, BadUrl, KeysteadError, MissingExtra, printable
 from keystead.kits import KITS
 from keystead.schema import Family, Keyspace
@@ -28,43 +29,70 @@ from keystead.server.user_modules import find_modules_here
 from keystead.stores import Store
 
 _TARGETS_HELP = """Keyspaces: a class (myapp.keys:AppKeys), a module with all its keyspaces (myapp.keys), a kit
-(login, or your own: myapp.kit:KIT), or kits for all kits and the server's keyspaces. Each includes the keyspaces of its
-parts, such as the outbox. [dim]\\[default: kits][/dim]"""
+(login, or your own: myapp.kit:KIT), a file (myapp/keys.py), or kits for all kits and the server's keyspaces. Each
+includes the keyspaces of its parts, such as the outbox. [dim]\\[default: kits][/dim]"""
 _STORE_HELP = """Where the keys live, as for serve; role=URL for a role. Repeatable.
 [dim]\\[env: KEYSTEAD_STORE; default: sqlite:///keystead.db][/dim]"""
 
 # The modules of keyspaces that have a short name.
 NAMED: Final = {**KITS, **OWN}
 
-Targets = Annotated[list[str] | None, typer.Argument(metavar="KEYSPACE", help=_TARGETS_HELP, show_default=False)]
-Keys = Annotated[list[str] | None, typer.Option("--keys", metavar="KEYSPACE", help=_TARGETS_HELP, show_default=False)]
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="KEYSPACE", help=_TARGETS_HELP, show_default=False, autocompletion=complete_keyspace),
+]
+# What has no room for keyspaces as arguments, such as `show FAMILY`, has only the option; all other commands have both.
+Keyspaces = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keyspace", "-k", metavar="KEYSPACE", help=_TARGETS_HELP, show_default=False, autocompletion=complete_keyspace
+    ),
+]
+MoreKeyspaces = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--keyspace",
+        "-k",
+        metavar="KEYSPACE",
+        help="The same as the argument KEYSPACE; every command has this option. Repeatable.",
+        show_default=False,
+        autocompletion=complete_keyspace,
+    ),
+]
 Stores = Annotated[list[str] | None, typer.Option("--store", metavar="URL", help=_STORE_HELP, show_default=False)]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON, for programs.")]
 
 
-def keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
-    """The keyspaces of these names, with those of their parts; without names, those of all kits and of the server.
+def keyspaces(*targets: Sequence[str] | None) -> list[type[Keyspace]]:
+    """The keyspaces of these names, given as arguments or with --keyspace, with those of their parts.
+
+    Without names, they are those of all kits and of the server.
 
     Raises BadDeclaration for an invalid declaration. Exits with code 2 if there is no such keyspace, or importing its
     module fails for another reason.
     """
-    return with_parts(named_keyspaces(targets))
+    return with_parts(named_keyspaces(*targets))
 
 
-def named_keyspaces(targets: Sequence[str] | None) -> list[type[Keyspace]]:
+def named_keyspaces(*targets: Sequence[str] | None) -> list[type[Keyspace]]:
     """Like `keyspaces`, without those of their parts."""
     found: dict[type[Keyspace], None] = {}
-    for target in _expand_targets(targets):
+    for target in _expand_targets(all_targets(*targets)):
         found.update(dict.fromkeys(_keyspaces_of(target)))
     return list(found)
 
 
+def all_targets(*targets: Sequence[str] | None) -> list[str]:
+    """The names given as arguments and with --keyspace."""
+    return [name for group in targets for name in group or ()]
+
+
 def other_keyspaces(classes: Sequence[type[Keyspace]]) -> list[type[Keyspace]]:
     """The keyspaces of all kits and of the server that are not among these: their keys are not unknown."""
-    return [one for one in keyspaces(None) if one not in classes]
+    return [one for one in keyspaces() if one not in classes]
 
 
-def _expand_targets(targets: Sequence[str] | None) -> list[str]:
+def _expand_targets(targets: Sequence[str]) -> list[str]:
     """The targets; `kits` becomes all built-in kits, those in the settings, and the server's own keyspaces."""
     return [name for target in targets or ["kits"] for name in (_all_kits() if target == "kits" else [target])]
 
@@ -79,6 +107,7 @@ def _all_kits() -> list[str]:
 
 def _keyspaces_of(target: str) -> list[type[Keyspace]]:
     module_name, _, class_name = target.partition(":")
+    module_name = _module_of(module_name)
     if module_name in NAMED:
         module_name = NAMED[module_name]
     else:
@@ -96,9 +125,20 @@ def _keyspaces_of(target: str) -> list[type[Keyspace]]:
     if class_name:
         kit = _kit_keyspaces(getattr(module, class_name, None))
         names = ", ".join(declared) or "none"
-        return kit or fail(f"{module_name} has no keyspace {class_name!r}; it has: {names}", USAGE_ERROR)
+        near = did_you_mean(class_name, declared)
+        return kit or fail(f"{module_name} has no keyspace {class_name!r}{near}; it has: {names}", USAGE_ERROR)
     own = [one for one in declared.values() if one.__module__ == module.__name__]
     return own or fail(f"{module_name} declares no keyspace (a class derived from keystead.Keyspace)", USAGE_ERROR)
+
+
+def _module_of(name: str) -> str:
+    """The module of a file: `myapp/keys.py` is `myapp.keys`."""
+    if not name.endswith(".py"):
+        return name
+    path = Path(name)
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return ".".join(path.with_suffix("").parts)
 
 
 def _import(target: str, module_name: str) -> ModuleType:
@@ -110,8 +150,9 @@ def _import(target: str, module_name: str) -> ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{module_name}.".startswith(f"{missing}."):
             kits = ", ".join(KITS)
+            near = did_you_mean(target.partition(":")[0], [*NAMED, *modules_here()])
             fail(
-                f"there is no module {module_name!r} here; name one as myapp.keys:AppKeys, or a kit ({kits})",
+                f"there is no module {module_name!r} here{near}; name one as myapp.keys:AppKeys, or a kit ({kits})",
                 USAGE_ERROR,
             )
         message = printable(" ".join(str(error).split()))
@@ -156,8 +197,9 @@ def find_family(name: str, among: Iterable[type[Keyspace]]) -> Family[Any]:
     if found:
         names = ", ".join(f"{family.keyspace.__name__}.{family.name}" for family in found if family.keyspace)
         fail(f"several families are called {name!r}: write one of {names}", USAGE_ERROR)
-    names = ", ".join(sorted({own for cls in classes for own in cls.families}))
-    return fail(f"there is no family {name!r}; the families are: {names}", USAGE_ERROR)
+    known = sorted({own for cls in classes for own in cls.families})
+    near = did_you_mean(attribute, known)
+    return fail(f"there is no family {name!r}{near}; the families are: {', '.join(known)}", USAGE_ERROR)
 
 
 def store_urls(stores: Sequence[str] | None) -> dict[str, str]:

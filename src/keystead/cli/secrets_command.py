@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from keystead.cli.flags import NO_VALUE, Command, CommandGroup
+from keystead.cli.formatting import print_json
+from keystead.cli.keyspace_arguments import Json
 from keystead.server.secrets_file import new_seal_key, new_signing_key
 
 secrets = typer.Typer(
@@ -28,7 +30,9 @@ _ALGORITHM_HELP = "EdDSA and RS256 have a public key for verification; HS256 sig
 
 
 @secrets.command(cls=Command)
-def new(toml: Annotated[bool, typer.Option("--toml", metavar=NO_VALUE, help=_TOML_HELP)] = False) -> None:
+def new(
+    toml: Annotated[bool, typer.Option("--toml", metavar=NO_VALUE, help=_TOML_HELP)] = False, as_json: Json = False
+) -> None:
     """Print a new key that seals secrets, as an environment variable of keystead serve.
 
     To rotate, append the new key after a comma: the last key seals, and all of them open.
@@ -40,6 +44,9 @@ def new(toml: Annotated[bool, typer.Option("--toml", metavar=NO_VALUE, help=_TOM
       keystead secrets new --toml >> keystead.secrets.toml
     """
     key = new_seal_key()
+    if as_json:
+        print_json({"seal_keys": key})
+        return
     typer.echo(f'seal_keys = "{key}"' if toml else f"KEYSTEAD_SEAL_KEYS={key}")
 
 
@@ -48,6 +55,7 @@ def signing(
     algorithm: Annotated[
         Algorithm, typer.Option("--algorithm", metavar="EdDSA|RS256|HS256", help=_ALGORITHM_HELP)
     ] = Algorithm.EDDSA,
+    as_json: Json = False,
 ) -> None:
     """Print a new key that signs access tokens, as an entry of a key list: {id}:{algorithm}:{key}.
 
@@ -60,4 +68,8 @@ def signing(
 
       keystead secrets signing --algorithm RS256
     """
-    typer.echo(new_signing_key(algorithm.value))
+    key = new_signing_key(algorithm.value)
+    if as_json:
+        print_json({"key": key})
+    else:
+        typer.echo(key)

@@ -37,6 +37,8 @@ _MODE_HELP = """Refuse to start without secrets and a public URL, or create what
 [dim]\\[env: KEYSTEAD_MODE; default: development][/dim]"""
 _PUBLIC_HELP = """Where browsers reach this server, such as https://example.com.
 [dim]\\[env: KEYSTEAD_PUBLIC_URL; default: the address it listens on][/dim]"""
+_RELOAD_HELP = """In development: when a source file of yours changes, new workers replace the present ones. Settings
+stay as they were."""
 _CONFIG_HELP = "The settings file. [dim]\\[env: KEYSTEAD_CONFIG; default: keystead.toml, if it exists][/dim]"
 
 
@@ -52,6 +54,7 @@ def serve(
     ] = None,
     public_url: Annotated[str | None, typer.Option(metavar="URL", help=_PUBLIC_HELP, show_default=False)] = None,
     config: Annotated[str | None, typer.Option(metavar="FILE", help=_CONFIG_HELP, show_default=False)] = None,
+    reload: Annotated[bool, typer.Option("--reload", metavar=NO_VALUE, help=_RELOAD_HELP)] = False,
 ) -> None:
     """Run the server: kits and their API, a start page at /, health checks and metrics.
 
@@ -62,6 +65,8 @@ def serve(
     [bold]Examples[/bold]
 
       keystead serve
+
+      keystead serve --kits myapp.kit:KIT --reload
 
       keystead serve --store redis://localhost:6379/0 --port 8080 --workers 4
 
@@ -80,12 +85,16 @@ def serve(
             "kits": kits,
             "mode": None if production is None else "production" if production else "development",
             "public_url": public_url,
-        }
+        },
+        reloads=reload,
     )
 
 
-def run_server(flags: dict[str, Any]) -> None:
-    """Run the server with these settings, and exit with a one-line error if it cannot start."""
+def run_server(flags: dict[str, Any], *, reloads: bool = False) -> None:
+    """Run the server with these settings, and exit with a one-line error if it cannot start.
+
+    `reloads`: in development, changes of the user's modules renew the workers.
+    """
     # Imported here: the other commands need no web server.
     try:
         from keystead.server.kit_loading import load_kits, refuse_memory_with_workers, require_settings, split_kits
@@ -98,6 +107,8 @@ def run_server(flags: dict[str, Any]) -> None:
 
     try:
         settings = Settings(**flags)
+        if reloads:
+            _require_reload(settings)
         running, off = split_kits(settings, load_kits(settings))
         for kit in running:
             settings.of(kit)
@@ -116,9 +127,17 @@ def run_server(flags: dict[str, Any]) -> None:
             settings = _with_secrets(settings, running, flags)
         else:
             link = asyncio.run(_open_once(settings, running))
-        run_workers(settings, address, _listening(settings, off) + link)
+        run_workers(settings, address, _listening(settings, off) + link, reloads=reloads)
     except KeysteadError as error:
         _fail_with(error)
+
+
+def _require_reload(settings: Settings) -> None:
+    """Exit with code 2 where workers are not renewed by changes of sources."""
+    if not settings.development:
+        fail("--reload is for development; in production, send SIGUSR2 to renew the workers", USAGE_ERROR)
+    if not hasattr(os, "fork"):
+        fail("--reload needs worker processes, which this system does not have", USAGE_ERROR)
 
 
 def stores_by_role(given: Sequence[str] | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from keystead.cli.formatting import one_line, pluralize, print_json, shorten
 from keystead.cli.interrupts import stop_on_signals
 from keystead.cli.keyspace_arguments import (
     Json,
-    Keys,
+    Keyspaces,
     Stores,
     find_family,
     keyspaces,
@@ -26,6 +26,7 @@ from keystead.cli.keyspace_arguments import (
     other_keyspaces,
     run,
 )
+from keystead.cli.name_hints import complete_family
 from keystead.cli.priority import lower_priority
 from keystead.cli.progress_bar import progress
 from keystead.schema import Family, Keyspace, Plan
@@ -44,7 +45,9 @@ _SAMPLES_HELP = "The number of sample keys of each family, with values; sealed f
 _UNBROKEN = 200
 _SHAPES = 10  # of unknown keys
 
-FamilyName = Annotated[str | None, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False)]
+FamilyName = Annotated[
+    str | None, typer.Argument(metavar="FAMILY", help=_FAMILY_HELP, show_default=False, autocompletion=complete_family)
+]
 Values = Annotated[list[str] | None, typer.Argument(metavar="VALUE", help=_VALUES_HELP, show_default=False)]
 Samples = Annotated[int, typer.Option("--samples", metavar="NUMBER", min=0, help=_SAMPLES_HELP)]
 
@@ -52,7 +55,7 @@ Samples = Annotated[int, typer.Option("--samples", metavar="NUMBER", min=0, help
 def show(
     family: FamilyName = None,
     values: Values = None,
-    keys: Keys = None,
+    keyspace: Keyspaces = None,
     store: Stores = None,
     samples: Samples = 3,
     as_json: Json = False,
@@ -65,15 +68,15 @@ def show(
 
     [bold]Examples[/bold]
 
-      keystead show --keys myapp.keys:AppKeys
+      keystead show --keyspace myapp.keys:AppKeys
 
-      keystead show session --keys myapp.keys --samples 10
+      keystead show session --keyspace myapp.keys --samples 10
 
       keystead show counter example-a1b2c3d4
 
       keystead show quarantine --json
     """
-    classes = keyspaces(keys)
+    classes = keyspaces(keyspace)
     chosen = None if family is None else find_family(family, [*classes, QuarantineKeys])
     if chosen is not None and values:
         _show_one(chosen, values, classes, store, as_json)

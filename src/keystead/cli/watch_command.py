@@ -14,7 +14,17 @@ from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
 from keystead.cli.formatting import json_text, one_line, shorten
 from keystead.cli.interrupts import stop_on_signals
-from keystead.cli.keyspace_arguments import Json, Stores, Targets, find_family, keyspaces, open_keyspaces, run
+from keystead.cli.keyspace_arguments import (
+    Json,
+    MoreKeyspaces,
+    Stores,
+    Targets,
+    find_family,
+    keyspaces,
+    open_keyspaces,
+    run,
+)
+from keystead.cli.name_hints import complete_family
 from keystead.errors import StoreUnavailable
 from keystead.schema import Family, Keyspace
 from keystead.schema.survey import survey_of
@@ -27,14 +37,16 @@ _VALUES_HELP = "Also read and show what was written; sealed fields are hidden."
 _PAUSE_S: Final = 1.0  # before connecting again
 
 FamilyNames = Annotated[
-    list[str] | None, typer.Option("--family", metavar="NAME", help=_FAMILY_HELP, show_default=False)
+    list[str] | None,
+    typer.Option("--family", metavar="NAME", help=_FAMILY_HELP, show_default=False, autocompletion=complete_family),
 ]
 Unknown = Annotated[bool, typer.Option("--unknown", metavar=NO_VALUE, help=_UNKNOWN_HELP)]
 Values = Annotated[bool, typer.Option("--values", metavar=NO_VALUE, help=_VALUES_HELP)]
 
 
 def watch(
-    keys: Targets = None,
+    targets: Targets = None,
+    more: MoreKeyspaces = None,
     family: FamilyNames = None,
     store: Stores = None,
     unknown: Unknown = False,
@@ -55,7 +67,7 @@ def watch(
 
       keystead watch myapp.keys --unknown --json
     """
-    classes = keyspaces(keys)
+    classes = keyspaces(targets, more)
     families = None if not family else {find_family(name, classes) for name in family}
     if families and unknown:
         fail("--unknown shows keys of no family; leave out --family", USAGE_ERROR)

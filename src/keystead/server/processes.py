@@ -36,12 +36,14 @@ def free_address(settings: Settings) -> str:
     return str(address[0])
 
 
-def run_workers(settings: Settings, address: str, listening: str) -> None:
+def run_workers(settings: Settings, address: str, listening: str, *, reloads: bool = False) -> None:
     """Serve until SIGINT or SIGTERM, and print `listening` once the first worker listens.
 
     This process becomes the supervisor, so this function does not return. Running requests may finish at the end; the
     exit code is 0, or 1 if the workers keep crashing. On Windows, which has no fork, it returns: a single worker runs
     in this process.
+
+    `reloads`: changes of the user's modules renew the workers.
     """
     folder = tempfile.mkdtemp(prefix="keystead-metrics-")
     os.environ[METRICS_FOLDER] = folder
@@ -52,14 +54,15 @@ def run_workers(settings: Settings, address: str, listening: str) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         print(STOPPED)
         return
-    _start_and_supervise(settings, address, listening, folder)
+    _start_and_supervise(settings, address, listening, folder, reloads)
 
 
-def _start_and_supervise(settings: Settings, address: str, listening: str, folder: str) -> NoReturn:
+def _start_and_supervise(settings: Settings, address: str, listening: str, folder: str, reloads: bool) -> NoReturn:
     ready, tell_ready = os.pipe()
     os.set_inheritable(ready, True)
     os.set_inheritable(tell_ready, True)
-    plan = WorkerPlan(address, os.getpid(), tell_ready, _shared_listener(settings, address), settings.sources_as_json())
+    listener = _shared_listener(settings, address)
+    plan = WorkerPlan(address, os.getpid(), tell_ready, listener, reloads, settings.sources_as_json())
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     # A signal waits until the supervisor handles it.

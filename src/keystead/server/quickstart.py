@@ -31,7 +31,7 @@ PYTHON first_steps.py
 _COMMANDS: Final = """\
 PYTHON -m keystead check first_steps
 PYTHON -m keystead docs first_steps
-PYTHON -m keystead show --keys first_steps --store sqlite:///first_steps.db
+PYTHON -m keystead show --keyspace first_steps --store sqlite:///first_steps.db
 PYTHON -m keystead doctor first_steps --store sqlite:///first_steps.db
 """
 

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final
 
 from fastapi import FastAPI
@@ -23,6 +24,7 @@ from keystead.server.hand_over import stop_accepting, stop_after
 from keystead.server.logs import SERVER, set_up_logs
 from keystead.server.request_layer import RequestLayer
 from keystead.server.settings import Settings
+from keystead.server.source_reload import reload_on_change
 from keystead.server.supervisor import HAND_OVER
 
 METRICS_FOLDER: Final = "PROMETHEUS_MULTIPROC_DIR"  # the name is prometheus_client's
@@ -30,15 +32,19 @@ _RETRY_S: Final = 0.5
 _CHECK_PARENT_EVERY_S: Final = 0.5
 
 
-def load_worker(settings: Settings, parent: int, when_open: Callable[[], object]) -> ASGIApp:
+def load_worker(settings: Settings, parent: int, when_open: Callable[[], object], reloads: bool = False) -> ASGIApp:
     """Called by Granian in each worker. `parent` is the process that it ends with, if any.
 
-    `when_open` is called when it is about to accept connections.
+    `when_open` is called when it is about to accept connections. `reloads`: it watches the sources, and tells its
+    parent to renew the workers.
     """
     set_up_logs(settings.logs_as, settings.log_level, settings.development)
     if parent:
         _end_with_parent(parent, settings.stop_timeout / 1000)
-    worker = ServerWorker(create_app(settings), when_open=when_open)
+    leaving = threading.Event()
+    worker = ServerWorker(create_app(settings), when_open=when_open, leaving=leaving)
+    if parent and reloads:
+        reload_on_change(partial(os.kill, parent, signal.SIGUSR2), leaving)
     exclude_from_garbage_collection()
     return worker
 
@@ -69,10 +75,12 @@ class ServerWorker:
         app: FastAPI,
         end: Callable[[], None] = _end_this_process,
         when_open: Callable[[], object] = lambda: None,
+        leaving: threading.Event | None = None,
     ) -> None:
         self._app = app
         self._end = end
         self._when_open = when_open
+        self._leaving = leaving or threading.Event()  # set when it hands over
         self._opening: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
@@ -116,6 +124,7 @@ class ServerWorker:
 
     def _hand_over(self) -> None:
         """Leave new connections to a replacement, which already accepts them, and stop when the present ones end."""
+        self._leaving.set()
         settings: Settings = self._app.state.settings
         stop_accepting(settings.port)
         if self._app.middleware_stack is None:  # no request yet

@@ -37,6 +37,7 @@ class WorkerPlan:
     parent: int = 0  # the process id of the supervisor
     ready: int = -1  # a pipe for the number of each worker that listens
     listener: int = -1  # the shared socket, if there is one
+    reloads: bool = False  # the first worker watches the sources
     sources: str = "[]"  # the settings, as read at the start: files may have changed since
 
 
@@ -85,7 +86,8 @@ def run_worker(settings: Settings, plan: WorkerPlan, number: int, when_listening
     )
     server.number = number
     server.listener = plan.listener
-    server.serve(target_loader=partial(load_worker, settings, plan.parent, when_listening), wrap_loader=False)
+    loader = partial(load_worker, settings, plan.parent, when_listening, plan.reloads and number == 0)
+    server.serve(target_loader=loader, wrap_loader=False)
 
 
 class _InThisProcess(Granian):  # type: ignore[misc, valid-type]

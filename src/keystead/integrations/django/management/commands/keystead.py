@@ -32,7 +32,7 @@ class Command(BaseCommand):  # type: ignore[misc]  # Django has no types
             for one in targets:
                 _run("docs", *options, one)
             return
-        named = [part for one in targets for part in ("--keys", one)] if name == "show" else targets
+        named = [part for one in targets for part in ("--keyspace", one)] if name == "show" else targets
         where = [] if name == "docs" else [part for url in stores for part in ("--store", url)]
         _run(name, *options, *named, *where)
 
