@@ -88,6 +88,15 @@ def test_the_command_without_its_packages_is_one_line() -> None:
     )
 
 
+def test_a_command_without_the_packages_of_the_server_is_one_line() -> None:
+    for command in ("serve", "jobs list"):
+        code = f"import sys; sys.argv[1:] = {command.split()}; from keystead.__main__ import main; main()"
+        done = run_without(["httpx2", "joserfc", "fastapi", "starlette", "granian"], code)
+        assert done.returncode == 2
+        assert len(done.stderr.splitlines()) == 1
+        assert 'pip install "keystead[server]"' in done.stderr
+
+
 def test_pyproject_names_every_extra_with_its_packages() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     for extra, names in EXTRAS.items():

@@ -11,7 +11,10 @@ from typing import Annotated, Any, Final
 import typer
 
 import keystead
+from keystead.cli.exit import USAGE_ERROR, fail
 from keystead.cli.flags import HELP_OPTIONS, NO_VALUE, Command, CommandGroup
+from keystead.errors import MissingExtra
+from keystead.extras import EXTRAS
 from keystead.kits import COMMANDS as KIT_COMMANDS
 
 __all__ = ["main"]
@@ -155,14 +158,26 @@ def _keystead(
     """
 
 
-def main() -> None:
-    """Run the command line: exit code 0, 1 on failure, 2 on a usage error."""
-    arguments = _arguments_to_complete() if _COMPLETE in os.environ else sys.argv[1:]
+def _run(arguments: Sequence[str]) -> None:
+    """Run a command. Missing packages are a one-line error that names the extra, not a traceback."""
     try:
         if _wants_command(arguments):
             _add_commands(arguments)
         else:
             _add_summaries()
+        app()
+    except MissingExtra as error:
+        fail(str(error), USAGE_ERROR)
+    except ImportError as error:
+        if not (error.name or "").startswith(EXTRAS["server"]):
+            raise
+        fail('this command needs packages that are not installed: pip install "keystead[server]"', USAGE_ERROR)
+
+
+def main() -> None:
+    """Run the command line: exit code 0, 1 on failure, 2 on a usage error."""
+    arguments = _arguments_to_complete() if _COMPLETE in os.environ else sys.argv[1:]
+    try:
+        _run(arguments)
     except typer.Exit as stop:  # only `app()` turns it into an exit code
         sys.exit(stop.exit_code)
-    app()

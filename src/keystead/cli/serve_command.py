@@ -14,6 +14,7 @@ from keystead.cli.flags import NO_VALUE
 from keystead.cli.operator import operator
 from keystead.cli.private_files import private_files
 from keystead.errors import BadUrl, KeysteadError, MissingExtra
+from keystead.extras import EXTRAS
 from keystead.server.secrets_file import add_seal_key
 from keystead.server.settings import Settings
 from keystead.server.settings_errors import WrongSettings
@@ -95,8 +96,14 @@ def run_server(flags: dict[str, Any], *, reloads: bool = False) -> None:
     `reloads`: in development, changes of the user's modules renew the workers.
     """
     # Imported here: the other commands need no web server.
-    from keystead.server.kit_loading import load_kits, refuse_memory_with_workers, require_settings, split_kits
-    from keystead.server.processes import free_address, run_workers
+    try:
+        from keystead.server.kit_loading import load_kits, refuse_memory_with_workers, require_settings, split_kits
+        from keystead.server.processes import free_address, run_workers
+    except ImportError as error:
+        if not isinstance(error, MissingExtra) and not (error.name or "").startswith(EXTRAS["server"]):
+            raise
+        # An extra of a single kit would not be enough to start.
+        fail('the server needs packages that are not installed: pip install "keystead[server]"', USAGE_ERROR)
 
     try:
         settings = Settings(**flags)
@@ -112,7 +119,8 @@ def run_server(flags: dict[str, Any], *, reloads: bool = False) -> None:
             address = free_address(settings)
         except OSError as error:
             place = f"{settings.host}:{settings.port}"
-            fail(f"cannot listen on {place} ({error.strerror or error}); choose another --port or --host.", FAILED)
+            reason = error.strerror or error
+            fail(f"cannot listen on {place} ({reason}); choose another --port (PORT= of make) or --host.", FAILED)
         if settings.development:
             with private_files():
                 link = asyncio.run(_open_once(settings, running))

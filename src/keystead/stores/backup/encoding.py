@@ -1,4 +1,24 @@
-"""Encode and decode the records of a backup file. Docs: `docs/backup.md`, "The format"."""
+"""Encode and decode the records of a backup file: version 2, all numbers little-endian.
+
+The file begins with 18 bytes, `keystead backup 2` and a newline. Then come blocks, each of
+
+- 1 byte, its type: `H` header, `K` keys, `L` a long key, `F` footer;
+- 4 bytes, the length of its stored content;
+- 16 bytes, BLAKE2b over the checksum of the previous block (for the first one: the line above), the type
+  and the content;
+- the content, compressed with zlib, level 1.
+
+`H` is first: JSON with `made_at`, `keystead` (the version), `store` (the URL without secrets) and `match`. `K` has
+consecutive records of at most 2 MiB; a record longer than 1 MiB is a separate block `L`. `F` is last: JSON
+with `keys` and `kinds` (the number of each). Its checksum identifies the backup. A record is
+
+- 1 byte, its kind: 0 string, 1 hash, 2 set, 3 zset, 4 list, 5 stream;
+- 8 bytes, its deadline in milliseconds since 1970, signed; -1: none;
+- 4 bytes, the number of parts;
+- 4 bytes each, the lengths of the key and of each part;
+- the key and the parts: the value; fields and values; members; scores (as text) and members; items; for each entry of a
+  stream its id, the number of arguments that follow (as text), and the arguments.
+"""
 
 from __future__ import annotations
 
