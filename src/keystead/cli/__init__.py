@@ -39,7 +39,7 @@ COMMANDS: Final = {
     "backup": "Save every key of a store in one file: all kinds, with values and exact expiry times.",
     "restore": "Restore the keys of a backup into a store of any type: values and exact expiry times.",
     "copy": "Copy every key of a store to another store of any type: values and exact expiry times.",
-    "console": "Look at keys in a browser: values, lifetimes and relations.",
+    "console": "Look at keys in a browser, and act on them.",
     "gateway": "Serve a store to clients of Upstash, such as @upstash/redis.",
     "sessions": "List and end sessions.",
     "apikeys": "Issue, list and revoke API keys of the Sessions API.",

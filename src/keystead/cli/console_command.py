@@ -33,9 +33,9 @@ console in a store of their own. [dim]\\[env: KEYSTEAD_STORE; default: sqlite://
 console = typer.Typer(
     name="console",
     cls=DefaultCommandGroup,
-    help="""Look at keys in a browser, and act on them: keystead console myapp.keys:AppKeys --store URL
+    help="""Look at keys in a browser, and act on them.
 
-    keystead console run --help lists all options.""",
+    keystead console myapp.keys:AppKeys --store URL prints a link; keystead console run --help lists all options.""",
 )
 
 
