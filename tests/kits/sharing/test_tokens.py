@@ -336,6 +336,7 @@ async def test_lone_surrogates_cause_no_server_error(visitor: Visitor, path: str
         assert answer.status_code < 500, (field, answer.text)
 
 
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module")  # the server uses it in the other thread
 @pytest.mark.matrix
 async def test_random_requests_never_cause_a_server_error(folder: Path) -> None:
     async with running("memory://", folder) as site:

@@ -7,7 +7,7 @@ import pytest
 
 from keystead import Store, connect
 from tests.servers import DatabaseServer
-from tests.stores.database.others import connections, fresh
+from tests.stores.database.others import connections, end_connections, fresh
 from tests.stores.sqlite.processes import until
 
 KEYS = 3_000
@@ -41,6 +41,7 @@ async def _filled(store: Store) -> None:
 async def test_filling_a_fresh_postgresql_reads_no_more_for_each_key_the_more_there_are(
     postgres_server: DatabaseServer, never_analyzed: str
 ) -> None:
+    end_connections(postgres_server)
     async with connect(never_analyzed) as store:
         await _filled(store)
     # What a connection has read is counted when it ends, a moment after it was closed.
