@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def bench(*arguments: str, seconds: int = 200) -> subprocess.CompletedProcess[str]:
+def bench(*arguments: str, seconds: int = 600) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
     return subprocess.run(
         [sys.executable, "-m", "bench", *arguments],
