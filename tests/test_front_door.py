@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -145,11 +146,43 @@ def test_the_readme_leads_to_a_first_result_in_a_clean_home_with_three_commands(
     kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
     environment = {**kept, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"}
     script = start.replace("python3 ", f"{sys._base_executable} ")  # type: ignore[attr-defined]
+    lasting, brief = [], []
+    for line in look.splitlines():
+        (lasting if line.split()[1] in ("watch", "console") else brief).append(line)
     ran = subprocess.run(
-        ["bash", "-e"], input=script + look, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        ["bash", "-e"],
+        input=script + "\n".join(brief),
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
     said = ran.stdout.splitlines()
     assert "{'laptop'}" in said
     assert "ann None" in said
     assert said[-1] == "2 keys: no findings"
+
+    said_first = [
+        first_line_of(f"source .venv-first/bin/activate; exec {line}", tmp_path, environment) for line in lasting
+    ]
+    assert [line.split()[0] for line in said_first] == ["watching", "Keystead"]
+
+
+def first_line_of(command: str, folder: Path, environment: dict[str, str]) -> str:
+    """What a command that runs until Ctrl-C says first."""
+    running = subprocess.Popen(
+        ["bash", "-c", command],
+        cwd=folder,
+        env={**environment, "KEYSTEAD_PORT": str(free_port())},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert running.stdout
+    try:
+        return running.stdout.readline()
+    finally:
+        running.send_signal(signal.SIGINT)
+        running.communicate()
