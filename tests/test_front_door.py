@@ -146,9 +146,8 @@ def test_the_readme_leads_to_a_first_result_in_a_clean_home_with_three_commands(
     kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "SSL_"))}
     environment = {**kept, "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "LANG": "C.UTF-8"}
     script = start.replace("python3 ", f"{sys._base_executable} ")  # type: ignore[attr-defined]
-    lasting, brief = [], []
-    for line in look.splitlines():
-        (lasting if line.split()[1] in ("watch", "console") else brief).append(line)
+    lasting = [line for line in look.splitlines() if line.split()[1] in ("watch", "console")]
+    brief = [line for line in look.splitlines() if line not in lasting]
     ran = subprocess.run(
         ["bash", "-e"],
         input=script + "\n".join(brief),
