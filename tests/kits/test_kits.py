@@ -5,6 +5,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
+from fastapi.routing import APIRoute
 
 from keystead import KeyRing, Keyspace, Store
 from keystead.kits import KITS, ROUTED
@@ -17,6 +18,7 @@ from keystead.kits.teamwork import TeamworkKeys
 from keystead.kits.widgets import WidgetKeys
 from keystead.schema.family import Family
 from keystead.schema.keyspace import with_parts
+from keystead.server.route_table import plain_routes
 
 KEYSPACES: tuple[type[Keyspace], ...] = (
     LoginKeys,
@@ -47,6 +49,22 @@ def test_each_kit_is_where_the_list_of_kits_says() -> None:
             if isinstance(one, type) and issubclass(one, Keyspace) and one.__module__ == module_name
         ]
     assert tuple(found) == KEYSPACES
+
+
+def test_each_event_stream_is_declared_and_each_declared_one_is_there() -> None:
+    """Only these have a limit of their own, beside `requests_at_once`."""
+    kits: list[Kit] = [importlib.import_module(module).KIT for module in ROUTED.values()]
+    kits.append(importlib.import_module("keystead.console.console_kit").KIT)
+    streaming = {
+        route.path
+        for kit in kits
+        for route in plain_routes(kit.router().routes)
+        if isinstance(route, APIRoute) and "text/event-stream" in route.responses.get(200, {}).get("content", {})
+    }
+    declared = {path for kit in kits for path in kit.streams}
+    routes = [route for kit in kits for route in plain_routes(kit.router().routes)]
+    assert streaming <= declared
+    assert {path for path in declared if not any(route.path_regex.match(path) for route in routes)} == set()
 
 
 @pytest.mark.parametrize("channels", [False, True], ids=["keys", "channels"])

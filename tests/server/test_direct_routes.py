@@ -169,46 +169,66 @@ async def test_dependencies_run_once_and_never_for_a_malformed_request() -> None
         assert app.state.calls == before + 1  # by FastAPI, which runs them before it says what is wrong
 
 
-async def test_more_requests_than_allowed_are_refused_at_once_and_streams_do_not_count() -> None:
-    leave, entered, inside = asyncio.Event(), asyncio.Semaphore(0), 0
+class Crowd:
+    """Requests to a server that handles two at once. All wait, and only `/stream` has begun its response."""
 
-    async def app(scope: Scope, receive: Any, send: Any) -> None:
-        nonlocal inside
-        inside += 1
-        entered.release()
+    def __init__(self) -> None:
+        self.leave, self.entered = asyncio.Event(), asyncio.Semaphore(0)
+        self.layer = RequestLayer(self.app, RequestLimits(30, 1000, at_once=2, streams=["/stream", "/live/"]))
+
+    async def app(self, scope: Scope, receive: Any, send: Any) -> None:
+        self.entered.release()
         kind = b"text/event-stream" if scope["path"] == "/stream" else b"text/plain"
         if scope["path"] != "/stream":
-            await leave.wait()
+            await self.leave.wait()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
-        await leave.wait()
+        await self.leave.wait()
         await send({"type": "http.response.body", "body": b""})
 
-    layer = RequestLayer(app, RequestLimits(30, 1000, at_once=2))
+    async def enter(self, *paths: str, accept: bytes = b"*/*") -> list[asyncio.Future[int]]:
+        """Requests that the application has begun to handle."""
+        begun: list[asyncio.Future[int]] = [asyncio.ensure_future(self.request(path, accept)) for path in paths]
+        for _ in begun:
+            await self.entered.acquire()
+        return begun
 
-    async def request(path: str = "/") -> tuple[int, dict[bytes, bytes]]:
-        sent: list[Message] = []
+    async def request(self, path: str = "/", accept: bytes = b"*/*") -> int:
+        headers = [(b"accept", accept)]
+        scope = {"method": "GET", "path": path, "headers": headers, "app": FastAPI()}
+        [start, _] = await respond_to(self.layer, scope, None)
+        status: int = start["status"]
+        assert (status == 503) == (dict(start["headers"]).get(b"retry-after") == b"1")
+        return status
 
-        async def receive() -> Message:
-            return {"type": "http.request", "body": b"", "more_body": False}
 
-        async def send(message: Message) -> None:
-            sent.append(message)
+async def test_more_requests_than_allowed_are_refused_at_once_and_streams_do_not_count() -> None:
+    crowd = Crowd()
+    waiting = await crowd.enter("/stream", "/stream", "/stream", "/a", "/b")
+    assert await crowd.request() == 503
+    waiting += await crowd.enter("/healthz")  # a health check is never refused
+    crowd.leave.set()
+    assert [await one for one in waiting] == [200] * 6
+    assert await crowd.request() == 200
 
-        scope = {"type": "http", "method": "GET", "path": path, "headers": [], "query_string": b"", "app": FastAPI()}
-        await layer(scope, receive, send)
-        return sent[0]["status"], dict(sent[0]["headers"])
 
-    waiting = [asyncio.ensure_future(request(path)) for path in ("/stream", "/stream", "/stream", "/a", "/b")]
-    for _ in waiting:
-        await entered.acquire()
-    status, headers = await request()
-    assert (status, headers[b"retry-after"]) == (503, b"1")
-    assert inside == 5
-    probe = asyncio.ensure_future(request("/healthz"))
-    await entered.acquire()  # a health check is never refused
-    leave.set()
-    assert [(await one)[0] for one in (*waiting, probe)] == [200] * 6
-    assert (await request())[0] == 200
+async def test_a_client_cannot_escape_the_limit_by_asking_for_an_event_stream() -> None:
+    crowd = Crowd()
+    waiting = await crowd.enter("/a", "/b", accept=b"text/event-stream")
+    assert [await crowd.request("/a", b"text/event-stream") for _ in range(5)] == [503] * 5
+    crowd.leave.set()
+    assert [await one for one in waiting] == [200] * 2
+
+
+async def test_streams_that_begin_have_a_limit_of_their_own() -> None:
+    crowd = Crowd()
+    waiting = await crowd.enter("/a", "/b", "/live/slow", "/live/slow")
+    assert [await crowd.request(path) for path in ("/stream", "/live/slow", "/a")] == [503] * 3
+    crowd.leave.set()
+    assert [await one for one in waiting] == [200] * 4
+    crowd = Crowd()
+    waiting = await crowd.enter("/live/slow", "/live/slow", "/a", "/b")  # nor do they crowd out other requests
+    crowd.leave.set()
+    assert [await one for one in waiting] == [200] * 4
 
 
 async def test_dependencies_that_a_test_overrides_are_overridden() -> None:
@@ -260,7 +280,7 @@ async def test_an_overloaded_server_tells_pages_of_other_sites_too(method: str) 
         raise AssertionError("it is refused before")
 
     layer = RequestLayer(app, RequestLimits(30, 1000, at_once=1), shared={"/api/visit": ["*"]})
-    layer.under_way = 1
+    layer.requests.count = 1
     start, body = await respond_to(layer, {"method": method, "path": "/api/visit"}, None)
     headers = dict(start["headers"])
     assert (start["status"], headers[b"access-control-allow-origin"], headers[b"retry-after"]) == (503, b"*", b"1")

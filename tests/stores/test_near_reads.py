@@ -271,6 +271,28 @@ async def test_a_server_that_is_stopped_ends_copies_after_the_bound(server: Serv
             server.resume()
 
 
+@pytest.mark.parametrize("is_connecting", [False, True])
+async def test_near_reads_follow_the_store_to_the_master_that_its_name_leads_to(
+    server: Server, proxy: Proxy, is_connecting: bool
+) -> None:
+    """The old master lives on as a replica: its connections stay open, and it hears of no change."""
+    with servers.valkey() as successor:
+        async with opened(proxy.url) as keys:
+            await keys.name("a").set("old")
+            if is_connecting:
+                assert await keys.name("a").get() == "old"
+            else:
+                await warm(keys, "a")
+            proxy.lead_to(successor.port)
+            server.ask("REPLICAOF", "127.0.0.1", servers.free_port())
+            await keys.name("a").set("new")
+            for _ in range(50):
+                assert await keys.name("a").get() == "new"
+                await asyncio.sleep(0)
+            await warm(keys, "a")
+            assert await keys.name("a").get() == "new"
+
+
 @pytest.mark.parametrize("end", ["kill the client", "FLUSHALL", "FLUSHDB", "restart"])
 async def test_all_copies_go_when_the_server_forgets(server: Server, end: str) -> None:
     async with opened(server.url) as keys:

@@ -76,6 +76,7 @@ KIT: Final = Kit(
     settings=ConsoleSettings,
     router=router,
     service=_open_console,
+    streams=("/console/live/changes",),
     jobs=lambda console: console.jobs,
     stop=lambda console: console.live.stop(),
     turned_on_by="console.on",

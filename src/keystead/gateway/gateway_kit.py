@@ -111,6 +111,7 @@ def gateway_kit(prefix: str) -> Kit:
         router=router,
         service=_open_gateway,
         bodies=bodies,
+        streams=(f"{prefix}/subscribe/",),
         stop=GatewayApp.stop,
     )
 

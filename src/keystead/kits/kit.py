@@ -90,6 +90,8 @@ class Kit:
     shared         paths for cross-origin requests, each with the allowed origins, such as https://example.com. `*` is
                    any origin, an empty list only this site. A path that ends in a slash includes all below it
     service        opens its service: `async with kit.service(keys, settings, site) as service`
+    streams        paths of event streams, which do not count against `requests_at_once` once they have begun, nor when
+                   many clients reconnect at once. A path that ends in a slash includes all below it
     jobs           its scheduled jobs, given its open service
     stop           called with its open service when the process is asked to stop, while requests are still running. It
                    must end those that would delay the stop, and return immediately. The service is closed afterwards
@@ -114,6 +116,7 @@ class Kit:
     examples: Sequence[Example] = ()
     bodies: Callable[[Any], Mapping[str, int]] = lambda settings: {}
     shared: Callable[[Any], Mapping[str, Sequence[str]]] = lambda settings: {}
+    streams: Sequence[str] = ()
     jobs: Callable[[Any], Sequence[Job]] = lambda service: ()
     stop: Callable[[Any], None] = lambda service: None
     tables: TableSet | None = None

@@ -88,6 +88,7 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
     running, off = split_kits(settings, load_kits(settings)) if kits is None else (list(kits), {})
     bodies: dict[str, int] = {}
     shared: dict[str, Sequence[str]] = {}
+    streams = [path for kit in running for path in kit.streams]
     for kit in running:
         own = settings.of(kit)
         bodies |= kit.bodies(own)
@@ -130,7 +131,7 @@ def create_app(settings: Settings, kits: Sequence[Kit] | None = None, *, now_ms:
     )
     app.layer = lambda inner: RequestLayer(
         inner,
-        RequestLimits(settings.request_timeout / 1000, settings.max_body, bodies, settings.requests_at_once),
+        RequestLimits(settings.request_timeout / 1000, settings.max_body, bodies, settings.requests_at_once, streams),
         routes=DirectRoutes(app),
         metrics=metrics,
         proxies=settings.forwarded_allow,

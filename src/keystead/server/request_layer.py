@@ -56,13 +56,25 @@ class RequestLimits:
                 `request.state.time_limit.reschedule(None)`
     body        the maximum body size in bytes; `bodies` has other limits by path, ignoring case
     at_once     the maximum number of concurrent requests in this process; more are refused with 503. Those without a
-                time limit do not count. 0: no limit
+                time limit do not count, so neither does an event stream that has begun. 0: no limit
+    streams     the paths of event streams. `at_once` limits those that begin on their own, since many clients reconnect
+                at once after a restart. A path that ends in a slash includes all below it
     """
 
     timeout_s: float
     body: int
     bodies: Mapping[str, int] = field(default_factory=dict)
     at_once: int = 0
+    streams: Sequence[str] = ()
+
+
+class _InFlight:
+    """How many requests of one sort are under way."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
 
 
 class RequestLayer:
@@ -88,7 +100,10 @@ class RequestLayer:
         security = SECURITY_HEADERS | (HSTS if https_only else {})
         self.headers = DefaultHeaders(security)
         self.cors = Cors(shared or {}, security, _continue)
-        self.under_way = 0
+        self.requests = _InFlight()
+        self.streams = _InFlight()
+        self._stream_paths = frozenset(limits.streams)
+        self._stream_folders = tuple(path for path in limits.streams if path.endswith("/"))
         self.time_limits = TimeLimits(limits.timeout_s)
         self.request_ids = _random_ids()
         refusal = refusal_with("OVERLOADED")
@@ -103,18 +118,17 @@ class RequestLayer:
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http":
             return self.app(scope, receive, send)
-        if 0 < self.limits.at_once <= self.under_way and self._is_refused(scope):
+        path = scope["path"]
+        is_stream = path in self._stream_paths or (self._stream_folders and path.startswith(self._stream_folders))
+        in_flight = self.streams if is_stream else self.requests
+        if 0 < self.limits.at_once <= in_flight.count and path not in _PROBES:
             return self._refuse(scope, send)
-        return _Exchange(self, scope, receive, send).run()
+        return _Exchange(self, in_flight, scope, receive, send).run()
 
     def close_connections(self) -> None:
         """Close each connection with its next response, because this process is about to stop."""
         self.headers.add("connection", "close")
         self.cors.add_header("connection", "close")
-
-    def _is_refused(self, scope: Scope) -> bool:
-        # Event streams are exempt: their clients wait anyway, and many reconnect at once after a restart.
-        return scope["path"] not in _PROBES and (b"accept", b"text/event-stream") not in scope["headers"]
 
     async def _refuse(self, scope: Scope, send: Send) -> None:
         """Refuse a request with as little work as possible.
@@ -139,13 +153,14 @@ class _Exchange:
     """One request and its response."""
 
     __slots__ = (
-        "_began", "_body_bytes", "_defaults", "_given", "_is_counted", "_is_head", "_layer", "_limit", "_max_body",
-        "_receive", "_request_id", "_scope", "_send", "_status",
+        "_began", "_body_bytes", "_defaults", "_given", "_in_flight", "_is_counted", "_is_head", "_layer", "_limit",
+        "_max_body", "_receive", "_request_id", "_scope", "_send", "_status",
     )  # fmt: skip
 
-    def __init__(self, layer: RequestLayer, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, layer: RequestLayer, in_flight: _InFlight, scope: Scope, receive: Receive, send: Send) -> None:
         self._began = time.perf_counter()
         self._layer = layer
+        self._in_flight = in_flight
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -168,7 +183,7 @@ class _Exchange:
         scope.setdefault("state", {})["request_id"] = self._request_id.decode()
         if layer.metrics is not None:
             layer.metrics.count_begun()
-        layer.under_way += 1
+        self._in_flight.count += 1
         self._is_counted = True
         try:
             if layer.proxies:
@@ -311,7 +326,7 @@ class _Exchange:
 
     def _stop_counting(self) -> None:
         if self._is_counted:
-            self._layer.under_way -= 1
+            self._in_flight.count -= 1
             self._is_counted = False
 
     def _log(self, method: str) -> None:

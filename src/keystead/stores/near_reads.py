@@ -28,14 +28,16 @@ Identity: TypeAlias = tuple[str | bytes, ...]
 class NearRead:
     """A batch of reads, prepared once: `await near.read(read, bound_s)`. One command and one key each.
 
-    copy   the copy that answered it last, which may have been dropped
+    copy    the copy that answered it last, which may have been dropped
+    parts   for the store: how it is divided among servers
     """
 
-    __slots__ = ("calls", "copy", "identity")
+    __slots__ = ("calls", "copy", "identity", "parts")
 
     def __init__(self, calls: list[Call]) -> None:
         self.calls = calls
         self.copy: Copy | None = None
+        self.parts: Any = None
         identity: list[str | bytes] = []
         for call in calls:
             identity += (call.spec.name, *call.args)

@@ -67,6 +67,10 @@ class Proxy:
         for writer in self._writers:
             writer.transport.abort()
 
+    def lead_to(self, port: int) -> None:
+        """Future connections go to another server, as after a change of a name or a virtual address."""
+        self._server_port = port
+
     async def refuse(self) -> None:
         """Simulate a server that is down: connections are reset, and new ones refused."""
         await self._stop_listening()

@@ -447,6 +447,7 @@ def teamwork_kit(*, load: Load | None = None, count: Count | None = None) -> Kit
                 message("Sign in as a team member and watch them arrive."),
             ),
         ),
+        streams=("/api/notifications/stream",),
         jobs=lambda teamwork: teamwork.jobs,
         stop=lambda teamwork: teamwork.feed.stop(),
         tables=TEAMWORK_TABLES,

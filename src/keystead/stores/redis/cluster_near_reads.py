@@ -28,14 +28,18 @@ class ClusterNearReads(NearReads):
         self._nodes = nodes
         self._run = run
         self._by_node: dict[RedisAddress, RedisNearReads] = {}
+        self._slots = object()  # another one when slots have moved
         nodes.on_change = self._follow_slots
 
     def read(self, read: NearRead, bound_s: float) -> list[Reply] | Awaitable[list[Reply]]:
-        parts = self._split(read)
+        slots, parts = read.parts or (None, [])
+        if slots is not self._slots:
+            parts = self._split(read)
+            read.parts = self._slots, parts
         answers = [part.near.read(part.read, bound_s) for part in parts]
         if all(type(answer) is list for answer in answers):
             self.hits += 1
-            return _merge(read, parts, answers)  # type: ignore[arg-type]
+            return _merge(read, parts, answers)
         self.misses += 1
         return self._wait(read, parts, answers)
 
@@ -84,6 +88,7 @@ class ClusterNearReads(NearReads):
 
     def _follow_slots(self) -> None:
         """Slots have moved: what a node said of them no longer counts, and one without slots is left."""
+        self._slots = object()
         owners = set(self._nodes.owners)
         for address, near in list(self._by_node.items()):
             near.drop_all()

@@ -50,6 +50,7 @@ class RedisNearReads(NearReads):
         self._connection: RedisConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._connect_at = 0.0  # not before
+        self._left = 0  # how often it was left
         self._filling: dict[bytes, set[_Fill]] = {}
         self._asked: asyncio.Future[list[Any]] | None = None  # whether the server still answers
 
@@ -61,7 +62,8 @@ class RedisNearReads(NearReads):
         return None if self._connection is None else self._connection.address
 
     def leave(self, reason: str) -> None:
-        """Drop the connection and all copies."""
+        """Drop the connection, also one that is being made, and all copies."""
+        self._left += 1
         if self._connection is not None:
             self._connection.close(reason)
 
@@ -77,11 +79,15 @@ class RedisNearReads(NearReads):
             self._connecting = asyncio.create_task(self._connect())
 
     async def _connect(self) -> None:
+        left = self._left
         try:
             connection = await dial(self._settings, await self._locate(), self._greet_and_track)
         except StoreError as error:
             pause_s = _REFUSED_PAUSE_S if isinstance(error, StoreRefused) else _PAUSE_S
             self._connect_at = max(self._connect_at, self._loop.time() + pause_s)
+            return
+        if left != self._left:
+            connection.close("it may lead to another server than that of other reads")
             return
         connection.on_end = self._forget
         self._connection = connection

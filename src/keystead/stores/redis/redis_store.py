@@ -78,7 +78,7 @@ class RedisStore(CompiledStore):
         if self._link is not None:
             return
         self._loop = asyncio.get_running_loop()
-        link = RedisLink(self._settings, self._locate, self._greet)
+        link = RedisLink(self._settings, self._locate, self._greet_link)
         await link.open()
         try:
             connection = await link.wait_for_connection(self._loop.time() + self._settings.timeout)
@@ -131,6 +131,16 @@ class RedisStore(CompiledStore):
         settings = self._settings
         await sign_in(connection, settings.user, settings.password, settings.database)
         await require_writable(connection, b"keystead:probe:" + secrets.token_hex(8).encode())
+
+    async def _greet_link(self, connection: RedisConnection) -> None:
+        await self._greet(connection)
+        self._leave_near(f"the store has connected to {connection.address} again")
+        connection.on_end = self._leave_near
+
+    def _leave_near(self, reason: str) -> None:
+        """Copies never outlive the connection of other reads: after a fail-over, a name leads to another server."""
+        if self._near is not None:
+            self._near.leave(reason)
 
     # --- the four verbs ------------------------------------------------------------------------------------
 
