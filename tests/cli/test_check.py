@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests import forking
+from tests import forking, servers
 from tests.serving import environment
 
 GOOD = '''
@@ -24,6 +24,7 @@ class MoreKeys(Keyspace):
 
     token = Value("token:{id}", str, lifetime=after("1d"), doc="a token")
 '''
+NEAR = GOOD.replace('doc="who the user is"', 'doc="who the user is", near="2s"')
 OVERLAP = GOOD.replace("{uid:int}", "{uid}")
 UNDOCUMENTED = GOOD.replace(', doc="a token"', "")
 NO_LIFETIME = GOOD.replace('lifetime=after("1d"), doc="a token"', 'doc="a token"')
@@ -97,6 +98,24 @@ def test_a_procedure_that_is_not_compiled_is_listed_with_the_reason(folder: Path
     ]
     found = report(check(folder, "myapp.keys", "--json"))["procedures"]
     assert [one["not_compiled"] for one in found] == ["", reason]
+
+
+@pytest.mark.parametrize(
+    ("store", "reads", "said"),
+    [
+        ("sqlite:///{folder}/app.db", "exact", "never behind"),
+        ("redis", "bounded", "at most 2 seconds behind"),
+        ("memory://", "exact", "never behind"),
+    ],
+)
+def test_how_far_near_reads_are_behind_depends_on_the_store(folder: Path, store: str, reads: str, said: str) -> None:
+    declare(folder, NEAR)
+    with servers.redis() as redis:
+        url = redis.url if store == "redis" else store.format(folder=folder)
+        lines = check(folder, "myapp.keys:AppKeys", "--store", url).stdout.splitlines()
+        found = report(check(folder, "myapp.keys:AppKeys", "--store", url, "--json"))
+    assert lines[:2] == ["Near reads, from a copy in the process:", f"  AppKeys.user: {said} ({url})"]
+    assert found["near_reads"] == [{"family": "AppKeys.user", "bound_ms": 2000, "reads": reads, "store": url}]
 
 
 def test_one_keyspace_of_a_module_can_be_named(folder: Path) -> None:

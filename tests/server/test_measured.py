@@ -20,6 +20,7 @@ class Keys(Keyspace):
     hits = Counter("hits:{client}", lifetime=after("1m"))
     log = SortedSet("log:{client}", str, lifetime=sliding("2m", touch_every="1s"))
     note = Value("note:{id}", str, lifetime=after("1m"))
+    price = Value("price:{id}", int, lifetime=after("1h"), near="1h")
 
 
 @asynccontextmanager
@@ -68,6 +69,17 @@ async def test_parsed_calls_are_counted_by_the_family_of_their_first_key() -> No
             await run([read(("GET", b"note:1")), read(("INCRBY", b"note:1", b"1"))])
         await run([read(("GET", b"nobody's"))])
         assert calls(metrics) == {("Keys.note", "ok"): 2, ("Keys.note", "error"): 1, ("(none)", "ok"): 1}
+
+
+async def test_near_reads_are_counted_as_hits_and_misses() -> None:
+    async with open_metered_keys("memory://") as (keys, metrics):
+        await keys.price("a").set(7)
+        assert [await keys.price("a").get() for _ in range(4)] == [7] * 4
+        await keys.note("1").get()
+        metrics.write()
+        lines = metrics.page().decode().splitlines()
+        assert 'keystead_near_reads_total{outcome="hit"} 3.0' in lines
+        assert 'keystead_near_reads_total{outcome="miss"} 1.0' in lines
 
 
 async def test_unavailable_store_calls_are_counted() -> None:

@@ -296,6 +296,26 @@ async def test_a_logout_takes_effect_in_every_process_immediately(
         assert not await elsewhere.is_logged_in()
 
 
+async def test_with_near_reads_a_logout_takes_effect_elsewhere_within_the_bound(
+    store_url: str, provider: OidcProvider, front: Front
+) -> None:
+    table = login_table(provider, front, near="1s", limits={"me": 0})
+    loop = asyncio.get_running_loop()
+    async with running(store_url, table) as one, running(store_url, table) as other:
+        browser = one.browser()
+        await browser.log_in()
+        elsewhere = other.copy_of(browser)
+        near = other.app.state.stores["default"].near
+        while near.hits == 0:
+            assert await elsewhere.is_logged_in()
+        await browser.post("/api/auth/logout")
+        assert not await browser.is_logged_in()
+        began = ended = loop.time()
+        while await elsewhere.is_logged_in():
+            assert began - ended <= 1.0
+            began = loop.time()
+
+
 async def test_a_sixth_login_evicts_the_first_session_with_a_reason(stored_site: Running) -> None:
     found = []
     for _ in range(6):

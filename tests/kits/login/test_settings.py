@@ -21,6 +21,7 @@ WRONG = {
     "a bare number": ({"idle": "30"}, "LOGIN__IDLE"),
     "an idle time beyond what the store keeps": ({"idle": "31d"}, "30d"),
     "an idle time beyond the end": ({"idle": "30d", "absolute": "1d"}, "must not be longer than absolute"),
+    "a bound of near reads without a unit": ({"near": "1"}, "LOGIN__NEAR"),
     "a cap below zero": ({"cap": -1}, "LOGIN__CAP"),
     "a rule that there is not": ({"at_cap": "ask"}, "LOGIN__AT_CAP"),
     "a limit that there is not": ({"limits": {"sign-in": 1}}, "there is no limit"),
@@ -68,3 +69,8 @@ def test_production_needs_a_complete_provider() -> None:
 def test_an_incomplete_provider_is_a_startup_error(providers: dict[str, dict[str, str]], said: str) -> None:
     with pytest.raises(WrongSettings, match=re.escape(said)):
         told(providers=providers)
+
+
+def test_sessions_are_read_near_only_if_that_is_set() -> None:
+    assert told().policy.near is None
+    assert told(near="500ms").policy.near_ms == 500

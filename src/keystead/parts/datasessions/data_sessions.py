@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from keystead.errors import BadDeclaration, BadKey, Unreadable
+from keystead.errors import BadKey, Unreadable
 from keystead.parts.audit import Audit
 from keystead.parts.datasessions.data_index import CHANGED, ENDED, DataIndex, random_secret
 from keystead.parts.datasessions.data_input import DataRoom, checked_owner, times_of
-from keystead.parts.datasessions.data_keys import ANONYMOUS, CREATIONS, DataSessionKeys
+from keystead.parts.datasessions.data_keys import ANONYMOUS, CREATIONS, DataSessionKeys, check_policies
 from keystead.parts.datasessions.data_lookup import DataQuery, KnownRecord, data_queries, remember
 from keystead.parts.datasessions.data_record import DataRecord, DataSession, JsonData
 from keystead.parts.datasessions.data_token import new_data_token, parse_data_token, visitor_of
@@ -66,8 +66,7 @@ class DataSessions:
         new_secret: Callable[[], bytes] = random_secret,
     ) -> None:
         self.policy, self.anonymous = policy or Policy(), anonymous or ANONYMOUS
-        if self.policy.near_ms or self.anonymous.near_ms:
-            raise BadDeclaration("the data of a session is always read from the store: leave near out of the policy")
+        check_policies(self.policy, self.anonymous)
         check_successors_and_ends(self.policy, keys.session, None, keys.session_end)
         self._users = DataIndex(keys, self.policy, audit, fields_max, new_secret)
         self._visitors = DataIndex(keys, self.anonymous, None, fields_max, new_secret)

@@ -73,6 +73,11 @@ class LoginSettings(BaseModel):
     at_cap: Literal["evict", "refuse"] = Field(
         "evict", description="When a sign-in exceeds the cap: end the oldest session, or refuse the sign-in."
     )
+    near: Duration | None = Field(
+        None,
+        description="How long another process may still accept a session that has ended, such as `1s`: sessions are "
+        "then [read from a copy](near_reads.md). Default: each request asks the store.",
+    )
     recent: Duration = Field(
         "1h", description="Maximum age of a sign-in that may end other sessions; older ones must sign in again."
     )
@@ -125,7 +130,7 @@ class LoginSettings(BaseModel):
 
     @property
     def policy(self) -> Policy:
-        return Policy(idle=self.idle, absolute=self.absolute, cap=self.cap or None, at_cap=self.at_cap)
+        return Policy(idle=self.idle, absolute=self.absolute, cap=self.cap or None, at_cap=self.at_cap, near=self.near)
 
 
 def missing(settings: LoginSettings) -> Sequence[str]:
