@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -113,7 +114,8 @@ def main(
     limits: hits of each kind of limit beside the limits library, and their round trips.
     cache: cached memberships beside cashews, and provider calls after an expiry.
     membership: validate of the membership kit beside hand-written code, and its round trips.
-    web: requests beside hand-written routes, sessions, near reads and overload; where the time goes.
+    web: all that serves requests, in under five minutes: routes, sessions, near reads, Redis, validate, session data in
+    MariaDB, notices, overload, memory; where the time goes.
     sessiondata: session data in PostgreSQL, MariaDB and SQLite, beside Django's sessions and a plain upsert.
     notices: latency and throughput of notifications, and delivery through kills.
     procedures: two commands and a guard, beside a redis-py script and a hand-written transaction.
@@ -129,26 +131,33 @@ def main(
     folder.mkdir(parents=True, exist_ok=True)
     if _filesystem(folder) == "tmpfs":
         console.print(f"[yellow]note[/] {folder} is in memory, where a sync is free; use --folder on a real disk")
-    rows = asyncio.run(_run(wanted, folder, report.Bar(console), quick, keys))
+    rows, seconds = asyncio.run(_run(wanted, folder, report.Bar(console), quick, keys))
     report.show(rows, console)
+    console.print(f"took {', '.join(f'{subject} {took:,.0f} s' for subject, took in seconds.items())}")
     if quick:
         console.print("[yellow]note[/] a quick run is too short for conclusions")
     path = json or RESULTS / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}.json"
-    report.save(rows, path, quick=quick)
+    report.save(rows, seconds, path, quick=quick)
     console.print(f"saved in {path}")
     if strict and any(row.passed is False for row in rows):
         raise typer.Exit(1)
 
 
-async def _run(wanted: Sequence[Subject], folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:
+async def _run(
+    wanted: Sequence[Subject], folder: Path, progress: Progress, quick: bool, keys: int | None
+) -> tuple[list[Row], dict[str, float]]:
+    """The rows, and the seconds that each subject took."""
     rows: list[Row] = []
+    seconds: dict[str, float] = {}
     for subject in wanted:
+        began = time.monotonic()
         place = Path(tempfile.mkdtemp(prefix=f"{subject}-", dir=folder))
         try:
             rows += await _run_subject(subject, place, progress, quick, keys)
         finally:
             shutil.rmtree(place, ignore_errors=True)
-    return rows
+        seconds[subject.value] = time.monotonic() - began
+    return rows, seconds
 
 
 async def _run_subject(subject: Subject, folder: Path, progress: Progress, quick: bool, keys: int | None) -> list[Row]:

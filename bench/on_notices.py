@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import statistics
 import time
 from collections.abc import AsyncIterator
@@ -19,6 +18,7 @@ from pathlib import Path
 from bench.chaos import check, endure, fake_slack, follow_through_kills
 from bench.measure import Advance, Progress, Row, Target
 from bench.on_doctor import memory_mb
+from bench.serving import allow_many_connections
 from bench.streams import Stream, stream
 from bench.teamwork_server import TeamworkServer, hire, open_teamwork_service
 from keystead.kits.teamwork.service import Assigned, Teamwork, WorkItem
@@ -57,19 +57,25 @@ class Office:
 
 
 async def run(folder: Path, progress: Progress, *, quick: bool) -> list[Row]:
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(16_384, most), most))
-    rows: list[Row] = []
-    with servers.redis() as redis:
-        for name, url in (("SQLite", f"sqlite:///{folder}/office.db"), ("Redis", redis.url)):
-            async with _office(folder, name, url, STREAMS_QUICK if quick else STREAMS) as office:
-                rows += await _one_by_one(office, name, ONE_BY_ONE_QUICK if quick else ONE_BY_ONE, progress)
-                rows += await _burst(office, name, progress, quick=quick)
+    rows = await throughput(folder, progress, quick=quick, one_by_one=ONE_BY_ONE_QUICK if quick else ONE_BY_ONE)
     events = EVENTS_QUICK if quick else EVENTS
     with servers.redis() as redis:
         for name, url in (("SQLite", f"sqlite:///{folder}/reconnecting.db"), ("Redis", redis.url)):
             rows.append(await _reconnecting(folder, name, url, events, progress))
     rows.append(await _through_kills(folder, events, progress))
+    return rows
+
+
+async def throughput(folder: Path, progress: Progress, *, quick: bool, one_by_one: int = 0) -> list[Row]:
+    """A burst, after this many notices one at a time."""
+    allow_many_connections()
+    rows: list[Row] = []
+    with servers.redis() as redis:
+        for name, url in (("SQLite", f"sqlite:///{folder}/office.db"), ("Redis", redis.url)):
+            async with _office(folder, name, url, STREAMS_QUICK if quick else STREAMS) as office:
+                if one_by_one:
+                    rows += await _one_by_one(office, name, one_by_one, progress)
+                rows += await _burst(office, name, progress, quick=quick)
     return rows
 
 

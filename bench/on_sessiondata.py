@@ -18,7 +18,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -89,14 +89,25 @@ async def run(folder: Path, effort: Effort, progress: Progress, *, quick: bool) 
     return rows
 
 
-async def _compare_sizes(place: Place, sizes: Sizes, effort: Effort, progress: Progress) -> list[Row]:
+async def on_mariadb(effort: Effort, progress: Progress, *, quick: bool) -> list[Row]:
+    """MariaDB with values of 100 bytes, beside hand-written code."""
+    sizes, options = (QUICK_SIZES, ()) if quick else (QUICK_SIZES._replace(sessions=FULL_SIZES.sessions), MARIADB)
+    with servers.mariadb(*options) as mariadb:
+        place = Place("mariadb", mariadb.url, run_in_threads(lambda: PymysqlByHand(mariadb.port)), HALF)
+        return await _compare_sizes(place, sizes, effort, progress, with_django=False)
+
+
+async def _compare_sizes(
+    place: Place, sizes: Sizes, effort: Effort, progress: Progress, *, with_django: bool = True
+) -> list[Row]:
     subject, rows = f"session data, {place.name}", list[Row]()
-    async with (
-        connect(place.url) as store,
-        run_in_threads(lambda: Django(place.name)) as django,
-        place.by_hand as by_hand,
-    ):
-        sides = (Ours(SessionData(SessionDataKeys(store))), django, by_hand)
+    async with AsyncExitStack() as stack:
+        ours = Ours(SessionData(SessionDataKeys(await stack.enter_async_context(connect(place.url)))))
+        peers: dict[Side, Target | None] = {}
+        if with_django:
+            peers[await stack.enter_async_context(run_in_threads(lambda: Django(place.name)))] = NO_SLOWER
+        peers[await stack.enter_async_context(place.by_hand)] = place.target
+        sides: list[Side] = [ours, *peers]
         for size, length in sizes.values.items():
             sessions: dict[Side, list[str]] = {}
             with progress.activity(f"{subject} · {sizes.sessions:,} sessions of {size}", len(sides)) as advance:
@@ -104,33 +115,34 @@ async def _compare_sizes(place: Place, sizes: Sizes, effort: Effort, progress: P
                     sessions[side] = await side.begin([*itertools.islice(values(length), sizes.sessions)])
                     advance()
             for tasks in TASKS:
-                for match in _matches(sides, sessions, size, length, tasks, place.target):
+                for match in _matches(ours, peers, sessions, size, length, tasks):
                     rows += await compare(subject, match, effort, progress)
     return rows
 
 
 def _matches(
-    sides: tuple[Side, Side, Side],
+    ours: Side,
+    peers: Mapping[Side, Target | None],
     sessions: Mapping[Side, list[str]],
     size: str,
     length: int,
     tasks: int,
-    target: Target | None,
 ) -> list[Match]:
     def contender(side: Side, act: Act, name: str = "") -> Contender:
         order = random.Random(7).choices(sessions[side], k=20_000)
         return Contender(name or side.name, side.play(act, itertools.cycle(order), tasks))
 
-    _, django, _ = sides
     who = "1 task" if tasks == 1 else f"{tasks} tasks"
-    ours, theirs, by_hand = (contender(side, side.read) for side in sides)
-    reads = Match(f"{who}, read, {size}", ours, [Peer(theirs, target=NO_SLOWER), Peer(by_hand, target=target)])
-    ours, theirs, by_hand = (contender(side, writing(side.write, length)) for side in sides)
-    save = contender(django, writing(django.save, length), f"{django.name}, save alone")
-    writes = Match(
-        f"{who}, write, {size}", ours, [Peer(theirs, target=NO_SLOWER), Peer(save), Peer(by_hand, target=target)]
-    )
-    return [reads, writes]
+    reads = [Peer(contender(side, side.read), target=target) for side, target in peers.items()]
+    writes: list[Peer] = []
+    for side, target in peers.items():
+        writes.append(Peer(contender(side, writing(side.write, length)), target=target))
+        if isinstance(side, Django):
+            writes.append(Peer(contender(side, writing(side.save, length), f"{side.name}, save alone")))
+    return [
+        Match(f"{who}, read, {size}", contender(ours, ours.read), reads),
+        Match(f"{who}, write, {size}", contender(ours, writing(ours.write, length)), writes),
+    ]
 
 
 async def _round_trips(name: str, server: servers.DatabaseServer) -> list[Row]:

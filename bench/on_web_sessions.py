@@ -82,6 +82,7 @@ async def throughput(
     quick: bool,
     peers: bool = True,
     turn_s: float = serving.TURN_S,
+    signed_in: int = SIGNED_IN,
 ) -> list[Row]:
     """The throughput with sessions as a fraction of that without."""
     pairs = {**OURS, **(PEERS if peers else {})}
@@ -95,7 +96,7 @@ async def throughput(
             database = f"sqlite:///{folder}/{app}.db"
             environment = {"BENCH_APP": app, "BENCH_REDIS": redis.url, "BENCH_SQLITE": database}
             port = await stack.enter_async_context(serving.serve_app("bench.session_apps:make", environment, first))
-            ports[app], cookies[app] = port, await _sign_in(port, 50 if quick else SIGNED_IN)
+            ports[app], cookies[app] = port, await _sign_in(port, 50 if quick else signed_in)
         # Applications without sessions get the same requests, with the cookies of one that has them.
         sent = next(filter(None, cookies.values()))
         asked = {

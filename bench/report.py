@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -95,8 +95,12 @@ def show(rows: Sequence[Row], console: Console) -> None:
             end_section=_ends_group(row, following),
         )
     console.print(table)
-    for note in dict.fromkeys(row.note for row in rows if row.note):
-        console.print(f"[yellow]note[/] {note}")
+    noted: dict[str, Row] = {}  # several rows may have the same note
+    for row in rows:
+        if row.note:
+            noted.setdefault(row.note, row)
+    for note, row in noted.items():
+        console.print(f"[yellow]note[/] [bold]{row.subject}: {row.name}[/]: {note}")
     judged = [row for row in rows if row.passed is not None]
     missed = [row for row in judged if not row.passed]
     console.print(f"{len(judged) - len(missed)} of {len(judged)} targets met")
@@ -126,9 +130,9 @@ def _value(row: Row) -> str:
 # --- the file ----------------------------------------------------------------------------------------------
 
 
-def save(rows: Sequence[Row], path: Path, *, quick: bool) -> None:
+def save(rows: Sequence[Row], seconds: Mapping[str, float], path: Path, *, quick: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    record = {"machine": machine(), "quick": quick, "rows": [asdict(row) for row in rows]}
+    record = {"machine": machine(), "quick": quick, "seconds": seconds, "rows": [asdict(row) for row in rows]}
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 

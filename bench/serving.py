@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import socket
 import statistics
 import sys
@@ -45,6 +46,12 @@ def cores() -> tuple[set[int], set[int]]:
     """The core of the servers, and those of everything else; the same if there is only one."""
     allowed = sorted(os.sched_getaffinity(0))
     return {allowed[0]}, set(allowed[1:] or allowed)
+
+
+def allow_many_connections() -> None:
+    """Raise the limit of open files of this process, and of those that it starts."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(16_384, most), most))
 
 
 @asynccontextmanager

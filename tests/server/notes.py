@@ -77,8 +77,8 @@ def router() -> APIRouter:
         return {"ok": True}
 
     @routes.get("/worker")
-    async def worker() -> dict[str, int]:
-        return {"pid": os.getpid()}
+    async def worker() -> dict[str, Any]:
+        return {"pid": os.getpid(), "loop": type(asyncio.get_running_loop()).__module__}
 
     @routes.get("/fail")
     async def fail(secret: str = "") -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import httpx2
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import BaseModel, Field
 from starlette.types import Message, Scope
 
@@ -16,6 +18,8 @@ from keystead.http.refusals import Refusal
 from keystead.http.routing import KitRouter
 from keystead.server.direct_routes import DirectRoutes
 from keystead.server.error_responses import add_error_responses
+from keystead.server.logs import ACCESS
+from keystead.server.metrics import Metrics
 from keystead.server.request_layer import RequestLayer, RequestLimits
 
 
@@ -156,6 +160,72 @@ def test_which_routes_are_called_directly() -> None:
     assert not is_direct("GET", "/shop/items/special")  # so it does this one, which comes first
     assert not is_direct("PUT", "/orders")
     assert not is_direct("GET", "/shop/items/5/more")
+
+
+@pytest.mark.parametrize("direct", [True, False], ids=["direct", "by FastAPI"])
+async def test_a_request_is_logged_and_counted_once_however_it_ends(direct: bool) -> None:
+    app, metrics, log = application(), Metrics("test"), Log()
+
+    async def break_off() -> StreamingResponse:
+        async def parts() -> AsyncIterator[bytes]:
+            yield b"a part"
+            raise RuntimeError("the rest does not come")
+
+        return StreamingResponse(parts())
+
+    async def fail() -> Response:
+        raise RuntimeError("unexpected")
+
+    async def wait() -> Response:
+        waiting.set()
+        await asyncio.Event().wait()
+        raise AssertionError("the client has left before")
+
+    waiting = asyncio.Event()
+    for endpoint in (break_off, fail, wait):
+        app.add_api_route(f"/{endpoint.__name__}", endpoint, methods=["GET"])
+    app.add_middleware(
+        RequestLayer,
+        limits=RequestLimits(30, 1000),
+        routes=DirectRoutes(app) if direct else None,
+        metrics=metrics,
+        shared={"/orders": ["https://shop.example"]},
+    )
+    preflight = {"origin": "https://shop.example", "access-control-request-method": "POST"}
+    from_elsewhere = {"method": "OPTIONS", "url": "/orders", "headers": preflight}
+    requests = [*REQUESTS, from_elsewhere, *({"method": "GET", "url": url} for url in ("/break_off", "/fail"))]
+    transport = httpx2.ASGITransport(app=app, raise_app_exceptions=False)
+    ACCESS.addHandler(log)
+    before, ACCESS.disabled = ACCESS.level, False
+    ACCESS.setLevel(logging.DEBUG)
+    try:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as asked:
+            for number, request in enumerate(requests, 1):
+                await asked.request(**request)
+                assert (len(log.records), counted(metrics)) == (number, number), request
+            left = asyncio.ensure_future(asked.get("/wait"))
+            await waiting.wait()
+            left.cancel()
+            await asyncio.wait({left})
+            assert (len(log.records), counted(metrics)) == (len(requests) + 1, len(requests) + 1)
+    finally:
+        ACCESS.removeHandler(log)
+        ACCESS.setLevel(before)
+
+
+class Log(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+
+def counted(metrics: Metrics) -> float:
+    metrics.write()
+    lines = [line for line in metrics.page().decode().splitlines() if line.startswith("keystead_requests_total{")]
+    return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
 async def test_dependencies_run_once_and_never_for_a_malformed_request() -> None:

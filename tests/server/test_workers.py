@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 
 from tests import servers
-from tests.server.conftest import notes_serving
+from tests.server.conftest import ROOT, notes_serving
 from tests.server.test_serve import assert_one_sentence, run_keystead
 from tests.serving import STOP_SECONDS, Keystead, free_port, listens, wait_until
 
@@ -45,6 +45,13 @@ def test_a_killed_worker_is_replaced_and_requests_continue(tmp_path: Path) -> No
         page = httpx2.get(f"{server.url}/metrics", timeout=300).text
         assert "keystead_requests_in_flight 1.0" in page
         assert server.stop() == 0
+
+
+def test_workers_run_uvloop_which_make_serve_installs(tmp_path: Path) -> None:
+    with notes_serving(tmp_path) as server:
+        assert httpx2.get(f"{server.url}/api/notes/worker").json()["loop"] == "uvloop"
+    assert "\nuvloop==" in (ROOT / "requirements" / "run.txt").read_text()
+    assert "$(RUN)/.ready: requirements/run.txt" in (ROOT / "Makefile").read_text()
 
 
 def test_the_only_worker_is_replaced_too(tmp_path: Path) -> None:
