@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
+from keystead.errors import BadValue
 from keystead.gateway.gateway_keys import RESERVED, GatewayToken
 from keystead.gateway.rest_replies import RespError
 from keystead.schema import Keyspace
 from keystead.schema.family_lookup import name_of
 from keystead.schema.pattern import Pattern
+from keystead.schema.placeholder_types import PlaceholderType
 from keystead.stores.globs import compile_glob
 
 # Without a key, so that limits of keys do not apply to them. SCAN and KEYS only list the keys of the token.
@@ -71,6 +74,32 @@ class Permission:
     def visible_keys(self, keys: Sequence[bytes]) -> list[bytes]:
         """The keys that a listing shows to this token."""
         return [key for key in keys if not key.startswith(RESERVED) and (not self.is_limited or self.may_use(key))]
+
+
+def check_limits(families: Sequence[str], values: Mapping[str, str], known: Mapping[str, Pattern]) -> None:
+    """Raise BadValue for limits with which a token could use no key. `known`: as for `Permission`."""
+    for name in families:
+        if name not in known:
+            raise BadValue(f"there is no family {name!r}; the families are: {', '.join(sorted(known))}")
+    names = {name for pattern in known.values() for name in pattern.names}
+    for name, value in values.items():
+        if name not in names:
+            near = get_close_matches(name, names, 1)
+            raise BadValue(f"no family has the placeholder {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
+        for family in families:
+            if name not in known[family].names:
+                raise BadValue(f"{family} has no placeholder {name!r}, so the token could use none of its keys")
+        kinds = [known[family].types[name] for family in families or known if name in known[family].names]
+        if not any(_can_be(kind, value) for kind in kinds):
+            taken = " or ".join(sorted({kind.doc for kind in kinds}))
+            raise BadValue(f"{value!r} cannot be the value of {{{name}}}, which takes {taken}")
+
+
+def _can_be(kind: PlaceholderType, value: str) -> bool:
+    try:
+        return str(kind.parse(value)) == value
+    except Exception:  # a type may raise anything for an unknown text
+        return False
 
 
 def refuse_command(name: str) -> RespError:
