@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any, Final
 
 from keystead.errors import BadValue
@@ -78,21 +77,20 @@ class Permission:
 
 def check_limits(families: Sequence[str], values: Mapping[str, str], known: Mapping[str, Pattern]) -> None:
     """Raise BadValue for limits with which a token could use no key. `known`: as for `Permission`."""
-    for name in families:
-        if name not in known:
-            raise BadValue(f"there is no family {name!r}; the families are: {', '.join(sorted(known))}")
-    names = {name for pattern in known.values() for name in pattern.names}
+    for family in families:
+        for name in values.keys() - known[family].names:
+            raise BadValue(f"{family} has no placeholder {name!r}, so the token could use none of its keys")
+    limited = [known[family] for family in families or known]
     for name, value in values.items():
-        if name not in names:
-            near = get_close_matches(name, names, 1)
-            raise BadValue(f"no family has the placeholder {name!r}" + (f"; did you mean {near[0]}?" if near else ""))
-        for family in families:
-            if name not in known[family].names:
-                raise BadValue(f"{family} has no placeholder {name!r}, so the token could use none of its keys")
-        kinds = [known[family].types[name] for family in families or known if name in known[family].names]
-        if not any(_can_be(kind, value) for kind in kinds):
-            taken = " or ".join(sorted({kind.doc for kind in kinds}))
-            raise BadValue(f"{value!r} cannot be the value of {{{name}}}, which takes {taken}")
+        _check_value(name, value, [pattern.types[name] for pattern in limited if name in pattern.names])
+
+
+def _check_value(name: str, value: str, kinds: Sequence[PlaceholderType]) -> None:
+    if not kinds:
+        raise BadValue(f"no family has the placeholder {name!r}")
+    if not any(_can_be(kind, value) for kind in kinds):
+        taken = " or ".join(sorted({kind.doc for kind in kinds}))
+        raise BadValue(f"{value!r} cannot be the value of {{{name}}}, which takes {taken}")
 
 
 def _can_be(kind: PlaceholderType, value: str) -> bool:
