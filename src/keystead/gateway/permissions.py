@@ -101,7 +101,7 @@ def _can_be(kind: PlaceholderType, value: str) -> bool:
 
 
 def refuse_command(name: str) -> RespError:
-    return RespError(f"NOPERM this user has no permissions to run the '{name.lower()}' command")
+    return RespError(f"NOPERM this user has no permissions to run the '{name.lower()}' command or its subcommand")
 
 
 def patterns_by_name(keyspaces: Sequence[type[Keyspace]]) -> dict[str, Pattern]:
