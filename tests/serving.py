@@ -109,7 +109,7 @@ def keystead_serving(folder: Path, store: str | None = None, *arguments: str, **
     output = folder / "output.txt"
     with output.open("w") as stream:
         process = forking.start(asked, folder, environment(extra), stream, stream)
-    with _answering(Keystead(process, port, output)) as running:
+    with answering(Keystead(process, port, output)) as running:
         yield running
 
 
@@ -130,12 +130,13 @@ def installed_keystead_serving(
             stdout=stream,
             stderr=subprocess.STDOUT,
         )
-    with _answering(Keystead(process, port, output)) as running:
+    with answering(Keystead(process, port, output)) as running:
         yield running
 
 
 @contextmanager
-def _answering(running: Keystead) -> Iterator[Keystead]:
+def answering(running: Keystead) -> Iterator[Keystead]:
+    """A process that was started, once it says that it runs."""
     process = running.process
     try:
         wait_until(

@@ -89,6 +89,11 @@ def run_file(name: str, gateway: servers.GatewayServer, access: str = "scripts")
     return json.loads(run_script((SCRIPTS / name).read_text(), gateway, access))
 
 
+def unavailable(name: str) -> str:
+    """The error of a command that a gateway does not serve."""
+    return f"ERR Command is not available: '{name}'. See `keystead guide gateway` for details"
+
+
 class Client:
     """Requests to a gateway in this process, with one token after the other."""
 

@@ -16,6 +16,14 @@ class Offer(BaseModel):
     ends_at: EpochMs
 
 
+class Order(BaseModel):
+    made_at: EpochMs
+
+
+class Notice(BaseModel):
+    text: str
+
+
 class ShopKeys(Keyspace):
     """A shop, whose carts belong to users."""
 
@@ -26,4 +34,14 @@ class ShopKeys(Keyspace):
     visits = Counter("visits:{day}", lifetime=after("2d"), doc="visits by day")
     tags = Set("tags:{name}", str, lifetime=never("removed with the item"), doc="tags of an item")
     profile = Hash("profile:{uid:int}", dict[str, str], lifetime=after("30d"), doc="what a user told us")
-    news = Channel("news:{uid:int}", str, doc="news for a user")
+    orders = SortedSet("orders", str, lifetime=never("emptied with the orders"), doc="the orders by time")
+    order = Value(
+        "order:{id:alnum}",
+        Order,
+        lifetime=never("removed by hand"),
+        listed_in=orders.by(score="made_at"),
+        owns="receipt",
+        doc="an order",
+    )
+    receipt = Value("receipt:{id:alnum}", str, lifetime=after("1h"), doc="what was paid for an order")
+    news = Channel("news:{uid:int}", Notice, doc="news for a user")

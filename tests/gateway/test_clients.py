@@ -7,7 +7,7 @@ from upstash_ratelimit import FixedWindow, Ratelimit
 from upstash_redis import Redis
 from upstash_redis.errors import UpstashError
 
-from tests.gateway.conftest import EVERY, SCRIPTS, on, run_file, run_script
+from tests.gateway.conftest import EVERY, SCRIPTS, on, run_file, run_script, unavailable
 from tests.servers import GatewayServer
 
 SAID: dict[str, Any] = {
@@ -43,9 +43,9 @@ SAID: dict[str, Any] = {
     "plain": ["OK", "OK", ["four", "4", "three", "text", "two", '{"deep":"x"}'], None],
     "errors": [
         "Command failed: WRONGTYPE Operation against a key holding the wrong kind of value",
-        'ERR unknown command \'NOPE\', command was: ["NOPE","x"]',
+        f'{unavailable("NOPE")}, command was: ["NOPE","x"]',
         "ERR wrong number of arguments for 'get' command, command was: [\"GET\"]",
-        'ERR Command is not available: \'BLPOP\', command was: ["BLPOP","l","0"]',
+        f'{unavailable("BLPOP")}, command was: ["BLPOP","l","0"]',
     ],
     "ping": ["PONG", "hé", True, 2],
 }

@@ -11,7 +11,7 @@ from keystead.errors import BadValue, StoreUnavailable
 from keystead.gateway import GatewayApp, GatewayKeys, GatewayTokens, event_stream, gateway_tokens
 from keystead.gateway.gateway_keys import RESERVED
 from tests import servers
-from tests.gateway.conftest import EVERY, Client, on
+from tests.gateway.conftest import EVERY, Client, on, unavailable
 from tests.gateway.shop_keys import ShopKeys
 from tests.servers import GatewayServer
 
@@ -38,11 +38,16 @@ async def test_a_token_that_reads_does_not_write_or_list_keys(client: Client) ->
         *(["SET", "a", "c"], ["DEL", "a"], ["GETDEL", "a"], ["EXPIRE", "a", 1], ["APPEND", "a", "c"], ["INCR", "n"]),
         *(["PUBLISH", "a", "b"], ["SCAN", 0], ["KEYS", "*"], ["GETEX", "a", "EX", 1], ["RENAME", "a", "b"]),
     ):
-        refused = f"NOPERM this user has no permissions to run the '{str(command[0]).lower()}' command"
+        refused = (
+            f"NOPERM this user has no permissions to run the '{str(command[0]).lower()}' command or its subcommand"
+        )
         assert await client.send(*command) == refused
     batch = await client.batch("/pipeline", ["GET", "a"], ["SET", "a", "c"])
-    assert batch == [{"result": "b"}, {"error": "NOPERM this user has no permissions to run the 'set' command"}]
-    assert "EXECABORT" in (await client.batch("/multi-exec", ["GET", "a"], ["SET", "a", "c"]))["error"]
+    assert batch == [
+        {"result": "b"},
+        {"error": "NOPERM this user has no permissions to run the 'set' command or its subcommand"},
+    ]
+    assert await client.batch("/multi-exec", ["GET", "a"], ["SET", "a", "c"]) == batch[1]
     assert await client.send("GET", "a") == "b"
 
 
@@ -50,10 +55,10 @@ async def test_a_token_that_reads_does_not_write_or_list_keys(client: Client) ->
 def test_scripts_need_a_token_for_them_and_a_store_that_runs_them(gateway: GatewayServer) -> None:
     outcomes = {access: gateway.send("EVAL", "return 1", 0, access=access) for access in gateway.tokens}
     if gateway.store_url.startswith("redis"):
-        refused = {"error": "NOPERM this user has no permissions to run the 'eval' command"}
+        refused = {"error": "NOPERM this user has no permissions to run the 'eval' command or its subcommand"}
         assert outcomes == {"read": refused, "write": refused, "scripts": {"result": 1}, "admin": {"result": 1}}
     else:
-        assert [*outcomes.values()] == 4 * [{"error": "ERR unknown command 'EVAL'"}]
+        assert [*outcomes.values()] == 4 * [{"error": unavailable("EVAL")}]
 
 
 @on("redis")
@@ -61,10 +66,10 @@ def test_an_administrator_passes_any_command_through_unless_it_would_hold_up_oth
     assert gateway.send("PFADD", "p", "a", access="admin") == {"result": 1}
     assert gateway.send("OBJECT", "ENCODING", "p", access="admin") == {"result": "raw"}
     for command in (["BLPOP", "l", 0], ["SUBSCRIBE", "c"], ["SELECT", 1], ["XREAD", "BLOCK", 0, "STREAMS", "s", "0"]):
-        refused = {"error": f"ERR Command is not available: '{command[0]}'"}
+        refused = {"error": unavailable(str(command[0]))}
         assert gateway.send(*command, access="admin") == refused
     for access in ("read", "write", "scripts"):
-        assert gateway.send("PFADD", "p", "b", access=access) == {"error": "ERR unknown command 'PFADD'"}
+        assert gateway.send("PFADD", "p", "b", access=access) == {"error": unavailable("PFADD")}
         assert "error" in gateway.send("SCRIPT", "FLUSH", access=access)
     assert gateway.send("FLUSHALL", access="admin") == {"result": "OK"}
     assert gateway.send("DBSIZE") == {"result": 0}

@@ -64,7 +64,16 @@ async def test_an_enforced_schema_lets_good_writes_and_all_reads_pass(shop: Open
     assert await client.send("DEL", "stray") == 0
     transaction = await client.batch("/multi-exec", ["INCR", "visits:today"], ["EXPIRE", "visits:today", 172800])
     assert transaction == [{"result": 1}, {"result": 1}]
-    assert await client.send("PUBLISH", "news:1", "x") == 0
+    assert await client.send("PUBLISH", "news:1", '{"text": "hello"}') == 0
+
+
+async def test_an_enforced_schema_refuses_messages_that_no_subscriber_expects(shop: Opens) -> None:
+    client = await shop("enforce")
+    for code, channel, message in (("unknown-key", "stray:1", "x"), ("unreadable", "news:1", '{"txt": "hello"}')):
+        assert (await client.send("PUBLISH", channel, message)).startswith(f"WRITEREFUSED {code}: ")
+        transaction = await client.batch("/multi-exec", ["SADD", "tags:a", "b"], ["PUBLISH", channel, message])
+        assert f"WRITEREFUSED {code}: " in transaction["error"]
+    assert await client.send("DBSIZE") == 0
 
 
 async def test_fixing_sets_the_declared_lifetime(shop: Opens) -> None:
@@ -127,7 +136,8 @@ async def test_after_ten_thousand_random_writes_the_doctor_finds_nothing(
     assert sum(counts.values()) == 10_000
     assert counts["done"] > 1000
     refused = {word.removeprefix("WRITEREFUSED ") for word in counts if word.startswith("WRITEREFUSED")}
-    assert {"unknown-key:", "wrong-kind:", "unreadable:", "no-deadline:"} <= refused
+    relations = {"not-listed:", "wrong-score:", "dead-entry:", "orphan:"}
+    assert {"unknown-key:", "wrong-kind:", "unreadable:", "no-deadline:", *relations} <= refused
     async with connect(url) as store:
         assert (await store.run([("DBSIZE",)]))[0] > 3
         report = await examine([ShopKeys(store)])

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel, model_validator
 
 from keystead import (
+    Channel,
     Counter,
     Hash,
     KeyRing,
@@ -102,6 +103,7 @@ class Keys(Keyspace):
     ranks = SortedSet("ranks:{id}", str, lifetime=FOREVER)
     news = List("news:{id}", Cart, keep=3, lifetime=after("7d"))
     log = Log("log:{id}", Cart, keep=3, lifetime=FOREVER)
+    feed = Channel("feed:{id}", Cart)
 
     sessions = Set("user:{uid}:sessions", str, lifetime=FOREVER)
     session = Value("session:{uid}:{sid}", str, lifetime=after("30d"), listed_in=sessions, owns="seen")
@@ -131,6 +133,11 @@ SOON_MS = int(time.time() * 1000) + 3 * DAY_MS
     [
         (("SET", "nothing:1", "x"), "unknown-key"),
         (("INCR", "nothing:1"), "unknown-key"),
+        (("PUBLISH", "nothing:1", "x"), "unknown-key"),
+        (("PUBLISH", "cart:1", '{"items":1}'), "unknown-key"),
+        (("PUBLISH", "feed:1", '{"items":"many"}'), "unreadable"),
+        (("PUBLISH", "feed:1", '{"items":1}'), ""),
+        (("SET", "feed:1", "x"), "unknown-key"),
         (("DEL", "nothing:1"), ""),
         (("HSET", "cart:1", "items", "1"), "wrong-kind"),
         (("SET", "member:1", "{}"), "wrong-kind"),
@@ -493,10 +500,11 @@ def test_every_command_that_writes_is_checked_or_only_removes() -> None:
     checked = {
         *("SET", "INCRBY", "DECRBY", "GETEX", "EXPIRE", "PEXPIRE", "PEXPIREAT", "PERSIST"),
         *("HSET", "HSETNX", "HINCRBY", "HDEL", "SADD", "SREM", "ZADD", "ZREM", "LPUSH", "RPUSH", "LSET", "XADD"),
+        "PUBLISH",
     }
     removing = {
         *("DEL", "GETDEL", "ZREMRANGEBYSCORE", "ZREMRANGEBYRANK", "ZPOPMIN", "LPOP", "RPOP", "LTRIM", "LREM"),
-        *("XDEL", "XTRIM", "PUBLISH"),
+        *("XDEL", "XTRIM"),
     }
     assert {spec.name for spec in TABLE.values() if spec.writes} == checked | removing
     assert DERIVED.keys().isdisjoint(TABLE)

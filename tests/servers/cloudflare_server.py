@@ -62,6 +62,12 @@ class CloudflareServer(Server):
         found: dict[str, int] = self.control()["requests"]
         return found
 
+    @property
+    def billed(self) -> Mapping[str, int]:
+        """How many reads, writes, deletes and lists Cloudflare would have billed since it was emptied."""
+        found: dict[str, int] = self.control()["billed"]
+        return found
+
     _input = subprocess.PIPE
 
     def start(self) -> None:

@@ -72,7 +72,7 @@ def backup(
         lower_priority()
         with stop_on_signals(lambda: f"stopped; {_advice(file)}"), Display() as display:
             async with connect(with_timeout(url)) as opened:
-                await announce_reading(opened)
+                await announce_reading(opened, part=match != "*")
                 try:
                     saved = await save(
                         opened, file, match=match, overwrite=overwrite, resume=resume, on_progress=display.bar

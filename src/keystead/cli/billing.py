@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from math import ceil
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import typer
 
@@ -12,64 +13,115 @@ from keystead.schema import Keyspace
 from keystead.stores import Store
 from keystead.stores.transfer.reader import count_keys
 
-
-class _Rates(NamedTuple):
-    """What is billed for each key that is read, written or examined, and the keys in one request."""
-
-    unit: str
-    read: int
-    write: int
-    examine: int
-    keys_per_request: int = 100
+_Step: TypeAlias = Literal[
+    "read", "compare what was read", "write", "compare what was written", "look up", "compare", "examine"
+]
 
 
-# Scripts read and write many keys at a time, but the commands in them count, too: to read a key takes its kind, size,
-# deadline and value; to write it, whether it is there, its value and its deadline.
-_COMMANDS: Final = _Rates("commands", read=4, write=3, examine=3)
-_OPERATIONS: Final = _Rates("reads and writes", read=1, write=1, examine=1)
+class _Cost(NamedTuple):
+    """What one step of a job takes: billed for each key, the keys in one request, and the requests beside these."""
+
+    billed: Mapping[str, float]
+    keys_per_request: int
+    more_requests: int = 0
 
 
-def _rates(store: Store) -> _Rates:
-    return _COMMANDS if store.guarantees.updates else _OPERATIONS
+_Work: TypeAlias = list[tuple[_Step, int]]  # each step, with its number of keys
+
+# Measured: tests/cli/test_billed.py compares them with what a server counts. Scripts read and write many keys at a
+# time, but the commands in them are billed, too: to read a key takes its kind, size, deadline and value.
+_COMMANDS: Final[dict[_Step, _Cost]] = {
+    "read": _Cost({"commands": 4}, 100, 4),
+    "compare what was read": _Cost({"commands": 4}, 200, 3),
+    "write": _Cost({"commands": 3}, 90, 10),
+    "compare what was written": _Cost({"commands": 4}, 500, 6),
+    "look up": _Cost({"commands": 1}, 100, 10),
+    "compare": _Cost({"commands": 3}, 500, 1),
+    "examine": _Cost({"commands": 2}, 110, 9),
+}
+# Cloudflare KV: keys are listed in pages, read in bulk, and written if they differ from what a read shows.
+_LISTS: Final = 0.003
+_OPERATIONS: Final[dict[_Step, _Cost]] = {
+    "read": _Cost({"reads": 1, "lists": _LISTS}, 66, 3),
+    "compare what was read": _Cost({"reads": 1}, 85, 2),
+    "write": _Cost({"reads": 2, "writes": 1}, 38, 8),
+    "compare what was written": _Cost({"reads": 1}, 130, 5),
+    "look up": _Cost({"reads": 1}, 85, 5),
+    "compare": _Cost({}, 1_000_000),
+    "examine": _Cost({"reads": 1, "lists": _LISTS}, 66, 8),
+}
 
 
-def _announce(store: Store, what: str, count: int | None, per_key: int) -> None:
+def _announce(store: Store, what: str, count: int | None, work: _Work, more: str = "", about: str = "about") -> None:
     if count is None:
         return
-    rates = _rates(store)
-    billed, requests = count * per_key, count // rates.keys_per_request + 10
+    costs = _COMMANDS if store.guarantees.updates else _OPERATIONS
+    billed: dict[str, float] = {}
+    requests = 0
+    for step, keys in work:
+        cost = costs[step]
+        for unit, per_key in cost.billed.items():
+            billed[unit] = billed.get(unit, 0) + per_key * keys
+        requests += keys // cost.keys_per_request + cost.more_requests
+    parts = " and ".join(f"{ceil(number):,} {unit}" for unit, number in billed.items())
     typer.echo(
-        f"{store.url} bills {rates.unit}: to {what} {pluralize(count, 'key')} takes about {billed:,} of them, in about "
-        f"{requests:,} requests",
+        f"{store.url} bills what it does: to {what} {pluralize(count, 'key')} takes {about} {parts}, in about "
+        f"{requests:,} requests{more}",
         err=True,
     )
 
 
-async def announce_reading(store: Store) -> None:
-    """For a job that reads all keys once."""
+async def announce_reading(store: Store, *, part: bool = False) -> None:
+    """For a job that reads all keys once, or only a part of them."""
     if store.guarantees.billed:
-        _announce(store, "read", await count_keys(store), _rates(store).read)
+        count = await count_keys(store)
+        _announce(store, "read", count, [("read", count or 0)], about="at most" if part else "about")
 
 
 def announce_writing(store: Store, keys: int) -> None:
     """For a job that writes this many keys."""
     if store.guarantees.billed:
-        _announce(store, "write", keys, _rates(store).write)
+        _announce(store, "write", keys, [("write", keys)])
 
 
-async def announce_copy(source: Store, target: Store, verified: bool) -> None:
-    """For a copy of all keys of one store into another."""
+async def announce_copy(source: Store, target: Store, *, match: str, verified: bool, follows: bool) -> None:
+    """For a copy of the matching keys of one store into another."""
     if not (source.guarantees.billed or target.guarantees.billed):
         return
     count = await count_keys(source)
+    keys, about = count or 0, "about" if match == "*" else "at most"
     if source.guarantees.billed:
-        _announce(source, "read", count, _rates(source).read * (1 + verified))
+        again = "; --follow reads them all again and again, with pauses of at most 10 seconds" if follows else ""
+        work: _Work = [("read", keys), ("compare what was read", keys)]
+        _announce(source, "read", count, work[: 1 + verified], again, about)
     if target.guarantees.billed:
-        rates = _rates(target)
-        _announce(target, "write", count, rates.write + rates.read * verified)
+        work = [("write", keys), ("compare what was written", keys)]
+        _announce(
+            target,
+            "write",
+            count,
+            work[: 1 + verified],
+            "; --follow writes what changes, too" if follows else "",
+            about,
+        )
 
 
-async def announce_examination(keyspaces: Iterable[Keyspace]) -> None:
+async def announce_survey(source: Store, target: Store, *, match: str) -> None:
+    """For a dry run of a copy, which reads both stores."""
+    if not (source.guarantees.billed or target.guarantees.billed):
+        return
+    count = await count_keys(source)
+    keys, about = count or 0, "about" if match == "*" else "at most"
+    if source.guarantees.billed:
+        _announce(source, "read", count, [("read", keys)], about=about)
+    if target.guarantees.billed:
+        there = await count_keys(target) or 0
+        _announce(target, "look up", count, [("look up", keys), ("compare", min(keys, there))], about=about)
+
+
+async def announce_examination(keyspaces: Iterable[Keyspace], *, repairs: bool) -> None:
     for store in {id(store): store for keys in keyspaces for store in keys.stores}.values():
         if store.guarantees.billed:
-            _announce(store, "examine", await count_keys(store), _rates(store).examine)
+            count = await count_keys(store)
+            work: _Work = [("examine", (count or 0) * (1 + repairs))]
+            _announce(store, "examine", count, work, "; each finding takes about three more" if count else "")

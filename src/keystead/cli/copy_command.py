@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from keystead import connect
-from keystead.cli.billing import announce_copy, announce_reading
+from keystead.cli.billing import announce_copy, announce_survey
 from keystead.cli.confirmation import confirm, refuse_without_terminal
 from keystead.cli.exit import FAILED, USAGE_ERROR, fail
 from keystead.cli.flags import NO_VALUE
@@ -130,7 +130,7 @@ async def _survey(source_url: str, target_url: str, path: Path, match: str, as_j
     opened_url = "memory://" if is_missing(target_url) else target_url
     with stop_on_signals(lambda: "stopped; nothing was written"), Display() as display:
         async with connect(with_timeout(source_url)) as source, connect(with_timeout(opened_url)) as target:
-            await announce_reading(source)
+            await announce_survey(source, target, match=match)
             found = await survey(source, target, progress=path, match=match, on_progress=display.bar)
     to = connect(target_url).url
     if as_json:
@@ -155,7 +155,13 @@ class _Copy:
     async def run(self, source_url: str, target_url: str, yes: bool) -> int:
         with stop_on_signals(self._advise, self._stop_gently) as pause, private_files(), Display() as display:
             async with connect(with_timeout(source_url)) as source, connect(with_timeout(target_url)) as target:
-                await announce_copy(source, target, self.options["verified"])
+                await announce_copy(
+                    source,
+                    target,
+                    match=self.options["match"],
+                    verified=self.options["verified"],
+                    follows=self.follows,
+                )
                 if not (yes or await self._confirm(source, target, pause)):
                     fail("nothing was copied")
                 self.begun = True

@@ -142,7 +142,7 @@ async def _examine(
     watch = _Watch()
     with stop_on_signals(watch.describe_stop) as pause:
         async with open_keyspaces(classes, store) as bound_keys:
-            await announce_examination(bound_keys)
+            await announce_examination(bound_keys, repairs=mending is not None)
             with progress("examining") as show:
                 report = await examine(bound_keys, on_progress=watch.report_to(show), **options)
             if report.locked:

@@ -27,8 +27,10 @@ from keystead.cli.keyspace_arguments import (
 )
 from keystead.cli.operator import operator
 from keystead.cli.serve_command import run_server, stores_by_role
+from keystead.errors import BadValue
 from keystead.gateway.gateway_keys import Access, GatewayKeys, GatewayToken
 from keystead.gateway.gateway_tokens import GatewayTokens
+from keystead.gateway.permissions import check_limits, patterns_by_name
 from keystead.parts.apikeys import id_of
 from keystead.schema.family_lookup import name_of
 from keystead.schema.times import moment
@@ -79,9 +81,11 @@ def run_gateway(
 ) -> None:
     """Serve a store over HTTP, as Upstash does: UPSTASH_REDIS_REST_URL is the address that is printed.
 
-    Clients need a token: keystead gateway token create.
+    Clients need a token, from the same store: keystead gateway token create.
 
     [bold]Examples[/bold]
+
+      keystead gateway token create "web shop" --access write --store sqlite:///app.db
 
       keystead gateway --store sqlite:///app.db
 
@@ -140,26 +144,32 @@ def create_token(
             "--keyspace",
             "-k",
             metavar="KEYSPACE",
-            help="Where the families are declared, to check their names.",
+            help="The key document of --family and --only.",
             show_default=False,
         ),
     ] = None,
     store: Stores = None,
     as_json: Json = False,
 ) -> None:
-    """Create a token. It is shown once: the store has only its digest.
+    """Create a token. It is shown once: the store has only its digest. The gateway must have the same --store.
 
     [bold]Examples[/bold]
 
-      keystead gateway token create "web shop" --access write
+      keystead gateway token create "web shop" --access write --store sqlite:///app.db
 
-      keystead gateway token create "user 42" --access write --family ShopKeys.cart --only uid=42
+      keystead gateway token create "user 42" --access write -k shop.keys:ShopKeys --family cart --only uid=42
     """
     granted = _access(access)
-    if keyspace:
+    values = dict(_placeholder_value(one) for one in only or ())
+    if family or values:
+        if not keyspace:
+            fail("--family and --only need the key document: --keyspace shop.keys:ShopKeys", USAGE_ERROR)
         classes = named_keyspaces(keyspace)
         family = [name_of(find_family(one, classes)) for one in family or ()]
-    values = dict(_placeholder_value(one) for one in only or ())
+        try:
+            check_limits(family, values, patterns_by_name(classes))
+        except BadValue as error:
+            fail(str(error), USAGE_ERROR)
 
     async def work() -> int:
         # Unlike `_open_tokens`, this may create the database: the gateway may not have started yet.
@@ -171,6 +181,8 @@ def create_token(
             )
         _security.info("gateway token created by an operator", extra={"event": "gateway-token-created"})
         print_issued(issued, as_json, "keystead gateway token revoke")
+        if not as_json:
+            typer.echo(f"It is for gateways whose store is {stores.get('gateway', stores['default']).url}", err=True)
         return 0
 
     run(work)

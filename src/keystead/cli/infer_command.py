@@ -136,7 +136,7 @@ async def _infer(url: str, result: _Result, options: dict[str, Any], wait_s: flo
     lower_priority()
     async with open_stores([url]) as by_role:
         store = by_role["default"]
-        await announce_reading(store)
+        await announce_reading(store, part=True)
         with progress("reading") as show:
             found = await draft_from(
                 store,

@@ -16,7 +16,7 @@ from keystead.gateway.command_plans import (
     RefusedPlan,
 )
 from keystead.gateway.permissions import Permission
-from keystead.gateway.rest_replies import RespError, error_text
+from keystead.gateway.rest_replies import error_text, unavailable
 from keystead.gateway.rest_requests import RawCommand, RestError
 from keystead.stores import TABLE, Store
 from keystead.stores.commands import encode, read
@@ -78,7 +78,7 @@ class CommandRunner:
         plans = [self._plan(command, permission) for command in commands]
         for plan in plans:
             if isinstance(plan, RefusedPlan):
-                raise RestError(400, f"EXECABORT Transaction discarded because of: {error_text(plan.error)}")
+                raise RestError(400, error_text(plan.error))
         if self._is_for_engine(commands, plans):
             replies = await self._run_on_engine(commands, plans, atomic=True)
         else:
@@ -114,7 +114,7 @@ class CommandRunner:
 
     def _plan_foreign(self, name: str, command: RawCommand, permission: Permission) -> CommandPlan:
         if name in NEVER or (name in _BLOCKING and "BLOCK" in map(_word, command)):
-            return RefusedPlan(RespError(f"ERR Command is not available: '{name}'"))
+            return RefusedPlan(unavailable(name))
         if self._engine is not None:
             is_script = name in SCRIPTS and (name != "SCRIPT" or _is_harmless_script(command))
             refused = permission.refuse_foreign(name, is_script)
@@ -124,7 +124,7 @@ class CommandRunner:
                 _remove_upstash_flag(name, command)
                 command[:] = [encode(word) for word in command]  # raises the error of text that cannot be sent
                 return ForeignPlan(command, self._engine)
-        return RefusedPlan(RespError(f"ERR unknown command '{name[:60]}'"))
+        return RefusedPlan(unavailable(name))
 
     def _is_for_engine(self, commands: Sequence[RawCommand], plans: Sequence[CommandPlan]) -> bool:
         """Whether a command is outside the language, or is one command there and several steps here.
@@ -195,11 +195,11 @@ def _check_transaction(commands: Sequence[RawCommand], plans: Sequence[CommandPl
     written: set[str | bytes] = set()
     for command, plan in zip(commands, plans, strict=True):
         if not plan.is_atomic:
-            raise RestError(400, f"EXECABORT {command[0]!s} is not available in a transaction on this store")
+            raise RestError(400, f"ERR {command[0]!s} is not available in a transaction on this store")
         if plan.reads_first and not written.isdisjoint(plan.written):
             raise RestError(
                 400,
-                f"EXECABORT {command[0]!s} depends on a key that the transaction wrote before, which is not available "
+                f"ERR {command[0]!s} depends on a key that the transaction wrote before, which is not available "
                 "on this store",
             )
         written.update(plan.written)

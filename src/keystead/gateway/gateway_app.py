@@ -14,7 +14,7 @@ from keystead.gateway.event_stream import stream_messages
 from keystead.gateway.gateway_keys import GatewayKeys
 from keystead.gateway.gateway_tokens import GatewayTokens, TokenCheck
 from keystead.gateway.permissions import Permission, patterns_by_name
-from keystead.gateway.rest_replies import error_text, json_body, json_result, resp2_body
+from keystead.gateway.rest_replies import RespError, error_text, json_body, json_result, resp2_body, unavailable
 from keystead.gateway.rest_requests import RawCommand, RestError, read_command, read_commands, read_path, token_in
 from keystead.gateway.schema_reports import SchemaReports
 from keystead.schema import Keyspace
@@ -90,6 +90,8 @@ class GatewayApp:
             await self._respond(scope, receive, send)
         except RestError as error:
             await self._send_json(send, error.status, {"error": error.text})
+        except RespError as error:
+            await self._send_json(send, 400, {"error": error_text(error)})
         except StoreUnavailable as error:
             _log.warning("gateway: %s", error)
             await self._send_json(send, 503, {"error": error_text(error)})
@@ -116,7 +118,7 @@ class GatewayApp:
             await stream_messages(self._store, segments[1:], permission, is_allowed, self._stopping, receive, send)
             return
         if first in _UNAVAILABLE:
-            raise RestError(400, f"ERR Command is not available: '{first.upper()}'")
+            raise unavailable(first.upper())
         form = _format_of(headers)
         if first in _BATCHES:
             if len(segments) > 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -11,11 +12,13 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field
-from starlette.types import Receive, Scope, Send
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive, Scope, Send
 
 from keystead.errors import BadDeclaration
 from keystead.gateway.gateway_app import GatewayApp, SchemaMode
 from keystead.gateway.gateway_keys import GatewayKeys
+from keystead.gateway.rest_requests import RestError
 from keystead.kits.kit import Kit, Site
 from keystead.kits.setting_types import Words
 from keystead.parts.sizes import size_bytes
@@ -46,7 +49,7 @@ class GatewaySettings(BaseModel):
 
 
 class _Delegated(Response):
-    """A response that the gateway writes itself."""
+    """A response that the gateway writes itself, also to a body that the server finds too large."""
 
     def __init__(self, app: GatewayApp, prefix: str) -> None:
         super().__init__()
@@ -54,7 +57,15 @@ class _Delegated(Response):
         self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._app({**scope, "root_path": scope.get("root_path", "") + self._prefix}, receive, send)
+        async def receive_body() -> Message:
+            try:
+                return await receive()
+            except HTTPException as error:
+                if error.status_code != 413:
+                    raise
+                raise RestError(413, "ERR max request size exceeded; the body of POST / may be larger") from None
+
+        await self._app({**scope, "root_path": scope.get("root_path", "") + self._prefix}, receive_body, send)
 
 
 def _router(prefix: str) -> APIRouter:
@@ -96,7 +107,8 @@ def load_keyspaces(names: Sequence[str], setting: str = "gateway.keyspaces") -> 
 
 
 def _bodies(prefix: str, settings: GatewaySettings) -> dict[str, int]:
-    return dict.fromkeys((prefix or "/", f"{prefix}/pipeline", f"{prefix}/multi-exec"), settings.max_body)
+    # The gateway holds its own limit there, after it has checked the token, and refuses in the form of its clients.
+    return dict.fromkeys((prefix or "/", f"{prefix}/", f"{prefix}/pipeline", f"{prefix}/multi-exec"), sys.maxsize)
 
 
 def gateway_kit(prefix: str) -> Kit:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from keystead.errors import BadValue
 from keystead.gateway.gateway_keys import RESERVED, GatewayToken
 from keystead.gateway.rest_replies import RespError
 from keystead.schema import Keyspace
 from keystead.schema.family_lookup import name_of
 from keystead.schema.pattern import Pattern
+from keystead.schema.placeholder_types import PlaceholderType
 from keystead.stores.globs import compile_glob
 
 # Without a key, so that limits of keys do not apply to them. SCAN and KEYS only list the keys of the token.
@@ -73,8 +75,33 @@ class Permission:
         return [key for key in keys if not key.startswith(RESERVED) and (not self.is_limited or self.may_use(key))]
 
 
+def check_limits(families: Sequence[str], values: Mapping[str, str], known: Mapping[str, Pattern]) -> None:
+    """Raise BadValue for limits with which a token could use no key. `known`: as for `Permission`."""
+    for family in families:
+        for name in values.keys() - known[family].names:
+            raise BadValue(f"{family} has no placeholder {name!r}, so the token could use none of its keys")
+    limited = [known[family] for family in families or known]
+    for name, value in values.items():
+        _check_value(name, value, [pattern.types[name] for pattern in limited if name in pattern.names])
+
+
+def _check_value(name: str, value: str, kinds: Sequence[PlaceholderType]) -> None:
+    if not kinds:
+        raise BadValue(f"no family has the placeholder {name!r}")
+    if not any(_can_be(kind, value) for kind in kinds):
+        taken = " or ".join(sorted({kind.doc for kind in kinds}))
+        raise BadValue(f"{value!r} cannot be the value of {{{name}}}, which takes {taken}")
+
+
+def _can_be(kind: PlaceholderType, value: str) -> bool:
+    try:
+        return str(kind.parse(value)) == value
+    except Exception:  # a type may raise anything for an unknown text
+        return False
+
+
 def refuse_command(name: str) -> RespError:
-    return RespError(f"NOPERM this user has no permissions to run the '{name.lower()}' command")
+    return RespError(f"NOPERM this user has no permissions to run the '{name.lower()}' command or its subcommand")
 
 
 def patterns_by_name(keyspaces: Sequence[type[Keyspace]]) -> dict[str, Pattern]:

@@ -34,7 +34,12 @@ _NUMBER_ERRORS: Final = {
 
 
 class RespError(Exception):
-    """An error reply, in the words of Redis or Upstash: `ERR unknown command 'FOO'`."""
+    """An error reply, in the words of Redis or Upstash: `WRONGTYPE Operation against …`."""
+
+
+def unavailable(name: str) -> RespError:
+    """The error of a command that is not served, as clients of Upstash know it."""
+    return RespError(f"ERR Command is not available: '{name[:60]}'. See `keystead guide gateway` for details")
 
 
 # --- values ------------------------------------------------------------------------------------------------------
@@ -156,7 +161,7 @@ def _text_of(error: Exception) -> str:
         case WrongKind():
             return "WRONGTYPE Operation against a key holding the wrong kind of value"
         case UnknownCommand():
-            return f"ERR unknown command '{error.command}': {error.sentence}"
+            return f"ERR Command is not available: '{error.command}'. {error.sentence}"
         case WrongArity():
             return f"ERR wrong number of arguments for '{name}' command"
         case StoredNotANumber():

@@ -22,14 +22,14 @@ class Member(NamedTuple):
 
 
 class Belonging:
-    """The families of one store, found by the first segment of a key.
+    """The families of one store, or its channels, found by the first segment of a key.
 
     If two families can produce the same key, which `keystead check` reports, the first declared one wins.
     """
 
-    def __init__(self, store: Store, bounds: Iterable[Bound[Any]]) -> None:
+    def __init__(self, store: Store, bounds: Iterable[Bound[Any]], *, channels: bool = False) -> None:
         self.store = store
-        self.bounds = [bound for bound in bounds if bound.family.kind != "channel"]
+        self.bounds = [bound for bound in bounds if (bound.family.kind == "channel") is channels]
         anywhere: list[Bound[Any]] = []
         by_segment: dict[str, list[Bound[Any]]] = {}
         for bound in self.bounds:

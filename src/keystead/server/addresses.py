@@ -1,8 +1,9 @@
 """Addresses and origins, and which of them are loopback."""
 
-import ipaddress
 from typing import Final
 from urllib.parse import urlsplit
+
+from keystead.stores.loopback import is_loopback
 
 _ALL_ADDRESSES: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
@@ -19,16 +20,6 @@ def origin_of(scheme: str, host: str, port: int | None) -> str:
     name = f"[{host}]" if ":" in host else host
     usual = {"http": 80, "https": 443}[scheme]
     return f"{scheme}://{name}" if port in (None, usual) else f"{scheme}://{name}:{port}"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server on this address."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def leads_to_loopback(url: str) -> bool:

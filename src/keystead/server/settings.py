@@ -18,7 +18,7 @@ from keystead.errors import BadDeclaration
 from keystead.parts.sizes import size_bytes
 from keystead.schema import KeyRing
 from keystead.schema.lifetime import duration_ms
-from keystead.server.addresses import is_loopback, leads_to_loopback, origin_of, reachable
+from keystead.server.addresses import leads_to_loopback, origin_of, reachable
 from keystead.server.kit_settings import kit_settings
 from keystead.server.settings_errors import (
     FIELDS,
@@ -30,6 +30,7 @@ from keystead.server.settings_errors import (
     unknown_setting,
 )
 from keystead.server.settings_sources import merge_sources, read_sources, secrets_path
+from keystead.stores.loopback import is_loopback
 
 if TYPE_CHECKING:
     from keystead.kits.kit import Kit

@@ -236,6 +236,12 @@ DERIVED_ARGUMENTS: dict[str, st.SearchStrategy[Template]] = {
     "SINTER": several(keys_for("set"), most=2),
     "SUNION": several(keys_for("set"), most=2),
     "SDIFF": several(keys_for("set"), most=2),
+    "SINTERSTORE": words(keys_for(None), several(keys_for("set"), most=2)),
+    "SUNIONSTORE": words(keys_for(None), several(keys_for("set"), most=2)),
+    "SDIFFSTORE": words(keys_for(None), several(keys_for("set"), most=2)),
+    "SINTERCARD": words(
+        *(st.sampled_from((0, 1, 2)), keys_for("set"), keys_for("set"), maybe(("LIMIT", 1), ("LIMIT", -1))),
+    ),
     "SSCAN": words(keys_for("set"), st.just(0), maybe(("MATCH", "[ab]*"))),
     "ZINCRBY": words(keys_for("zset"), SCORES, MEMBER),
     "ZREVRANGE": words(keys_for("zset"), INDEX, INDEX, maybe("WITHSCORES")),
@@ -259,7 +265,7 @@ DERIVED_ARGUMENTS: dict[str, st.SearchStrategy[Template]] = {
     "PEXPIREAT": words(keys_for(None), st.sampled_from((0, -1)), maybe("NX", "XX", "GT", "LT")),
 }
 # Their replies are random, or written differently by different servers. The contract has tests of their own.
-NOT_REPEATABLE = frozenset({"SPOP", "SRANDMEMBER", "ZSCAN"})
+NOT_REPEATABLE = frozenset({"SPOP", "SRANDMEMBER", "HRANDFIELD", "ZSCAN"})
 
 
 @st.composite

@@ -3,8 +3,12 @@ import { Redis } from '@upstash/redis';
 
 const kv = new Redis({ url: process.env.KV_REST_API_URL, token: process.env.KV_REST_API_TOKEN });
 let seed = 42;
-const random = (below) => (seed = (seed * 1103515245 + 12345) % 2147483648) % below;
+const random = (below) => {
+  seed = (Math.imul(seed, 1103515245) + 12345) & 0x7fffffff;
+  return (seed >>> 12) % below; // its lowest bits repeat soon
+};
 const pick = (list) => list[random(list.length)];
+const counts = {};
 const day = () => `2026-11-${10 + random(9)}`;
 const uid = () => pick([1, 2, 3, 44, 'x', -1]);
 
@@ -27,18 +31,36 @@ const writes = [
   (p) => p.append(pick(['cart:1', 'item:1:tea', 'stray']), 'x'),
   (p) => p.persist(pick(['cart:1', 'tags:tea', 'item:1:tea'])),
   (p) => p.del(pick(['cart:1', 'offers', 'stray', 'visits:2026-11-10'])),
+  (p) => p.publish(pick(['news:1', 'news:x', 'stray']), pick([{ text: 'hello' }, { txt: 1 }, 'x'])),
   (p) => p.get('cart:1'),
 ];
 
-const counts = {};
+// Orders are listed in an index and own their receipts, so they change in transactions; often, a part is missing.
+const changes = [
+  (m, id, at) => m.set(`order:${id}`, { made_at: at }).zadd('orders', { score: pick([at, at, at + 1]), member: id }),
+  (m, id) => m.set(`receipt:${id}`, 'paid', { ex: 60 }),
+  (m, id) => m.del(`order:${id}`, ...pick([[`receipt:${id}`], []])).zrem('orders', pick([id, id, 'other'])),
+  (m, id, at) => m.set(`order:${id}`, { made_at: at }),
+  (m, id) => m.zrem('orders', id),
+  (m, id) => m.zadd('orders', { score: 1, member: id }),
+];
+
+const count = (error) => {
+  const word = error ? error.match(/WRITEREFUSED [\w-]+:/)?.[0] ?? error.split(' ').slice(0, 2).join(' ') : 'done';
+  counts[word] = (counts[word] ?? 0) + 1;
+};
+
 const total = 10_000;
+const transactions = 1_000;
 const batch = 100;
-for (let sent = 0; sent < total; sent += batch) {
+for (let sent = 0; sent < transactions; sent++) {
+  const multi = kv.multi();
+  pick(changes)(multi, pick(['a', 'b', 'c']), 1_700_000_000_000 + random(9));
+  await multi.exec().then(() => count(), ({ message }) => count(message));
+}
+for (let sent = transactions; sent < total; sent += batch) {
   const pipeline = kv.pipeline();
   for (let one = 0; one < batch; one++) pick(writes)(pipeline);
-  for (const { error } of await pipeline.exec({ keepErrors: true })) {
-    const word = error ? error.split(' ').slice(0, 2).join(' ') : 'done';
-    counts[word] = (counts[word] ?? 0) + 1;
-  }
+  for (const { error } of await pipeline.exec({ keepErrors: true })) count(error);
 }
 console.log(JSON.stringify(counts));

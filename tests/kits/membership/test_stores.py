@@ -92,6 +92,7 @@ FORGETS = "a read may miss an acknowledged write, which only the role cache allo
 NO_STEP = "the store has no atomic steps, so add, replace and consume would not be safe"
 UNDONE = (
     "without an atomic step that every read sees, a load that started before an entry was dropped could write it again"
+    "; give the role another store, and write what this one serves into a keyspace of its own"
 )
 # Why a store with the guarantees of a serverless KV does not fit each family. Cache entries would fit, but neither
 # sessions nor load markers do, so the caches do not fit either.

@@ -10,6 +10,7 @@ const WRITE_INTERVAL_MS = 1000;
 
 const fresh = () => ({
   requests: {}, // how many of each kind were answered
+  billed: { reads: 0, writes: 0, deletes: 0, lists: 0 }, // each key of a bulk request counts
   written: [], // the keys of each write request
   faults: [], // {kind, after (how many that succeed), times, status, headers, body, delayMs, applies}
   lagging: false, // whether reads show what was there before the first write since
@@ -103,6 +104,7 @@ const reply = (result, more = {}) => Response.json({ result, success: true, erro
 async function list(url, keys) {
   const limit = Number(url.searchParams.get("limit") ?? 1000);
   if (!(limit >= 10 && limit <= 1000)) throw new Refusal(400, 10013, `list keys: 'limit must be between 10 and 1000'`);
+  state.billed.lists += 1;
   const page = await keys.list({
     prefix: url.searchParams.get("prefix") ?? "",
     cursor: url.searchParams.get("cursor") || undefined,
@@ -112,6 +114,7 @@ async function list(url, keys) {
 }
 
 async function value(key, keys) {
+  state.billed.reads += 1;
   const { bytes, expiration } = (before.has(key) ? before.get(key) : await stored(key, keys)) ?? {};
   if (!bytes) throw new Refusal(404, 10009, "get: 'key not found'");
   const headers = { "content-type": "application/octet-stream" };
@@ -120,6 +123,7 @@ async function value(key, keys) {
 }
 
 async function metadata(key, keys) {
+  state.billed.reads += 1;
   const entry = before.has(key) ? before.get(key) : await stored(key, keys);
   if (!entry) throw new Refusal(404, 10009, "get: 'key not found'");
   return reply(entry.metadata);
@@ -129,6 +133,7 @@ async function bulkGet(request, keys) {
   const { keys: names, withMetadata, type = "text" } = await json(request);
   if (!Array.isArray(names) || names.length < 1 || names.length > MAX_READ_KEYS)
     throw new Refusal(400, 10012, `You can request a maximum of ${MAX_READ_KEYS} keys`);
+  state.billed.reads += names.length;
   if (type !== "text" || withMetadata !== true) throw new Refusal(400, 10012, "this server knows only text with metadata");
   const found = await keys.getWithMetadata([...new Set(names.map(checked))], { type: "text" }).catch((error) => {
     throw error.message.includes("413") ? new Refusal(413, 10024, error.message) : error;
@@ -164,6 +169,7 @@ async function bulkPut(request, keys) {
     if (pair.bytes.byteLength > MAX_VALUE) throw new Refusal(413, 10033, "value exceeds 25 MiB");
   }
   const names = pairs.map(({ key }) => key);
+  state.billed.writes += names.length;
   limitWrites(names);
   await Promise.all([...new Set(names)].map((name) => remember(name, keys)));
   await inTurn(pairs, async ({ key, bytes, expiration_ttl, metadata }) => {
@@ -177,6 +183,7 @@ async function bulkDelete(request, keys) {
   const names = await json(request);
   if (!Array.isArray(names) || names.length > MAX_PAIRS) throw new Refusal(400, 10012, "at most 10000 keys");
   names.forEach(checked);
+  state.billed.deletes += names.length;
   limitWrites(names);
   await Promise.all(names.map((name) => remember(name, keys)));
   await inTurn(names, async (name) => {

@@ -190,7 +190,11 @@ OPENING: dict[str, tuple[Respond, type[KeysteadError], str]] = {
     "500": (always(500, b""), StoreUnavailable, "answered 500"),
     "a read-only token": (
         always(
-            200, [{"result": "a2V5c3RlYWQ="}, {"error": "NOPERM this user has no permissions to run the 'del' command"}]
+            200,
+            [
+                {"result": "a2V5c3RlYWQ="},
+                {"error": "NOPERM this user has no permissions to run the 'del' command or its subcommand"},
+            ],
         ),
         StoreReadOnly,
         "read_only=yes",

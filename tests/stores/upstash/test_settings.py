@@ -29,6 +29,7 @@ def test_a_server_of_ones_own_may_have_a_port_a_path_and_no_tls() -> None:
     settings = UpstashSettings.of("upstash+http://:secret@[::1]:8080/redis/?durability=memory&evicts=yes")
     assert (settings.host, settings.port, settings.path, settings.tls) == ("::1", 8080, "/redis", None)
     assert (settings.durability, settings.evicts) == ("memory", True)
+    assert UpstashSettings.of("upstash+http://:secret@gateway:8700?unencrypted=yes").tls is None
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,7 @@ def test_a_server_of_ones_own_may_have_a_port_a_path_and_no_tls() -> None:
         (VERCEL, "upstash+env://?read_only=yes", ("dog.upstash.io", "reads")),
         ({**UPSTASH, **VERCEL}, "upstash+env://", ("cat.upstash.io", "AX+s/3=")),
         (UPSTASH, "upstash+env://?read_only=yes", ("cat.upstash.io", "AX+s/3=")),
+        ({**UPSTASH, **VERCEL}, "upstash+env://?read_only=yes", ("cat.upstash.io", "AX+s/3=")),  # not of the other one
     ],
 )
 def test_the_environment_names_them(environment: dict[str, str], url: str, expected: tuple[str, str]) -> None:
@@ -60,6 +62,8 @@ def test_the_environment_names_them(environment: dict[str, str], url: str, expec
         ("upstash+https://:hunter2@host?durability=some", "durability must be disk, seconds or memory"),
         ("upstash+https://:hunter2@host?ca=missing.pem", "certificates of the URL cannot be read"),
         ("upstash+https://:hunter2%20@host", "spaces"),
+        ("upstash+http://:hunter2@gateway:8700", "http:// would send the token to gateway in plain text"),
+        ("upstash+https://:hunter2@host?unencrypted=1", "unencrypted must be yes or no"),
         ("upstash+env://host", "takes no host"),
         ("upstash+env://", "needs UPSTASH_REDIS_REST_URL"),
         ("upstash+ftp://:hunter2@host", "is not the scheme of a store"),

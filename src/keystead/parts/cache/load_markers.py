@@ -110,7 +110,7 @@ class LoadMarkers(Value[LoadMarker]):
         if not has_atomic_steps(guarantees):
             yield (
                 "without an atomic step that every read sees, a load that started before an entry was dropped could "
-                "write it again"
+                "write it again; give the role another store, and write what this one serves into a keyspace of its own"
             )
         shortest_ms = self.marked.shortest_ms
         if shortest_ms < guarantees.shortest_lifetime_ms:

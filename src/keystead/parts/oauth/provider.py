@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Self
 from urllib.parse import urlsplit
@@ -10,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from keystead.parts.oauth.oauth_errors import BadProvider
+from keystead.stores.loopback import is_loopback
 
 # Never `none`, and never an HMAC, whose key would be a shared secret.
 ALGORITHMS: Final = ("RS256", "PS256", "ES256", "EdDSA", "Ed25519")
@@ -134,7 +134,7 @@ def check_fetched(provider: str, what: str, url: str, *, development: bool) -> s
     It must be https; in development, http to this machine itself is allowed.
     """
     scheme, host = _scheme_and_host(provider, what, url)
-    if scheme == "https" or (scheme == "http" and development and _is_loopback(host)):
+    if scheme == "https" or (scheme == "http" and development and is_loopback(host)):
         return url
     also = " (or http on this machine)" if development else ""
     raise BadProvider(provider, f"{what} must be an https URL{also}")
@@ -157,12 +157,3 @@ def _scheme_and_host(provider: str, what: str, url: str) -> tuple[str, str]:
     if not host or parts.username is not None or parts.fragment or not url.isprintable() or " " in url:
         raise BadProvider(provider, f"{what} must be a URL with a host, without user, fragment or spaces")
     return parts.scheme, host
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from keystead.errors import NotANumber, Unreadable, WriteRefused, printable
-from keystead.schema.chunked_reading import UNKNOWN, read_entry
+from keystead.schema.chunked_reading import UNKNOWN, read, read_entry
 from keystead.schema.doctor.family_facts import Facts
 from keystead.schema.doctor.key_state import is_model
 from keystead.schema.family import Bound, Family
@@ -123,6 +123,7 @@ class WriteGuard:
             bounds.update((bound.family, bound) for bound in keys.bounds())
         self._members: dict[bytes, Member | None] = {}
         self._families = Belonging(self._store, bounds.values())
+        self._channels = Belonging(self._store, bounds.values(), channels=True)
         self._rules = {
             bound.family: _FamilyRules(bound, mode) for bound in bounds.values() if bound.family.kind != "channel"
         }
@@ -178,6 +179,8 @@ class WriteGuard:
     def _problems(self, step: Planned) -> Iterator[tuple[WriteProblem, Member | None]]:
         now_ms = self._now_ms()
         call = step.call_at(now_ms)
+        if call.spec.name == "PUBLISH":
+            yield from self._message_problems(*call.args)
         for raw in call.keys:
             member = self._member(raw)
             if member is None:
@@ -186,6 +189,15 @@ class WriteGuard:
                 continue
             for problem in self._rules[member.bound.family].check(Write(call, member, now_ms, UNKNOWN)):
                 yield problem, member
+
+    def _message_problems(self, channel: bytes, data: bytes) -> Iterator[tuple[WriteProblem, Member | None]]:
+        member = self._channels.of(channel)
+        if member is None:
+            yield WriteProblem("unknown-key", "no family of the keyspace has such a channel"), None
+            return
+        problem = read(member.bound.family.codecs["message"], data, member.bound, member.key)[1]
+        if problem is not None:
+            yield WriteProblem("unreadable", f"the message does not fit: {problem}"), member
 
     def _member(self, raw: bytes) -> Member | None:
         """The family of a key, which is cached: most programs write the same keys again."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from keystead.errors import BadUrl
 from keystead.stores import durations
 from keystead.stores.durations import seconds
+from keystead.stores.loopback import is_loopback
 
 FORM = "cloudflare-kv://account/namespace"
 TOKEN_VARIABLE = "CLOUDFLARE_API_TOKEN"  # noqa: S105 - its name
@@ -69,16 +69,7 @@ class CloudflareSettings:
 def _api(text: str) -> str:
     """The address of the API. Raises BadUrl: the token must not travel in plain text through a network."""
     parts = urlsplit(text)
-    if not parts.hostname or parts.query or parts.fragment or parts.username or not _is_private(parts.scheme, text):
+    is_private = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+    if not parts.hostname or parts.query or parts.fragment or parts.username or not is_private:
         raise BadUrl(f"api must be an address such as {API}; http:// is for this machine only")
     return text.rstrip("/")
-
-
-def _is_private(scheme: str, text: str) -> bool:
-    host = urlsplit(text).hostname or ""
-    if scheme == "https" or (scheme == "http" and host == "localhost"):
-        return True
-    try:
-        return scheme == "http" and ip_address(host).is_loopback
-    except ValueError:
-        return False

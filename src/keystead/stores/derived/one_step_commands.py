@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from keystead.errors import BadOption, CommandError, WrongArity
+from keystead.errors import BadOption, CommandError, NotANumber, WrongArity
 from keystead.stores.command_options import integer
 from keystead.stores.commands import Command, Reply, read
 from keystead.stores.derived.derived_command import Derived, Exchange, last
@@ -110,6 +110,32 @@ def smismember(args: Sequence[bytes]) -> Derived:
 
 def combine(operation: Callable[..., set[bytes]]) -> Callable[[Sequence[bytes]], Derived]:
     return lambda args: Derived([command("SMEMBERS", key) for key in args], lambda replies: operation(*replies))
+
+
+def sintercard(args: Sequence[bytes]) -> Derived:
+    count = _at_least(1, args[0], "numkeys should be greater than 0")
+    keys, options = args[1 : count + 1], args[count + 1 :]
+    if len(keys) < count:
+        raise BadOption("Number of keys can't be greater than number of args")
+    if options and (len(options) != 2 or options[0].upper() != b"LIMIT"):
+        raise BadOption("write: SINTERCARD numkeys key [key ...] [LIMIT limit]")
+    limit = _at_least(0, options[1], "LIMIT can't be negative") if options else 0
+
+    def shared(replies: list[Reply]) -> Reply:
+        number = len(set.intersection(*replies))
+        return min(number, limit) if limit else number
+
+    return Derived([command("SMEMBERS", key) for key in keys], shared)
+
+
+def _at_least(least: int, text: bytes, otherwise: str) -> int:
+    try:
+        number = integer(text)
+    except NotANumber:
+        number = least - 1
+    if number < least:
+        raise BadOption(otherwise)
+    return number
 
 
 def smove(args: Sequence[bytes]) -> Derived:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from keystead.errors import BadArgument, BadOption, NotANumber, StoredNotANumber, StoreError
 from keystead.stores.command_options import integer, parse_optional_count
-from keystead.stores.commands import Command, Reply
+from keystead.stores.commands import Command, Reply, encode
 from keystead.stores.derived.derived_command import Attempt, Exchange
 from keystead.stores.derived.float_sums import add_floats
 from keystead.stores.store_contract import Step, Store, absent, field_holds, holds, required, still
@@ -128,25 +128,62 @@ def spop(args: Sequence[bytes]) -> Exchange:
 
 
 def srandmember(args: Sequence[bytes]) -> Exchange:
-    """A read, but with another reply each time, so it is not a function of the replies of its steps."""
-    key, count = args[0], integer(args[1]) if len(args) > 1 else None
+    count = _random_count(args)
+    return _random_read(("SMEMBERS", args[0]), lambda found: _choose(list(found), count))
 
-    whole = ("SMEMBERS", key)
+
+def hrandfield(args: Sequence[bytes]) -> Exchange:
+    count = _random_count(args)
+    if len(args) > 2 and args[2].upper() != b"WITHVALUES":
+        raise BadOption("write: HRANDFIELD key [count [WITHVALUES]]")
+
+    def choose(found: dict[bytes, bytes]) -> Reply:
+        chosen = _choose(list(found), count)
+        return [part for field in chosen for part in (field, found[field])] if len(args) > 2 else chosen
+
+    return _random_read(("HGETALL", args[0]), choose)
+
+
+def _random_count(args: Sequence[bytes]) -> int | None:
+    count = integer(args[1]) if len(args) > 1 else None
     if count is not None and count < -_MOST_RANDOM:
         raise BadArgument(f"a reply has at most {_MOST_RANDOM:,} members")
+    return count
 
-    def choose(members: list[bytes]) -> Reply:
-        if count is None:
-            return random.choice(members) if members else None  # noqa: S311 - not a secret
-        if count < 0:
-            return random.choices(members, k=-count) if members else []  # noqa: S311
-        return random.sample(members, min(count, len(members)))
+
+def _choose(members: list[bytes], count: int | None) -> Any:
+    if count is None:
+        return random.choice(members) if members else None  # noqa: S311 - not a secret
+    if count < 0:
+        return random.choices(members, k=-count) if members else []  # noqa: S311
+    return random.sample(members, min(count, len(members)))
+
+
+def _random_read(whole: Command, choose: Callable[[Any], Reply]) -> Exchange:
+    """A read, but with another reply each time, so it is not a function of the replies of its steps."""
 
     async def attempt(store: Store) -> Attempt:
         [found] = await store.run([whole])
-        return Attempt([still(whole, found)], [], choose(list(found)))
+        return Attempt([still(whole, found)], [], choose(found))
 
-    return Exchange([key], False, attempt)
+    return Exchange([encode(whole[1])], False, attempt)
+
+
+def store_set(operation: Callable[..., set[bytes]]) -> Callable[[Sequence[bytes]], Exchange]:
+    """SINTERSTORE and its kin: the destination is replaced, whatever it held."""
+
+    def build(args: Sequence[bytes]) -> Exchange:
+        destination, *sources = args
+        reads: list[Command] = [("SMEMBERS", source) for source in sources]
+
+        def decide(replies: list[Any]) -> tuple[Sequence[Step], Reply]:
+            members = list(operation(*replies))
+            guards = [still(read, held) for read, held in zip(reads, replies, strict=True)]
+            return [*guards, ("DEL", destination), *_in_pieces("SADD", destination, members)], len(members)
+
+        return _exchange(args, reads, decide)
+
+    return build
 
 
 def zpopmax(args: Sequence[bytes]) -> Exchange:

@@ -13,20 +13,20 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from keystead.errors import BadUrl
 from keystead.stores import durations
 from keystead.stores.durations import seconds
+from keystead.stores.loopback import is_loopback
 
 ENVIRONMENT: Final = "upstash+env"
-OPTIONS: Final = "timeout, connect_timeout, read_only, max_request, durability, evicts, ca"
+OPTIONS: Final = "timeout, connect_timeout, read_only, max_request, durability, evicts, ca, unencrypted"
 Durability: TypeAlias = Literal["disk", "seconds", "memory"]
 _DURABILITIES: Final[tuple[Durability, ...]] = ("disk", "seconds", "memory")
 FORM: Final = (
     "write upstash+https://:TOKEN@host, or upstash+env:// with the variables UPSTASH_REDIS_REST_URL and _TOKEN"
 )
-# The names of the URL and the token, as Upstash and Vercel export them.
+# The names of the URL, the token and the read-only token of one database, as Upstash and Vercel export them.
 _VARIABLES: Final = (
-    ("UPSTASH_REDIS_REST_URL", "UPSTASH_REDIS_REST_TOKEN"),
-    ("KV_REST_API_URL", "KV_REST_API_TOKEN"),
+    ("UPSTASH_REDIS_REST_URL", "UPSTASH_REDIS_REST_TOKEN", ""),
+    ("KV_REST_API_URL", "KV_REST_API_TOKEN", "KV_REST_API_READ_ONLY_TOKEN"),
 )
-_READ_ONLY_TOKEN: Final = "KV_REST_API_READ_ONLY_TOKEN"  # noqa: S105 - a name
 # The smallest limit of Upstash's plans; a larger request is refused there.
 MAX_REQUEST_BYTES: Final = 1 << 20
 _SIZE: Final = re.compile(r"(\d{1,6})(kb|mb)")
@@ -79,6 +79,12 @@ class UpstashSettings:
             raise BadUrl(f"the token of the database is missing, or has / ? # or @ in plain; {FORM}")
         if not token.isascii() or any(character <= " " for character in token):
             raise BadUrl("the token of the database has spaces or other characters that a token cannot have")
+        may_be_read = _yes(options, "unencrypted")
+        if not (secure or may_be_read or is_loopback(host)):
+            raise BadUrl(
+                f"http:// would send the token to {host} in plain text; use https://, or unencrypted=yes in a network "
+                "that you trust"
+            )
         limits = {name: seconds(name, options.pop(name)) for name in ("timeout", "connect_timeout") if name in options}
         settings = cls(
             url=f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}",
@@ -99,12 +105,12 @@ class UpstashSettings:
 
 
 def _from_environment(environment: Mapping[str, str], read_only: bool) -> tuple[str, str]:
-    """The URL and the token. For reading, the read-only token if there is one."""
-    for url_name, token_name in _VARIABLES:
+    """The URL and the token of the first database that is named. For reading, its read-only token if there is one."""
+    for url_name, token_name, reading_name in _VARIABLES:
         url = environment.get(url_name, "")
         if not url:
             continue
-        token = environment.get(_READ_ONLY_TOKEN if read_only else token_name) or environment.get(token_name, "")
+        token = (read_only and environment.get(reading_name)) or environment.get(token_name, "")
         if not token:
             raise BadUrl(f"{url_name} is set, but {token_name} is not")
         if not url.startswith(("https://", "http://")):

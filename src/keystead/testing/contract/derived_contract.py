@@ -47,13 +47,17 @@ class DerivedStrings(Promises):
             store,
             (("SETEX", a, 100, "1"), b"OK"),
             (("TTL", a), 100),
+            (("EXPIREAT", a, 4_000_000_000), 1),
+            (("EXPIRETIME", a), 4_000_000_000),
             (("PSETEX", a, 90_400, "2"), b"OK"),
             (("TTL", a), 90),
             (("SETNX", a, "3"), 0),
             (("SETNX", b, "3"), 1),
             (("GETSET", a, "4"), b"2"),
             (("TTL", a), -1),
+            (("EXPIRETIME", a), -1),
             (("TTL", self.key("none")), -2),
+            (("EXPIRETIME", self.key("none")), -2),
             (("SETEX", a, 0, "5"), BadLifetime),
             (("SETEX", a, "5"), WrongArity),
             (("setex", a, "x", "5"), NotANumber),
@@ -209,6 +213,24 @@ class DerivedCollections(Promises):
         assert sorted(await run_one(store, "HVALS", a)) == [b"2.5", b"one"]
         assert await run_one(store, "HSCAN", a, 0, "MATCH", "f*") == [b"0", [b"f", b"one"]]
 
+    @needs("hash", "atomic key")
+    async def test_fields_at_random(self, store: Store) -> None:
+        a, none, fields = self.key("a"), self.key("none"), {b"f": b"1", b"g": b"2", b"h": b"3"}
+        await store.run([("HSET", a, *(part for pair in fields.items() for part in pair))])
+        assert await run_one(store, "HRANDFIELD", a) in fields
+        some = await run_one(store, "HRANDFIELD", a, 2)
+        assert len({*some} & {*fields}) == 2
+        assert len(await run_one(store, "HRANDFIELD", a, -20)) == 20
+        pairs = await run_one(store, "HRANDFIELD", a, 9, "WITHVALUES")
+        assert dict(zip(pairs[::2], pairs[1::2], strict=True)) == fields
+        await expect_derived(
+            store,
+            (("HRANDFIELD", none), None),
+            (("HRANDFIELD", none, 2), []),
+            (("HRANDFIELD", a, 1, "VALUES"), BadOption),
+            (("HRANDFIELD", a, "x"), NotANumber),
+        )
+
     @needs("set", "atomic key")
     async def test_members_at_random(self, store: Store) -> None:
         a, members = self.key("a"), {b"1", b"2", b"3", b"4", b"5"}
@@ -255,6 +277,40 @@ class DerivedCollections(Promises):
             (("SMEMBERS", b), {b"1", b"2", b"3"}),
             (("SSCAN", a, 0), [b"0", [b"2"]]),
         )
+
+    @needs("set", "atomic")
+    async def test_a_combination_of_sets_replaces_what_was_there(self, store: Store) -> None:
+        a, b, into, none = self.key("a"), self.key("b"), self.key("into"), self.key("none")
+        await store.run([("SADD", a, "1", "2"), ("SADD", b, "2", "3"), ("SADD", into, "9")])
+        await expect_derived(
+            store,
+            (("EXPIRE", into, 100), 1),
+            (("SUNIONSTORE", into, a, b), 3),
+            (("TTL", into), -1),
+            (("SMEMBERS", into), {b"1", b"2", b"3"}),
+            (("SINTERSTORE", into, into, b), 2),
+            (("SMEMBERS", into), {b"2", b"3"}),
+            (("SDIFFSTORE", into, a, b), 1),
+            (("SMEMBERS", into), {b"1"}),
+            (("SINTERSTORE", into, a, none), 0),
+            (("EXISTS", into), 0),
+            (("SDIFFSTORE", into), WrongArity),
+            (("SINTERCARD", 2, a, b), 1),
+            (("SINTERCARD", 1, a), 2),
+            (("SINTERCARD", 1, a, "LIMIT", 1), 1),
+            (("SINTERCARD", 1, a, "LIMIT", 0), 2),
+            (("SINTERCARD", 0, a), BadOption),
+            (("SINTERCARD", 2, a), BadOption),
+            (("SINTERCARD", 1, a, b), BadOption),
+            (("SINTERCARD", "x", a), BadOption),
+        )
+
+    @needs("set", "atomic")
+    async def test_no_member_is_lost_between_concurrent_combinations(self, store: Store) -> None:
+        into, sets = self.key("into"), [self.key(f"s{number}") for number in range(CALLERS)]
+        await store.run([("SADD", one, one) for one in sets])
+        await asyncio.gather(*(run_one(store, "SUNIONSTORE", into, into, one) for one in sets))
+        assert await store.run([("SCARD", into)]) == [CALLERS]
 
     @needs("zset")
     async def test_sorted_sets(self, store: Store) -> None:
