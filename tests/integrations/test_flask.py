@@ -376,6 +376,40 @@ def test_concurrent_misses_run_a_view_once_and_private_pages_are_not_stored() ->
             shop.client.get("/failing")
 
 
+def test_cached_pages_are_never_served_across_hosts_users_or_what_they_vary_by() -> None:
+    shop, calls = Shop(), []
+    page = ShopKeys(shop.relay).page
+
+    @shop.app.get("/<path:name>")
+    @cached_view(page, vary=["X-Tenant"])
+    def view(name: str) -> Response:
+        calls.append(name)
+        user, tenant = flask_request.headers.get("Authorization"), flask_request.headers.get("X-Tenant")
+        vary = flask_request.args.get("vary", "X-Tenant")
+        return Response(f"{flask_request.base_url} {user} {tenant} {len(calls)}", headers={"Vary": vary})
+
+    def read(path: str = "/a", base: str = "http://a.test", environ: Any = None, **headers: str) -> str:
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        return shop.client.get(path, base_url=base, headers=given, environ_overrides=environ or {}).text
+
+    assert read(Authorization="Bearer ann") == "http://a.test/a Bearer ann None 1"
+    assert [read(), read()] == ["http://a.test/a None None 2"] * 2
+    assert read(Authorization="Bearer bob") == "http://a.test/a Bearer bob None 3"
+    assert read(environ={"REMOTE_USER": "ann"}).endswith(" 4")
+    assert read(base="http://b.test") == "http://b.test/a None None 5"
+    assert read(base="https://a.test") == "https://a.test/a None None 6"
+    assert read(X_Tenant="x") == "http://a.test/a None x 7"
+    assert read("/a%2520b").endswith(" 8")
+    assert read("/a%20b").endswith(" 9")
+    for other in ("Accept", "*", "Cookie", "X-Tenant, Accept"):
+        read(f"/v?vary={other}")
+        ran = len(calls)
+        read(f"/v?vary={other}")
+        assert len(calls) == ran + 1, other
+    with pytest.raises(BadDeclaration, match="not for everybody"):
+        cached_view(page, vary=["Cookie"])
+
+
 def test_an_expired_page_is_returned_at_once_while_the_view_runs_in_another_thread() -> None:
     clock = TravellingClock()
     shop, calls, is_done = Shop(clock.store()), [], threading.Event()
