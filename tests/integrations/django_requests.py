@@ -24,6 +24,7 @@ settings.configure(
     LANGUAGE_CODE="en",
     MESSAGE_STORAGE="django.contrib.messages.storage.cookie.CookieStorage",
     MIDDLEWARE=[
+        "keystead.integrations.django.StoreOutageMiddleware",
         "django.contrib.sessions.middleware.SessionMiddleware",
         "django.middleware.locale.LocaleMiddleware",
         "django.contrib.messages.middleware.MessageMiddleware",
@@ -61,10 +62,12 @@ from django.utils import timezone, translation  # noqa: E402
 from django.utils.decorators import method_decorator  # noqa: E402
 from django.views import View  # noqa: E402
 
-from keystead import Keyspace, after  # noqa: E402
-from keystead.errors import BadDeclaration  # noqa: E402
+from keystead import Keyspace, after, connect  # noqa: E402
+from keystead.errors import BadArgument, BadDeclaration, KeysteadError, StoreUnavailable  # noqa: E402
+from keystead.integrations import loop_stores  # noqa: E402
 from keystead.integrations.django import CachedPage, bind, cached_view, rate_limit  # noqa: E402
 from keystead.parts.decorators import Cached, Limited  # noqa: E402
+from tests.parts.sessions.relays import Relay  # noqa: E402
 
 urlpatterns: list[Any] = []
 
@@ -250,6 +253,42 @@ def test_asynchronous_views_are_cached_and_limited_too_as_functions_and_as_class
     asyncio.run(requests())
     assert calls == ["products"]
     assert Client().get("/products").content == b"1", "under WSGI the page of the other loop is found"
+
+
+# --- outages -------------------------------------------------------------------------------------------------------
+
+
+class Away(Relay):
+    """A store that does not answer, or answers nonsense."""
+
+    error: KeysteadError = StoreUnavailable("the store does not answer")
+
+    async def before(self) -> None:
+        raise self.error
+
+
+def test_a_store_outage_in_a_view_or_while_saving_is_a_503_and_a_defect_is_a_500() -> None:
+    store = Away(connect("memory://"))
+    loop_stores._synchronous["memory://away"] = loop_stores.SharedStore(store)
+
+    def write(request: HttpRequest) -> HttpResponse:
+        request.session["cart"] = 1  # a new session: the store is asked when it is saved
+        return HttpResponse("put")
+
+    serve("read", lambda request: HttpResponse(request.session.get("cart")))
+    serve("write", write)
+    serve("limited", rate_limit(ShopKeys.searches)(lambda request: HttpResponse()))
+    serve("page", cached_view(ShopKeys.page)(lambda request: HttpResponse("page")))
+    client = Client(raise_request_exception=False)
+    client.cookies["sessionid"] = f"{'a' * 43}.{'b' * 43}.dmlzaXRvcg"
+    with override_settings(KEYSTEAD={"STORE": "memory://away"}):
+        for address in ("read", "write", "limited"):
+            answer = (Client(raise_request_exception=False) if address == "write" else client).get(f"/{address}")
+            assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1"), address
+            assert answer.cookies == {}
+        assert get() == "page", "a cache outage does not stop a page"
+        store.error = BadArgument("a defect")
+        assert client.get("/read").status_code == 500
 
 
 # --- rate limits ---------------------------------------------------------------------------------------------------

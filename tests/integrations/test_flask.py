@@ -20,7 +20,7 @@ from flask.testing import FlaskClient
 from markupsafe import Markup
 
 from keystead import Keyspace, Store, after, connect, wait
-from keystead.errors import BadDeclaration, BadValue
+from keystead.errors import BadArgument, BadDeclaration, BadValue, KeysteadError, StoreUnavailable
 from keystead.integrations.flask import CachedPage, FlaskSession, KeysteadSessions, cached_view, rate_limit
 from keystead.parts.decorators import Cached, Limited
 from keystead.testing import TravellingClock
@@ -257,6 +257,55 @@ def test_asynchronous_views_and_handlers_use_the_session_too() -> None:
     assert shop.client.post("/async").json == {"n": 2}
 
 
+class Away(Relay):
+    """A store that does not answer, or answers nonsense."""
+
+    error: KeysteadError = StoreUnavailable("the store does not answer")
+
+    async def before(self) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize("has_handler", [False, True])
+def test_a_store_outage_in_a_view_or_while_saving_is_a_503_and_a_defect_is_a_500(has_handler: bool) -> None:
+    app, store, closed = Flask("shop"), Away(connect("memory://")), []
+    if has_handler:
+        app.register_error_handler(503, lambda error: ("back soon", 503, {"Retry-After": f"{error.retry_after}0"}))
+    sessions = KeysteadSessions(app, store)
+
+    @app.get("/read")
+    def read() -> dict[str, Any]:
+        return {"cart": session.get("cart")}
+
+    @app.get("/write")
+    def write() -> Response:
+        session["cart"] = 1  # a new session: the store is asked when it is saved
+        return Response(Lines(), headers={"Set-Cookie": "seen=1", "X-Shop": "1"})
+
+    @app.get("/own")
+    def own() -> list[Any]:
+        return sessions.list_sessions("ann")
+
+    class Lines:
+        def __iter__(self) -> Any:
+            return iter(["a line"])
+
+        def close(self) -> None:
+            closed.append(1)
+
+    client = app.test_client()
+    for path in ("/write", "/own", "/read"):
+        if path == "/read":
+            client.set_cookie("session", f"{'a' * 43}.{'b' * 43}.dmlzaXRvcg")
+        answer = client.get(path)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10" if has_handler else "1"), path
+        assert answer.text == "back soon" or not has_handler
+        assert {"Set-Cookie", "X-Shop"} & set(answer.headers.keys()) == set()
+    assert closed == [1]
+    store.error = BadArgument("a defect")
+    assert client.get("/read").status_code == 500
+
+
 # --- lifetimes and cookies -------------------------------------------------------------------------------------
 
 
@@ -475,7 +524,13 @@ class FlaskSite(Site):
         client = self.app.test_client()
         if cookie:
             client.set_cookie("session", cookie)
-        answer = client.get(f"/{action}").get_json()
+        response = client.get(f"/{action}")
+        if response.status_code == 503:
+            assert response.headers["Retry-After"] == "1"
+            assert "Set-Cookie" not in response.headers
+            self.refused.append(action)
+            return token(client), None
+        answer = response.get_json()
         return token(client), answer if action == "names" else answer[0]
 
 
