@@ -6,6 +6,7 @@ It runs in a process of its own, because Django has one configuration for a proc
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +18,9 @@ from django.conf import settings
 
 settings.configure(
     ALLOWED_HOSTS=["*"],
-    CACHES={"default": {"BACKEND": "keystead.integrations.django.KeysteadCache", "LOCATION": "memory://cache"}},
-    INSTALLED_APPS=["django.contrib.messages", "keystead.integrations.django"],
-    KEYSTEAD={"STORE": "memory://nothing"},
+    CACHES={"default": {"BACKEND": "keystead.integrations.django.KeysteadCache", "LOCATION": "memory://"}},
+    INSTALLED_APPS=["django.contrib.messages", "keystead.integrations.django", "tests.integrations.django_app"],
+    KEYSTEAD={"STORE": "memory://"},
     LANGUAGES=[("en", "English"), ("de", "German")],
     LANGUAGE_CODE="en",
     MESSAGE_STORAGE="django.contrib.messages.storage.cookie.CookieStorage",
@@ -54,6 +55,9 @@ import django  # noqa: E402
 django.setup()
 
 from django.contrib import messages  # noqa: E402
+from django.core.cache import cache  # noqa: E402
+from django.core.checks import run_checks  # noqa: E402
+from django.core.management import CommandError, call_command  # noqa: E402
 from django.http import HttpRequest, HttpResponse  # noqa: E402
 from django.template.response import TemplateResponse  # noqa: E402
 from django.test import AsyncClient, Client, override_settings  # noqa: E402
@@ -62,21 +66,15 @@ from django.utils import timezone, translation  # noqa: E402
 from django.utils.decorators import method_decorator  # noqa: E402
 from django.views import View  # noqa: E402
 
-from keystead import Keyspace, after, connect  # noqa: E402
+from keystead import Keyspace, Set, after, connect  # noqa: E402
 from keystead.errors import BadArgument, BadDeclaration, KeysteadError, StoreUnavailable  # noqa: E402
 from keystead.integrations import loop_stores  # noqa: E402
-from keystead.integrations.django import CachedPage, bind, cached_view, rate_limit  # noqa: E402
-from keystead.parts.decorators import Cached, Limited  # noqa: E402
+from keystead.integrations.django import bind, cached_view, rate_limit  # noqa: E402
+from tests.integrations.django_app import keys as app_keys  # noqa: E402
+from tests.integrations.django_app.keys import ShopKeys  # noqa: E402
 from tests.parts.sessions.relays import Relay  # noqa: E402
 
 urlpatterns: list[Any] = []
-
-
-class ShopKeys(Keyspace):
-    """A shop."""
-
-    searches = Limited("shop:searches:{client}", "3/minute")
-    page = Cached("shop:page:{path<=200}", CachedPage, lifetime=after("5m"))
 
 
 @pytest.fixture(autouse=True)
@@ -289,6 +287,94 @@ def test_a_store_outage_in_a_view_or_while_saving_is_a_503_and_a_defect_is_a_500
         assert get() == "page", "a cache outage does not stop a page"
         store.error = BadArgument("a defect")
         assert client.get("/read").status_code == 500
+
+
+# --- checks of the settings ----------------------------------------------------------------------------------------
+
+
+def found(**given: Any) -> list[tuple[str, str]]:
+    """The identifiers and texts of what Django's system check finds with these settings."""
+    with override_settings(**given):
+        return [(str(one.id).removeprefix("keystead."), str(one.msg)) for one in run_checks()]
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ([], "must be a dict, not list"),
+        ({"STOER": "memory://"}, "did you mean 'STORE'?"),
+        ({"STORE": 5}, "KEYSTEAD['STORE'] must be a URL as text, not int"),
+        ({"SESSION_PREFIX": ["a"]}, "KEYSTEAD['SESSION_PREFIX'] must be text"),
+        ({"SESSION_PREFIX": "a{b"}, "a{b"),
+        ({"SESSIONS_PER_USER": "5"}, "KEYSTEAD['SESSIONS_PER_USER'] must be a number of at least 1"),
+        ({"SESSIONS_PER_USER": 0}, "KEYSTEAD['SESSIONS_PER_USER'] must be a number of at least 1"),
+        ({"SESSION_MAX_AGE": 400}, "KEYSTEAD['SESSION_MAX_AGE'] must be a duration such as '400d'"),
+        ({"SESSION_MAX_AGE": "400 moons"}, "400 moons"),
+    ],
+)
+def test_a_wrong_setting_is_an_error_of_the_system_check(setting: Any, words: str) -> None:
+    [(id, text)] = found(KEYSTEAD=setting)
+    assert id == "E001"
+    assert words in text
+
+
+def test_a_wrong_store_or_cache_is_an_error_of_the_system_check() -> None:
+    fine = {"BACKEND": "keystead.integrations.django.KeysteadCache", "LOCATION": "sqlite:///c.db"}
+    assert [id for id, _ in found(KEYSTEAD={})] == ["E002", "W005"]
+    assert [id for id, _ in found(KEYSTEAD={"STORE": "redis//typo"})] == ["E002", "W005"]
+    for wrong in ({"LOCATION": "redis//typo"}, {"LOCATION": ["redis://a"]}, {"LOCATION": None}, {"OPTIONS": {"X": 1}}):
+        assert [id for id, _ in found(CACHES={"default": {**fine, **wrong}})] == ["E003"], wrong
+    assert found(CACHES={"default": fine}) == []
+
+
+def test_a_store_in_memory_a_weak_declaration_and_a_serializer_are_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WeakKeys(Keyspace):
+        """Its lists grow forever."""
+
+        names = Set("names:{user}", str, lifetime=after("1d"))
+
+    cached = {"default": {**settings.CACHES["default"], "LOCATION": "sqlite:///c.db"}}
+    [(id, text)] = found(CACHES=cached, KEYSTEAD={"STORE": "memory://"})
+    assert (id, "each event loop has data of its own" in text) == ("W005", True)
+    [(id, text)] = found(CACHES=cached, SESSION_SERIALIZER="django.contrib.sessions.serializers.PickleSerializer")
+    assert (id, "never as pickle" in text) == ("W006", True)
+    monkeypatch.setattr(WeakKeys, "__module__", app_keys.__name__)
+    monkeypatch.setattr(app_keys, "WeakKeys", WeakKeys, raising=False)
+    weak = found(CACHES=cached)
+    assert {id for id, _ in weak} == {"W004"}
+    assert all("WeakKeys" in text for _, text in weak)
+
+
+# --- commands ------------------------------------------------------------------------------------------------------
+
+
+def run(*arguments: str) -> str:
+    """What `manage.py keystead` prints."""
+    output = io.StringIO()
+    call_command("keystead", *arguments, stdout=output)
+    return output.getvalue()
+
+
+def test_commands_look_for_each_key_in_its_own_store(tmp_path: Path) -> None:
+    caches = {"default": {**settings.CACHES["default"], "LOCATION": f"sqlite:///{tmp_path}/cache.db"}}
+    counted(lambda request, n: HttpResponse("page"))
+    with override_settings(CACHES=caches):
+        get()
+        cache.set("greeting", "hello")
+        assert "/page" in run("show", "page", "--json")
+        assert "greeting" in run("show", "entry", "--json")
+        both = run("show", "--json")
+        assert "django:cache:v1:greeting" in both
+        assert "shop:page:" in both
+        assert run("check").count("no findings") == 2
+        run("doctor")
+        assert "shop:searches:{client}" in run("docs")
+        with pytest.raises(CommandError, match="exit code 2"):
+            run("show", "pages")
+        with pytest.raises(CommandError, match="invalid choice"):
+            run("chek")
+        with override_settings(KEYSTEAD={}), pytest.raises(CommandError, match="set KEYSTEAD"):
+            run("doctor")
 
 
 # --- rate limits ---------------------------------------------------------------------------------------------------
