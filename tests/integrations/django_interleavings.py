@@ -92,6 +92,8 @@ class DjangoSite(Site):
         client.cookies["sessionid"] = cookie
         response = client.get(f"/{action}")
         assert response.status_code in (200, 400), "400: the session ended during the request"
+        if response.status_code == 400:
+            self.refused.append(action)
         return client.cookies["sessionid"].value, response.json() if response.status_code == 200 else None
 
 

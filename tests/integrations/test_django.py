@@ -29,6 +29,7 @@ __all__ = ["postgres_server", "redis_server"]
 
 CODEC = CachedValueCodec()
 SUITE = Path(__file__).parent / "django_own_suite.py"
+REQUESTS = Path(__file__).parent / "django_requests.py"
 
 NO_PICKLE = "values are JSON, never pickle: reading a cache must not run code"
 DEVIATIONS = {
@@ -168,6 +169,16 @@ def test_djangos_own_tests_pass_but_for_the_stated_deviations(
     assert set(report["failed"]) == set(DEVIATIONS), "a deviation is none any more: remove it from the list"
     assert set(report["skipped"]) == SKIPPED
     assert report["ran"] > 120
+
+
+# --- real requests -------------------------------------------------------------------------------------------
+
+
+def test_real_requests_to_cached_and_limited_views() -> None:
+    """The tests of `django_requests.py`, in a process of their own."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(REQUESTS)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=REQUESTS.parents[2])
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 # --- two requests at once ------------------------------------------------------------------------------------

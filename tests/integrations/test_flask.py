@@ -20,7 +20,7 @@ from flask.testing import FlaskClient
 from markupsafe import Markup
 
 from keystead import Keyspace, Store, after, connect, wait
-from keystead.errors import BadDeclaration, BadValue
+from keystead.errors import BadArgument, BadDeclaration, BadValue, KeysteadError, StoreUnavailable
 from keystead.integrations.flask import CachedPage, FlaskSession, KeysteadSessions, cached_view, rate_limit
 from keystead.parts.decorators import Cached, Limited
 from keystead.testing import TravellingClock
@@ -257,6 +257,55 @@ def test_asynchronous_views_and_handlers_use_the_session_too() -> None:
     assert shop.client.post("/async").json == {"n": 2}
 
 
+class Away(Relay):
+    """A store that does not answer, or answers nonsense."""
+
+    error: KeysteadError = StoreUnavailable("the store does not answer")
+
+    async def before(self) -> None:
+        raise self.error
+
+
+@pytest.mark.parametrize("has_handler", [False, True])
+def test_a_store_outage_in_a_view_or_while_saving_is_a_503_and_a_defect_is_a_500(has_handler: bool) -> None:
+    app, store, closed = Flask("shop"), Away(connect("memory://")), []
+    if has_handler:
+        app.register_error_handler(503, lambda error: ("back soon", 503, {"Retry-After": f"{error.retry_after}0"}))
+    sessions = KeysteadSessions(app, store)
+
+    @app.get("/read")
+    def read() -> dict[str, Any]:
+        return {"cart": session.get("cart")}
+
+    @app.get("/write")
+    def write() -> Response:
+        session["cart"] = 1  # a new session: the store is asked when it is saved
+        return Response(Lines(), headers={"Set-Cookie": "seen=1", "X-Shop": "1"})
+
+    @app.get("/own")
+    def own() -> list[Any]:
+        return sessions.list_sessions("ann")
+
+    class Lines:
+        def __iter__(self) -> Any:
+            return iter(["a line"])
+
+        def close(self) -> None:
+            closed.append(1)
+
+    client = app.test_client()
+    for path in ("/write", "/own", "/read"):
+        if path == "/read":
+            client.set_cookie("session", f"{'a' * 43}.{'b' * 43}.dmlzaXRvcg")
+        answer = client.get(path)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10" if has_handler else "1"), path
+        assert answer.text == "back soon" or not has_handler
+        assert {"Set-Cookie", "X-Shop"} & set(answer.headers.keys()) == set()
+    assert closed == [1]
+    store.error = BadArgument("a defect")
+    assert client.get("/read").status_code == 500
+
+
 # --- lifetimes and cookies -------------------------------------------------------------------------------------
 
 
@@ -376,6 +425,40 @@ def test_concurrent_misses_run_a_view_once_and_private_pages_are_not_stored() ->
             shop.client.get("/failing")
 
 
+def test_cached_pages_are_never_served_across_hosts_users_or_what_they_vary_by() -> None:
+    shop, calls = Shop(), []
+    page = ShopKeys(shop.relay).page
+
+    @shop.app.get("/<path:name>")
+    @cached_view(page, vary=["X-Tenant"])
+    def view(name: str) -> Response:
+        calls.append(name)
+        user, tenant = flask_request.headers.get("Authorization"), flask_request.headers.get("X-Tenant")
+        vary = flask_request.args.get("vary", "X-Tenant")
+        return Response(f"{flask_request.base_url} {user} {tenant} {len(calls)}", headers={"Vary": vary})
+
+    def read(path: str = "/a", base: str = "http://a.test", environ: Any = None, **headers: str) -> str:
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        return shop.client.get(path, base_url=base, headers=given, environ_overrides=environ or {}).text
+
+    assert read(Authorization="Bearer ann") == "http://a.test/a Bearer ann None 1"
+    assert [read(), read()] == ["http://a.test/a None None 2"] * 2
+    assert read(Authorization="Bearer bob") == "http://a.test/a Bearer bob None 3"
+    assert read(environ={"REMOTE_USER": "ann"}).endswith(" 4")
+    assert read(base="http://b.test") == "http://b.test/a None None 5"
+    assert read(base="https://a.test") == "https://a.test/a None None 6"
+    assert read(X_Tenant="x") == "http://a.test/a None x 7"
+    assert read("/a%2520b").endswith(" 8")
+    assert read("/a%20b").endswith(" 9")
+    for other in ("Accept", "*", "Cookie", "X-Tenant, Accept"):
+        read(f"/v?vary={other}")
+        ran = len(calls)
+        read(f"/v?vary={other}")
+        assert len(calls) == ran + 1, other
+    with pytest.raises(BadDeclaration, match="not for everybody"):
+        cached_view(page, vary=["Cookie"])
+
+
 def test_an_expired_page_is_returned_at_once_while_the_view_runs_in_another_thread() -> None:
     clock = TravellingClock()
     shop, calls, is_done = Shop(clock.store()), [], threading.Event()
@@ -441,7 +524,13 @@ class FlaskSite(Site):
         client = self.app.test_client()
         if cookie:
             client.set_cookie("session", cookie)
-        answer = client.get(f"/{action}").get_json()
+        response = client.get(f"/{action}")
+        if response.status_code == 503:
+            assert response.headers["Retry-After"] == "1"
+            assert "Set-Cookie" not in response.headers
+            self.refused.append(action)
+            return token(client), None
+        answer = response.get_json()
         return token(client), answer if action == "names" else answer[0]
 
 

@@ -1,8 +1,8 @@
 """The key document of the shop. Django finds it by its name."""
 
 from keystead import Counter, Keyspace, Steps, Value, after, never, procedure
-from keystead.integrations.django import CachedValue
-from keystead.parts.cache.load_markers import LoadMarkers
+from keystead.integrations.django import CachedPage
+from keystead.parts.decorators import Cached, Limited
 
 
 class ShopKeys(Keyspace):
@@ -10,9 +10,8 @@ class ShopKeys(Keyspace):
 
     stock = Counter("shop:stock:{sku}", lifetime=never("inventory"), tag="sku", doc="how many are left")
     order = Value("shop:order:{sku}:{number}", str, lifetime=after("90d"), tag="sku", doc="who bought it")
-    searches = Counter("shop:limit:{client}", lifetime=after("1m"), doc="searches of a client in a minute")
-    page = CachedValue("shop:page:{path<=200}", lifetime=after("1m"), tag="path", doc="a page for everybody")
-    page_mark = LoadMarkers("shop:page:{path<=200}:mark", tag="path")
+    searches = Limited("shop:limit:{client}", "10/minute", doc="searches of a client in a minute")
+    page = Cached("shop:page:{path<=200}", CachedPage, lifetime=after("1m"), doc="a page for everybody")
 
     @procedure
     def buy(self, sku: str, number: str, buyer: str) -> Steps[int]:

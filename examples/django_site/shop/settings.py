@@ -18,6 +18,7 @@ INSTALLED_APPS = [
     "shop",
 ]
 MIDDLEWARE = [
+    "keystead.integrations.django.StoreOutageMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",

@@ -83,7 +83,7 @@ class ShopTests(TestCase):
         assert 1 <= int(answers[-1].headers["Retry-After"]) <= 60
 
     def test_concurrent_misses_run_a_view_once(self) -> None:
-        wait(bind(ShopKeys).page("/?once").delete())
+        wait(bind(ShopKeys).page("http|en-us|UTC|testserver/?once").delete())
         from shop import views
 
         calls: list[int] = []

@@ -14,13 +14,13 @@ from shop.keys import ShopKeys
 PRODUCTS = {"apple": "An apple", "pear": "A pear"}
 
 
-@cached_view(ShopKeys.page, ShopKeys.page_mark)
+@cached_view(ShopKeys.page)
 def products(request: HttpRequest) -> JsonResponse:
     """The same for everybody: concurrent misses run this once."""
     return JsonResponse(PRODUCTS)
 
 
-@rate_limit(ShopKeys.searches, "10/minute")
+@rate_limit(ShopKeys.searches)
 def search(request: HttpRequest) -> JsonResponse:
     wanted = request.GET.get("q", "")
     return JsonResponse({sku: text for sku, text in PRODUCTS.items() if wanted in text})

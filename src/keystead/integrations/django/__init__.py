@@ -3,9 +3,11 @@
 from keystead.extras import from_extra
 
 with from_extra("django", "the Django integration"):
-    from keystead.integrations.django.cache_keys import CachedValue
+    from keystead.integrations.cached_page import CachedPage
+    from keystead.integrations.django.cached_views import cached_view
     from keystead.integrations.django.django_cache import KeysteadCache
+    from keystead.integrations.django.limited_views import rate_limit
+    from keystead.integrations.django.outage_middleware import StoreOutageMiddleware
     from keystead.integrations.django.project_keys import abind, bind
-    from keystead.integrations.django.view_decorators import cached_view, rate_limit
 
-__all__ = ["CachedValue", "KeysteadCache", "abind", "bind", "cached_view", "rate_limit"]
+__all__ = ["CachedPage", "KeysteadCache", "StoreOutageMiddleware", "abind", "bind", "cached_view", "rate_limit"]

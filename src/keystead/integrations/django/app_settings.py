@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -31,6 +32,21 @@ def store_url() -> str:
     if not isinstance(url, str) or not url:
         raise ImproperlyConfigured('set KEYSTEAD = {"STORE": "redis://localhost:6379/0"}, or another URL of a store')
     return url
+
+
+def wrong_value(given: dict[str, Any]) -> str | None:
+    """A sentence about a setting of a wrong type; None if there is none."""
+    store, prefix = given.get("STORE"), given.get("SESSION_PREFIX", "django")
+    most, longest = given.get("SESSIONS_PER_USER"), given.get("SESSION_MAX_AGE", "400d")
+    if store is not None and not isinstance(store, str):
+        return f"KEYSTEAD['STORE'] must be a URL as text, not {type(store).__name__}"
+    if not isinstance(prefix, str):
+        return f"KEYSTEAD['SESSION_PREFIX'] must be text, not {type(prefix).__name__}"
+    if most is not None and (type(most) is not int or most < 1):
+        return f"KEYSTEAD['SESSIONS_PER_USER'] must be a number of at least 1, or None, not {most!r}"
+    if not isinstance(longest, str | timedelta):
+        return f"KEYSTEAD['SESSION_MAX_AGE'] must be a duration such as '400d' or a timedelta, not {longest!r}"
+    return None
 
 
 def unknown_setting(given: Any) -> str | None:

@@ -13,10 +13,7 @@ NEVER_MS: Final = 100 * 365 * 86_400_000
 
 
 class CachedValue(Value[Any]):
-    """A family of whatever Django may cache, as tagged JSON: `CachedValue("shop:page:{path}", lifetime=after("5m"))`.
-
-    For pages that `cached_view` caches.
-    """
+    """A family of whatever Django may cache, as tagged JSON."""
 
     def __init__(self, pattern: str, **options: Unpack[Options]) -> None:
         options.setdefault("role", "cache")

@@ -37,12 +37,18 @@ class KeysteadCache(BaseCache):  # type: ignore[misc]  # Django has no types
     def __init__(self, location: str, params: dict[str, Any]) -> None:
         super().__init__(params)
         unknown = set(params.get("OPTIONS") or {}) - _OPTIONS
-        if unknown:
-            raise InvalidCacheBackendError(f"KeysteadCache has no option {min(unknown)!r}; put it into LOCATION")
-        self._url = location  # the checks of the settings say what is wrong with it
+        # Raised by its first use, because Django makes each cache before it checks the settings.
+        self.problem = f"KeysteadCache has no option {min(unknown)!r}; put it into LOCATION" if unknown else None
+        self._location = location
         self._prefix = str(self.key_prefix) or None
 
     # --- where entries are ---------------------------------------------------------------------------------
+
+    @property
+    def _url(self) -> str:
+        if self.problem is not None:
+            raise InvalidCacheBackendError(self.problem)
+        return self._location
 
     def _here(self) -> CacheEntries:
         """The entries, for synchronous callers."""

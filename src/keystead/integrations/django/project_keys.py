@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from django.apps import apps
 from django.conf import settings
 
 from keystead import Keyspace
 from keystead.integrations.django.app_settings import setting, store_url
+from keystead.integrations.django.cache_keys import DjangoCacheKeys
+from keystead.integrations.django.session_parts import session_keyspace
 from keystead.integrations.loop_stores import store_of_loop, synchronous_store
 
 K = TypeVar("K", bound=Keyspace)
 
 CACHE_BACKEND: Final = "keystead.integrations.django.KeysteadCache"
 SESSION_ENGINE: Final = "keystead.integrations.django.sessions"
+
+# That of the sessions is made from the settings; the command finds it under a fixed name.
+_SESSION_KEYS: Final = "keystead.integrations.django.command_keys:DjangoSessionKeys"
 
 
 def bind(keyspace: type[K]) -> K:
@@ -54,20 +59,29 @@ def uses_sessions() -> bool:
     return bool(settings.SESSION_ENGINE == SESSION_ENGINE)
 
 
-def command_targets() -> list[str]:
-    """The keyspaces of the project, as arguments of the `keystead` command."""
-    targets = [f"{one.__module__}:{one.__name__}" for one in app_keyspaces()]
-    if uses_sessions():
-        targets.append("keystead.integrations.django.command_keys:DjangoSessionKeys")
-    if cache_urls():
-        targets.append("keystead.integrations.django.cache_keys:DjangoCacheKeys")
-    return targets
+class StoredKeyspaces(NamedTuple):
+    """The keyspaces of the project in one store. `store` is None if no store is set."""
+
+    store: str | None
+    keyspaces: list[type[Keyspace]]
+
+    def names(self) -> list[str]:
+        """The keyspaces as arguments of the `keystead` command."""
+        made = session_keyspace() if uses_sessions() else None
+        return [_SESSION_KEYS if one is made else f"{one.__module__}:{one.__name__}" for one in self.keyspaces]
+
+    def has_family(self, name: str) -> bool:
+        """Whether a family has this name: `page`, or `ShopKeys.page`."""
+        keyspace, _, family = name.rpartition(".")
+        return any(family in one.families and keyspace in ("", one.__name__) for one in self.keyspaces)
 
 
-def command_stores() -> list[str]:
-    """Their stores, as arguments of the `keystead` command. Of several caches, the first."""
-    stores = [setting("STORE")] if setting("STORE") else []
-    caches = list(cache_urls().values())
-    if caches:
-        stores += [f"cache={caches[0]}"] if stores else caches[:1]
-    return stores
+def stored_keyspaces() -> list[StoredKeyspaces]:
+    """The keyspaces of the project by the stores that hold them: `KEYSTEAD`, and the LOCATION of each cache."""
+    groups: dict[str | None, list[type[Keyspace]]] = {}
+    own = [*app_keyspaces(), *([session_keyspace()] if uses_sessions() else [])]
+    if own:
+        groups[setting("STORE")] = own
+    for url in dict.fromkeys(cache_urls().values()):
+        groups.setdefault(url, []).append(DjangoCacheKeys)
+    return [StoredKeyspaces(url, found) for url, found in groups.items()]

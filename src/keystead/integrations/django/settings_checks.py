@@ -7,10 +7,12 @@ from typing import Any
 
 from django.conf import settings
 from django.core import checks
+from django.core.cache import caches
 
 from keystead import connect
 from keystead.errors import KeysteadError
-from keystead.integrations.django.app_settings import unknown_setting
+from keystead.integrations.django.app_settings import unknown_setting, wrong_value
+from keystead.integrations.django.cache_keys import DjangoCacheKeys
 from keystead.integrations.django.project_keys import app_keyspaces, cache_urls, uses_sessions
 from keystead.integrations.django.session_parts import session_keyspace
 from keystead.schema.check import check
@@ -20,11 +22,16 @@ from keystead.schema.check import check
 def check_settings(app_configs: Any, **options: Any) -> list[checks.CheckMessage]:
     """What is wrong with `KEYSTEAD`, with our caches, and with the keyspaces of the applications."""
     given = getattr(settings, "KEYSTEAD", {})
-    problem = unknown_setting(given)
+    problem = unknown_setting(given) or wrong_value(given)
     if problem:
         return [checks.Error(problem, id="keystead.E001")]
-    keyspaces = [*app_keyspaces(), *([session_keyspace()] if uses_sessions() else [])]
-    found = [*_check_store(given.get("STORE"), keyspaces), *_check_caches()]
+    keyspaces = app_keyspaces()
+    if uses_sessions():
+        try:
+            keyspaces.append(session_keyspace())
+        except KeysteadError as error:
+            return [checks.Error(f"KEYSTEAD: {error}", id="keystead.E001")]
+    found = [*_check_store(given.get("STORE"), keyspaces), *_check_caches(), *_check_serializer()]
     findings = [
         checks.Warning(f"{one.where}: {one.sentence}", hint=one.remedy, id="keystead.W004") for one in check(keyspaces)
     ]
@@ -50,12 +57,24 @@ def _check_store(url: Any, keyspaces: list[Any]) -> Iterator[checks.CheckMessage
 def _check_caches() -> Iterator[checks.CheckMessage]:
     for name, url in cache_urls().items():
         place = f"CACHES[{name!r}]['LOCATION']"
+        problem = getattr(caches[name], "problem", None)
+        if problem:
+            yield checks.Error(f"CACHES[{name!r}]: {problem}", id="keystead.E003")
         try:
-            connect(url)
+            DjangoCacheKeys(connect(url))
         except KeysteadError as error:
             yield checks.Error(f"{place}: {error}", id="keystead.E003")
         else:
             yield from _check_memory(url, place)
+
+
+def _check_serializer() -> Iterator[checks.CheckMessage]:
+    if uses_sessions() and not settings.SESSION_SERIALIZER.endswith(".JSONSerializer"):
+        yield checks.Warning(
+            "SESSION_SERIALIZER has no effect: values of sessions are stored as JSON, never as pickle",
+            hint="Remove the setting, and store text, numbers, lists and dicts.",
+            id="keystead.W006",
+        )
 
 
 def _check_memory(url: str, place: str) -> Iterator[checks.CheckMessage]:

@@ -9,11 +9,13 @@ from typing import Any, Final
 
 from flask import Flask, Request, Response, current_app, session
 from flask.sessions import SessionInterface, SessionMixin
+from werkzeug.exceptions import ServiceUnavailable
 
 from keystead import Store
-from keystead.errors import BadDeclaration
+from keystead.errors import BadDeclaration, Contended, KeysteadError, StoreError
 from keystead.integrations.flask.flask_session import FlaskSession
 from keystead.integrations.loop_stores import SharedStore, synchronous_store, wait_blocking
+from keystead.integrations.outages import RETRY_AFTER_S, is_temporary
 from keystead.integrations.session_changes import has_times, merge_changes
 from keystead.parts.datasessions import DataRecord, DataSession, DataSessionKeys, DataSessions, Gone, data_session_keys
 from keystead.parts.sessions import Live, Policy
@@ -37,6 +39,9 @@ class KeysteadSessions(SessionInterface):
     cookie if `session.permanent`, and of the store in any case. A session begins with its first write. A request writes
     only the keys that it changed, and nothing once the session has ended. When `user_key` appears in the session, it
     becomes one of that user with a new token, in one atomic step; when it disappears, that session ends.
+
+    A store outage, in views as well, is a 503 with `Retry-After`; so is a write that came too late, because another tab
+    has just signed in. An error handler of the application for 503 makes the response.
     """
 
     pickle_based = False
@@ -69,6 +74,8 @@ class KeysteadSessions(SessionInterface):
         browsers would refuse."""
         self._store_of(app)
         self._check_cookie(app)
+        for kind in (StoreError, Contended):
+            app.register_error_handler(kind, lambda error: _unavailable(app, error))
         app.session_interface = self
         app.extensions["keystead_sessions"] = self
 
@@ -108,12 +115,19 @@ class KeysteadSessions(SessionInterface):
         return FlaskSession(token, lambda token: wait_blocking(sessions.load(token)), is_permanent=is_permanent)
 
     def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
-        """Write the changes. If the session has ended meanwhile, nothing is written, and one line is logged."""
+        """Write the changes. If the session has ended meanwhile, nothing is written, and one line is logged.
+
+        If the store is down, or another tab has just signed in, the response becomes a 503.
+        """
         if not isinstance(session, FlaskSession) or not (session.is_loaded or session.modified):
             return  # this request did not use it
         response.vary.add("Cookie")
         before = None if session.new else session.found
-        saved = wait_blocking(self._save(self._sessions(app), app, session))
+        try:
+            saved = wait_blocking(self._save(self._sessions(app), app, session))
+        except (StoreError, Contended) as error:
+            _replace(response, app.make_response(_unavailable(app, error)))
+            return
         if isinstance(saved, Gone):
             _log.info("a session ended during a request; its changes were not stored")
         elif saved is None:
@@ -154,7 +168,8 @@ class KeysteadSessions(SessionInterface):
     ) -> DataSession | Gone:
         user = data.get(self._user_key)
         if user is None and session.new and await sessions.is_replaced(session.given):
-            return _ENDED  # another tab has just signed in: a new session would replace the cookie that it has got
+            # A new session would replace the cookie that the other tab has got.
+            raise Contended("another tab has just signed in; send this request again")
         # Visitors share no list, so each gets an owner of its own.
         client, named = secrets.token_hex(16), None if user is None else str(user)
         return await sessions.create(data, user=named, client=client, idle=idle)
@@ -223,6 +238,26 @@ class KeysteadSessions(SessionInterface):
 
     def _sessions_on(self, store: Store) -> DataSessions:
         return DataSessions(self.keyspace(store), *self._policies)
+
+
+def _unavailable(app: Flask, error: KeysteadError) -> Any:
+    """A 503 for an error that passes by itself; the error handlers of the application apply."""
+    if not is_temporary(error):
+        raise error
+    _log.warning("a request was refused with 503: %s", error)
+    return app.handle_http_exception(ServiceUnavailable(retry_after=RETRY_AFTER_S))
+
+
+def _replace(response: Response, other: Response) -> None:
+    """Make a response the same as another, in place: Flask sends this object."""
+    close: Any = getattr(response.response, "close", None)
+    if close is not None:
+        close()
+    response.direct_passthrough = False
+    response.status = other.status
+    response.headers.clear()
+    response.headers.extend(other.headers)
+    response.set_data(other.get_data())
 
 
 def _current() -> SessionMixin:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from base64 import b64decode, b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
+from urllib.parse import quote
 
 from flask import Response, copy_current_request_context, current_app, request
 from flask.globals import request_ctx
-from pydantic import BaseModel
 from werkzeug.exceptions import ServiceUnavailable, TooManyRequests
 
+from keystead.integrations.cached_page import CachedPage, Variants
 from keystead.integrations.flask.flask_session import FlaskSession
 from keystead.parts import decorators
 from keystead.parts.cache import LoadFailed
@@ -30,7 +30,10 @@ def client_address() -> str:
 
 
 def full_path() -> str:
-    return request.full_path.removesuffix("?")
+    """Path and query, escaped, so that no two addresses are the same text."""
+    path = quote(request.path, safe="/:@!$&'()*+,;=~")
+    query = quote(request.query_string, safe="%/:@!$&'()*+,;=~?[]")
+    return f"{path}?{query}" if query else path
 
 
 # --- rate limit ----------------------------------------------------------------------------------------------
@@ -74,71 +77,61 @@ def _abort(error: LimitReached) -> None:
 # --- single flight -------------------------------------------------------------------------------------------
 
 
-class CachedPage(BaseModel):
-    """A response that is the same for everybody, as it is stored: `Cached("page:{path<=200}", CachedPage, …)`."""
-
-    headers: list[tuple[str, str]]
-    text: str = ""
-    base64: str = ""
-
-    @classmethod
-    def of(cls, response: Response) -> CachedPage:
-        body = response.get_data()
-        headers = [(name, value) for name, value in response.headers.items() if name.lower() != "content-length"]
-        try:
-            return cls(headers=headers, text=body.decode())
-        except UnicodeDecodeError:
-            return cls(headers=headers, base64=b64encode(body).decode())
-
-    def response(self) -> Response:
-        body = b64decode(self.base64) if self.base64 else self.text
-        return current_app.response_class(body, headers=self.headers)
-
-
 def cached_view(
-    family: Bound[ValueKey[CachedPage]], *, key: Callable[[], str] = full_path
+    family: Bound[ValueKey[CachedPage]], *, key: Callable[[], str] = full_path, vary: Sequence[str] = ()
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Cache a page that is the same for everybody. Concurrent misses run the view once, across all processes:
 
         @app.get("/products")
         @cached_view(keys.page)       # page = Cached("shop:page:{path<=200}", CachedPage, lifetime=after("5m"))
 
-    key   what distinguishes pages: by default path and query
+    key    what distinguishes the pages of a host, by default path and query. Host and scheme are in the key anyway
+    vary   request headers that the page depends on, such as `Accept-Language`: each combination is a page of its own
 
     Only GET is cached, and only responses of status 200 that neither set cookies, nor used the session, nor vary by
-    cookie, nor say that they are private. Others are returned, and not stored. If the family declares `stale`, an
-    expired page is returned at once while the view runs in another thread. While the store is down, the view runs.
+    headers that are not in `vary`, nor say that they are private. Others are returned, and not stored. Requests with
+    `Authorization` are never answered from the cache. If the family declares `stale`, an expired page is returned at
+    once while the view runs in another thread. While the store is down, the view runs.
     """
+    variants = Variants(vary)
 
-    @decorators.cache(family, key=lambda path: path)
-    def load(path: str, work: _ViewRun) -> CachedPage | None:
+    @decorators.cache(family, key=lambda page: page)
+    def load(page: str, work: _ViewRun) -> CachedPage | None:
         return work.run()
 
     def decorate(view: Callable[P, R]) -> Callable[P, R]:
         @wraps(view)
         def cached(*args: P.args, **kwargs: P.kwargs) -> Any:
             run_view = current_app.ensure_sync(view)
-            if request.method != "GET":
+            if request.method != "GET" or "Authorization" in request.headers or request.remote_user:
                 return run_view(*args, **kwargs)
-            work = _ViewRun(lambda: run_view(*args, **kwargs))
+            work = _ViewRun(lambda: run_view(*args, **kwargs), variants)
+            headers = [request.headers.get(name) for name in variants.names]
             try:
-                page = load(key(), work)
+                page = load(variants.key(_address(key()), [request.scheme], headers), work)
             except LoadFailed:  # that of another request
                 page = None
             if work.has_run:
                 return work.result()
-            return run_view(*args, **kwargs) if page is None else page.response()
+            if page is None:
+                return run_view(*args, **kwargs)
+            return current_app.response_class(page.body, headers=page.headers)
 
         return cast("Callable[P, R]", cached)
 
     return decorate
 
 
+def _address(path: str) -> str:
+    return request.host + quote(request.root_path, safe="/") + path
+
+
 class _ViewRun:
     """One run of a view, and what became of it."""
 
-    def __init__(self, view: Callable[[], Any]) -> None:
+    def __init__(self, view: Callable[[], Any], variants: Variants) -> None:
         self._view = view
+        self._variants = variants
         self._in_background = copy_current_request_context(self._page)
         self._thread = threading.get_ident()
         self._response: Response | None = None
@@ -162,19 +155,15 @@ class _ViewRun:
         response = current_app.make_response(self._view())
         if own is not None:
             own._response = response
-        return CachedPage.of(response) if _is_for_everybody(response) else None
+        if response.status_code != 200 or response.is_streamed or _used_session():
+            return None
+        headers = list(response.headers.items())
+        return CachedPage.of(headers, response.get_data()) if self._variants.may_share(headers) else None
 
     def result(self) -> Response:
         if self._error is not None:
             raise self._error
         return cast("Response", self._response)
-
-
-def _is_for_everybody(response: Response) -> bool:
-    if response.status_code != 200 or response.is_streamed or "Set-Cookie" in response.headers:
-        return False
-    control = response.cache_control
-    return not (control.private or control.no_store or "cookie" in response.vary or _used_session())
 
 
 def _used_session() -> bool:
