@@ -122,4 +122,4 @@ def class_name(text: str, taken: Collection[str] = ()) -> str:
 
 def shape_of(pattern: str) -> str:
     """A pattern without the names and types of its placeholders: the same for `user:{uid}` and `user:{id:int}`."""
-    return re.sub(r"\{[^{}]*\}", "{}", pattern)
+    return re.sub(r"(?<!\{)((?:\{\{)*)\{[^{}]+\}", r"\1{}", pattern)
