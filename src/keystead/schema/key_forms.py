@@ -49,9 +49,9 @@ _BASE64: Final = re.compile(r"(?=.*(?:\+|=$))[A-Za-z0-9+/]{16,}={0,2}")
 NUMBERED: Final = re.compile(r"(?!sha|utf|aes|port)([A-Za-z]{3,}?)((?:0|[1-9][0-9]*))")  # `user42`
 _SURELY_NUMBERED: Final = 3  # digits; `oauth2` and `base64` are words
 _SHORTEST_TOKEN: Final = 16
-_SURE_WORD: Final = re.compile(
-    r"[A-Z]?[a-z]{3,}[a-zA-Z]*[0-9]{0,2}"
-)  # beside a random token, which may look like words
+# Beside a random token, which may look like words.
+_SURE_WORD: Final = re.compile(r"[A-Z]?[a-z]{3,}[a-zA-Z]*[0-9]{0,2}")
+_TOKEN_BEHIND_WORD: Final = re.compile(rf"{_SURE_WORD.pattern}[-_]+[^-_@][^@]*\Z")  # `cus_Nff1…`
 _JUST_SEEN: Final = 256  # most texts are asked for twice in a row
 # Types that have one length.
 _BY_LENGTH: Final = {36: ("uuid", _UUID), 10: ("date", _DATE), 7: ("month", _MONTH)}
@@ -68,11 +68,13 @@ class Form(NamedTuple):
 
 def form_of(segment: str) -> Form:
     """The form of a segment between two delimiters: `session_42` is `session_` and the id 42."""
+    if segment.isdigit():
+        return Form(VARIABLE, (segment,))
     if not segment or is_word(segment):
         return Form(segment)
     if (numbered := NUMBERED.fullmatch(segment)) is not None and len(numbered[2]) >= _SURELY_NUMBERED:
         return Form(numbered[1] + VARIABLE, (numbered[2],)) if not _is_digest(segment) else Form(VARIABLE, (segment,))
-    if is_id(segment) and not _begins_with_word(segment):
+    if is_id(segment) and not _TOKEN_BEHIND_WORD.match(segment):
         return Form(VARIABLE, (segment,))
     return _mixed(segment)
 
@@ -114,12 +116,6 @@ def _is_token(text: str) -> bool:
 
 def _is_mixed(text: str) -> bool:
     return text.upper() != text and text.lower() != text and any(map(str.isdigit, text))
-
-
-def _begins_with_word(segment: str) -> bool:
-    """`cus_Nff1…` is a token that begins with a word."""
-    first, separator, rest = segment.replace("-", "_").partition("_")
-    return bool(separator) and bool(rest) and _SURE_WORD.fullmatch(first) is not None and "@" not in segment
 
 
 def _mixed(segment: str) -> Form:

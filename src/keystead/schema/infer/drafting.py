@@ -117,7 +117,9 @@ class _Drafter:
             "names, docs and lifetimes are guesses from what was in the store at that moment.",
         ]
         if scanned.without_shape:
-            self._notes.append(f"not drafted: {scanned.without_shape:,} keys that are not text or have many segments")
+            self._notes.append(
+                f"not drafted: {scanned.without_shape:,} keys that are not text, long, or have many segments"
+            )
         return DraftKeyspace(
             self.name,
             "Keys that were found in a live store.",
