@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from keystead import Keyspace, connect
+from keystead import connect
 from keystead.schema.check import check
 from keystead.schema.doctor import examine
-from keystead.schema.infer import Inferred, infer, keys_module
+from keystead.schema.infer import infer
+from tests.schema.drafted_keyspace import keyspace_of
 
 _KEYS = 50
 _ALNUM = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -107,15 +106,6 @@ LAYOUTS: dict[str, tuple[str, Layout]] = {
     "base64": ("digest:{digest_id}", lambda draw, _: f"digest:{_alnum(draw, 20)}+/{_alnum(draw, 5)}a1B=="),
     "a UUID before a number": ("part-{part_id:slug}", lambda draw, at: f"part-{_uuid(draw)}-{at}"),
 }  # fmt: skip
-
-
-def keyspace_of(found: Inferred) -> type[Keyspace]:
-    """The drafted module as Python runs it."""
-    module = ModuleType("drafted_layout")
-    sys.modules[module.__name__] = module
-    exec(compile(keys_module(found.draft), "keys.py", "exec", dont_inherit=True), vars(module))
-    keyspace: type[Keyspace] = module.AppKeys
-    return keyspace
 
 
 def assert_drafted(commands: list[tuple[Any, ...]], patterns: list[str]) -> None:
