@@ -68,7 +68,7 @@ class Form(NamedTuple):
 
 def form_of(segment: str) -> Form:
     """The form of a segment between two delimiters: `session_42` is `session_` and the id 42."""
-    if segment.isdigit():
+    if segment.isdigit() or segment.startswith("//"):  # the rest of a URL
         return Form(VARIABLE, (segment,))
     if not segment or is_word(segment):
         return Form(segment)

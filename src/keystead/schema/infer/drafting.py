@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,8 +18,8 @@ from keystead.schema.infer.soundness import sound
 from keystead.schema.infer.store_scan import Scanned, ScanProgress, scan_store
 from keystead.schema.infer.stored_types import kind_of, time_fields, value_type
 from keystead.schema.infer.value_profile import ModelNames
-from keystead.schema.key_forms import narrowest
-from keystead.schema.key_shapes import Node, Shape
+from keystead.schema.key_forms import is_word, narrowest
+from keystead.schema.key_shapes import Shape, Variable
 from keystead.schema.pattern import Pattern
 from keystead.stores import Store
 
@@ -81,7 +81,7 @@ class _Drafter:
         if not evidence.read:
             return
         try:
-            pattern = self._pattern(shape)
+            pattern, variables = self._pattern(shape)
         except (BadDeclaration, NotDrafted) as error:
             self._notes.append(f"not drafted: {_keys(evidence.count)} like {shape.text}: {error}")
             return
@@ -98,18 +98,18 @@ class _Drafter:
         confidence = _confidence(shape, pattern.text, evidence)
         self.evidence[name] = evidence
         lines = [f"{_keys(evidence.count)}, {evidence.read:,} read; {why}", *_kinds_line(evidence)]
-        lines += [f"such as {masked_key(shape)}", *_enumerations(shape.path)]
+        lines += [f"such as {masked_key(shape)}", *_enumerations(pattern, variables, evidence.count)]
         doc = f"TODO: {kind} drafted from {_keys(evidence.count)}."
         self.families.append(
             DraftFamily(name, pattern.text, kind, value, lifetime, doc, tuple(lines), confidence, tag=pattern.tag)
         )
 
-    def _pattern(self, shape: Shape[Evidence]) -> Pattern:
+    def _pattern(self, shape: Shape[Evidence]) -> tuple[Pattern, list[Variable]]:
         """The pattern of a shape, checked against keys that were read."""
-        pattern = pattern_of(shape, self._has_slots)
+        pattern, variables = pattern_of(shape, self._has_slots)
         if any(pattern.parse(one.key, tagged=pattern.tag is not None) is None for one in shape.leaf.watched):
             raise NotDrafted("no pattern reads these keys back")
-        return pattern
+        return pattern, variables
 
     def finish(self, scanned: Scanned) -> DraftKeyspace:
         notes = [
@@ -154,12 +154,11 @@ def _kinds_line(evidence: Evidence) -> list[str]:
     return [f"several kinds in one place: {counts}; the most frequent was taken"]
 
 
-def _enumerations(path: tuple[Node[Evidence], ...]) -> list[str]:
-    """Places with few different words: a Literal of the program."""
+def _enumerations(pattern: Pattern, variables: Sequence[Variable], keys: int) -> list[str]:
+    """Placeholders with few different words: an enumeration of the program."""
     lines = []
-    for node in path:
-        for variable in node.variables:
-            seen = variable.examples
-            if 1 < len(seen) <= _ENUM < variable.count and all(one.isalpha() for one in seen):
-                lines.append(f"one of {', '.join(sorted(seen))}")
+    for name, variable in zip(pattern.names, variables, strict=True):
+        seen = variable.examples
+        if 1 < len(seen) <= min(_ENUM, keys // _LIKELY) and all(map(is_word, seen)):
+            lines.append(f"{name} is one of {', '.join(sorted(seen))}")
     return lines

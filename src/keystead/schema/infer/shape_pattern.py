@@ -34,8 +34,11 @@ class _Place(NamedTuple):
 _Piece: TypeAlias = "str | _Place"
 
 
-def pattern_of(shape: Shape[Any], has_slots: bool) -> Pattern:
-    """The pattern of the keys of a shape. Raises BadDeclaration or NotDrafted if there is none."""
+def pattern_of(shape: Shape[Any], has_slots: bool) -> tuple[Pattern, list[Variable]]:
+    """The pattern of the keys of a shape, and what was seen at each of its placeholders.
+
+    Raises BadDeclaration or NotDrafted if there is none.
+    """
     pieces = list(_pieces(shape))
     tag = _hash_tag(pieces) if has_slots else None
     names: dict[str, None] = {}
@@ -49,7 +52,7 @@ def pattern_of(shape: Shape[Any], has_slots: bool) -> Pattern:
         if piece is tag:
             tag_name = list(names)[-1]
         text += f"{{{{{declared}}}}}" if piece.is_tag and piece is not tag else declared
-    return Pattern(text, tag=tag_name)
+    return Pattern(text, tag=tag_name), [piece.variable for piece in pieces if isinstance(piece, _Place)]
 
 
 def literal_words(pattern: str) -> list[str]:
@@ -140,7 +143,7 @@ def _name_of(variable: Variable, type_: str, before: str) -> str:
         return type_
     if variable.examples and all(map(is_email, variable.examples)):
         return "email"
-    if type_ == "uri":
+    if type_ == "uri" or all(one.startswith("//") for one in variable.examples):
         return "url"
     words = re.split(r"[^A-Za-z0-9]+", before.strip("-_./"))
     word = identifier(words[-1] or "id", frozenset())

@@ -12,6 +12,8 @@ from keystead.schema.key_shapes import Node
 
 _FEW: Final = 2  # siblings with the same fields
 _SEVERAL: Final = 5  # siblings at the end of a key that only have the same kind and lifetime
+_SOME: Final = 3  # languages such as `en` and `pt-BR`
+_LANGUAGE: Final = re.compile("[a-z]{2}(?:[-_][A-Za-z]{2,4})?")
 _MANY: Final = 12  # the same, in the middle of a key, where words name entities
 _LOOSE: Final = 4  # parts of a signature without the fields
 _TELLING: Final = 3  # fields that make a record recognizable
@@ -30,6 +32,8 @@ def join_siblings(node: Node[Evidence], is_root: bool = True) -> None:
         if not _is_numbered(node.children[edge], is_root) and (not is_root or VARIABLE in edge)
     ]
     _join_groups(node, words, _signature, lambda signature: _FEW if _is_telling(signature) else _MANY)
+    languages = [edge for edge in words if edge in node.children and _LANGUAGE.fullmatch(edge)]
+    _join_groups(node, languages, _loose_signature, lambda _: _SOME)
     left = [edge for edge in words if edge in node.children]
     _join_groups(node, left, _loose_signature, lambda signature: _SEVERAL if _is_last(signature) else _MANY)
 
